@@ -1,0 +1,116 @@
+//! What carries wake-ups: the trait, and what goes through it. Beside this file, the folder of implementations.
+
+mod levels;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "rocketmq")]
+mod rocketmq;
+mod table;
+mod wheel;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Error, LevelTable, Wake};
+
+/// Carries wake-ups from a moment to a later one.
+///
+/// At least once is enough, early is allowed, and it does not matter if a backend loses everything: the rows are
+/// in the store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync {
+    /// A short name for logs and errors, such as `redis`.
+    fn name(&self) -> &'static str;
+
+    /// Which delays it can hold.
+    fn delays(&self) -> Delays;
+
+    /// Takes a batch of wake-ups, each to be received no earlier than about its delay from now by the backend's own
+    /// clock. A wake-up that it holds already (same id, same version) is held once more or once, as it likes.
+    ///
+    /// Nothing may be assumed of a batch whose call was abandoned: each part of it was taken or not.
+    async fn send(&self, batch: &[Departure]) -> Result<(), SendError>;
+
+    /// Forgets wake-ups that nobody needs any more, if it can. A hint: it may do nothing.
+    async fn remove(&self, wakes: &[Wake]) -> Result<(), Error>;
+
+    /// Waits until at least one wake-up has arrived and takes up to `max` of them, without polling for them.
+    ///
+    /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. The first call
+    /// starts what must be started: a process that only sends never receives. Bytes that are no wake-up are
+    /// counted and dropped. An error is passed on only when waiting longer would not mend it by itself.
+    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error>;
+
+    /// Says that these arrivals have been dealt with and need not come again.
+    ///
+    /// A courtesy, so it cannot fail: what is not acknowledged comes again and names a past version.
+    async fn acknowledge(&self, arrivals: Vec<Arrival>);
+
+    /// Asks whether sending would work now.
+    async fn health(&self) -> Result<(), Error>;
+
+    /// Stops receiving and lets go of connections and threads; what it holds stays where it is durable.
+    async fn close(&self) -> Result<(), Error>;
+}
+
+/// Which delays a backend can hold, and how late it usually is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Which delays.
+    pub reach: Reach,
+    /// How late its wake-ups usually are at the most: after its delay and this much more, a wake-up counts as overdue.
+    pub usual_lateness: Duration,
+}
+
+/// The delays that a backend can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any delay up to the longest.
+    Any {
+        /// The longest.
+        max: Duration,
+    },
+    /// Only the delays of a table.
+    Levels(LevelTable),
+}
+
+/// A wake-up to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// What to send.
+    pub wake: Wake,
+    /// How long to hold it from now; for a backend with levels, exactly the delay of one of them.
+    pub delay: Duration,
+}
+
+/// A wake-up that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// What has arrived.
+    pub wake: Wake,
+    /// The backend's own mark, by which it knows what an acknowledgement is for.
+    pub ticket: u64,
+}
+
+/// Some of a batch were not taken, as far as the backend knows.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of a batch were not sent: {cause}", failed.len())]
+pub struct SendError {
+    /// The places in the batch of those that were not taken, or whose fate is unknown; ascending.
+    pub failed: Vec<usize>,
+    /// Why the first of them was not.
+    pub cause: Error,
+}
+
+impl SendError {
+    /// Every wake-up of a batch of `count` failed for the same `cause`.
+    pub fn all(count: usize, cause: Error) -> Self {
+        Self {
+            failed: (0..count).collect(),
+            cause,
+        }
+    }
+}

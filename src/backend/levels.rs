@@ -1,0 +1,1 @@
+//! Carries wake-ups in this process as a broker with a level table does.

@@ -1,0 +1,1 @@
+//! Carries wake-ups in a Redis ZSET.

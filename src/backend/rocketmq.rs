@@ -1,0 +1,1 @@
+//! Carries wake-ups through the delay levels of RocketMQ.

@@ -1,0 +1,1 @@
+//! Reads due times ahead from the store's own table.

@@ -1,0 +1,1 @@
+//! Carries wake-ups in this process, to the millisecond.

@@ -1,0 +1,164 @@
+//! The one door through which time, chance and concurrency enter.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::{TaskId, Timestamp};
+
+/// Tells the time, draws chance and starts tasks, for every part of the crate.
+///
+/// Production code asks nothing else for any of the three. So the same code runs under tokio's paused clock,
+/// in one thread and from one seed, the same way every time.
+#[derive(Clone)]
+pub struct Clock {
+    wall: Wall,
+    /// What this clock is ahead of the true one, in ms; only tests set it.
+    skew: Arc<AtomicI64>,
+    chance: Arc<Mutex<fastrand::Rng>>,
+}
+
+#[derive(Clone, Copy)]
+enum Wall {
+    /// The machine's clock, which may be stepped.
+    System,
+    /// A fixed moment, carried on by tokio's clock, which a test may pause.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
+    Simulated { start: Timestamp, origin: Instant },
+}
+
+impl Clock {
+    /// The machine's clock, seeded by the operating system.
+    pub fn system() -> Self {
+        Self::new(Wall::System, fastrand::Rng::new())
+    }
+
+    /// A clock that starts at 2001-09-09T01:46:40Z, follows tokio's clock, and draws all chance from `seed`.
+    #[cfg(feature = "testing")]
+    pub fn simulated(seed: u64) -> Self {
+        let start = Timestamp::from_millis(1_000_000_000_000);
+        let origin = Instant::now();
+        Self::new(Wall::Simulated { start, origin }, fastrand::Rng::with_seed(seed))
+    }
+
+    /// The same clock and the same chance, but `millis` ahead of it (behind, if negative).
+    #[cfg(feature = "testing")]
+    pub fn skewed(&self, millis: i64) -> Self {
+        let skew = self.skew.load(Ordering::Relaxed) + millis;
+        Self {
+            skew: Arc::new(AtomicI64::new(skew)),
+            ..self.clone()
+        }
+    }
+
+    /// Steps this clock, and every clone of it, by `millis`.
+    #[cfg(feature = "testing")]
+    pub fn step(&self, millis: i64) {
+        self.skew.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    fn new(wall: Wall, chance: fastrand::Rng) -> Self {
+        Self {
+            wall,
+            skew: Arc::default(),
+            chance: Arc::new(Mutex::new(chance)),
+        }
+    }
+
+    /// The wall-clock time.
+    pub fn now(&self) -> Timestamp {
+        let time = match self.wall {
+            Wall::System => SystemTime::now().into(),
+            Wall::Simulated { start, origin } => start.after(origin.elapsed()),
+        };
+        time.shifted(self.skew.load(Ordering::Relaxed))
+    }
+
+    /// The monotonic time, which no step of the wall clock moves.
+    pub fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Ends after `delay` of monotonic time.
+    pub async fn sleep(&self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+    }
+
+    /// Ends at `instant`.
+    pub async fn sleep_until(&self, instant: Instant) {
+        tokio::time::sleep_until(instant).await;
+    }
+
+    /// What `future` gives, or none after `limit`.
+    pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout(limit, future).await.ok()
+    }
+
+    /// A random number below `bound`, each as likely; 0 if `bound` is 0.
+    pub fn random_below(&self, bound: u64) -> u64 {
+        if bound == 0 {
+            return 0;
+        }
+        self.chance().u64(0..bound)
+    }
+
+    /// A new task id: a UUID, version 7, of this moment.
+    pub fn new_id(&self) -> TaskId {
+        let millis = u64::try_from(self.now().as_millis()).unwrap_or(0);
+        let mut random = [0; 10];
+        self.chance().fill(&mut random);
+        uuid::Builder::from_unix_timestamp_millis(millis, &random)
+            .into_uuid()
+            .into()
+    }
+
+    /// Starts `future` as a task of its own, which ends when the returned handle is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn<F>(&self, future: F) -> Spawned
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Spawned(tokio::spawn(future))
+    }
+
+    fn chance(&self) -> std::sync::MutexGuard<'_, fastrand::Rng> {
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// A started task, which is aborted when this is dropped.
+#[derive(Debug)]
+pub struct Spawned(JoinHandle<()>);
+
+impl Spawned {
+    /// Waits until the task has ended by itself; says how, if it did not end well.
+    pub async fn ended(&mut self) -> Result<(), tokio::task::JoinError> {
+        (&mut self.0).await
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

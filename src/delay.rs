@@ -1,0 +1,269 @@
+//! Level tables and routing: pure functions, no I/O, no clock.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Error, defaults};
+
+/// RocketMQ's own table: the default of the broker setting `messageDelayLevel`, the same in 4.9.8 and 5.3.3
+/// (`MessageStoreConfig.java`).
+pub const ROCKETMQ_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
+
+/// The fixed delays that a broker offers, numbered from 1 in the order of its setting `messageDelayLevel`.
+///
+/// Any number of levels in any order. Parsed from the broker's own syntax: whole numbers with a unit (`s`, `m`, `h`
+/// or `d`), separated by spaces.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LevelTable {
+    /// In the broker's order.
+    delays: Arc<[Duration]>,
+    /// Ascending, with the number that the broker knows it by; of equal delays, the first.
+    ascending: Arc<[Level]>,
+}
+
+/// One fixed delay of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The number that the broker knows it by, from 1.
+    pub number: usize,
+    /// The delay.
+    pub delay: Duration,
+}
+
+impl LevelTable {
+    /// Every level, in the broker's order.
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = Level> + '_ {
+        self.delays.iter().enumerate().map(|(at, &delay)| Level {
+            number: at + 1,
+            delay,
+        })
+    }
+
+    /// The level of exactly this delay.
+    pub fn level_of(&self, delay: Duration) -> Option<Level> {
+        self.largest_within(delay).filter(|level| level.delay == delay)
+    }
+
+    /// The largest level of at most `limit`.
+    pub fn largest_within(&self, limit: Duration) -> Option<Level> {
+        let above = self.ascending.partition_point(|level| level.delay <= limit);
+        self.ascending[..above].last().copied()
+    }
+}
+
+impl Default for LevelTable {
+    /// [`ROCKETMQ_LEVELS`].
+    fn default() -> Self {
+        ROCKETMQ_LEVELS.parse().expect("the constant is a level table")
+    }
+}
+
+impl FromStr for LevelTable {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let delays = text
+            .split_whitespace()
+            .map(parse_level)
+            .collect::<Result<Arc<[_]>, _>>()?;
+        if delays.is_empty() {
+            return Err(invalid_level(text));
+        }
+        let mut ascending: Vec<Level> = delays
+            .iter()
+            .enumerate()
+            .map(|(at, &delay)| Level {
+                number: at + 1,
+                delay,
+            })
+            .collect();
+        // Stable, so that of equal delays the first stays first and the others go.
+        ascending.sort_by_key(|level| level.delay);
+        ascending.dedup_by_key(|level| level.delay);
+        Ok(Self {
+            delays,
+            ascending: ascending.into(),
+        })
+    }
+}
+
+fn parse_level(text: &str) -> Result<Duration, Error> {
+    let unit = match text.bytes().last() {
+        Some(b's') => 1,
+        Some(b'm') => 60,
+        Some(b'h') => 3_600,
+        Some(b'd') => 86_400,
+        _ => return Err(invalid_level(text)),
+    };
+    let digits = &text[..text.len() - 1];
+    // `u64::from_str` would take a leading plus.
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid_level(text));
+    }
+    digits
+        .parse::<u64>()
+        .ok()
+        .filter(|&count| count > 0)
+        .and_then(|count| count.checked_mul(unit))
+        // The broker adds the delay, in ms, to a time in a signed 64-bit number.
+        .filter(|&seconds| seconds <= MAX_LEVEL_SECONDS)
+        .map(Duration::from_secs)
+        .ok_or_else(|| invalid_level(text))
+}
+
+/// About 10,000 years: beyond every due time, far below an overflow of the broker's signed 64-bit ms.
+const MAX_LEVEL_SECONDS: u64 = 10_000 * 366 * 86_400;
+
+fn invalid_level(text: &str) -> Error {
+    Error::invalid(
+        "level table",
+        text,
+        "allowed are whole numbers from 1 with a unit s, m, h or d, separated by spaces, such as \"1s 5s 10s 30s 1m\"",
+    )
+}
+
+impl fmt::Display for LevelTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for level in self.levels() {
+            if level.number > 1 {
+                f.write_str(" ")?;
+            }
+            write!(f, "{level}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LevelTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LevelTable({self})")
+    }
+}
+
+impl fmt::Display for Level {
+    /// The delay in the largest unit that leaves a whole number: `90s`, `15m`, `2h`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.delay.as_secs();
+        let (size, unit) = [(86_400, 'd'), (3_600, 'h'), (60, 'm')]
+            .into_iter()
+            .find(|(size, _)| seconds % size == 0)
+            .unwrap_or((1, 's'));
+        write!(f, "{}{unit}", seconds / size)
+    }
+}
+
+/// How broker cost and precision are traded: what [`route`] goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// What is due sooner than this goes to the precise backend. Default 1 s.
+    pub handoff: Duration,
+    /// What is due later than this goes to the precise backend. Default 24 h.
+    pub horizon: Duration,
+    /// By how much a level may overshoot the due time, so that the lateness of one hop does not shatter the next
+    /// level into many. Zero: never, and every chain ends in the precise backend. Default 200 ms.
+    pub tolerance: Duration,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            handoff: defaults::HANDOFF,
+            horizon: defaults::HORIZON,
+            tolerance: defaults::TOLERANCE,
+        }
+    }
+}
+
+/// The next step of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The time has come.
+    Run,
+    /// The precise backend, for all of the remaining time.
+    Precise,
+    /// One hop through this level, after which it is routed again.
+    Level(Level),
+}
+
+/// The next step of a wake-up whose task is due in `remaining` (zero: now, or overdue).
+///
+/// `levels` are the level backend's table and usual lateness; none, if there is no such backend or it is unhealthy.
+/// It is asked anew at every arrival, and no plan is stored: so the lateness of earlier hops vanishes instead of
+/// adding up.
+pub fn route(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable, Duration)>) -> Route {
+    if remaining.is_zero() {
+        return Route::Run;
+    }
+    if remaining < routing.handoff || remaining > routing.horizon {
+        return Route::Precise;
+    }
+    let Some((table, usual_lateness)) = levels else {
+        return Route::Precise;
+    };
+    let level = if routing.tolerance.is_zero() {
+        // Less than the remaining time even when the hop is as late as usual, so that something is left to be precise.
+        remaining
+            .checked_sub(usual_lateness)
+            .and_then(|limit| table.largest_within(limit))
+    } else {
+        table.largest_within(remaining.saturating_add(routing.tolerance))
+    };
+    level
+        // The tolerance spares hops; it must not stretch a delay that is shorter than every level.
+        .filter(|_| table.ascending[0].delay <= remaining)
+        .map_or(Route::Precise, Route::Level)
+}
+
+/// What routing will do with a task if every hop is punctual: for people, never stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The hops, in order.
+    pub hops: Vec<Level>,
+    /// What is left for the precise backend; zero if the last hop ends the chain.
+    pub precise: Duration,
+}
+
+/// The plan for a task due in `remaining`.
+pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable, Duration)>) -> Plan {
+    let mut hops = Vec::new();
+    let mut remaining = remaining;
+    loop {
+        match route(remaining, routing, levels) {
+            Route::Run => break,
+            Route::Precise => {
+                return Plan {
+                    hops,
+                    precise: remaining,
+                };
+            }
+            Route::Level(level) => {
+                remaining = remaining.saturating_sub(level.delay);
+                hops.push(level);
+            }
+        }
+    }
+    Plan {
+        hops,
+        precise: Duration::ZERO,
+    }
+}
+
+impl fmt::Display for Plan {
+    /// `1h + 3m + 10s + 10s`, with ` + 250ms precise` where something is left; `now` if there is nothing to wait for.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for level in &self.hops {
+            write!(f, "{separator}{level}")?;
+            separator = " + ";
+        }
+        if !self.precise.is_zero() {
+            return write!(f, "{separator}{:?} precise", self.precise);
+        }
+        if self.hops.is_empty() {
+            f.write_str("now")?;
+        }
+        Ok(())
+    }
+}

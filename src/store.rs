@@ -1,0 +1,280 @@
+//! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
+
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
+
+/// Keeps the rows, and moves each from state to state, guarded by its version.
+///
+/// Every transition of a row is atomic, adds 1 to its version (a renewal alone does not), and is durable when the
+/// call returns. A store decides by its own clock, read in the statement itself. A batch may be split into several
+/// transactions between its rows, never within one row. The diagram of states is in `DESIGN.md`.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page.
+#[async_trait]
+pub trait Store: Debug + Send + Sync {
+    /// A short name for logs and errors, such as `sqlite`.
+    fn name(&self) -> &'static str;
+
+    /// The time by the store's own clock.
+    async fn now(&self) -> Result<Timestamp, Error>;
+
+    /// Writes new rows, state scheduled, version 1, in the order given; one answer each, in that order.
+    ///
+    /// - A row of the same id, in whatever state, is left as it is: `Existing`. So a call may be repeated.
+    /// - Else, a live row of the same kind and key: `Running` if it runs; `Existing`, or with
+    ///   [`NewRow::replace`] the row takes the new time, payload, headers and `max_attempts`, starts its attempts,
+    ///   hops and error anew: `Replaced`.
+    /// - Else `New`.
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
+
+    /// Changes rows for their callers; one answer each, in the order given.
+    ///
+    /// A target by key means its live row, else the newest by id. The verbs of [`Verb`] apply to a row that is
+    /// scheduled (redrive: dead). Otherwise: running gives `TooLate`, done, dead and cancelled give `Finished`
+    /// (redrive of a live row gives `Conflict`; so does redrive of a row whose key another live row has, naming that
+    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`.
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
+
+    /// Looks at the rows that wake-ups name, at most one wake-up per id, and claims those that are due.
+    ///
+    /// A wake-up whose version is not the row's, or whose row is not scheduled, is stale. Of the rest, rows due
+    /// later are early; rows due now are claimed as far as the claim has room for their kind, and else are waiting,
+    /// unchanged.
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error>;
+
+    /// Records hops: each row that is still scheduled and of that version gets hop + 1 and its new `wake_at`.
+    /// Says of each, in the order given, whether it was so.
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error>;
+
+    /// Claims due rows, the longest due first, as far as the claim has room for their kind, whatever their
+    /// `wake_at`.
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error>;
+
+    /// Takes rows whose `wake_at` has passed, however long ago, up to `limit` of each kind and state.
+    ///
+    /// - Running: the lease has ended; the row is scheduled again, due as before, and is looked at at once.
+    /// - Scheduled and due, of a kind in the claim: claimed as far as there is room; else waiting, and its
+    ///   `wake_at` moves on by the lease.
+    /// - Scheduled and due, of another kind: waiting, unchanged.
+    /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `retake`, so that of many workers
+    ///   one at a time has it. Its version stays: the hop that follows adds to it.
+    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error>;
+
+    /// Ends claims, each if the row is still running and of that version; says of each whether it was so.
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error>;
+
+    /// Moves the end of leases to `lease` from now, each if the row is still running and of that version; says of
+    /// each whether it was so.
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error>;
+
+    /// Looks ahead: of the rows that are scheduled and have `wake_at` later than now, those due within `within` from
+    /// now (or already), at most `limit`, the earliest `wake_at` first.
+    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error>;
+
+    /// The row of a target; by key its live row, else the newest by id.
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
+
+    /// A page of rows of one kind and one state, by due time and id.
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error>;
+
+    /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
+    async fn purge(&self, limit: usize) -> Result<u64, Error>;
+}
+
+/// What a store found, and the time by its clock when it looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamped<T> {
+    /// The time by the store's clock.
+    pub now: Timestamp,
+    /// What it found.
+    pub found: T,
+}
+
+/// A row to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRow {
+    /// The id.
+    pub id: TaskId,
+    /// The kind.
+    pub kind: Kind,
+    /// The caller's own name, if any.
+    pub key: Option<Key>,
+    /// What the handler is given.
+    pub payload: Vec<u8>,
+    /// What travels beside it.
+    pub headers: BTreeMap<String, String>,
+    /// `due_at` and `planned_at`; a duration counts from now by the store's clock.
+    pub due: When,
+    /// When its first wake-up will be overdue: `wake_at` is this long after now by the store's clock.
+    pub look_in: Duration,
+    /// The row's own limit of attempts, if any.
+    pub max_attempts: Option<u32>,
+    /// Whether a scheduled row of the same kind and key is replaced.
+    pub replace: bool,
+}
+
+/// A change of a row by its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which row.
+    pub target: Target,
+    /// What to do with it.
+    pub verb: Verb,
+    /// What the row must be like.
+    pub expect: Expect,
+}
+
+/// What a caller may do with a row that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// A new `due_at` and `planned_at`; a duration counts from now by the store's clock. Attempts, hops and error
+    /// start anew.
+    Reschedule {
+        /// The new time.
+        due: When,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Due now: `due_at` and `planned_at` are now. Attempts, hops and error start anew.
+    RunNow {
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Cancelled; kept as long as the store keeps history.
+    Cancel,
+    /// From dead to scheduled, due now, as by [`Verb::RunNow`].
+    Redrive {
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+}
+
+/// What a row must be like for a change to apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything.
+    #[default]
+    Anything,
+    /// It must have this version.
+    Version(u64),
+    /// It must have this due time.
+    Due(Timestamp),
+}
+
+/// Who claims, for how long, and how many of which kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Written into `owner`; for people.
+    pub owner: Arc<str>,
+    /// `wake_at` of a claimed row is this long after now by the store's clock.
+    pub lease: Duration,
+    /// The kinds that the claimer handles, each with how many more of it the claimer can take.
+    pub room: BTreeMap<Kind, usize>,
+}
+
+/// What a look at rows found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Claimed: state running, attempt + 1, of the version by which the claim is now known.
+    pub claimed: Vec<Task>,
+    /// Valid but not due: a hop is to be recorded and sent.
+    pub early: Vec<Pending>,
+    /// Due and not claimed, for want of room or of a handler: how many of which kind.
+    pub waiting: BTreeMap<Kind, usize>,
+    /// Wake-ups that named a past version.
+    pub stale: usize,
+    /// Rows whose lease had ended.
+    pub expired: usize,
+}
+
+/// A scheduled row that is not due yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The row, at its version.
+    pub wake: Wake,
+    /// When it is due.
+    pub due_at: Timestamp,
+}
+
+/// A hop to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Which row.
+    pub id: TaskId,
+    /// The version that it must have.
+    pub version: u64,
+    /// When the next wake-up will be overdue: `wake_at` is this long after now by the store's clock.
+    pub look_in: Duration,
+}
+
+/// The end of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// Which row.
+    pub id: TaskId,
+    /// The version by which it was claimed.
+    pub version: u64,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// How a claim ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Done; kept as long as the store keeps history.
+    Done,
+    /// Dead; kept until somebody acts.
+    Dead {
+        /// Why, for `last_error`.
+        error: String,
+        /// Whether the claim was no attempt (the handler was not started), so that it is given back.
+        give_back: bool,
+    },
+    /// Scheduled again after a failed attempt; `planned_at` stays.
+    Retry {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+        /// Why, for `last_error`.
+        error: String,
+    },
+    /// Scheduled again at the handler's wish, the attempt given back; `planned_at` stays.
+    Snooze {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Done for this time and scheduled once more: as a new task, but the same row. `planned_at` is the new time.
+    Again {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Given back as it was, due as before, the attempt given back; `wake_at` is now.
+    Release,
+}
+
+/// Which rows a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Of this kind.
+    pub kind: Kind,
+    /// In this state.
+    pub state: State,
+    /// After this one, the last of the page before: its due time and id.
+    pub after: Option<(Timestamp, TaskId)>,
+    /// How many at the most.
+    pub limit: usize,
+}

@@ -1,0 +1,1 @@
+//! Keeps rows in this process's memory.

@@ -1,0 +1,1 @@
+//! Keeps rows in an SQLite file.

@@ -1,0 +1,186 @@
+//! The task: the row that decides.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{Error, Timestamp};
+
+/// Names one task for ever: a UUID, version 7 unless the caller supplied another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(Uuid);
+
+impl TaskId {
+    /// The task named by these 16 bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The 16 bytes of the name; their order is the order in which ids were made, to the millisecond.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl From<Uuid> for TaskId {
+    fn from(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Uuid::try_parse(text)
+            .map(Self)
+            .map_err(|_| Error::invalid("task id", text, "allowed is a UUID"))
+    }
+}
+
+/// Binds a task to its handler: a stable name such as `order.cancel`, 1 to 100 bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Kind(Arc<str>);
+
+/// The caller's own name for a task, such as an order id: 1 to 255 bytes, unique per kind while the task is live.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(Arc<str>);
+
+macro_rules! name {
+    ($name:ident, $field:literal, $longest:literal) => {
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Refuses a name that is empty, too long or has a control character.
+            pub(crate) fn check(&self) -> Result<(), Error> {
+                let fits = (1..=$longest).contains(&self.0.len());
+                if fits && !self.0.chars().any(char::is_control) {
+                    return Ok(());
+                }
+                Err(Error::invalid(
+                    $field,
+                    &self.0,
+                    concat!(
+                        "allowed are 1 to ",
+                        $longest,
+                        " bytes without control characters"
+                    ),
+                ))
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+name!(Kind, "kind", 100);
+name!(Key, "key", 255);
+
+/// Where a task is in its life. The diagram is in `DESIGN.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits for its due time, or for a free worker.
+    Scheduled,
+    /// A worker has claimed it and holds its lease.
+    Running,
+    /// Its handler finished it.
+    Done,
+    /// It was given up, and waits for a person to look at it and redrive it.
+    Dead,
+    /// Its caller cancelled it before it ran.
+    Cancelled,
+}
+
+impl State {
+    /// Whether the task may still run by itself: scheduled or running.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Scheduled | Self::Running)
+    }
+}
+
+/// A task as its row has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Task {
+    /// Names the task for ever.
+    pub id: TaskId,
+    /// Which handler it is for.
+    pub kind: Kind,
+    /// The caller's own name for it.
+    pub key: Option<Key>,
+    /// What its handler is given: JSON unless the caller gave bytes of its own.
+    pub payload: Vec<u8>,
+    /// What travels beside the payload, such as a trace context.
+    pub headers: BTreeMap<String, String>,
+    /// When it may run, and not before; a retry or a snooze moves it.
+    pub due_at: Timestamp,
+    /// When its caller wanted it to run: the due time before any retry or snooze. Deadlines count from here.
+    pub planned_at: Timestamp,
+    /// Where it is in its life.
+    pub state: State,
+    /// The fencing token: one more at every transition, so that whoever names an older one is too late.
+    pub version: u64,
+    /// When the row must next be looked at, whatever its state; none for a dead task.
+    pub wake_at: Option<Timestamp>,
+    /// How often it has been claimed since it was scheduled; a snooze or a graceful release gives one back.
+    pub attempt: u32,
+    /// After how many attempts it is given up; none: its kind's policy decides.
+    pub max_attempts: Option<u32>,
+    /// How many hops its wake-up has taken; for people.
+    pub hop: u32,
+    /// Which worker holds, or last held, its lease; for people.
+    pub owner: Option<String>,
+    /// Why its last attempt failed.
+    pub last_error: Option<String>,
+    /// When its row was written.
+    pub created_at: Timestamp,
+    /// When its row last changed state, time or payload.
+    pub updated_at: Timestamp,
+    /// When it became done, dead or cancelled.
+    pub finished_at: Option<Timestamp>,
+}

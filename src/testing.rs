@@ -1,0 +1,1 @@
+//! What tests of this crate, and of backends and stores written elsewhere, are made of.

@@ -1,0 +1,115 @@
+//! A moment in time, as the rows have it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// A moment in time: whole milliseconds since 1970-01-01T00:00:00Z.
+///
+/// Printed and parsed as RFC 3339, e.g. `2026-11-21T08:00:00Z`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The last moment a task can be due: the end of the year 9999.
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// The moment `millis` milliseconds after 1970-01-01T00:00:00Z.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds from `earlier` to this moment; negative if this moment is before it.
+    pub const fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The moment `delay` later (whole milliseconds, the rest rounded up), at the latest [`Timestamp::MAX`].
+    pub fn after(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(millis(delay)).min(Self::MAX.0))
+    }
+
+    /// The moment `millis` milliseconds later, or earlier if negative, at the latest [`Timestamp::MAX`].
+    pub fn shifted(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis).min(Self::MAX.0))
+    }
+}
+
+/// `delay` in whole milliseconds, the rest rounded up so that nothing becomes due early.
+pub(crate) fn millis(delay: Duration) -> i64 {
+    i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+/// A duration of `millis` milliseconds; zero if negative.
+pub(crate) fn duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Self(millis(after)),
+            Err(before) => Self(-millis(before.duration())),
+        }
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(time) => write!(f, "{time}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        text.parse::<jiff::Timestamp>()
+            .map(|time| Self(time.as_millisecond()))
+            .map_err(|_| {
+                Error::invalid(
+                    "time",
+                    text,
+                    "allowed is a moment with its offset, such as 2026-11-21T08:00:00Z",
+                )
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_printed_and_parsed_as_rfc_3339() {
+        let time: Timestamp = "2026-11-21T09:00:00.250+01:00".parse().unwrap();
+        assert_eq!(time.to_string(), "2026-11-21T08:00:00.25Z");
+        assert!("tomorrow".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn a_part_of_a_millisecond_is_rounded_up() {
+        let start = Timestamp::from_millis(10);
+        assert_eq!(start.after(Duration::from_micros(1)).as_millis(), 11);
+        assert_eq!(start.after(Duration::from_millis(1)).as_millis(), 11);
+    }
+
+    #[test]
+    fn arithmetic_ends_at_the_year_9999() {
+        assert_eq!(Timestamp::from_millis(0).after(Duration::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::MAX.shifted(i64::MAX), Timestamp::MAX);
+    }
+}

@@ -1,0 +1,1 @@
+//! A hierarchical timing wheel.
