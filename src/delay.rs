@@ -143,7 +143,7 @@ impl fmt::Display for Level {
         let seconds = self.delay.as_secs();
         let (size, unit) = UNITS
             .into_iter()
-            .find(|(size, _)| seconds % size == 0)
+            .find(|&(size, _)| seconds.is_multiple_of(size))
             .unwrap_or((1, 's'));
         write!(f, "{}{unit}", seconds / size)
     }

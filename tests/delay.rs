@@ -1,5 +1,7 @@
 //! Level tables, routing and plans: by table, against independent models, and by property.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use delayline::Error;
