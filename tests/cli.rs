@@ -211,8 +211,6 @@ fn what_is_no_duration_is_refused_by_name() {
         "3660000d 1ms",
         "99999999999999999999d",
         "18446744073709551615s",
-        // `humantime` panics on this sum.
-        "18446744073709551615s 1000ms",
     ] {
         assert_eq!(
             refused(&["plan", value]),
@@ -223,10 +221,27 @@ fn what_is_no_duration_is_refused_by_name() {
             assert_eq!(refused(&["plan", "15m", option, value]), line);
         }
     }
-    assert_eq!(
-        refused(&["plan", "15m", "--handoff", "-1s"]),
-        format!("--handoff is \"-1s\": {DURATIONS}")
-    );
+    for option in ["--handoff", "--horizon", "--tolerance"] {
+        assert_eq!(
+            refused(&["plan", "15m", option, "-1s"]),
+            format!("{option} is \"-1s\": {DURATIONS}")
+        );
+    }
+}
+
+#[test]
+fn sums_at_the_end_of_64_bits_are_refused() {
+    // `humantime` panics when milliseconds carry over from the largest number of seconds.
+    for value in [
+        "18446744073709551615s 1000ms",
+        "213503982334601d 25215s 1000ms",
+        &format!("{}503982334814d 25215s 1000ms", "999999999999d ".repeat(213)),
+    ] {
+        assert_eq!(
+            refused(&["plan", value]),
+            format!("DELAY is {value:?}: {DURATIONS}")
+        );
+    }
 }
 
 #[test]

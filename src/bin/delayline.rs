@@ -74,13 +74,12 @@ fn print(text: &str) -> Result<(), Failure> {
 /// What the parser of arguments says in a page, in a line: the argument, its value, and what is allowed.
 fn one_line(refused: &clap::Error) -> String {
     let context = |kind| refused.get(kind).map(ToString::to_string);
-    if refused.kind() == Refused::ValueValidation
-        && let (Some(argument), Some(value), Some(allowed)) = (
-            context(ContextKind::InvalidArg),
-            context(ContextKind::InvalidValue),
-            refused.source(),
-        )
-    {
+    if let (Some(argument), Some(value), Some(allowed)) = (
+        context(ContextKind::InvalidArg),
+        context(ContextKind::InvalidValue),
+        // What our own parsers of values say.
+        refused.source(),
+    ) {
         // `--levels <TABLE>` and `<DELAY>`, as they are known.
         let name = argument.split(' ').next().unwrap_or_default();
         return format!("{} is {value:?}: {allowed}", name.trim_matches(['<', '>']));
