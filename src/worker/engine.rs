@@ -63,6 +63,7 @@ impl Engine {
             .collect();
         Reserved {
             lanes: &self.lanes,
+            freed: &self.room,
             claim: Claim {
                 owner: Arc::clone(&self.owner),
                 lease: self.lease,
@@ -136,6 +137,7 @@ impl Engine {
 /// Room in the lanes, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
 pub(crate) struct Reserved<'a> {
     lanes: &'a BTreeMap<Kind, Arc<Lane>>,
+    freed: &'a Notify,
     pub(crate) claim: Claim,
 }
 
@@ -153,6 +155,10 @@ impl Drop for Reserved<'_> {
         for (kind, &unused) in &self.claim.room {
             if let Some(lane) = self.lanes.get(kind) {
                 lane.give_back(unused);
+                // A wake-up that came meanwhile may have found no room because of this reservation alone.
+                if unused > 0 && lane.has_backlog() {
+                    self.freed.notify_one();
+                }
             }
         }
     }
