@@ -1,4 +1,11 @@
-//! Any delay on the RocketMQ brokers you have.
+#![cfg_attr(
+    all(feature = "redis", feature = "rocketmq", feature = "sqlite"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "rocketmq", feature = "sqlite")),
+    doc = "Any delay on the RocketMQ brokers you have. The whole page is shown with all features on."
+)]
 
 pub mod backend;
 mod clock;

@@ -3,4 +3,4 @@
 pub mod backend;
 mod faulty;
 
-pub use faulty::{FaultyBackend, Faults};
+pub use faulty::{Faults, FaultyBackend};
