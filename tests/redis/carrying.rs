@@ -123,20 +123,24 @@ async fn an_earlier_wake_up_wakes_a_sleeping_receiver_of_another_process_at_once
     let sender = backend(&server);
     let receiver = Arc::new(backend(&server));
     safely(sender.send(&[departure(0, HOUR)])).await.unwrap();
-    // If it were found only by looking now and then, so many would take longer than the tests may.
-    for number in 1..=20 {
-        let receiving = tokio::spawn({
-            let receiver = receiver.clone();
-            async move { receiver.receive(10).await.unwrap() }
-        });
-        until_listening(&server, 1).await;
-        safely(sender.send(&[departure(number, Duration::from_millis(5))]))
-            .await
-            .unwrap();
-        let arrivals = safely(receiving).await.unwrap();
-        assert_eq!(wakes(&arrivals), [wake(number)]);
-        receiver.acknowledge(arrivals).await;
-    }
+    // If they were found only by looking now and then, all together would take longer than a test may.
+    safely(async {
+        for number in 1..=20 {
+            let receiving = tokio::spawn({
+                let receiver = receiver.clone();
+                async move { receiver.receive(10).await.unwrap() }
+            });
+            until_listening(&server, 1).await;
+            sender
+                .send(&[departure(number, Duration::from_millis(5))])
+                .await
+                .unwrap();
+            let arrivals = receiving.await.unwrap();
+            assert_eq!(wakes(&arrivals), [wake(number)]);
+            receiver.acknowledge(arrivals).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

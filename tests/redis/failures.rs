@@ -152,6 +152,17 @@ async fn who_only_sends_does_not_listen_and_who_is_closed_is_gone() {
 }
 
 #[tokio::test]
+async fn who_is_closed_before_it_received_does_not_start_to() {
+    let server = RedisServer::start();
+    let backend = backend(&server);
+    safely(backend.send(&[departure(1, Duration::ZERO)]))
+        .await
+        .unwrap();
+    safely(backend.close()).await.unwrap();
+    assert!(safely(backend.receive(10)).await.is_err());
+}
+
+#[tokio::test]
 async fn a_dropped_backend_lets_go_of_its_connections() {
     let server = RedisServer::start();
     let backend = backend(&server);
@@ -200,12 +211,12 @@ async fn a_connection_that_leads_to_nowhere_is_replaced() {
     let server = RedisServer::start();
     let relay = Relay::start(&server).await;
     let backend = Arc::new(RedisBackend::connect(&relay.url).unwrap());
+    safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
     let receiving = tokio::spawn({
         let backend = backend.clone();
         async move { backend.receive(10).await.unwrap() }
     });
-    safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
-    until_listening(&server, 1).await;
+    until_asleep(&server).await;
     relay.cut.send(true).unwrap();
     let error = safely(backend.send(&[departure(2, HOUR)])).await.unwrap_err();
     assert!(error.cause.is_transient(), "{error}");

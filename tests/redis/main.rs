@@ -83,6 +83,14 @@ async fn until_listening(server: &RedisServer, count: u64) {
     .await;
 }
 
+/// Waits until the only receiver sleeps, after one call of `send` and one look.
+async fn until_asleep(server: &RedisServer) {
+    until(server, &["INFO", "commandstats"], |stats: &String| {
+        stats.contains("cmdstat_time:calls=2,")
+    })
+    .await;
+}
+
 /// One number of `INFO`.
 fn info(server: &RedisServer, section: &str, field: &str) -> u64 {
     let text: String = ask(server, &["INFO", section]);

@@ -189,6 +189,7 @@ mod tests {
             "redis://host:1x/s3cret",
             "redis://host:1x?password=s3cret",
             "redis://host/?protocol=s3cret",
+            "redis://host?protocol=s3cret",
             "redis://0.0.0.0/s3cret",
         ] {
             let error = Endpoint::parse(url).expect_err(url);
