@@ -1,1 +1,3 @@
 //! What tests of this crate, and of backends and stores written elsewhere, are made of.
+
+pub mod backend;

@@ -33,6 +33,8 @@ const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 const MIN_LEASE: Duration = Duration::from_millis(10);
 /// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
+/// How many acknowledgements go into one command: a bound on how long it keeps the server from others.
+const ACKNOWLEDGE: usize = 5_000;
 
 /// Carries wake-ups in Redis (6 or later; 5 with less precision), to about a millisecond.
 ///
@@ -203,9 +205,6 @@ impl Backend for RedisBackend {
         Ok(())
     }
 }
-
-/// How many acknowledgements go into one command: a bound on how long it keeps the server from others.
-const ACKNOWLEDGE: usize = 5_000;
 
 /// The delay in whole ms, rounded up, so that it is not early.
 fn whole_millis(delay: Duration) -> u64 {

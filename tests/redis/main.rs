@@ -1,8 +1,10 @@
-//! What is special to carrying wake-ups in Redis. What holds for every backend is in `tests/backend.rs`.
+//! Carrying wake-ups in Redis: what holds for every backend, and what is special to this one.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used)]
 
 mod carrying;
+#[cfg(feature = "testing")]
+mod conformance;
 mod failures;
 mod servers;
 #[path = "../support/redis.rs"]
