@@ -44,6 +44,8 @@ const ACKNOWLEDGE: usize = 5_000;
 /// if an earlier one comes.
 ///
 /// Redis may be down, come back empty, or be wiped: sending fails meanwhile, receiving waits.
+/// All keys are in one slot, so a node of a Redis Cluster takes them; name the one that has that slot, since
+/// redirections to another node are an error.
 pub struct RedisBackend {
     keys: Arc<Keys>,
     lease: Duration,
