@@ -171,6 +171,17 @@ pub enum Expect {
     Due(Timestamp),
 }
 
+impl Expect {
+    /// Whether `task` is so.
+    pub fn holds(self, task: &Task) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Version(version) => task.version == version,
+            Self::Due(due) => task.due_at == due,
+        }
+    }
+}
+
 /// Who claims, for how long, and how many of which kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
