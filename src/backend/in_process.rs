@@ -151,3 +151,48 @@ fn whole_millis(elapsed: Duration) -> u64 {
 pub(super) fn next_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, OnceLock};
+
+    use super::*;
+    use crate::TaskId;
+
+    /// In it something changes right after the first look.
+    struct ChangedAfterTheLook {
+        backend: Arc<OnceLock<InProcess<Self>>>,
+        looks: usize,
+    }
+
+    impl Queue for ChangedAfterTheLook {
+        fn take(&mut self, _now: u64, _max: usize, taken: &mut Vec<Wake>) {
+            self.looks += 1;
+            if self.looks > 1 {
+                taken.push(Wake {
+                    id: TaskId::from_bytes([1; 16]),
+                    kind: "k".into(),
+                    version: 1,
+                });
+            }
+        }
+
+        fn next(&self) -> Option<u64> {
+            self.backend.get().unwrap().changed.notify_waiters();
+            None
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_between_the_look_and_the_waiting_is_not_missed() {
+        let backend = Arc::new(OnceLock::new());
+        let queue = ChangedAfterTheLook {
+            backend: backend.clone(),
+            looks: 0,
+        };
+        let in_process = InProcess::new("test", Clock::system(), queue);
+        let in_process = backend.get_or_init(|| in_process);
+        let received = tokio::time::timeout(Duration::from_secs(60), in_process.receive(1)).await;
+        assert_eq!(received.unwrap().unwrap().len(), 1);
+    }
+}
