@@ -1,6 +1,8 @@
 //! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
 
 mod memory;
+mod row;
+mod rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
