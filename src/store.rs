@@ -46,7 +46,8 @@ pub trait Store: Debug + Send + Sync {
     /// A target by key means its live row, else the newest by id. The verbs of [`Verb`] apply to a row that is
     /// scheduled (redrive: dead). Otherwise: running gives `TooLate`, done, dead and cancelled give `Finished`
     /// (redrive of a live row gives `Conflict`; so does redrive of a row whose key another live row has, naming that
-    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`.
+    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`. Its state
+    /// answers before the expectation does.
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
 
     /// Looks at the rows that wake-ups name, at most one wake-up per id, and claims those that are due.
