@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::levels::LevelsBackend;
+pub use self::table::TableBackend;
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 
