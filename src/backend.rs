@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+#[cfg(feature = "rocketmq")]
+pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
 use crate::{Error, LevelTable, Wake};
 
 /// Carries wake-ups from a moment to a later one.

@@ -1,5 +1,8 @@
 //! Any delay on the RocketMQ brokers you have.
 
+// The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
+#![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
+
 pub mod backend;
 mod clock;
 pub mod defaults;
