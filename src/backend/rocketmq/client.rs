@@ -24,9 +24,9 @@ const MOST_WORKERS: usize = 4;
 const LISTENER_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often routes are read anew. The client's own 30 s are what a restarted broker would stay unknown for.
-const ROUTES_EVERY: Duration = Duration::from_secs(2);
+const ROUTES_EVERY: Duration = Duration::from_secs(10);
 /// How often brokers are told who consumes. A restarted broker gives nothing to a group that it does not know.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 
 /// The client's runtime, and what its producers and consumers are made with.
 ///
