@@ -201,7 +201,7 @@ async fn foreign_messages_are_dropped_counted_and_not_redelivered() {
         &place.topic,
         vec![
             b"hello".to_vec(),
-            Vec::new(),
+            b"{}".to_vec(),
             garbled,
             wrong_kind,
             vec![0xD1; 3_000],
