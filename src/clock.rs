@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::{TaskId, Timestamp};
@@ -129,6 +129,19 @@ impl Clock {
         Spawned(tokio::spawn(future))
     }
 
+    /// Starts `future` as a task of `set`, which ends when the set is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn_in<F>(&self, set: &mut JoinSet<F::Output>, future: F) -> AbortHandle
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+    {
+        set.spawn(future)
+    }
+
     fn chance(&self) -> std::sync::MutexGuard<'_, fastrand::Rng> {
         self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,13 +162,6 @@ impl fmt::Debug for Clock {
 /// A started task, which is aborted when this is dropped.
 #[derive(Debug)]
 pub struct Spawned(JoinHandle<()>);
-
-impl Spawned {
-    /// Waits until the task has ended by itself; says how, if it did not end well.
-    pub async fn ended(&mut self) -> Result<(), tokio::task::JoinError> {
-        (&mut self.0).await
-    }
-}
 
 impl Drop for Spawned {
     fn drop(&mut self) {

@@ -49,10 +49,8 @@ pub enum Error {
         source: Cause,
     },
     /// A part of the worker ended by a defect of this crate; the worker has stopped, its leases end by themselves.
-    #[error("the worker's {part} ended: {source}")]
+    #[error("the worker ended: {source}")]
     Worker {
-        /// Which part.
-        part: &'static str,
         /// How it ended.
         source: Cause,
     },

@@ -1,4 +1,11 @@
-//! Any delay on the RocketMQ brokers you have.
+#![cfg_attr(
+    all(feature = "redis", feature = "rocketmq", feature = "sqlite"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "rocketmq", feature = "sqlite")),
+    doc = "Any delay on the RocketMQ brokers you have. The whole page is shown with all features on."
+)]
 
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
@@ -8,19 +15,33 @@ mod clock;
 pub mod defaults;
 pub mod delay;
 mod error;
+mod handler;
+mod outbox;
 mod request;
+mod retry;
+mod router;
+mod scheduler;
+mod stats;
 pub mod store;
+mod store_time;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timestamp;
 mod wake;
 mod wheel;
+mod worker;
 
 pub use clock::{Clock, Spawned};
 pub use delay::{LevelTable, Routing};
 pub use error::Error;
+pub use handler::{Context, Failure, Outcome};
 pub use request::{Answer, NewTask, Scheduled, Target, When};
+pub use retry::Policy;
+pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
+pub use stats::{Lateness, Stats};
+pub use store::Expect;
 pub use task::{Key, Kind, State, Task, TaskId};
 pub use timestamp::Timestamp;
 pub use wake::Wake;
+pub use worker::Worker;

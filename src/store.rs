@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::memory::MemoryStore;
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
@@ -168,6 +169,17 @@ pub enum Expect {
     Version(u64),
     /// It must have this due time.
     Due(Timestamp),
+}
+
+impl Expect {
+    /// Whether `task` is so.
+    pub fn holds(self, task: &Task) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Version(version) => task.version == version,
+            Self::Due(due) => task.due_at == due,
+        }
+    }
 }
 
 /// Who claims, for how long, and how many of which kinds.

@@ -1,1 +1,358 @@
 //! Keeps rows in this process's memory.
+
+mod row;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::rows::Rows;
+use super::{Change, Claim, Expect, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, Verb};
+use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
+
+/// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
+///
+/// A clone is another handle of the same rows. Every call is one step under one lock, which is never held across an
+/// await, so it comes out the same way every time under a simulated clock.
+#[derive(Clone)]
+pub struct MemoryStore {
+    rows: Arc<Mutex<Rows>>,
+    clock: Clock,
+    history: Duration,
+}
+
+impl MemoryStore {
+    /// An empty store that goes by the machine's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty store that goes by `clock`.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            rows: Arc::default(),
+            clock,
+            history: defaults::HISTORY,
+        }
+    }
+
+    /// Keeps rows that this handle finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
+    #[must_use]
+    pub fn keep_history(mut self, history: Duration) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// The rows, and the time at which they are this caller's: read under the lock, as a server reads it in the
+    /// statement.
+    fn look(&self) -> (MutexGuard<'_, Rows>, Timestamp) {
+        // No step leaves rows half changed unless it panics; and then they are still the best there is.
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        (rows, now)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("clock", &self.clock)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
+    }
+
+    async fn insert(&self, new: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        let (mut rows, now) = self.look();
+        let found = new.into_iter().map(|new| rows.insert(new, now)).collect();
+        Ok(Stamped { now, found })
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        let (mut rows, now) = self.look();
+        let answer = |change: &Change| rows.answer(change, now, self.history);
+        let found = changes.iter().map(answer).collect();
+        Ok(Stamped { now, found })
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        let (mut rows, now) = self.look();
+        let mut look = Look::new(claim, now);
+        for wake in wakes {
+            if rows.is(wake.id, State::Scheduled, wake.version) {
+                look.at(&mut rows, wake.id);
+            } else {
+                look.found.stale += 1;
+            }
+        }
+        Ok(look.stamped())
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+        let (mut rows, now) = self.look();
+        let record = |hop: &Hop| {
+            rows.is(hop.id, State::Scheduled, hop.version)
+                && rows
+                    .change(hop.id, |row| {
+                        row.version += 1;
+                        row.hop += 1;
+                        row.wake_at = Some(now.after(hop.look_in));
+                    })
+                    .is_some()
+        };
+        Ok(hops.iter().map(record).collect())
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        let (mut rows, now) = self.look();
+        let mut look = Look::new(claim, now);
+        for (kind, &room) in &claim.room {
+            let due: Vec<_> = rows.due(kind, now).take(room).collect();
+            for id in due {
+                look.at(&mut rows, id);
+            }
+        }
+        let mut found = look.found.claimed;
+        found.sort_by_key(|task| (task.due_at, task.id));
+        Ok(Stamped { now, found })
+    }
+
+    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
+        let (mut rows, now) = self.look();
+        let mut look = Look::new(claim, now);
+        let overdue = rows.overdue_of_each_kind(State::Scheduled, now, limit);
+        let ended = rows.overdue_of_each_kind(State::Running, now, limit);
+        for &id in &ended {
+            rows.change(id, |row| row::enter(row, State::Scheduled, now));
+        }
+        look.found.expired = ended.len();
+        for id in ended.into_iter().chain(overdue) {
+            let wake_at = match look.at(&mut rows, id) {
+                Seen::Early => now.after(retake),
+                Seen::Waiting { handled: true } => now.after(claim.lease),
+                Seen::Claimed | Seen::Waiting { handled: false } => continue,
+            };
+            rows.change(id, |row| row.wake_at = Some(wake_at));
+        }
+        Ok(look.stamped())
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+        let (mut rows, now) = self.look();
+        let end = |settlement: Settlement| {
+            rows.is(settlement.id, State::Running, settlement.version)
+                && rows
+                    .change(settlement.id, |row| {
+                        row::end(row, settlement.ending, now, self.history)
+                    })
+                    .is_some()
+        };
+        Ok(settlements.into_iter().map(end).collect())
+    }
+
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+        let (mut rows, now) = self.look();
+        let extend = |&(id, version): &(TaskId, u64)| {
+            rows.is(id, State::Running, version)
+                && rows
+                    .change(id, |row| row.wake_at = Some(now.after(lease)))
+                    .is_some()
+        };
+        Ok(claims.iter().map(extend).collect())
+    }
+
+    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
+        let (rows, now) = self.look();
+        let until = now.after(within);
+        let mut ahead: Vec<_> = rows
+            .kinds(State::Scheduled)
+            .iter()
+            .flat_map(|kind| rows.due(kind, until))
+            .filter_map(|id| rows.get(id))
+            .filter(|row| row.wake_at > Some(now))
+            .collect();
+        ahead.sort_by_key(|row| (row.wake_at, row.id));
+        let found = ahead.into_iter().take(limit).map(row::pending).collect();
+        Ok(Stamped { now, found })
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        let (rows, _) = self.look();
+        Ok(rows.find(target).cloned())
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        let (rows, _) = self.look();
+        let listed = rows.listed(page.state, &page.kind, page.after);
+        Ok(listed.take(page.limit).cloned().collect())
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        let (mut rows, now) = self.look();
+        let mut kinds = rows.kinds(State::Done);
+        kinds.extend(rows.kinds(State::Cancelled));
+        kinds.sort();
+        kinds.dedup();
+        let mut removed = 0;
+        for kind in kinds {
+            let done = rows.overdue(State::Done, &kind, now);
+            let cancelled = rows.overdue(State::Cancelled, &kind, now);
+            let past: Vec<_> = done.chain(cancelled).take(limit).collect();
+            for id in past {
+                rows.remove(id);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+impl Rows {
+    /// Whether there is a row of this id in this state and at this version.
+    fn is(&self, id: TaskId, state: State, version: u64) -> bool {
+        self.get(id)
+            .is_some_and(|row| row.state == state && row.version == version)
+    }
+
+    fn overdue_of_each_kind(&self, state: State, now: Timestamp, limit: usize) -> Vec<TaskId> {
+        self.kinds(state)
+            .iter()
+            .flat_map(|kind| self.overdue(state, kind, now).take(limit))
+            .collect()
+    }
+
+    fn insert(&mut self, new: NewRow, now: Timestamp) -> Scheduled {
+        if let Some(row) = self.get(new.id) {
+            return Scheduled::Existing(row.clone());
+        }
+        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
+        if let Some(live) = live {
+            if live.state == State::Running {
+                return Scheduled::Running(live.clone());
+            }
+            if !new.replace {
+                return Scheduled::Existing(live.clone());
+            }
+            let mut row = live.clone();
+            row.payload = new.payload;
+            row.headers = new.headers;
+            row.max_attempts = new.max_attempts;
+            row::schedule_anew(&mut row, row::due_at(new.due, now), new.look_in, now);
+            self.change(row.id, |old| *old = row.clone());
+            return Scheduled::Replaced(row);
+        }
+        let row = row::new(new, now);
+        self.add(row.clone());
+        Scheduled::New(row)
+    }
+
+    fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
+        let Some(row) = self.find(&change.target) else {
+            return Answer::NotFound;
+        };
+        let redrive = matches!(change.verb, Verb::Redrive { .. });
+        match row.state {
+            State::Scheduled | State::Running if redrive => return Answer::Conflict(row.clone()),
+            State::Dead if redrive => {}
+            State::Scheduled => {}
+            State::Running => return Answer::TooLate(row.clone()),
+            State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
+        }
+        let expected = match change.expect {
+            Expect::Anything => true,
+            Expect::Version(version) => row.version == version,
+            Expect::Due(due_at) => row.due_at == due_at,
+        };
+        if !expected {
+            return Answer::Conflict(row.clone());
+        }
+        if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
+            return Answer::Conflict(other.clone());
+        }
+        let id = row.id;
+        self.change(id, |row| row::apply(row, &change.verb, now, history))
+            .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
+    }
+}
+
+/// What one look at a row came to.
+enum Seen {
+    Claimed,
+    Early,
+    Waiting {
+        /// Whether the claimer handles its kind.
+        handled: bool,
+    },
+}
+
+/// A look at rows for one claimer, at one time.
+struct Look<'a> {
+    claim: &'a Claim,
+    now: Timestamp,
+    room: BTreeMap<Kind, usize>,
+    found: Looked,
+}
+
+impl<'a> Look<'a> {
+    fn new(claim: &'a Claim, now: Timestamp) -> Self {
+        Self {
+            claim,
+            now,
+            room: claim.room.clone(),
+            found: Looked::default(),
+        }
+    }
+
+    /// Looks at a scheduled row, and claims it if it is due and there is room.
+    fn at(&mut self, rows: &mut Rows, id: TaskId) -> Seen {
+        let Some(row) = rows.get(id) else {
+            return Seen::Waiting { handled: false };
+        };
+        if row.due_at > self.now {
+            self.found.early.push(row::pending(row));
+            return Seen::Early;
+        }
+        let room = self.room.get_mut(&row.kind);
+        let handled = room.is_some();
+        let Some(room) = room.filter(|room| **room > 0) else {
+            *self.found.waiting.entry(row.kind.clone()).or_default() += 1;
+            return Seen::Waiting { handled };
+        };
+        *room -= 1;
+        let claimed = rows.change(id, |row| {
+            row::enter(row, State::Running, self.now);
+            row.attempt += 1;
+            row.owner = Some(self.claim.owner.to_string());
+            row.wake_at = Some(self.now.after(self.claim.lease));
+        });
+        self.found.claimed.extend(claimed.cloned());
+        Seen::Claimed
+    }
+
+    fn stamped(self) -> Stamped<Looked> {
+        Stamped {
+            now: self.now,
+            found: self.found,
+        }
+    }
+}

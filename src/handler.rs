@@ -1,0 +1,128 @@
+//! What a user writes: an async function, what it is given, and what it may answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::{Key, Task, TaskId, Timestamp};
+
+/// What a handler answers when it did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The task is done.
+    Done,
+    /// The attempt failed for this reason: try again after the policy's pause, as long as the policy allows.
+    Retry(String),
+    /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
+    Snooze(Duration),
+    /// Done for this time: the same task under the same key, once more, due after this long.
+    Again(Duration),
+    /// It can never succeed, for this reason: dead at once.
+    Discard(String),
+}
+
+/// Why a handler failed; made from any error by `?`, and then the attempt has failed and is tried again.
+#[derive(Debug)]
+pub struct Failure(Box<dyn std::error::Error + Send + Sync>);
+
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
+    fn from(cause: E) -> Self {
+        Self(cause.into())
+    }
+}
+
+impl Failure {
+    /// The error and its causes, in one line.
+    pub(crate) fn reason(&self) -> String {
+        let mut text = self.0.to_string();
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// What a handler is told beside the payload.
+#[derive(Clone, Debug)]
+pub struct Context {
+    task: Arc<Task>,
+    lateness: Duration,
+}
+
+impl Context {
+    pub(crate) fn new(task: Arc<Task>, lateness: Duration) -> Self {
+        Self { task, lateness }
+    }
+
+    /// The task as it was claimed.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// The task's id: the same for every attempt, so a good idempotency key.
+    pub fn id(&self) -> TaskId {
+        self.task.id
+    }
+
+    /// The caller's own name for the task, if it gave one.
+    pub fn key(&self) -> Option<&str> {
+        self.task.key.as_ref().map(Key::as_str)
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.task.attempt
+    }
+
+    /// When the task was due.
+    pub fn due_at(&self) -> Timestamp {
+        self.task.due_at
+    }
+
+    /// How long after its due time the handler was started, by the store's clock.
+    pub fn lateness(&self) -> Duration {
+        self.lateness
+    }
+
+    /// The payload's bytes.
+    pub fn payload(&self) -> &[u8] {
+        &self.task.payload
+    }
+}
+
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
+
+/// A handler of whatever payload, as the worker keeps it.
+pub(crate) type Handler = Arc<dyn Fn(Context) -> Answered + Send + Sync>;
+
+/// A handler whose payload is JSON; one that cannot be decoded never will be, so it is discarded.
+pub(crate) fn typed<T, F, A>(handler: F) -> Handler
+where
+    T: DeserializeOwned,
+    F: Fn(T, Context) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    Arc::new(move |context| match serde_json::from_slice(context.payload()) {
+        Ok(payload) => Box::pin(handler(payload, context)),
+        Err(error) => {
+            let reason = format!("the payload cannot be decoded: {error}");
+            Box::pin(std::future::ready(Ok(Outcome::Discard(reason))))
+        }
+    })
+}
+
+/// A handler that reads the payload's bytes itself.
+pub(crate) fn raw<F, A>(handler: F) -> Handler
+where
+    F: Fn(Context) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    Arc::new(move |context| Box::pin(handler(context)))
+}

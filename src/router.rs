@@ -1,0 +1,289 @@
+//! Sends each wake-up on the route that is right now.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::backend::{Backend, Delays, Departure, Reach, SendError};
+use crate::delay::{Route, route};
+use crate::stats::Counters;
+use crate::timestamp::{duration, millis};
+use crate::{Clock, Error, Routing, Wake, defaults};
+
+/// Chooses a backend for each wake-up and sends it there; what the level backend does not take goes to the precise
+/// one at once.
+#[derive(Debug)]
+pub(crate) struct Router {
+    levels: Option<LevelBackend>,
+    precise: Arc<dyn Backend>,
+    routing: Routing,
+    clock: Clock,
+    counters: Arc<Counters>,
+}
+
+/// The level backend, and whether it took what it was last given.
+#[derive(Debug)]
+struct LevelBackend {
+    backend: Arc<dyn Backend>,
+    well: AtomicBool,
+    fell_ill: Notify,
+}
+
+/// A wake-up on its way, and when its task is due by the monotonic clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Trip {
+    pub(crate) wake: Wake,
+    pub(crate) due: Instant,
+}
+
+impl Trip {
+    /// How long until the task is due, in whole ms, as the rows have it.
+    fn remaining(&self, now: Instant) -> Duration {
+        duration(millis(self.due.saturating_duration_since(now)))
+    }
+}
+
+/// Where a wake-up goes next, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leg {
+    Level(Duration),
+    Precise(Duration),
+}
+
+impl Router {
+    /// Refuses backends that cannot do what they are here for.
+    pub(crate) fn new(
+        levels: Option<Arc<dyn Backend>>,
+        precise: Arc<dyn Backend>,
+        routing: Routing,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) -> Result<Self, Error> {
+        if let Some(backend) = &levels
+            && !matches!(backend.delays().reach, Reach::Levels(_))
+        {
+            return Err(Error::invalid(
+                "levels",
+                backend.name(),
+                "allowed is a backend with a level table",
+            ));
+        }
+        if !matches!(precise.delays().reach, Reach::Any { .. }) {
+            return Err(Error::invalid(
+                "precise",
+                precise.name(),
+                "allowed is a backend that holds any delay",
+            ));
+        }
+        if routing.handoff > routing.horizon {
+            return Err(Error::invalid(
+                "handoff",
+                format_args!("{:?}", routing.handoff),
+                format!("allowed is at most the horizon, {:?}", routing.horizon),
+            ));
+        }
+        Ok(Self {
+            levels: levels.map(|backend| LevelBackend {
+                backend,
+                well: AtomicBool::new(true),
+                fell_ill: Notify::new(),
+            }),
+            precise,
+            routing,
+            clock,
+            counters,
+        })
+    }
+
+    /// The backends, each of which a worker receives from.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+        self.levels
+            .iter()
+            .map(|levels| &levels.backend)
+            .chain([&self.precise])
+    }
+
+    /// When the wake-up of a task that is due in `remaining` will be overdue.
+    pub(crate) fn look_in(&self, remaining: Duration) -> Duration {
+        match self.leg(remaining) {
+            (Leg::Level(delay) | Leg::Precise(delay), lateness) => delay.saturating_add(lateness),
+        }
+    }
+
+    /// The next leg of a task that is due in `remaining`, and how late the backend that takes it usually is.
+    fn leg(&self, remaining: Duration) -> (Leg, Duration) {
+        let delays = self
+            .levels
+            .as_ref()
+            .filter(|levels| levels.is_well())
+            .map(|levels| levels.backend.delays());
+        let table = match &delays {
+            Some(Delays {
+                reach: Reach::Levels(table),
+                usual_lateness,
+            }) => Some((table, *usual_lateness)),
+            _ => None,
+        };
+        match (route(remaining, &self.routing, table), table) {
+            (Route::Level(level), Some((_, lateness))) => (Leg::Level(level.delay), lateness),
+            _ => self.precise_leg(remaining),
+        }
+    }
+
+    fn precise_leg(&self, remaining: Duration) -> (Leg, Duration) {
+        let delays = self.precise.delays();
+        let delay = match delays.reach {
+            Reach::Any { max } => remaining.min(max),
+            Reach::Levels(_) => remaining,
+        };
+        (Leg::Precise(delay), delays.usual_lateness)
+    }
+
+    /// Sends each wake-up on its way; what nobody takes is left to the sweep.
+    pub(crate) async fn send(&self, trips: Vec<Trip>) {
+        let now = self.clock.instant();
+        let mut by_level = Vec::new();
+        let mut levels_batch = Vec::new();
+        let mut by_precise = Vec::new();
+        let ill = self.levels.as_ref().is_some_and(|levels| !levels.is_well());
+        for trip in trips {
+            let remaining = trip.remaining(now);
+            match self.leg(remaining).0 {
+                Leg::Level(delay) => {
+                    levels_batch.push(Departure {
+                        wake: trip.wake.clone(),
+                        delay,
+                    });
+                    by_level.push(trip);
+                }
+                Leg::Precise(_) => {
+                    if ill && remaining >= self.routing.handoff && remaining <= self.routing.horizon {
+                        self.counters.rerouted.add(1);
+                    }
+                    by_precise.push(trip);
+                }
+            }
+        }
+        if let Some(levels) = self.levels.as_ref().filter(|_| !levels_batch.is_empty()) {
+            let result = self.send_to(&levels.backend, &levels_batch).await;
+            let mut failed = Vec::new();
+            if let Err(SendError {
+                failed: places,
+                cause,
+            }) = result
+            {
+                levels.fall_ill(&cause);
+                failed = places;
+            }
+            self.counters
+                .sent_levels
+                .add(levels_batch.len().saturating_sub(failed.len()));
+            self.counters.rerouted.add(failed.len());
+            by_precise.extend(
+                failed
+                    .into_iter()
+                    .filter_map(|place| by_level.get(place).cloned()),
+            );
+        }
+        self.send_precise(by_precise).await;
+    }
+
+    async fn send_precise(&self, trips: Vec<Trip>) {
+        if trips.is_empty() {
+            return;
+        }
+        let now = self.clock.instant();
+        let batch: Vec<_> = trips
+            .into_iter()
+            .map(|trip| {
+                let remaining = trip.remaining(now);
+                let (Leg::Level(delay) | Leg::Precise(delay), _) = self.precise_leg(remaining);
+                Departure {
+                    wake: trip.wake,
+                    delay,
+                }
+            })
+            .collect();
+        let mut failed = 0;
+        if let Err(SendError {
+            failed: places,
+            cause,
+        }) = self.send_to(&self.precise, &batch).await
+        {
+            failed = places.len();
+            warn!(backend = self.precise.name(), wakes = failed, %cause, "wake-ups not sent; the sweep will find their tasks");
+        }
+        self.counters.sent_precise.add(batch.len().saturating_sub(failed));
+        self.counters.left_to_sweep.add(failed);
+    }
+
+    async fn send_to(&self, backend: &Arc<dyn Backend>, batch: &[Departure]) -> Result<(), SendError> {
+        match self
+            .clock
+            .timeout(defaults::SEND_TIMEOUT, backend.send(batch))
+            .await
+        {
+            Some(result) => result,
+            None => Err(SendError::all(batch.len(), timed_out(backend.name()))),
+        }
+    }
+
+    /// Tells the precise backend that nobody needs these any more. On a broker nothing can be removed.
+    pub(crate) async fn remove(&self, wakes: &[Wake]) {
+        let result = self
+            .clock
+            .timeout(defaults::SEND_TIMEOUT, self.precise.remove(wakes))
+            .await;
+        let result = result.unwrap_or_else(|| Err(timed_out(self.precise.name())));
+        if let Err(cause) = result {
+            // They arrive, name a past version and are dropped.
+            warn!(backend = self.precise.name(), wakes = wakes.len(), %cause, "wake-ups not removed");
+        }
+    }
+
+    /// Asks an ill level backend again and again until it is well. Never ends.
+    pub(crate) async fn watch(&self) {
+        let Some(levels) = &self.levels else {
+            return std::future::pending().await;
+        };
+        loop {
+            while levels.is_well() {
+                levels.fell_ill.notified().await;
+            }
+            self.clock.sleep(defaults::HEALTH_EVERY).await;
+            if let Some(Ok(())) = self
+                .clock
+                .timeout(defaults::SEND_TIMEOUT, levels.backend.health())
+                .await
+            {
+                levels.well.store(true, Ordering::Relaxed);
+                info!(backend = levels.backend.name(), "the backend is well again");
+            }
+        }
+    }
+}
+
+impl LevelBackend {
+    fn is_well(&self) -> bool {
+        self.well.load(Ordering::Relaxed)
+    }
+
+    fn fall_ill(&self, cause: &Error) {
+        if self.well.swap(false, Ordering::Relaxed) {
+            warn!(backend = self.backend.name(), %cause, "the backend is unwell; wake-ups go to the precise one");
+            self.fell_ill.notify_one();
+        }
+    }
+}
+
+fn timed_out(backend: &'static str) -> Error {
+    Error::Backend {
+        backend,
+        transient: true,
+        source: format!("no answer within {:?}", defaults::SEND_TIMEOUT).into(),
+    }
+}

@@ -1,0 +1,481 @@
+//! The caller's verbs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Backend, TableBackend};
+use crate::outbox::Outbox;
+use crate::router::{Router, Trip};
+use crate::stats::Counters;
+use crate::store::{Change, Expect, NewRow, Page, Store, Verb};
+use crate::store_time::{Heard, StoreTime};
+use crate::timestamp::millis;
+use crate::{
+    Answer, Clock, Error, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task, Timestamp, Wake,
+    When, defaults,
+};
+
+/// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
+///
+/// A cheap handle: clone it. Every verb answers when the row is durable in the store; wake-ups follow behind.
+/// Every verb can be repeated after an error: see [`NewTask::id`] and [`Scheduler::shift_if`] for the two whose
+/// effect could otherwise be had twice.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    pub(crate) parts: Arc<Parts>,
+}
+
+/// What a scheduler and the worker beside it share.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) time: StoreTime,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    outbox: Outbox,
+    /// Ends with the scheduler.
+    _watching: Spawned,
+}
+
+impl Parts {
+    /// Sends wake-ups behind the caller's back.
+    pub(crate) async fn send_soon(&self, trips: Vec<Trip>) {
+        self.outbox.send(trips).await;
+    }
+}
+
+/// Puts a scheduler together; made by [`Scheduler::builder`].
+#[derive(Debug)]
+pub struct SchedulerBuilder {
+    store: Arc<dyn Store>,
+    levels: Option<Arc<dyn Backend>>,
+    precise: Option<Arc<dyn Backend>>,
+    routing: Routing,
+    clock: Clock,
+}
+
+impl SchedulerBuilder {
+    /// The backend that chains delays through levels, such as RocketMQ. Default: none.
+    #[must_use]
+    pub fn levels(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.levels = Some(backend);
+        self
+    }
+
+    /// The backend for the last stretch, and for all delays when the level backend is away. Default: the table, that
+    /// is, the store itself.
+    #[must_use]
+    pub fn precise(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.precise = Some(backend);
+        self
+    }
+
+    /// Which delays take which backend. Default: [`Routing::default`].
+    #[must_use]
+    pub fn routing(mut self, routing: Routing) -> Self {
+        self.routing = routing;
+        self
+    }
+
+    /// The source of time and chance. Default: the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The scheduler. Fails if a backend cannot do what it was given for.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: sending goes on in the background.
+    pub fn build(self) -> Result<Scheduler, Error> {
+        let Self {
+            store,
+            levels,
+            precise,
+            routing,
+            clock,
+        } = self;
+        let precise =
+            precise.unwrap_or_else(|| Arc::new(TableBackend::new(Arc::clone(&store), clock.clone())));
+        let counters = Arc::new(Counters::default());
+        let router = Router::new(levels, precise, routing, clock.clone(), Arc::clone(&counters))?;
+        let router = Arc::new(router);
+        let watching = {
+            let router = Arc::clone(&router);
+            clock.spawn(async move { router.watch().await })
+        };
+        let outbox = Outbox::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
+        let time = StoreTime::new(clock.clone());
+        let parts = Parts {
+            store,
+            router,
+            time,
+            clock,
+            counters,
+            outbox,
+            _watching: watching,
+        };
+        Ok(Scheduler {
+            parts: Arc::new(parts),
+        })
+    }
+}
+
+impl Scheduler {
+    /// A scheduler that needs nothing but its store: any delay, to the millisecond while a worker runs.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: sending goes on in the background.
+    pub fn new(store: impl Store + 'static) -> Self {
+        let built = Self::builder(Arc::new(store)).build();
+        // Only a backend can be refused, and the table is not.
+        built.unwrap_or_else(|error| unreachable!("the defaults are valid: {error}"))
+    }
+
+    /// Starts a scheduler over `store` with other backends than the default.
+    pub fn builder(store: Arc<dyn Store>) -> SchedulerBuilder {
+        SchedulerBuilder {
+            store,
+            levels: None,
+            precise: None,
+            routing: Routing::default(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// Schedules a task.
+    pub async fn schedule(&self, task: NewTask) -> Result<Scheduled, Error> {
+        only(self.schedule_all([task]).await?)
+    }
+
+    /// Schedules many tasks in few statements; one answer each, in the order given. Nothing is scheduled if one of
+    /// them cannot be used.
+    pub async fn schedule_all(
+        &self,
+        tasks: impl IntoIterator<Item = NewTask>,
+    ) -> Result<Vec<Scheduled>, Error> {
+        let parts = &self.parts;
+        let mut rows = Vec::new();
+        for task in tasks {
+            rows.push(self.row(task).await?);
+        }
+        let mut answers = Vec::with_capacity(rows.len());
+        while !rows.is_empty() {
+            let rest = rows.split_off(rows.len().min(defaults::BATCH));
+            let heard = parts
+                .time
+                .heard(parts.store.insert(std::mem::replace(&mut rows, rest)).await?);
+            let mut trips = Vec::new();
+            let mut obsolete = Vec::new();
+            for scheduled in &heard.found {
+                match scheduled {
+                    Scheduled::New(task) => trips.push(trip(&heard, task)),
+                    Scheduled::Replaced(task) => {
+                        trips.push(trip(&heard, task));
+                        obsolete.push(before(task));
+                    }
+                    Scheduled::Existing(_) | Scheduled::Running(_) => {}
+                }
+            }
+            parts.outbox.remove(obsolete);
+            parts.outbox.send(trips).await;
+            answers.extend(heard.found);
+        }
+        Ok(answers)
+    }
+
+    async fn row(&self, task: NewTask) -> Result<NewRow, Error> {
+        let NewTask {
+            id,
+            kind,
+            key,
+            payload,
+            headers,
+            due,
+            max_attempts,
+            replace,
+        } = task;
+        kind.check()?;
+        if let Some(key) = &key {
+            key.check()?;
+        }
+        check(due)?;
+        if max_attempts == Some(0) {
+            return Err(Error::invalid("max_attempts", 0, "allowed is 1 or more"));
+        }
+        let payload = payload.map_err(|source| Error::Encode {
+            kind: kind.to_string(),
+            source,
+        })?;
+        let look_in = self.look_in(due).await?;
+        let id = id.unwrap_or_else(|| self.parts.clock.new_id());
+        Ok(NewRow {
+            id,
+            kind,
+            key,
+            payload,
+            headers,
+            due,
+            look_in,
+            max_attempts,
+            replace,
+        })
+    }
+
+    /// Moves a task to another time.
+    pub async fn reschedule(&self, target: impl Into<Target>, due: impl Into<When>) -> Result<Answer, Error> {
+        only(self.reschedule_all([(target.into(), due.into())]).await?)
+    }
+
+    /// Moves many tasks in few statements; one answer each, in the order given.
+    pub async fn reschedule_all(
+        &self,
+        moves: impl IntoIterator<Item = (Target, When)>,
+    ) -> Result<Vec<Answer>, Error> {
+        let mut changes = Vec::new();
+        for (target, due) in moves {
+            changes.push(self.reschedule_change(target, due, Expect::Anything).await?);
+        }
+        self.change(changes).await
+    }
+
+    async fn reschedule_change(&self, target: Target, due: When, expect: Expect) -> Result<Change, Error> {
+        check(due)?;
+        let look_in = self.look_in(due).await?;
+        Ok(Change {
+            target,
+            verb: Verb::Reschedule { due, look_in },
+            expect,
+        })
+    }
+
+    /// Moves a task by a time span, later or earlier; earlier than now means now.
+    ///
+    /// Repeated after an error it may move the task twice: [`shift_if`](Self::shift_if) does not.
+    pub async fn shift(&self, target: impl Into<Target>, by: Shift) -> Result<Answer, Error> {
+        self.shift_if(target, Expect::Anything, by).await
+    }
+
+    /// Moves a task by a time span if it is as `expect` says; otherwise `Conflict`.
+    pub async fn shift_if(
+        &self,
+        target: impl Into<Target>,
+        expect: Expect,
+        by: Shift,
+    ) -> Result<Answer, Error> {
+        let target = target.into();
+        target.check()?;
+        loop {
+            let Some(task) = self.parts.store.find(&target).await? else {
+                return Ok(Answer::NotFound);
+            };
+            match task.state {
+                State::Scheduled => {}
+                State::Running => return Ok(Answer::TooLate(task)),
+                State::Done | State::Dead | State::Cancelled => return Ok(Answer::Finished(task)),
+            }
+            if !expect.holds(&task) {
+                return Ok(Answer::Conflict(task));
+            }
+            let due = When::At(by.from(task.due_at));
+            // The due time, not the version: a hop on the way is no conflict.
+            let read = Expect::Due(task.due_at);
+            let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
+            match only(self.change(vec![change]).await?)? {
+                // Somebody else moved it in between: look again, by the caller's own expectation.
+                Answer::Conflict(_) => {}
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.
+    pub async fn cancel(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        only(self.cancel_all([target.into()]).await?)
+    }
+
+    /// Cancels many tasks in few statements; one answer each, in the order given.
+    pub async fn cancel_all(&self, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Answer>, Error> {
+        self.change_each(targets, Verb::Cancel).await
+    }
+
+    /// Makes a task due now.
+    pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        only(
+            self.change_each([target.into()], Verb::RunNow { look_in })
+                .await?,
+        )
+    }
+
+    /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
+    pub async fn redrive(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        only(
+            self.change_each([target.into()], Verb::Redrive { look_in })
+                .await?,
+        )
+    }
+
+    async fn change_each(
+        &self,
+        targets: impl IntoIterator<Item = Target>,
+        verb: Verb,
+    ) -> Result<Vec<Answer>, Error> {
+        let expect = Expect::Anything;
+        let changes = targets.into_iter().map(|target| Change {
+            target,
+            verb: verb.clone(),
+            expect,
+        });
+        self.change(changes.collect()).await
+    }
+
+    /// The one way of every change: the rows, then the wake-ups that follow from it.
+    async fn change(&self, mut changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
+        for change in &changes {
+            change.target.check()?;
+        }
+        let parts = &self.parts;
+        let mut answers = Vec::with_capacity(changes.len());
+        while !changes.is_empty() {
+            let rest = changes.split_off(changes.len().min(defaults::BATCH));
+            let heard = parts
+                .time
+                .heard(parts.store.change(std::mem::replace(&mut changes, rest)).await?);
+            let changed: Vec<&Task> = heard
+                .found
+                .iter()
+                .filter_map(|answer| match answer {
+                    Answer::Done(task) => Some(task),
+                    _ => None,
+                })
+                .collect();
+            parts.outbox.remove(changed.iter().map(|task| before(task)));
+            let scheduled = changed.iter().filter(|task| task.state == State::Scheduled);
+            parts
+                .outbox
+                .send(scheduled.map(|task| trip(&heard, task)).collect())
+                .await;
+            answers.extend(heard.found);
+        }
+        Ok(answers)
+    }
+
+    /// The task as it is now; by key the live one, else the one that was live last.
+    pub async fn find(&self, target: impl Into<Target>) -> Result<Option<Task>, Error> {
+        let target = target.into();
+        target.check()?;
+        self.parts.store.find(&target).await
+    }
+
+    /// A page of the tasks of one kind and state, by due time.
+    pub async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        page.kind.check()?;
+        self.parts.store.list(page).await
+    }
+
+    /// Sends the wake-ups that are still waiting, and closes the backends: the end of a process that goes in peace.
+    ///
+    /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
+    /// afterwards, but their wake-ups are left to the sweep.
+    pub async fn close(&self) -> Result<(), Error> {
+        let parts = &self.parts;
+        // A backend that hangs must not keep a process from ending.
+        if parts
+            .clock
+            .timeout(defaults::STOP_TIMEOUT, parts.outbox.flush())
+            .await
+            .is_none()
+        {
+            tracing::warn!("wake-ups were not sent before the end; the sweep will find their tasks");
+        }
+        let mut result = Ok(());
+        for backend in parts.router.backends() {
+            result = result.and(backend.close().await);
+        }
+        result
+    }
+
+    /// What this scheduler, and the worker beside it, did so far.
+    pub fn stats(&self) -> Stats {
+        self.parts.counters.snapshot()
+    }
+
+    async fn look_in(&self, due: When) -> Result<Duration, Error> {
+        let remaining = self.parts.time.until(due, &*self.parts.store).await?;
+        Ok(self.parts.router.look_in(remaining))
+    }
+}
+
+/// By how much a task is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// This much later.
+    Later(Duration),
+    /// This much earlier.
+    Earlier(Duration),
+}
+
+impl Shift {
+    fn from(self, due: Timestamp) -> Timestamp {
+        match self {
+            Self::Later(by) => due.after(by),
+            Self::Earlier(by) => due.shifted(millis(by).saturating_neg()),
+        }
+    }
+}
+
+/// Refuses a due time that the rows cannot hold.
+fn check(due: When) -> Result<(), Error> {
+    let fits = match due {
+        When::After(delay) => millis(delay) <= Timestamp::MAX.as_millis(),
+        When::At(time) => time <= Timestamp::MAX,
+    };
+    if fits {
+        return Ok(());
+    }
+    let value = match due {
+        When::After(delay) => format!("after {delay:?}"),
+        When::At(time) => time.to_string(),
+    };
+    Err(Error::invalid(
+        "due time",
+        value,
+        "allowed are times up to the end of the year 9999",
+    ))
+}
+
+fn only<T>(answers: Vec<T>) -> Result<T, Error> {
+    answers.into_iter().next().ok_or_else(|| Error::Store {
+        store: "custom",
+        transient: false,
+        source: "the store gave no answer for a row".into(),
+    })
+}
+
+/// The wake-up of a task as it now is.
+pub(crate) fn trip<T>(heard: &Heard<T>, task: &Task) -> Trip {
+    let wake = Wake {
+        id: task.id,
+        kind: task.kind.clone(),
+        version: task.version,
+    };
+    Trip {
+        wake,
+        due: heard.instant_of(task.due_at),
+    }
+}
+
+/// The wake-up of a task as it was before its last transition, which nobody needs any more.
+fn before(task: &Task) -> Wake {
+    Wake {
+        id: task.id,
+        kind: task.kind.clone(),
+        version: task.version.saturating_sub(1),
+    }
+}

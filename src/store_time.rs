@@ -1,0 +1,84 @@
+//! What the store's clock says, without asking it.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::store::{Stamped, Store};
+use crate::timestamp::duration;
+use crate::{Clock, Error, Timestamp, When};
+
+/// Follows the store's clock from one answer of the store to the next, by the monotonic clock between them.
+///
+/// What it says decides nothing: it chooses the first route of a task, and the store decides by its own clock.
+#[derive(Debug)]
+pub(crate) struct StoreTime {
+    clock: Clock,
+    last: Mutex<Option<(Timestamp, Instant)>>,
+}
+
+impl StoreTime {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The store has just answered.
+    pub(crate) fn heard<T>(&self, stamped: Stamped<T>) -> Heard<T> {
+        let at = self.clock.instant();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamped.now, at));
+        Heard {
+            now: stamped.now,
+            at,
+            found: stamped.found,
+        }
+    }
+
+    /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.
+    pub(crate) async fn until(&self, due: When, store: &dyn Store) -> Result<Duration, Error> {
+        match due {
+            When::After(delay) => Ok(delay),
+            When::At(time) => {
+                let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                let (heard, at) = match last {
+                    Some(last) => last,
+                    None => {
+                        let now = store.now().await?;
+                        let heard = self.heard(Stamped { now, found: () });
+                        (heard.now, heard.at)
+                    }
+                };
+                let now = heard.after(self.clock.instant().saturating_duration_since(at));
+                Ok(duration(time.millis_since(now)))
+            }
+        }
+    }
+}
+
+/// What the store found, and when it answered by both clocks.
+#[derive(Debug)]
+pub(crate) struct Heard<T> {
+    /// By the store's clock.
+    pub(crate) now: Timestamp,
+    /// By the monotonic clock.
+    pub(crate) at: Instant,
+    pub(crate) found: T,
+}
+
+impl<T> Heard<T> {
+    /// How long until `due`, when the store answered.
+    pub(crate) fn until(&self, due: Timestamp) -> Duration {
+        duration(due.millis_since(self.now))
+    }
+
+    /// The moment of `due` by the monotonic clock.
+    pub(crate) fn instant_of(&self, due: Timestamp) -> Instant {
+        // Instants end somewhere after centuries; a due time may be further.
+        const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
+        self.at + self.until(due).min(FAR)
+    }
+}

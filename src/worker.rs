@@ -1,0 +1,258 @@
+//! The worker: wake-up, look at the row, then drop, hop, or claim and run.
+
+mod arrivals;
+mod engine;
+mod lane;
+mod lease;
+mod ready;
+mod settle;
+mod sweep;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use crate::handler::{Handler, raw, typed};
+use crate::retry::Policy;
+use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, defaults};
+use engine::Engine;
+
+/// Receives wake-ups, moves each task's wake-up on until the task is due, and runs its handler.
+///
+/// Any number of workers, in any number of processes, may run over one store and its backends.
+pub struct Worker {
+    scheduler: Scheduler,
+    kinds: Vec<(Kind, Policy, Handler)>,
+    options: Options,
+}
+
+/// What is the same for every kind.
+#[derive(Clone)]
+struct Options {
+    name: Option<String>,
+    lease: Duration,
+    sweep_every: Duration,
+    stop_timeout: Duration,
+    on_dead: Option<Alarm>,
+}
+
+type Alarm = Arc<dyn Fn(&Task) + Send + Sync>;
+
+impl Worker {
+    /// A worker beside `scheduler`, with no handler yet.
+    pub fn new(scheduler: &Scheduler) -> Self {
+        Self {
+            scheduler: scheduler.clone(),
+            kinds: Vec::new(),
+            options: Options {
+                name: None,
+                lease: defaults::LEASE,
+                sweep_every: defaults::SWEEP_EVERY,
+                stop_timeout: defaults::STOP_TIMEOUT,
+                on_dead: None,
+            },
+        }
+    }
+
+    /// Runs the tasks of `kind` with `handler`, an async function of the payload (JSON) and a [`Context`], by the
+    /// default policy.
+    #[must_use]
+    pub fn handle<T, F, A>(self, kind: impl Into<Kind>, handler: F) -> Self
+    where
+        T: DeserializeOwned + 'static,
+        F: Fn(T, Context) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        self.handle_with(kind, Policy::default(), handler)
+    }
+
+    /// Runs the tasks of `kind` with `handler`, an async function of the payload (JSON) and a [`Context`].
+    #[must_use]
+    pub fn handle_with<T, F, A>(mut self, kind: impl Into<Kind>, policy: Policy, handler: F) -> Self
+    where
+        T: DeserializeOwned + 'static,
+        F: Fn(T, Context) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        self.kinds.push((kind.into(), policy, typed(handler)));
+        self
+    }
+
+    /// Runs the tasks of `kind` with `handler`, an async function of a [`Context`], which has the payload's bytes.
+    #[must_use]
+    pub fn handle_bytes<F, A>(mut self, kind: impl Into<Kind>, policy: Policy, handler: F) -> Self
+    where
+        F: Fn(Context) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        self.kinds.push((kind.into(), policy, raw(handler)));
+        self
+    }
+
+    /// What people see in [`Task::owner`]. Default: `worker-` and a random number.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.options.name = Some(name.into());
+        self
+    }
+
+    /// For how long a claim holds unless it is renewed, which is done three times as often. A worker that dies gives
+    /// its tasks back after this long. At least 1 s; default 30 s.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = lease;
+        self
+    }
+
+    /// How often overdue rows are looked for: what a lost wake-up costs at the most. Default 500 ms.
+    #[must_use]
+    pub fn sweep_every(mut self, pause: Duration) -> Self {
+        self.options.sweep_every = pause;
+        self
+    }
+
+    /// For how long a stopping worker waits for its running handlers; what then still runs is stopped at its next
+    /// await and given back. Default 30 s.
+    #[must_use]
+    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
+        self.options.stop_timeout = timeout;
+        self
+    }
+
+    /// Called with each task that has become dead, beside the `tracing` event: the place for an alarm. It must not
+    /// block.
+    #[must_use]
+    pub fn on_dead(mut self, alarm: impl Fn(&Task) + Send + Sync + 'static) -> Self {
+        self.options.on_dead = Some(Arc::new(alarm));
+        self
+    }
+
+    /// Runs for ever.
+    pub async fn run(self) -> Result<(), Error> {
+        self.run_until(std::future::pending()).await
+    }
+
+    /// Runs until `stop` ends; then takes nothing new, gives back what it has not started, waits for running
+    /// handlers, and returns.
+    ///
+    /// Dropping the returned future instead stops everything at once, as a crash would; nothing is lost by it.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let kinds = self.checked_kinds()?;
+        let stop_timeout = self.options.stop_timeout;
+        let clock = self.scheduler.parts.clock.clone();
+        let (settle, settlements) = mpsc::unbounded_channel();
+        let engine = Arc::new(Engine::new(
+            Arc::clone(&self.scheduler.parts),
+            kinds,
+            self.options,
+        ));
+        let (stopping, stopped) = watch::channel(false);
+
+        // What takes tasks in, what runs them, and what keeps and ends their claims.
+        let mut intake = JoinSet::new();
+        for backend in engine.parts.router.backends() {
+            clock.spawn_in(
+                &mut intake,
+                arrivals::receive(engine.clone(), backend.clone(), stopped.clone()),
+            );
+        }
+        clock.spawn_in(
+            &mut intake,
+            ready::claim_for_room(engine.clone(), stopped.clone()),
+        );
+        clock.spawn_in(&mut intake, sweep::sweep(engine.clone(), stopped.clone()));
+        let mut lanes = JoinSet::new();
+        for lane in engine.lanes.values() {
+            let run = lane::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());
+            clock.spawn_in(&mut lanes, run);
+        }
+        let mut keeping = JoinSet::new();
+        clock.spawn_in(&mut keeping, lease::renew(engine.clone()));
+        let mut settling = JoinSet::new();
+        clock.spawn_in(&mut settling, settle::settle(engine.clone(), settlements));
+
+        tokio::select! {
+            biased;
+            () = stop => {}
+            Some(ended) = intake.join_next() => return Err(defect(ended)),
+            Some(ended) = lanes.join_next(), if !lanes.is_empty() => return Err(defect(ended)),
+            Some(ended) = keeping.join_next() => return Err(defect(ended)),
+            Some(ended) = settling.join_next() => return Err(defect(ended)),
+        }
+
+        stopping.send_replace(true);
+        let graceful = async {
+            all_ended(&mut intake).await?;
+            engine.release_queued(&settle);
+            all_ended(&mut lanes).await
+        };
+        let ended = clock.timeout(stop_timeout, graceful).await;
+        intake.shutdown().await;
+        lanes.shutdown().await;
+        engine.release_running(&settle);
+        drop(settle);
+        // With the store away this could take for ever; then the leases end by themselves.
+        let settled = clock.timeout(stop_timeout, all_ended(&mut settling)).await;
+        ended.unwrap_or(Ok(())).and(settled.unwrap_or(Ok(())))
+    }
+
+    fn checked_kinds(&self) -> Result<BTreeMap<Kind, (Policy, Handler)>, Error> {
+        let Options {
+            lease, sweep_every, ..
+        } = &self.options;
+        if *lease < Duration::from_secs(1) {
+            return Err(Error::invalid(
+                "lease",
+                format_args!("{lease:?}"),
+                "allowed is 1 s or more",
+            ));
+        }
+        if sweep_every.is_zero() {
+            return Err(Error::invalid("sweep_every", "0s", "allowed is more than zero"));
+        }
+        let mut kinds = BTreeMap::new();
+        for (kind, policy, handler) in &self.kinds {
+            kind.check()?;
+            policy.check()?;
+            if kinds
+                .insert(kind.clone(), (policy.clone(), Arc::clone(handler)))
+                .is_some()
+            {
+                return Err(Error::invalid("kind", kind, "allowed is one handler a kind"));
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.kinds.iter().map(|(kind, ..)| kind).collect();
+        f.debug_struct("Worker")
+            .field("kinds", &kinds)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn all_ended(parts: &mut JoinSet<()>) -> Result<(), Error> {
+    while let Some(ended) = parts.join_next().await {
+        ended.map_err(|panic| defect(Err(panic)))?;
+    }
+    Ok(())
+}
+
+fn defect(ended: Result<(), JoinError>) -> Error {
+    match ended {
+        Ok(()) => Error::Worker {
+            source: "a part ended before it was told to".into(),
+        },
+        Err(error) => Error::Worker { source: error.into() },
+    }
+}

@@ -1,0 +1,184 @@
+//! Wake-ups arrive: the one look at the row, and what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::engine::{Engine, Reserved};
+use crate::backend::{Arrival, Backend};
+use crate::router::Trip;
+use crate::stats::Counter;
+use crate::store::{Hop, Looked, Pending, Stamped};
+use crate::store_time::Heard;
+use crate::{Error, Kind, Task, TaskId, Wake, defaults};
+
+/// Receives from one backend until stopped.
+pub(crate) async fn receive(
+    engine: Arc<Engine>,
+    backend: Arc<dyn Backend>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let clock = &engine.parts.clock;
+    loop {
+        let received = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|&stopped| stopped) => return,
+            received = backend.receive(defaults::BATCH) => received,
+        };
+        match received {
+            Ok(arrivals) => {
+                engine.parts.counters.received.add(arrivals.len());
+                look_with_patience(&engine, &arrivals).await;
+                // Also when the store could not be asked: the sweep finds their tasks, redelivery helps nobody.
+                backend.acknowledge(arrivals).await;
+            }
+            Err(error) => {
+                warn!(backend = backend.name(), %error, "not receiving");
+                clock.sleep(RECEIVE_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// How long to wait before asking a backend again that said it cannot receive.
+const RECEIVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long to wait for a store that failed, each time; short of RocketMQ's 10 s in all.
+const LOOK_AGAIN: [Duration; 3] = [
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+];
+
+async fn look_with_patience(engine: &Engine, arrivals: &[Arrival]) {
+    // At most one wake-up per id; of several the newest, since an older version is past.
+    let mut newest: BTreeMap<TaskId, &Wake> = BTreeMap::new();
+    for Arrival { wake, .. } in arrivals {
+        let kept = newest.entry(wake.id).or_insert(wake);
+        if kept.version < wake.version {
+            *kept = wake;
+        }
+    }
+    engine.parts.counters.stale.add(arrivals.len() - newest.len());
+    let wakes: Vec<Wake> = newest.into_values().cloned().collect();
+    let mut pauses = LOOK_AGAIN.into_iter();
+    while let Err(error) = look(engine, &wakes).await {
+        let Some(pause) = pauses.next().filter(|_| error.is_transient()) else {
+            warn!(%error, wakes = wakes.len(), "the store could not be asked; the sweep will find these tasks");
+            return;
+        };
+        engine.parts.clock.sleep(pause).await;
+    }
+}
+
+async fn look(engine: &Engine, wakes: &[Wake]) -> Result<(), Error> {
+    let mut wanted: BTreeMap<&Kind, usize> = BTreeMap::new();
+    for wake in wakes {
+        *wanted.entry(&wake.kind).or_default() += 1;
+    }
+    let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
+    let asked = engine.parts.clock.instant();
+    let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
+    act(
+        engine,
+        looked,
+        asked,
+        reserved,
+        &engine.parts.counters.claimed_on_arrival,
+    )
+    .await
+}
+
+/// What follows from a look, whoever took it: the wake-up's arrival or the sweep.
+pub(crate) async fn act(
+    engine: &Engine,
+    looked: Stamped<Looked>,
+    asked: Instant,
+    reserved: Reserved<'_>,
+    claimed_by: &Counter,
+) -> Result<(), Error> {
+    let counters = &engine.parts.counters;
+    let heard = engine.parts.time.heard(looked);
+    counters.stale.add(heard.found.stale);
+    counters.expired.add(heard.found.expired);
+    let Heard { now, at, found } = heard;
+    let Looked {
+        claimed,
+        early,
+        waiting,
+        ..
+    } = found;
+    let heard = Heard {
+        now,
+        at,
+        found: claimed,
+    };
+    let heard = accept(engine, heard, asked, reserved, claimed_by);
+    engine.waiting(&waiting);
+    hop(engine, &heard, early).await
+}
+
+/// Gives claimed tasks to their lanes.
+pub(crate) fn accept(
+    engine: &Engine,
+    heard: Heard<Vec<Task>>,
+    asked: Instant,
+    mut reserved: Reserved<'_>,
+    claimed_by: &Counter,
+) -> Heard<()> {
+    let Heard {
+        now,
+        at,
+        found: claimed,
+    } = heard;
+    claimed_by.add(claimed.len());
+    let mut by_kind: BTreeMap<Kind, Vec<Task>> = BTreeMap::new();
+    for task in claimed {
+        // A store that claims more than it was asked to leaves the rest to the end of their leases.
+        if reserved.take(&task.kind).is_some() {
+            by_kind.entry(task.kind.clone()).or_default().push(task);
+        }
+    }
+    for (kind, tasks) in by_kind {
+        if let Some(lane) = engine.lanes.get(&kind) {
+            lane.accept(tasks, now, at, asked + engine.lease);
+        }
+    }
+    Heard { now, at, found: () }
+}
+
+/// Record, send: whoever wins the write sends the next wake-up, of the new version; the others send nothing.
+async fn hop(engine: &Engine, heard: &Heard<()>, early: Vec<Pending>) -> Result<(), Error> {
+    if early.is_empty() {
+        return Ok(());
+    }
+    let parts = &engine.parts;
+    let hops: Vec<Hop> = early
+        .iter()
+        .map(|Pending { wake, due_at }| Hop {
+            id: wake.id,
+            version: wake.version,
+            look_in: parts.router.look_in(heard.until(*due_at)),
+        })
+        .collect();
+    let won = parts.store.hop(&hops).await?;
+    let trips: Vec<Trip> = early
+        .into_iter()
+        .zip(won)
+        .filter(|&(_, won)| won)
+        .map(|(Pending { wake, due_at }, _)| Trip {
+            wake: Wake {
+                version: wake.version + 1,
+                ..wake
+            },
+            due: heard.instant_of(due_at),
+        })
+        .collect();
+    parts.counters.hops.add(trips.len());
+    parts.router.send(trips).await;
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What the parts of a worker share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tracing::{error, warn};
+
+use super::lane::Lane;
+use super::settle::Settled;
+use super::{Alarm, Options};
+use crate::handler::Handler;
+use crate::retry::Policy;
+use crate::scheduler::Parts;
+use crate::store::{Claim, Ending};
+use crate::{Kind, State, Task};
+
+/// The worker's lanes, one a kind, and what they stand on.
+pub(crate) struct Engine {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) lanes: BTreeMap<Kind, Arc<Lane>>,
+    pub(crate) lease: Duration,
+    pub(crate) sweep_every: Duration,
+    /// There is room again in a lane with a backlog.
+    pub(crate) room: Notify,
+    owner: Arc<str>,
+    on_dead: Option<Alarm>,
+    /// Kinds without a handler that were warned about.
+    unknown: Mutex<BTreeSet<Kind>>,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Arc<Parts>, kinds: BTreeMap<Kind, (Policy, Handler)>, options: Options) -> Self {
+        let owner = options.name.unwrap_or_else(|| {
+            let number = parts.clock.random_below(1 << 32);
+            format!("worker-{number:08x}")
+        });
+        let lanes = kinds
+            .into_iter()
+            .map(|(kind, (policy, handler))| (kind.clone(), Arc::new(Lane::new(kind, policy, handler))))
+            .collect();
+        Self {
+            parts,
+            lanes,
+            lease: options.lease,
+            sweep_every: options.sweep_every,
+            room: Notify::new(),
+            owner: owner.into(),
+            on_dead: options.on_dead,
+            unknown: Mutex::default(),
+        }
+    }
+
+    /// Reserves room for tasks, at most `wanted` of each kind, and makes a claim of it.
+    ///
+    /// A kind that has no room is in the claim with none, which tells the store that it has a handler here.
+    pub(crate) fn reserve(&self, wanted: impl Fn(&Lane) -> usize) -> Reserved<'_> {
+        let room = self
+            .lanes
+            .iter()
+            .map(|(kind, lane)| (kind.clone(), lane.reserve(wanted(lane))))
+            .collect();
+        Reserved {
+            lanes: &self.lanes,
+            freed: &self.room,
+            claim: Claim {
+                owner: Arc::clone(&self.owner),
+                lease: self.lease,
+                room,
+            },
+        }
+    }
+
+    /// Due tasks were seen that were not claimed.
+    pub(crate) fn waiting(&self, waiting: &BTreeMap<Kind, usize>) {
+        for (kind, &count) in waiting {
+            if let Some(lane) = self.lanes.get(kind) {
+                self.parts.counters.no_room.add(count);
+                lane.set_backlog(true);
+                self.room.notify_one();
+                continue;
+            }
+            self.parts.counters.no_handler.add(count);
+            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            if unknown.insert(kind.clone()) {
+                warn!(%kind, "a task is due that this worker has no handler for; it waits for a worker that has");
+            }
+        }
+    }
+
+    /// Gives back what was claimed and not started.
+    pub(crate) fn release_queued(&self, settle: &mpsc::UnboundedSender<Settled>) {
+        for lane in self.lanes.values() {
+            for task in lane.take_queued() {
+                let _ = settle.send(Settled {
+                    lane: Arc::clone(lane),
+                    task,
+                    ending: Ending::Release,
+                });
+            }
+        }
+    }
+
+    /// Gives back what was started and did not end in time; its handler is stopped already.
+    pub(crate) fn release_running(&self, settle: &mpsc::UnboundedSender<Settled>) {
+        self.release_queued(settle);
+        for lane in self.lanes.values() {
+            for task in lane.take_running() {
+                let _ = settle.send(Settled {
+                    lane: Arc::clone(lane),
+                    task,
+                    ending: Ending::Release,
+                });
+            }
+        }
+    }
+
+    /// A task is dead: tells people.
+    pub(crate) fn dead(&self, task: &Task, reason: &str, give_back: bool) {
+        self.parts.counters.dead.add(1);
+        error!(id = %task.id, kind = %task.kind, key = task.key.as_ref().map(crate::Key::as_str), attempt = task.attempt, reason, "a task is dead");
+        if let Some(alarm) = &self.on_dead {
+            let task = Task {
+                state: State::Dead,
+                version: task.version + 1,
+                attempt: task.attempt - u32::from(give_back && task.attempt > 0),
+                wake_at: None,
+                last_error: Some(reason.to_owned()),
+                ..task.clone()
+            };
+            alarm(&task);
+        }
+    }
+}
+
+/// Room in the lanes, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
+pub(crate) struct Reserved<'a> {
+    lanes: &'a BTreeMap<Kind, Arc<Lane>>,
+    freed: &'a Notify,
+    pub(crate) claim: Claim,
+}
+
+impl Reserved<'_> {
+    /// Takes one place for a task of this kind, now held by its claim.
+    pub(crate) fn take(&mut self, kind: &Kind) -> Option<&Arc<Lane>> {
+        let room = self.claim.room.get_mut(kind)?;
+        *room = room.checked_sub(1)?;
+        self.lanes.get(kind)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        for (kind, &unused) in &self.claim.room {
+            if let Some(lane) = self.lanes.get(kind) {
+                lane.give_back(unused);
+                // A wake-up that came meanwhile may have found no room because of this reservation alone.
+                if unused > 0 && lane.has_backlog() {
+                    self.freed.notify_one();
+                }
+            }
+        }
+    }
+}

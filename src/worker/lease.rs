@@ -1,0 +1,36 @@
+//! Keeps claims alive while their handlers run.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::engine::Engine;
+use crate::defaults;
+
+/// Renews the leases of all held claims, three times in each lease. Never ends.
+pub(crate) async fn renew(engine: Arc<Engine>) {
+    let parts = &engine.parts;
+    loop {
+        parts.clock.sleep(engine.lease / 3).await;
+        for lane in engine.lanes.values() {
+            let claims = lane.renewable(parts.clock.instant());
+            for batch in claims.chunks(defaults::BATCH) {
+                let asked = parts.clock.instant();
+                match parts.store.renew(batch, engine.lease).await {
+                    Ok(renewed) => {
+                        for (&(id, version), renewed) in batch.iter().zip(renewed) {
+                            if renewed {
+                                lane.renewed(id, version, asked + engine.lease);
+                            } else if lane.lost(id, version) {
+                                parts.counters.lost_claims.add(1);
+                                warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
+                            }
+                        }
+                    }
+                    // Two more tries until the leases end.
+                    Err(error) => warn!(%error, claims = batch.len(), "leases were not renewed"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! There is room again: due tasks that waited for it are claimed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::arrivals::accept;
+use super::engine::Engine;
+use super::lane::Lane;
+
+/// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
+pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Receiver<bool>) {
+    let parts = &engine.parts;
+    loop {
+        let room = engine.room.notified();
+        let hungry: Vec<_> = engine.lanes.values().filter(|lane| is_hungry(lane)).collect();
+        if hungry.is_empty() {
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|&stopped| stopped) => return,
+                () = room => continue,
+            }
+        }
+        if *stopped.borrow() {
+            return;
+        }
+        for lane in &hungry {
+            // Before the statement: a due task seen after it sets the mark again.
+            lane.set_backlog(false);
+        }
+        let mut reserved = engine.reserve(|lane| {
+            if hungry.iter().any(|hungry| hungry.kind == lane.kind) {
+                lane.room()
+            } else {
+                0
+            }
+        });
+        reserved.claim.room.retain(|_, room| *room > 0);
+        let asked = parts.clock.instant();
+        match parts.store.ready(&reserved.claim).await {
+            Ok(claimed) => {
+                let heard = parts.time.heard(claimed);
+                for lane in &hungry {
+                    let room = reserved.claim.room.get(&lane.kind).copied().unwrap_or(0);
+                    let got = heard.found.iter().filter(|task| task.kind == lane.kind).count();
+                    if got >= room {
+                        lane.set_backlog(true);
+                    }
+                }
+                accept(
+                    &engine,
+                    heard,
+                    asked,
+                    reserved,
+                    &parts.counters.claimed_when_ready,
+                );
+            }
+            Err(error) => {
+                warn!(%error, "waiting tasks were not claimed; that will be repeated");
+                for lane in &hungry {
+                    lane.set_backlog(true);
+                }
+                drop(reserved);
+                parts.clock.sleep(CLAIM_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// How long to wait for a store that failed.
+const CLAIM_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether due tasks may be waiting for this lane, and enough room has come together to claim a batch of them.
+fn is_hungry(lane: &Lane) -> bool {
+    lane.has_backlog() && lane.room() >= (lane.policy.prefetch / 2).max(1)
+}

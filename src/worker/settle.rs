@@ -1,0 +1,128 @@
+//! Ends claims in the store, in batches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::{error, warn};
+
+use super::engine::Engine;
+use super::lane::Lane;
+use super::verdict::next_after;
+use crate::router::Trip;
+use crate::store::{Ending, Settlement};
+use crate::{State, Target, Task, Wake, defaults};
+
+/// A claim that has ended.
+pub(crate) struct Settled {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) task: Arc<Task>,
+    pub(crate) ending: Ending,
+}
+
+/// Settles what has ended, as much at once as is waiting, until nobody can send more.
+pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiver<Settled>) {
+    // Bounded by the lanes: each claim is here at most once.
+    let mut batch = Vec::with_capacity(defaults::BATCH);
+    while ended.recv_many(&mut batch, defaults::BATCH).await > 0 {
+        let won = write(&engine, &batch).await;
+        let settled_at = engine.parts.clock.instant();
+        let mut trips = Vec::new();
+        for (settled, won) in batch.drain(..).zip(won) {
+            let Settled { lane, task, ending } = settled;
+            if !won {
+                engine.parts.counters.lost_claims.add(1);
+                warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
+            } else {
+                count(&engine, &task, &ending);
+                if let Some(after) = next_after(&ending) {
+                    let wake = Wake {
+                        id: task.id,
+                        kind: task.kind.clone(),
+                        version: task.version + 1,
+                    };
+                    trips.push(Trip {
+                        wake,
+                        due: settled_at + after.min(FAR),
+                    });
+                }
+            }
+            lane.settled(task.id, task.version);
+        }
+        engine.room.notify_one();
+        engine.parts.send_soon(trips).await;
+    }
+}
+
+/// Instants end somewhere after centuries.
+const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// Writes the endings, as often as it takes; says of each whether the claim was still ours.
+async fn write(engine: &Engine, batch: &[Settled]) -> Vec<bool> {
+    let settlements: Vec<_> = batch
+        .iter()
+        .map(|Settled { task, ending, .. }| Settlement {
+            id: task.id,
+            version: task.version,
+            ending: ending.clone(),
+        })
+        .collect();
+    let mut pause = Duration::from_millis(50);
+    let mut repeated = false;
+    loop {
+        match engine.parts.store.settle(settlements.clone()).await {
+            Ok(won) if !repeated => return won,
+            Ok(won) => {
+                let mut known = Vec::with_capacity(won.len());
+                for (settled, won) in batch.iter().zip(won) {
+                    known.push(won || was_settled(engine, settled).await);
+                }
+                return known;
+            }
+            Err(cause) if cause.is_transient() => warn!(%cause, claims = batch.len(), "not settled yet"),
+            Err(cause) if batch.len() == 1 => {
+                // The row cannot be written; when its lease ends the task is tried again.
+                error!(%cause, id = %batch[0].task.id, "a claim cannot be settled");
+                return vec![false];
+            }
+            Err(cause) => {
+                // One row may spoil the batch: each by itself.
+                warn!(%cause, claims = batch.len(), "not settled together");
+                let mut known = Vec::with_capacity(batch.len());
+                for one in batch.chunks(1) {
+                    known.extend(Box::pin(write(engine, one)).await);
+                }
+                return known;
+            }
+        }
+        repeated = true;
+        engine.parts.clock.sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+/// Whether a claim that is gone was ended by an earlier try of ours whose answer was lost.
+async fn was_settled(engine: &Engine, Settled { task, ending, .. }: &Settled) -> bool {
+    let expected = match ending {
+        Ending::Done => State::Done,
+        Ending::Dead { .. } => State::Dead,
+        Ending::Retry { .. } | Ending::Snooze { .. } | Ending::Again { .. } | Ending::Release => {
+            State::Scheduled
+        }
+    };
+    match engine.parts.store.find(&Target::Id(task.id)).await {
+        Ok(Some(row)) => row.version == task.version + 1 && row.state == expected && row.owner == task.owner,
+        Ok(None) | Err(_) => false,
+    }
+}
+
+fn count(engine: &Engine, task: &Task, ending: &Ending) {
+    let counters = &engine.parts.counters;
+    match ending {
+        Ending::Done | Ending::Again { .. } => counters.done.add(1),
+        Ending::Retry { .. } => counters.retried.add(1),
+        Ending::Snooze { .. } => counters.snoozed.add(1),
+        Ending::Release => counters.released.add(1),
+        Ending::Dead { error, give_back } => engine.dead(task, error, *give_back),
+    }
+}
