@@ -15,6 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::levels::LevelsBackend;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisBackend;
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
 pub use self::wheel::WheelBackend;

@@ -168,28 +168,35 @@ impl Router {
                 }
             }
         }
-        if let Some(levels) = self.levels.as_ref().filter(|_| !levels_batch.is_empty()) {
-            let result = self.send_to(&levels.backend, &levels_batch).await;
-            let mut failed = Vec::new();
-            if let Err(SendError {
-                failed: places,
-                cause,
-            }) = result
-            {
-                levels.fall_ill(&cause);
-                failed = places;
-            }
-            self.counters
-                .sent_levels
-                .add(levels_batch.len().saturating_sub(failed.len()));
-            self.counters.rerouted.add(failed.len());
-            by_precise.extend(
-                failed
-                    .into_iter()
-                    .filter_map(|place| by_level.get(place).cloned()),
-            );
+        // Both at once: what is due soon does not wait for a level backend that does not answer.
+        let (refused, ()) = tokio::join!(
+            biased;
+            self.send_levels(by_level, levels_batch),
+            self.send_precise(by_precise),
+        );
+        self.send_precise(refused).await;
+    }
+
+    /// Gives those of `trips` that the level backend did not take; `batch` is their departures.
+    async fn send_levels(&self, trips: Vec<Trip>, batch: Vec<Departure>) -> Vec<Trip> {
+        let Some(levels) = self.levels.as_ref().filter(|_| !batch.is_empty()) else {
+            return Vec::new();
+        };
+        let mut failed = Vec::new();
+        if let Err(SendError {
+            failed: places,
+            cause,
+        }) = self.send_to(&levels.backend, &batch).await
+        {
+            levels.fall_ill(&cause);
+            failed = places;
         }
-        self.send_precise(by_precise).await;
+        self.counters
+            .sent_levels
+            .add(batch.len().saturating_sub(failed.len()));
+        self.counters.rerouted.add(failed.len());
+        let refused = failed.into_iter().filter_map(|place| trips.get(place).cloned());
+        refused.collect()
     }
 
     async fn send_precise(&self, trips: Vec<Trip>) {

@@ -281,9 +281,17 @@ impl Scheduler {
             if !expect.holds(&task) {
                 return Ok(Answer::Conflict(task));
             }
-            let due = When::At(by.from(task.due_at));
-            // The due time, not the version: a hop on the way is no conflict.
-            let read = Expect::Due(task.due_at);
+            let mut due = When::At(by.from(task.due_at));
+            check(due)?;
+            if self.parts.time.until(due, &*self.parts.store).await?.is_zero() {
+                // Deadlines and lateness count from the due time: one in the past would use them up.
+                due = When::After(Duration::ZERO);
+            }
+            let read = match expect {
+                Expect::Version(_) => expect,
+                // The due time, not the version: a hop on the way is no conflict.
+                Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
+            };
             let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
             match only(self.change(vec![change]).await?)? {
                 // Somebody else moved it in between: look again, by the caller's own expectation.
@@ -424,7 +432,8 @@ pub enum Shift {
 impl Shift {
     fn from(self, due: Timestamp) -> Timestamp {
         match self {
-            Self::Later(by) => due.after(by),
+            // Not cut off at the last moment there is: that is refused, as any other time beyond it.
+            Self::Later(by) => Timestamp::from_millis(due.as_millis().saturating_add(millis(by))),
             Self::Earlier(by) => due.shifted(millis(by).saturating_neg()),
         }
     }

@@ -2,5 +2,7 @@
 
 pub mod backend;
 mod faulty;
+pub mod store;
 
-pub use faulty::{Faults, FaultyBackend};
+pub use self::faulty::{FaultyBackend, Faults};
+pub use self::store::store_conformance;

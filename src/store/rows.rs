@@ -1,9 +1,13 @@
-//! The rows and the indexes over them, kept in step.
+//! Rows in memory and the indexes over them, kept in step; and what callers may do with a row that is there.
+//!
+//! The memory store keeps all of its rows so; the others, those that a batch of verbs may touch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::time::Duration;
 
-use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
+use super::{Change, Expect, NewRow, Verb, row};
+use crate::{Answer, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp};
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
@@ -50,6 +54,16 @@ impl Rows {
             let (.., newest) = self.named.range(first..=last).next_back()?;
             self.get(*newest)
         })
+    }
+
+    /// Adds rows that are kept elsewhere; those that are here already stay as they are.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn load(&mut self, rows: impl IntoIterator<Item = Task>) {
+        for row in rows {
+            if self.get(row.id).is_none() {
+                self.add(row);
+            }
+        }
     }
 
     /// Adds a row whose id is not here yet.
@@ -114,6 +128,61 @@ impl Rows {
         let lane = self.lanes.get(&(state, kind.clone()));
         let range = lane.map(|lane| lane.by_due.range((after, Bound::Unbounded)));
         range.into_iter().flatten().filter_map(|&(_, id)| self.get(id))
+    }
+
+    /// Writes a new row, unless there is one.
+    pub(super) fn insert(&mut self, new: NewRow, now: Timestamp) -> Scheduled {
+        if let Some(row) = self.get(new.id) {
+            return Scheduled::Existing(row.clone());
+        }
+        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
+        if let Some(live) = live {
+            if live.state == State::Running {
+                return Scheduled::Running(live.clone());
+            }
+            if !new.replace {
+                return Scheduled::Existing(live.clone());
+            }
+            let mut row = live.clone();
+            row.payload = new.payload;
+            row.headers = new.headers;
+            row.max_attempts = new.max_attempts;
+            row::schedule_anew(&mut row, row::due_at(new.due, now), new.look_in, now);
+            self.change(row.id, |old| *old = row.clone());
+            return Scheduled::Replaced(row);
+        }
+        let row = row::new(new, now);
+        self.add(row.clone());
+        Scheduled::New(row)
+    }
+
+    /// Changes a row for its caller, if it is as the verb and the caller expect.
+    pub(super) fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
+        let Some(row) = self.find(&change.target) else {
+            return Answer::NotFound;
+        };
+        let redrive = matches!(change.verb, Verb::Redrive { .. });
+        match row.state {
+            State::Scheduled | State::Running if redrive => return Answer::Conflict(row.clone()),
+            State::Dead if redrive => {}
+            State::Scheduled => {}
+            State::Running => return Answer::TooLate(row.clone()),
+            State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
+        }
+        let expected = match change.expect {
+            Expect::Anything => true,
+            Expect::Version(version) => row.version == version,
+            Expect::Due(due_at) => row.due_at == due_at,
+        };
+        if !expected {
+            return Answer::Conflict(row.clone());
+        }
+        if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
+            return Answer::Conflict(other.clone());
+        }
+        let id = row.id;
+        self.change(id, |row| row::apply(row, &change.verb, now, history))
+            .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 
     fn index(&mut self, row: &Task) {

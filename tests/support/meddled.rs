@@ -1,0 +1,220 @@
+//! A store that takes its time, fails when told to, and counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::store::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store};
+use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+
+/// A call of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Op {
+    Now,
+    Insert,
+    Change,
+    Arrive,
+    Hop,
+    Ready,
+    Sweep,
+    Settle,
+    Renew,
+    Upcoming,
+    Find,
+    List,
+    Purge,
+}
+
+/// Passes every call on, meddling on the way.
+pub(crate) struct Meddled {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// How many rows, wake-ups or claims each call was about or brought.
+    calls: BTreeMap<Op, Vec<usize>>,
+    failing: BTreeMap<Op, Failing>,
+    /// How long a call takes at the most before it has its effect, and after; in ms.
+    latency: u64,
+}
+
+struct Failing {
+    times: usize,
+    after_effect: bool,
+    error: fn() -> Error,
+}
+
+/// The error of a store that is away.
+pub(crate) fn broken() -> Error {
+    Error::Store {
+        store: "meddled",
+        transient: true,
+        source: "away".into(),
+    }
+}
+
+impl std::fmt::Debug for Meddled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meddled")
+    }
+}
+
+impl Meddled {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        Self {
+            store,
+            clock,
+            inner: Mutex::default(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    /// The next `times` calls fail before they have any effect, as by a store that is away.
+    pub(crate) fn fail(&self, op: Op, times: usize) {
+        self.fail_with(op, times, false, broken);
+    }
+
+    /// The next `times` calls fail after they had their effect: the answer is lost.
+    pub(crate) fn lose_answers(&self, op: Op, times: usize) {
+        self.fail_with(op, times, true, broken);
+    }
+
+    pub(crate) fn fail_with(&self, op: Op, times: usize, after_effect: bool, error: fn() -> Error) {
+        let failing = Failing {
+            times,
+            after_effect,
+            error,
+        };
+        self.inner().failing.insert(op, failing);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.inner().failing.clear();
+    }
+
+    /// From now on each call takes up to `latency` before its effect, and as much after it.
+    pub(crate) fn take(&self, latency: Duration) {
+        self.inner().latency = u64::try_from(latency.as_millis()).unwrap();
+    }
+
+    /// Of each call that was answered: how many rows, wake-ups or claims it was about or brought.
+    pub(crate) fn calls(&self, op: Op) -> Vec<usize> {
+        self.inner().calls.get(&op).cloned().unwrap_or_default()
+    }
+
+    async fn pause(&self) {
+        let latency = self.inner().latency;
+        if latency > 0 {
+            let pause = self.clock.random_below(latency + 1);
+            self.clock.sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    fn fails(&self, op: Op, now_after_effect: bool) -> Result<(), Error> {
+        let mut inner = self.inner();
+        let Some(failing) = inner.failing.get_mut(&op) else {
+            return Ok(());
+        };
+        if failing.after_effect != now_after_effect || failing.times == 0 {
+            return Ok(());
+        }
+        failing.times -= 1;
+        Err((failing.error)())
+    }
+
+    async fn through<T>(
+        &self,
+        op: Op,
+        call: impl Future<Output = Result<T, Error>>,
+        count: impl Fn(&T) -> usize,
+    ) -> Result<T, Error> {
+        self.pause().await;
+        self.fails(op, false)?;
+        let answer = call.await?;
+        self.inner().calls.entry(op).or_default().push(count(&answer));
+        self.pause().await;
+        self.fails(op, true)?;
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Store for Meddled {
+    fn name(&self) -> &'static str {
+        "meddled"
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.through(Op::Now, self.store.now(), |_| 0).await
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        self.through(Op::Insert, self.store.insert(rows), |answer| answer.found.len())
+            .await
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        self.through(Op::Change, self.store.change(changes), |answer| {
+            answer.found.len()
+        })
+        .await
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        let looking = self.store.arrive(wakes, claim);
+        self.through(Op::Arrive, looking, |looked| looked.found.claimed.len())
+            .await
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+        self.through(Op::Hop, self.store.hop(hops), Vec::len).await
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        self.through(Op::Ready, self.store.ready(claim), |ready| ready.found.len())
+            .await
+    }
+
+    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
+        let looking = self.store.sweep(claim, limit, retake);
+        self.through(Op::Sweep, looking, |looked| looked.found.claimed.len())
+            .await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+        self.through(Op::Settle, self.store.settle(settlements), Vec::len)
+            .await
+    }
+
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+        self.through(Op::Renew, self.store.renew(claims, lease), Vec::len)
+            .await
+    }
+
+    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
+        let looking = self.store.upcoming(within, limit);
+        self.through(Op::Upcoming, looking, |ahead| ahead.found.len())
+            .await
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        self.through(Op::Find, self.store.find(target), |_| 1).await
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        self.through(Op::List, self.store.list(page), Vec::len).await
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        let purging = self.store.purge(limit);
+        self.through(Op::Purge, purging, |&purged| usize::try_from(purged).unwrap())
+            .await
+    }
+}

@@ -1,0 +1,377 @@
+//! What the tests of the scheduler and of the worker stand on: one store, faultless backends and workers on virtual
+//! time, so that every moment can be asserted to the millisecond.
+
+// Two test crates share this, and each uses its own part of it.
+#![allow(dead_code)]
+
+mod meddled;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delayline::backend::{Backend, Delays, Reach};
+use delayline::store::{Claim, MemoryStore, Page, Store};
+use delayline::testing::{Faults, FaultyBackend};
+use delayline::{
+    Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp, Worker,
+    defaults,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) use meddled::{Meddled, Op};
+
+/// When every simulated clock starts.
+pub(crate) const START: i64 = 1_000_000_000_000;
+
+/// The kind of most tasks here.
+pub(crate) const KIND: &str = "order.cancel";
+
+pub(crate) const ROCKETMQ: &str = delayline::delay::ROCKETMQ_LEVELS;
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The moment `millis` after the start.
+pub(crate) const fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(START + millis)
+}
+
+/// One store, its backends and a scheduler.
+pub(crate) struct World {
+    /// The scheduler's and the workers' clock.
+    pub(crate) clock: Clock,
+    /// The store's own, which may be ahead or behind.
+    pub(crate) store_clock: Clock,
+    /// The rows, without anybody meddling.
+    pub(crate) rows: MemoryStore,
+    /// The way of the scheduler and its workers to the rows.
+    pub(crate) store: Arc<Meddled>,
+    pub(crate) levels: Option<Arc<FaultyBackend>>,
+    pub(crate) precise: Arc<FaultyBackend>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) runs: Runs,
+}
+
+/// What a world is made of.
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    /// The level backend's table; none: no such backend.
+    pub(crate) table: Option<&'static str>,
+    pub(crate) level_faults: Faults,
+    pub(crate) precise_faults: Faults,
+    /// What the store's clock is ahead of the scheduler's, in ms.
+    pub(crate) store_ahead: i64,
+    pub(crate) history: Duration,
+    /// Stands before a backend, which it is given.
+    pub(crate) wrap_levels: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
+    pub(crate) wrap_precise: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            table: None,
+            level_faults: Faults::default(),
+            precise_faults: Faults::default(),
+            store_ahead: 0,
+            history: defaults::HISTORY,
+            wrap_levels: |backend| backend,
+            wrap_precise: |backend| backend,
+        }
+    }
+}
+
+impl Setup {
+    pub(crate) fn build(self) -> World {
+        let clock = Clock::simulated(self.seed);
+        let store_clock = clock.skewed(self.store_ahead);
+        let rows = MemoryStore::with_clock(store_clock.clone()).keep_history(self.history);
+        let store = Arc::new(Meddled::new(Arc::new(rows.clone()), clock.clone()));
+        let faulty = |reach, usual_lateness, faults| {
+            let delays = Delays {
+                reach,
+                usual_lateness,
+            };
+            Arc::new(FaultyBackend::new(delays, faults, clock.clone()))
+        };
+        let levels = self.table.map(|table| {
+            let reach = Reach::Levels(table.parse().unwrap());
+            faulty(reach, defaults::LEVELS_LATENESS, self.level_faults)
+        });
+        let reach = Reach::Any { max: Duration::MAX };
+        let precise = faulty(reach, defaults::PRECISE_LATENESS, self.precise_faults);
+        let mut builder = Scheduler::builder(store.clone())
+            .clock(clock.clone())
+            .precise((self.wrap_precise)(precise.clone()));
+        if let Some(levels) = &levels {
+            builder = builder.levels((self.wrap_levels)(levels.clone()));
+        }
+        World {
+            scheduler: builder.build().unwrap(),
+            clock,
+            store_clock,
+            rows,
+            store,
+            levels,
+            precise,
+            runs: Runs::default(),
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Setup::default().build()
+    }
+
+    pub(crate) fn with_levels(table: &'static str) -> Self {
+        Setup {
+            table: Some(table),
+            ..Setup::default()
+        }
+        .build()
+    }
+
+    /// Milliseconds since the start, by the store's clock.
+    pub(crate) fn now(&self) -> i64 {
+        self.store_clock.now().as_millis() - START
+    }
+
+    /// Another scheduler over the same store and precise backend, as another process would have.
+    pub(crate) fn another_scheduler(&self) -> Scheduler {
+        self.another_scheduler_over(self.store.clone())
+    }
+
+    pub(crate) fn another_scheduler_over(&self, store: Arc<dyn Store>) -> Scheduler {
+        Scheduler::builder(store)
+            .clock(self.clock.clone())
+            .precise(self.precise.clone())
+            .build()
+            .unwrap()
+    }
+
+    /// A worker with a handler of [`KIND`] that records each run and is done.
+    pub(crate) fn worker(&self) -> Worker {
+        Worker::new(&self.scheduler).handle(KIND, self.runs.handler(&self.store_clock))
+    }
+
+    /// That worker, started.
+    pub(crate) fn work(&self) -> Running {
+        Running::start(self.worker())
+    }
+
+    pub(crate) async fn row(&self, target: impl Into<Target>) -> Task {
+        self.rows
+            .find(&target.into())
+            .await
+            .unwrap()
+            .expect("there is a row")
+    }
+
+    /// Every row of a kind and state.
+    pub(crate) async fn rows_in(&self, kind: &str, state: State) -> Vec<Task> {
+        let page = Page {
+            kind: Kind::from(kind),
+            state,
+            after: None,
+            limit: 1_000_000,
+        };
+        self.rows.list(&page).await.unwrap()
+    }
+
+    pub(crate) async fn count(&self, state: State) -> usize {
+        self.rows_in(KIND, state).await.len()
+    }
+
+    /// Every row of [`KIND`], whatever its state.
+    pub(crate) async fn every_row(&self) -> Vec<Task> {
+        let mut rows = Vec::new();
+        for state in [
+            State::Scheduled,
+            State::Running,
+            State::Done,
+            State::Dead,
+            State::Cancelled,
+        ] {
+            rows.extend(self.rows_in(KIND, state).await);
+        }
+        rows
+    }
+
+    /// What another worker, with nothing to do it with, would do: ends the leases that have ended by the store's
+    /// clock once that clock is stepped by `ahead`, then steps it back.
+    pub(crate) async fn expire_leases(&self, ahead: Duration) {
+        let ahead = i64::try_from(ahead.as_millis()).unwrap();
+        self.store_clock.step(ahead);
+        let nobody = Claim {
+            owner: "nobody".into(),
+            lease: secs(30),
+            room: std::collections::BTreeMap::new(),
+        };
+        self.rows.sweep(&nobody, 1_000, secs(1)).await.unwrap();
+        self.store_clock.step(-ahead);
+    }
+
+    /// Claims every due row of [`KIND`], as another worker would; gives the rows.
+    pub(crate) async fn claim_elsewhere(&self, owner: &str) -> Vec<Task> {
+        let claim = Claim {
+            owner: owner.into(),
+            lease: secs(1_000),
+            room: [(Kind::from(KIND), 1_000)].into(),
+        };
+        self.rows.ready(&claim).await.unwrap().found
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) async fn pass(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
+    /// Lets virtual time pass until `millis` after the start, by the scheduler's clock.
+    pub(crate) async fn pass_until(&self, millis: i64) {
+        let left = START + millis - self.clock.now().as_millis();
+        self.clock
+            .sleep(ms(u64::try_from(left).expect("a moment to come")))
+            .await;
+    }
+
+    /// Lets virtual time pass until no row of [`KIND`] is live, for an hour of it at the most.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..360_000 {
+            if self.count(State::Scheduled).await + self.count(State::Running).await == 0 {
+                return;
+            }
+            self.pass(ms(10)).await;
+        }
+        panic!("after an hour these are still live: {:?}", self.every_row().await);
+    }
+}
+
+/// A handler's start.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) task: Task,
+    /// Milliseconds since the start, by the store's clock.
+    pub(crate) at: i64,
+    /// As the handler was told.
+    pub(crate) lateness: Duration,
+}
+
+/// What was started, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runs(Arc<Mutex<Vec<Run>>>);
+
+pub(crate) type Answered = std::pin::Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
+
+impl Runs {
+    pub(crate) fn note(&self, context: &Context, clock: &Clock) {
+        self.0.lock().unwrap().push(Run {
+            task: context.task().clone(),
+            at: clock.now().as_millis() - START,
+            lateness: context.lateness(),
+        });
+    }
+
+    pub(crate) fn all(&self) -> Vec<Run> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// When each was started.
+    pub(crate) fn times(&self) -> Vec<i64> {
+        self.all().iter().map(|run| run.at).collect()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<TaskId> {
+        self.all().iter().map(|run| run.task.id).collect()
+    }
+
+    pub(crate) fn of(&self, id: TaskId) -> Vec<Run> {
+        self.all().into_iter().filter(|run| run.task.id == id).collect()
+    }
+
+    /// A handler that records each run and is done.
+    pub(crate) fn handler(
+        &self,
+        clock: &Clock,
+    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + 'static {
+        self.handler_that(clock, |_| Box::pin(async { Ok(Outcome::Done) }))
+    }
+
+    /// A handler that records each run and then does as `what` says.
+    pub(crate) fn handler_that(
+        &self,
+        clock: &Clock,
+        what: impl Fn(Context) -> Answered + Send + Sync + 'static,
+    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + 'static {
+        let (runs, clock) = (self.clone(), clock.clone());
+        move |_, context| {
+            runs.note(&context, &clock);
+            what(context)
+        }
+    }
+}
+
+/// A worker at work; dropped, it has crashed.
+pub(crate) struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    worker: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    pub(crate) fn start(worker: Worker) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let worker = tokio::spawn(worker.run_until(async move {
+            // Told, or its owner is gone.
+            let _ = stopped.await;
+        }));
+        Self {
+            stop: Some(stop),
+            worker,
+        }
+    }
+
+    /// Tells it to stop.
+    pub(crate) fn tell(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// What it answers when it has stopped.
+    pub(crate) async fn ended(mut self) -> Result<(), Error> {
+        (&mut self.worker).await.unwrap()
+    }
+
+    /// Tells it to stop, and what it answers when it has.
+    pub(crate) async fn stop(mut self) -> Result<(), Error> {
+        self.tell();
+        self.ended().await
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.worker.is_finished()
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub(crate) async fn crash(self) {
+        self.worker.abort();
+        drop(self);
+        // It is gone when the runtime has had a turn.
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.worker.abort();
+    }
+}
