@@ -18,6 +18,8 @@ pub use self::levels::LevelsBackend;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisBackend;
 pub use self::table::TableBackend;
+#[cfg(feature = "rocketmq")]
+pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 
