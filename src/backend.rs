@@ -17,6 +17,8 @@ use async_trait::async_trait;
 pub use self::levels::LevelsBackend;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisBackend;
+#[cfg(feature = "rocketmq")]
+pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 
