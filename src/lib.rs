@@ -35,7 +35,7 @@ mod worker;
 pub use clock::{Clock, Spawned};
 pub use delay::{LevelTable, Routing};
 pub use error::Error;
-pub use handler::{Context, Failure, Outcome};
+pub use handler::{Context, Failure, Outcome, WokenBy};
 pub use request::{Answer, NewTask, Scheduled, Target, When};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};

@@ -403,7 +403,7 @@ impl Scheduler {
             tracing::warn!("wake-ups were not sent before the end; the sweep will find their tasks");
         }
         let mut result = Ok(());
-        for backend in parts.router.backends() {
+        for (_, backend) in parts.router.backends() {
             result = result.and(backend.close().await);
         }
         result
