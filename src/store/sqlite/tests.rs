@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, SqliteConnection};
 use tempfile::TempDir;
 
-use super::connections::failed;
+use super::connections::{Connections, failed};
 use super::{SqliteStore, sql};
 use crate::store::{Change, Claim, Ending, Expect, Hop, NewRow, Settlement, Store, Verb};
 use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Wake, When};
@@ -445,6 +447,22 @@ async fn a_lock_of_somebody_else_is_waited_for() {
 }
 
 #[tokio::test]
+async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    let options = SqliteConnectOptions::new().filename(fixture.path());
+    let hasty = Connections::new(options.busy_timeout(Duration::ZERO), 1, Clock::system());
+    // Long after the first refusal; a second one usually comes as well.
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        run(&mut other, "COMMIT").await;
+    };
+    let (writing, ()) = in_time(async { tokio::join!(hasty.write(), release) }).await;
+    writing.unwrap().commit().await.unwrap();
+}
+
+#[tokio::test]
 async fn who_has_nothing_to_write_needs_no_lock() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -561,4 +579,25 @@ async fn times_are_those_of_the_clock_that_the_store_was_given() {
     let cancelled = store.change(vec![change(id(1), Verb::Cancel)]).await.unwrap();
     assert_eq!(cancelled.found[0].task().unwrap().wake_at, Some(cancelled.now));
     assert_eq!(store.purge(10).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_purge_keeps_to_its_limit_over_both_kinds_of_history() {
+    let fixture = Fixture::new().await;
+    let store = fixture.store.clone().keep_history(Duration::ZERO);
+    store.insert(due_rows(0..6)).await.unwrap();
+    let claimed = store.arrive(&wakes(0..3), &claim(3)).await.unwrap().found.claimed;
+    let done = |task: Task| Settlement {
+        id: task.id,
+        version: task.version,
+        ending: Ending::Done,
+    };
+    store
+        .settle(claimed.into_iter().map(done).collect())
+        .await
+        .unwrap();
+    let cancel = |number| change(id(number), Verb::Cancel);
+    store.change((3..6).map(cancel).collect()).await.unwrap();
+    let purged = [store.purge(4).await.unwrap(), store.purge(4).await.unwrap()];
+    assert_eq!(purged, [4, 2]);
 }
