@@ -82,8 +82,8 @@ pub trait Store: Debug + Send + Sync {
     /// each whether it was so.
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error>;
 
-    /// Looks ahead: of the rows that are scheduled and have `wake_at` later than now, those due within `within` from
-    /// now (or already), at most `limit`, the earliest `wake_at` first.
+    /// Looks ahead: the scheduled rows that become due from now up to `within` from now, at most `limit`, the earliest
+    /// due first. What was due before is found by `ready` and the sweep.
     async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest by id.

@@ -124,7 +124,7 @@ impl Store for MemoryStore {
         let (mut rows, now) = self.look();
         let mut look = Look::new(claim, now);
         for (kind, &room) in &claim.room {
-            let due: Vec<_> = rows.due(kind, now).take(room).collect();
+            let due: Vec<_> = rows.due(kind, Timestamp::MIN..=now).take(room).collect();
             for id in due {
                 look.at(&mut rows, id);
             }
@@ -184,11 +184,10 @@ impl Store for MemoryStore {
         let mut ahead: Vec<_> = rows
             .kinds(State::Scheduled)
             .iter()
-            .flat_map(|kind| rows.due(kind, until))
+            .flat_map(|kind| rows.due(kind, now..=until))
             .filter_map(|id| rows.get(id))
-            .filter(|row| row.wake_at > Some(now))
             .collect();
-        ahead.sort_by_key(|row| (row.wake_at, row.id));
+        ahead.sort_by_key(|row| (row.due_at, row.id));
         let found = ahead.into_iter().take(limit).map(row::pending).collect();
         Ok(Stamped { now, found })
     }

@@ -3,7 +3,7 @@
 //! The memory store keeps all of its rows so; the others, those that a batch of verbs may touch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::time::Duration;
 
 use super::{Change, Expect, NewRow, Verb, row};
@@ -110,10 +110,14 @@ impl Rows {
         range.into_iter().flatten().map(|&(_, id)| id)
     }
 
-    /// The scheduled rows of a kind that are due at `time`, the longest due first.
-    pub(super) fn due(&self, kind: &Kind, time: Timestamp) -> impl Iterator<Item = TaskId> {
+    /// The scheduled rows of a kind that become due in a span of time, the longest due first.
+    pub(super) fn due(&self, kind: &Kind, span: RangeInclusive<Timestamp>) -> impl Iterator<Item = TaskId> {
+        const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
         let lane = self.lanes.get(&(State::Scheduled, kind.clone()));
-        let range = lane.map(|lane| lane.by_due.range(..=(time, LAST_ID)));
+        let range = lane.map(|lane| {
+            lane.by_due
+                .range((*span.start(), FIRST_ID)..=(*span.end(), LAST_ID))
+        });
         range.into_iter().flatten().map(|&(_, id)| id)
     }
 

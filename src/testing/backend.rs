@@ -78,7 +78,7 @@ pub trait BackendFixture: Send + Sync {
 /// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in
 /// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process.
 ///
-/// ```ignore
+/// ```text
 /// backend_conformance!(wheel, Wheel, start_paused = true);
 /// ```
 #[macro_export]

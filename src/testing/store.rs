@@ -1,6 +1,6 @@
 //! Holds a store to the contract of [`Store`]: one named test per case.
 //!
-//! ```ignore
+//! ```text
 //! // tests/store.rs of the crate that has the store, with tokio's features `macros` and `rt-multi-thread`
 //! delayline::testing::store_conformance!(my_store, MyFixture::new());
 //! ```
@@ -210,9 +210,9 @@ macro_rules! store_cases {
                 a_list_is_of_one_kind_and_state
                 a_list_goes_on_after_its_last_row
                 a_page_goes_on_though_its_last_row_is_gone
-                upcoming_is_by_wake_at_up_to_the_limit
-                upcoming_is_due_within_the_time_or_already
-                upcoming_leaves_overdue_rows_to_the_sweep
+                upcoming_is_by_due_time_up_to_the_limit
+                upcoming_is_due_within_the_time
+                upcoming_leaves_what_was_due_before_to_others
                 upcoming_is_scheduled_rows_as_they_are
                 time_goes_on
                 every_answer_is_of_the_time_of_its_call

@@ -147,13 +147,12 @@ statements! {
         WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= ?2
         ORDER BY t.due_at, t.id LIMIT ?3";
 
-    /// Rows in state `?1` (scheduled) that are due at `?2` and have `wake_at` later than `?3`, the earliest first, at
-    /// most `?4`.
+    /// Rows in state `?1` (scheduled) that become due from `?3` to `?2`, the earliest first, at most `?4`.
     UPCOMING = concat!(
         kinds!(),
         "SELECT ", columns!("x''", "'{}'"), " FROM kinds CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_due
-        WHERE t.kind = kinds.kind AND t.state = ?1 AND t.due_at <= ?2 AND t.wake_at > ?3
-        ORDER BY t.wake_at, t.id LIMIT ?4"
+        WHERE t.kind = kinds.kind AND t.state = ?1 AND t.due_at BETWEEN ?3 AND ?2
+        ORDER BY t.due_at, t.id LIMIT ?4"
     );
 
     /// Rows of kind `?1` in state `?2` after due time `?3` and id `?4`, at most `?5`.

@@ -107,11 +107,13 @@ pub(super) async fn a_page_goes_on_though_its_last_row_is_gone(fixture: &dyn Sto
     assert_eq!(ids(&ok(trial.store.list(&page).await)), [id(3), id(4)]);
 }
 
-pub(super) async fn upcoming_is_by_wake_at_up_to_the_limit(fixture: &dyn StoreFixture) {
+pub(super) async fn upcoming_is_by_due_time_up_to_the_limit(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for (n, minutes) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
         let row = NewRow {
-            look_in: Duration::from_secs(minutes * 60),
+            due: When::After(Duration::from_secs(minutes * 60)),
+            // The order of `wake_at` is another one.
+            look_in: Duration::from_secs(60 * n),
             ..due(n).of(["a", "b"][n as usize % 2])
         };
         trial.add(row).await;
@@ -125,28 +127,29 @@ pub(super) async fn upcoming_is_by_wake_at_up_to_the_limit(fixture: &dyn StoreFi
     assert_eq!(order(upcoming(0).await), []);
 }
 
-pub(super) async fn upcoming_is_due_within_the_time_or_already(fixture: &dyn StoreFixture) {
+pub(super) async fn upcoming_is_due_within_the_time(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    let past = Timestamp::from_millis(1_000);
-    trial.add(due(1).at(past)).await;
     for (n, minutes) in [(2, 5), (3, 90)] {
         let row = NewRow {
             due: When::After(Duration::from_secs(minutes * 60)),
-            look_in: Duration::from_secs(60 * n),
             ..due(n)
         };
         trial.add(row).await;
     }
-    let mut expected = vec![pending(&trial.get(id(2)).await), pending(&trial.get(id(1)).await)];
+    let expected = [pending(&trial.get(id(2)).await)];
     assert_eq!(trial.upcoming(LONG, MANY).await, expected);
-    assert_eq!(trial.upcoming(2 * LONG, MANY).await.len(), 3);
-    assert_eq!(trial.upcoming(NONE, MANY).await, expected.split_off(1));
+    assert_eq!(trial.upcoming(2 * LONG, MANY).await.len(), 2);
+    assert_eq!(trial.upcoming(NONE, MANY).await, []);
 }
 
-pub(super) async fn upcoming_leaves_overdue_rows_to_the_sweep(fixture: &dyn StoreFixture) {
+pub(super) async fn upcoming_leaves_what_was_due_before_to_others(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    trial.insert(vec![overdue(1), lost(2)]).await;
-    assert_eq!(trial.upcoming(2 * LONG, MANY).await, []);
+    let past = Timestamp::from_millis(1_000);
+    trial.insert(vec![due(1).at(past), overdue(2).at(past)]).await;
+    assert_eq!(trial.upcoming(LONG, MANY).await, []);
+    // Its wake-up is overdue, but its time is still to come.
+    let lost = trial.add(lost(3)).await;
+    assert_eq!(trial.upcoming(2 * LONG, MANY).await, [pending(&lost)]);
 }
 
 pub(super) async fn upcoming_is_scheduled_rows_as_they_are(fixture: &dyn StoreFixture) {
