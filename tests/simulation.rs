@@ -7,6 +7,8 @@
 //! `DELAYLINE_HISTORIES=N` runs N histories (default 20,000 in a release build, else 300), from seed
 //! `DELAYLINE_FIRST_SEED` (default 0). `DELAYLINE_SEED=S` runs history S alone and prints all that happened in it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "simulation/gate.rs"]
 mod gate;
 #[path = "simulation/history.rs"]
