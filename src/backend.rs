@@ -17,9 +17,9 @@ use async_trait::async_trait;
 pub use self::levels::LevelsBackend;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisBackend;
-pub use self::table::TableBackend;
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
+pub use self::table::TableBackend;
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 
