@@ -6,6 +6,7 @@ mod connection;
 mod consumer;
 mod failure;
 mod handover;
+mod lines;
 mod options;
 mod producer;
 

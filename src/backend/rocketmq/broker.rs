@@ -6,9 +6,9 @@ use std::time::Duration;
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::{BrokerAdmin, DefaultMQAdminExt, DefaultMQProducer, RouteAdmin, TopicAdmin};
 use rocketmq_model::topic::TopicConfig;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::client::Client;
+use super::client::Base;
 use super::failure::{failure, transient};
 use super::options::RocketMqOptions;
 use crate::{Error, LevelTable};
@@ -22,25 +22,22 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// How often they are asked for it.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
+/// For how long a broker that is asked whether it is there may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
 /// The masters by name, each with its address.
 type Masters = BTreeMap<CheetahString, CheetahString>;
 
 /// Asks every master for its level table and makes the topic where it is missing; gives the table.
-pub(super) async fn prepare(client: &Client, options: &RocketMqOptions) -> Result<LevelTable, Error> {
-    let mut admin = DefaultMQAdminExt::new(client.runtime());
-    *admin.client_config_mut() = client.config();
-    let options = options.clone();
-    client
-        .run(async move {
-            admin
-                .start()
-                .await
-                .map_err(|cause| failure("starting the admin client", cause))?;
-            let prepared = prepare_with(&admin, &options).await;
-            admin.shutdown().await;
-            prepared
-        })
-        .await?
+pub(super) async fn prepare(base: &Base, options: &RocketMqOptions) -> Result<LevelTable, Error> {
+    let mut admin = DefaultMQAdminExt::new(base.runtime());
+    *admin.client_config_mut() = base.config();
+    let prepared = match admin.start().await {
+        Ok(()) => prepare_with(&admin, options).await,
+        Err(cause) => Err(failure("starting the admin client", cause)),
+    };
+    admin.shutdown().await;
+    prepared
 }
 
 async fn prepare_with(admin: &DefaultMQAdminExt, options: &RocketMqOptions) -> Result<LevelTable, Error> {
@@ -198,7 +195,13 @@ async fn brokers_with(admin: &DefaultMQAdminExt, topic: &str) -> BTreeSet<Cheeta
 ///
 /// It asks the nameservers which brokers have the topic, and each of these, until one answers, for the end of a
 /// queue: what whoever may send may also ask.
-pub(super) async fn probe(mut producer: DefaultMQProducer, topic: &str) -> Result<(), Error> {
+pub(super) async fn probe(producer: &DefaultMQProducer, topic: &str) -> Result<(), Error> {
+    timeout(ANSWER_WITHIN, ask(producer.clone(), topic))
+        .await
+        .unwrap_or_else(|_| Err(transient("no broker answered in time")))
+}
+
+async fn ask(mut producer: DefaultMQProducer, topic: &str) -> Result<(), Error> {
     let queues = producer
         .fetch_publish_message_queues(topic)
         .await

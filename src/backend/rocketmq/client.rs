@@ -23,12 +23,11 @@ const MOST_WORKERS: usize = 4;
 /// Beyond what a listener can take, so that the client never takes a slow one for a failed one.
 const LISTENER_LIMIT: Duration = Duration::from_secs(600);
 
-/// How often routes are read anew. The client's own 30 s are what a restarted broker would stay unknown for.
-const ROUTES_EVERY: Duration = Duration::from_secs(10);
-/// How often brokers are told who consumes. A restarted broker gives nothing to a group that it does not know.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+/// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
+/// new broker is unknown here, and this process is unknown there.
+const REFRESH: Duration = Duration::from_secs(10);
 
-/// The client's runtime, and what its producers and consumers are made with.
+/// The client's runtime.
 ///
 /// The client brings a runtime of its own. All of its futures run there and nowhere else: so its connections do not
 /// end with the caller's runtime, a defect in it ends a task of ours and not of the caller's, and its future types,
@@ -36,8 +35,29 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Client {
     owner: Mutex<Option<RuntimeOwner>>,
     tasks: Handle,
+    base: Base,
+}
+
+/// What producers, consumers and admin clients are made with.
+#[derive(Clone)]
+pub(super) struct Base {
     runtime: Arc<ClientRuntime>,
     config: ClientConfig,
+}
+
+impl Base {
+    pub(super) fn runtime(&self) -> Arc<ClientRuntime> {
+        self.runtime.clone()
+    }
+
+    /// Settings under a name of its own, so that what is made with them shares no connection, and no memory of failed
+    /// ones, with anything else. Brokers share queues out by that name.
+    pub(super) fn config(&self) -> ClientConfig {
+        let mut config = self.config.clone();
+        config.instance_name =
+            format!("delayline-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into();
+        config
+    }
 }
 
 impl Client {
@@ -62,27 +82,18 @@ impl Client {
 
         let mut config = ClientConfig::new();
         config.namesrv_addr = Some(nameservers.into());
-        // Part of the id by which brokers share queues out: two that are alike would share one part.
-        config.instance_name =
-            format!("delayline-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into();
-        config.poll_name_server_interval = ROUTES_EVERY.as_millis() as u32;
-        config.heartbeat_broker_interval = HEARTBEAT_EVERY.as_millis() as u32;
+        config.poll_name_server_interval = REFRESH.as_millis() as u32;
+        config.heartbeat_broker_interval = REFRESH.as_millis() as u32;
         Ok(Self {
             owner: Mutex::new(Some(owner)),
             tasks,
-            runtime,
-            config,
+            base: Base { runtime, config },
         })
     }
 
     /// What producers, consumers and admin clients are made with.
-    pub(super) fn runtime(&self) -> Arc<ClientRuntime> {
-        self.runtime.clone()
-    }
-
-    /// The settings of all of them: alike, so that they share their connections.
-    pub(super) fn config(&self) -> ClientConfig {
-        self.config.clone()
+    pub(super) fn base(&self) -> Base {
+        self.base.clone()
     }
 
     /// Runs a future in the client's runtime; it is abandoned when the caller is.
@@ -108,7 +119,7 @@ impl Client {
     pub(super) async fn close(&self) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(owner) = owner else { return };
-        let report = self.runtime.shutdown().await;
+        let report = self.base.runtime.shutdown().await;
         if !report.is_healthy() {
             tracing::warn!(report = %report.to_json(), "the RocketMQ client did not end cleanly");
         }

@@ -1,4 +1,4 @@
-//! The backend itself: a producer, a consumer once something is received, and what is between them.
+//! The backend itself, with the client's types in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,20 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rocketmq_client_rust::{DefaultMQProducer, DefaultMQPushConsumer};
-use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::client::{Client, joined};
-use super::failure::{closed, transient};
+use super::failure::transient;
 use super::handover::Handover;
+use super::lines::Lines;
 use super::options::RocketMqOptions;
-use super::{NAME, broker, consumer, producer};
+use super::{NAME, broker, producer};
 use crate::backend::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::{Error, LevelTable, Wake, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_AFTER: Duration = Duration::from_secs(10);
 /// For how long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// How long after a failure the consumer is started again.
@@ -29,48 +28,43 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// A connection to the brokers of one set of nameservers.
 pub(super) struct Connection {
     client: Client,
-    producer: Arc<DefaultMQProducer>,
-    options: RocketMqOptions,
-    levels: LevelTable,
+    lines: Arc<Lines>,
     handover: Arc<Handover>,
-    consumer: Arc<Mutex<Consumer>>,
+    topic: String,
+    levels: LevelTable,
     /// Whether the consumer is known to have been started.
     consuming: AtomicBool,
-}
-
-enum Consumer {
-    NotStarted,
-    Started(Box<DefaultMQPushConsumer>),
-    Closed,
 }
 
 impl Connection {
     pub(super) async fn open(options: RocketMqOptions) -> Result<Self, Error> {
         options.check()?;
+        let topic = options.topic.clone();
+        let handover = Arc::new(Handover::new(ANSWER_AFTER));
         let client = Client::start(&options.nameservers).await?;
-        let started = timeout(CONNECT_WITHIN, async {
-            let levels = broker::prepare(&client, &options).await?;
-            Ok((levels, producer::start(&client, &options).await?))
+        let (base, for_lines) = (client.base(), handover.clone());
+        let opening = client.run(async move {
+            let levels = broker::prepare(&base, &options).await?;
+            Ok((levels, Lines::open(base, options, for_lines).await?))
         });
-        let started = started
-            .await
-            .unwrap_or_else(|_| Err(transient("connecting took too long")));
-        let (levels, producer) = match started {
-            Ok(started) => started,
+        let opened = match timeout(CONNECT_WITHIN, opening).await {
+            Ok(opened) => opened.flatten(),
+            Err(_) => Err(transient(format!("not connected within {CONNECT_WITHIN:?}"))),
+        };
+        match opened {
+            Ok((levels, lines)) => Ok(Self {
+                client,
+                lines: Arc::new(lines),
+                handover,
+                topic,
+                levels,
+                consuming: AtomicBool::new(false),
+            }),
             Err(error) => {
                 client.close().await;
-                return Err(error);
+                Err(error)
             }
-        };
-        Ok(Self {
-            client,
-            producer: Arc::new(producer),
-            options,
-            levels,
-            handover: Arc::new(Handover::new(PATIENCE)),
-            consumer: Arc::new(Mutex::new(Consumer::NotStarted)),
-            consuming: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Where wake-ups wait for their receiver.
@@ -78,28 +72,20 @@ impl Connection {
         self.handover.clone()
     }
 
-    /// Starts the consumer unless it is started.
+    /// Does something with the lines, to its end even if the caller goes away.
+    async fn with_lines<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        act: impl FnOnce(Arc<Lines>) -> F,
+    ) -> Result<T, Error> {
+        joined(self.client.spawn(act(self.lines.clone()))).await
+    }
+
     async fn consume(&self) -> Result<(), Error> {
-        if self.consuming.load(Ordering::Acquire) {
-            return Ok(());
+        if !self.consuming.load(Ordering::Acquire) {
+            self.with_lines(|lines| async move { lines.consume().await })
+                .await??;
+            self.consuming.store(true, Ordering::Release);
         }
-        let slot = self.consumer.clone();
-        let fresh = consumer::consumer(&self.client, &self.options, self.handover.clone());
-        let topic = self.options.topic.clone();
-        // To its end even if the caller goes away: one that is half started cannot be taken back.
-        let starting = self.client.spawn(async move {
-            let mut slot = slot.lock().await;
-            match *slot {
-                Consumer::Started(_) => Ok(()),
-                Consumer::Closed => Err(closed()),
-                Consumer::NotStarted => {
-                    *slot = Consumer::Started(Box::new(consumer::start(fresh, &topic).await?));
-                    Ok(())
-                }
-            }
-        });
-        joined(starting).await??;
-        self.consuming.store(true, Ordering::Release);
         Ok(())
     }
 }
@@ -121,7 +107,7 @@ impl Backend for Connection {
         let mut failed = BTreeMap::new();
         let mut messages = Vec::with_capacity(batch.len());
         for (place, departure) in batch.iter().enumerate() {
-            match producer::message(departure, &self.options.topic, &self.levels) {
+            match producer::message(departure, &self.topic, &self.levels) {
                 Ok(message) => messages.push((place, message)),
                 Err(cause) => {
                     failed.insert(place, cause);
@@ -130,7 +116,7 @@ impl Backend for Connection {
         }
         match self
             .client
-            .run(producer::send(self.producer.clone(), messages))
+            .run(producer::send(self.lines.producer(), messages))
             .await
         {
             Ok(unconfirmed) => failed.extend(unconfirmed),
@@ -146,7 +132,6 @@ impl Backend for Connection {
         }
     }
 
-    /// Does nothing: a broker does not give a delayed message back.
     async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
         Ok(())
     }
@@ -167,36 +152,19 @@ impl Backend for Connection {
     }
 
     async fn health(&self) -> Result<(), Error> {
-        let producer = DefaultMQProducer::clone(&self.producer);
-        let topic = self.options.topic.clone();
-        let probe = self
-            .client
-            .run(async move { broker::probe(producer, &topic).await });
-        timeout(defaults::SEND_TIMEOUT, probe)
-            .await
-            .unwrap_or_else(|_| Err(transient("no broker answered in time")))?
+        let asking = self.with_lines(|lines| async move { lines.ask().await });
+        match timeout(defaults::SEND_TIMEOUT, asking).await {
+            Ok(answer) => answer.flatten(),
+            Err(_) => Err(transient("no broker answered in time")),
+        }
     }
 
-    /// What has been received and not been acknowledged is left to other workers of the group.
     async fn close(&self) -> Result<(), Error> {
         self.handover.close();
-        let slot = self.consumer.clone();
-        let mut producer = DefaultMQProducer::clone(&self.producer);
-        let handover = self.handover.clone();
-        // To its end even if the caller goes away.
-        let closing = self.client.spawn(async move {
-            let mut slot = slot.lock().await;
-            match std::mem::replace(&mut *slot, Consumer::Closed) {
-                Consumer::Closed => return,
-                Consumer::NotStarted => {}
-                Consumer::Started(mut consumer) => consumer.shutdown().await,
-            }
-            // Only now: a batch answered earlier would count as consumed.
-            handover.release();
-            producer.shutdown().await;
-        });
-        // Cancelled only if the runtime has ended, by an earlier close.
-        let _ = closing.await;
+        // An error says that the runtime has ended, by an earlier close.
+        let _ended = self.with_lines(|lines| async move { lines.close().await }).await;
+        // Only now: a batch that was answered earlier would count as consumed.
+        self.handover.release();
         self.client.close().await;
         Ok(())
     }
@@ -212,7 +180,7 @@ impl Drop for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("options", &self.options)
+            .field("topic", &self.topic)
             .field("levels", &self.levels)
             .finish_non_exhaustive()
     }

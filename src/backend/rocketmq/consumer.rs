@@ -12,7 +12,7 @@ use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
 use rocketmq_model::common::message::MessageTrait;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
-use super::client::{Client, LISTENERS};
+use super::client::{Base, LISTENERS};
 use super::failure::failure;
 use super::handover::Handover;
 use super::options::RocketMqOptions;
@@ -25,14 +25,14 @@ const READ_AHEAD: u32 = 512;
 /// For how long a closing consumer waits for batches that have been received and not yet acknowledged.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A consumer that is not started yet.
-pub(super) fn consumer(
-    client: &Client,
+/// Starts a consumer, or takes it down again if that fails.
+pub(super) async fn start(
+    base: &Base,
     options: &RocketMqOptions,
     handover: Arc<Handover>,
-) -> DefaultMQPushConsumer {
-    let mut consumer = DefaultMQPushConsumer::builder(client.runtime())
-        .client_config(client.config())
+) -> Result<DefaultMQPushConsumer, Error> {
+    let mut consumer = DefaultMQPushConsumer::builder(base.runtime())
+        .client_config(base.config())
         .consumer_group(options.group.as_str())
         // A new group must also get what was sent before its first worker started.
         .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)
@@ -46,15 +46,7 @@ pub(super) fn consumer(
     consumer.register_message_listener_concurrently(
         move |messages: &[&MessageExt], _: &ConsumeConcurrentlyContext| listen(&handover, messages),
     );
-    consumer
-}
-
-/// Starts a consumer, or takes it down again if that fails.
-pub(super) async fn start(
-    mut consumer: DefaultMQPushConsumer,
-    topic: &str,
-) -> Result<DefaultMQPushConsumer, Error> {
-    let started = match consumer.subscribe(topic, "*").await {
+    let started = match consumer.subscribe(options.topic.as_str(), "*").await {
         Ok(()) => consumer.start().await,
         Err(cause) => Err(cause),
     };

@@ -9,7 +9,7 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::Client;
+use super::client::Base;
 use super::failure::{failure, permanent, transient};
 use super::options::RocketMqOptions;
 use crate::backend::Departure;
@@ -18,23 +18,26 @@ use crate::{Error, LevelTable, defaults};
 /// How many messages of a batch are on their way at once; more bring nothing.
 const IN_FLIGHT: usize = 64;
 
-/// After how long what is not confirmed counts as failed: a little less than callers give the whole call, so that
-/// they learn which part of a batch that was.
+/// How long one message may take, and how long a batch goes on without any confirmation: a little less than callers
+/// give the whole call, so that they learn which part of it failed.
 const PATIENCE: Duration = defaults::SEND_TIMEOUT
     .checked_sub(Duration::from_millis(100))
     .unwrap();
 
 /// Starts a producer.
-pub(super) async fn start(client: &Client, options: &RocketMqOptions) -> Result<DefaultMQProducer, Error> {
-    let mut producer = DefaultMQProducer::builder(client.runtime())
-        .client_config(client.config())
+pub(super) async fn start(base: &Base, options: &RocketMqOptions) -> Result<DefaultMQProducer, Error> {
+    let mut producer = DefaultMQProducer::builder(base.runtime())
+        .client_config(base.config())
         .producer_group(options.group.as_str())
         .send_msg_timeout(PATIENCE.as_millis() as u32)
         .build();
-    client
-        .run(async move { producer.start().await.map(|()| producer) })
-        .await?
-        .map_err(|cause| failure("starting the producer", cause))
+    match producer.start().await {
+        Ok(()) => Ok(producer),
+        Err(cause) => {
+            producer.shutdown().await;
+            Err(failure("starting the producer", cause))
+        }
+    }
 }
 
 /// The message that brings a wake-up.
@@ -64,7 +67,7 @@ pub(super) async fn send(
     producer: Arc<DefaultMQProducer>,
     messages: Vec<(usize, Message)>,
 ) -> BTreeMap<usize, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut deadline = Instant::now() + PATIENCE;
     let mut unconfirmed: BTreeMap<usize, Option<Error>> =
         messages.iter().map(|(place, _)| (*place, None)).collect();
     let mut messages = messages.into_iter();
@@ -83,6 +86,7 @@ pub(super) async fn send(
                 // in time, and a wake-up that a crash then loses is the sweep's.
                 Ok(Some(_)) => {
                     unconfirmed.remove(&place);
+                    deadline = Instant::now() + PATIENCE;
                 }
                 Ok(None) => {}
                 Err(cause) => {
