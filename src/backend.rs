@@ -19,6 +19,7 @@ pub use self::levels::LevelsBackend;
 pub use self::redis::RedisBackend;
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
+pub use self::table::TableBackend;
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 

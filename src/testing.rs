@@ -4,5 +4,5 @@ pub mod backend;
 mod faulty;
 pub mod store;
 
-pub use self::faulty::{FaultyBackend, Faults};
+pub use self::faulty::{Faults, FaultyBackend};
 pub use self::store::store_conformance;

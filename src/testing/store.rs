@@ -220,6 +220,7 @@ macro_rules! store_cases {
             }
             purge {
                 history_is_removed_when_its_time_has_passed
+                a_removed_row_hides_no_older_one_of_its_key
                 history_is_kept_for_its_time
                 live_and_dead_rows_are_never_removed
                 a_row_that_came_back_to_life_is_not_removed

@@ -9,7 +9,7 @@ use super::claim::{Look, Seen};
 use super::write::Changed;
 use super::{File, codec, read, sql, write};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{State, TaskId, Timestamp};
+use crate::{State, Task, TaskId, Timestamp};
 
 /// What is to be done about overdue rows.
 struct Plan<'a> {
@@ -30,7 +30,7 @@ impl<'a> Plan<'a> {
     ) -> Result<Self, sqlx::Error> {
         let ended = read::overdue(connection, State::Running, now, limit).await?;
         let overdue = read::overdue(connection, State::Scheduled, now, limit).await?;
-        let expire = |mut row: crate::Task| {
+        let expire = |mut row: Task| {
             let read_at = row.version;
             row::enter(&mut row, State::Scheduled, now);
             (read_at, row)

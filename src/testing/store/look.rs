@@ -80,6 +80,10 @@ pub(super) async fn a_list_goes_on_after_its_last_row(fixture: &dyn StoreFixture
             };
             page.after = Some((last.due_at, last.id));
             seen.extend(rows.iter().map(|row| (row.due_at, row.id)));
+            assert!(
+                seen.len() <= expected.len(),
+                "a row came twice in pages of {limit}"
+            );
         }
         assert_eq!(seen, expected, "in pages of {limit}");
     }

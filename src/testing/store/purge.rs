@@ -22,6 +22,14 @@ pub(super) async fn history_is_removed_when_its_time_has_passed(fixture: &dyn St
     trial.add(due(1).named("2")).await;
 }
 
+pub(super) async fn a_removed_row_hides_no_older_one_of_its_key(fixture: &dyn StoreFixture) {
+    let trial = Trial::keeping(fixture, NONE).await;
+    let dead = trial.row_in(State::Dead, 1, "a").await;
+    trial.row_in(State::Done, 2, "a").await;
+    assert_eq!(trial.purge(MANY).await, 1);
+    assert_eq!(trial.find(target(KIND, "a")).await, Some(dead));
+}
+
 pub(super) async fn history_is_kept_for_its_time(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for (n, state) in (1..).zip([State::Done, State::Cancelled]) {

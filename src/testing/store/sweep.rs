@@ -43,7 +43,7 @@ pub(super) async fn an_ended_lease_is_claimed_in_this_sweep_or_the_next(fixture:
     assert_eq!(first.expired + second.expired, 1);
     let claimed = [first.claimed, second.claimed].concat();
     let task = trial.get(id(1)).await;
-    assert_eq!(claimed, [task.clone()]);
+    assert_eq!(claimed, std::slice::from_ref(&task));
     assert_eq!((task.state, task.due_at), (State::Running, before.due_at));
     // One transition for the end of the lease, one for the claim.
     assert_eq!(task.version, before.version + 2);
