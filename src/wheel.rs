@@ -112,9 +112,8 @@ impl<T> Wheel<T> {
         self.held(entry).map(|node| node.at)
     }
 
-    /// Gives out up to `max` of the values whose time is `now` or earlier: in the order of their times, those of the same
-    /// time in the order of their coming. A `now` that the wheel has passed counts as
-    /// the wheel's own.
+    /// Gives out up to `max` of the values whose time is `now` or earlier: in the order of their times, those of the
+    /// same time in the order of their coming. A `now` that the wheel has passed counts as the wheel's own.
     pub(crate) fn expire(&mut self, now: u64, max: usize, out: &mut Vec<T>) {
         let now = now.max(self.now);
         let mut left = max;

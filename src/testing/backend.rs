@@ -75,8 +75,8 @@ pub trait BackendFixture: Send + Sync {
 
 /// A named test of each case of [`testing::backend`](crate::testing::backend), in a module `$name`.
 ///
-/// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in each test. What follows it
-/// goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process.
+/// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in
+/// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process.
 ///
 /// ```ignore
 /// backend_conformance!(wheel, Wheel, start_paused = true);
