@@ -3,6 +3,10 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)]
 
+#[cfg(all(feature = "rocketmq", feature = "redis"))]
+#[path = "support/redis.rs"]
+mod redis_server;
+
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -10,8 +14,8 @@ use std::time::Duration;
 use delayline::store::SqliteStore;
 use delayline::{Scheduler, Shift, State, Target};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// So that a test that hangs ends some time; it says nothing about how long anything should take.
@@ -55,21 +59,37 @@ fn summary(output: &Output) -> String {
     said.lines().last().unwrap().to_owned()
 }
 
-/// Starts it, and kills it (SIGKILL) when a line says what `moment` says, for the `times`th time.
-async fn run_and_kill(arguments: &[&str], moment: &str, times: usize) {
-    let mut child: Child = command(arguments).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut seen = 0;
-    let watching = async {
+/// A run that is watched.
+struct Watched {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watched {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = command(arguments).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Goes on until `times` lines have said what `moment` says.
+    async fn until(&mut self, moment: &str, times: usize) {
+        let mut seen = 0;
         while seen < times {
-            let line = lines.next_line().await.unwrap();
+            let line = timeout(HANGS_AFTER, self.lines.next_line())
+                .await
+                .expect("it hangs");
+            let line = line.unwrap();
             let line = line.unwrap_or_else(|| panic!("it ended before it said {moment:?} {times} times"));
             seen += usize::from(line.contains(moment));
         }
-        child.start_kill().unwrap();
-        assert!(!child.wait().await.unwrap().success());
-    };
-    timeout(HANGS_AFTER, watching).await.expect("it hangs");
+    }
+
+    /// By SIGKILL: it has no say in it.
+    async fn kill(mut self) {
+        self.child.start_kill().unwrap();
+        assert!(!self.child.wait().await.unwrap().success());
+    }
 }
 
 #[tokio::test]
@@ -90,12 +110,25 @@ async fn a_run_ends_with_every_order_paid_or_cancelled_on_time_and_says_so() {
     assert_eq!(woken, 4, "{line}");
 }
 
-/// Kills a run at `moment` and starts it again: what was open ends once, and nothing that had ended ends again.
+/// Every order has ended, once, and not before its time.
+fn assert_all_ended(line: &str, orders_at_least: u64) -> Value {
+    let value: Value = serde_json::from_str(line).unwrap();
+    let count = |name: &str| value[name].as_u64().unwrap();
+    assert!(count("orders") >= orders_at_least, "{line}");
+    assert_eq!(count("paid") + count("cancelled"), count("orders"), "{line}");
+    assert!(count("cancelled") > 0, "{line}");
+    for wrong in ["lost", "twice", "early"] {
+        assert_eq!(count(wrong), 0, "{line}");
+    }
+    value
+}
+
+/// Kills a run when it has said `moment` so many times, and starts it again.
 async fn is_finished_after_a_kill(moment: &str, times: usize, orders_at_least: u64) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("shop.db");
     let db = db.to_str().unwrap();
-    let delays = [
+    let sixty = [
         "--db",
         db,
         "--orders",
@@ -105,17 +138,11 @@ async fn is_finished_after_a_kill(moment: &str, times: usize, orders_at_least: u
         "--pay-every",
         "5",
     ];
-    run_and_kill(&delays, moment, times).await;
-
+    let mut first = Watched::start(&sixty);
+    first.until(moment, times).await;
+    first.kill().await;
     let line = summary(&run(&["--db", db, "--orders", "0", "--json"]).await);
-    let value: Value = serde_json::from_str(&line).unwrap();
-    let count = |name: &str| value[name].as_u64().unwrap();
-    assert!(count("orders") >= orders_at_least, "{line}");
-    assert_eq!(count("paid") + count("cancelled"), count("orders"), "{line}");
-    assert!(count("cancelled") > 0, "{line}");
-    for wrong in ["lost", "twice", "early"] {
-        assert_eq!(count(wrong), 0, "{line}");
-    }
+    assert_all_ended(&line, orders_at_least);
 }
 
 #[tokio::test]
@@ -149,7 +176,9 @@ async fn steps_that_were_half_done_are_finished_by_the_next_run() {
         "--pay-every",
         "0",
     ];
-    run_and_kill(&four, "opened", 4).await;
+    let mut first = Watched::start(&four);
+    first.until("opened", 4).await;
+    first.kill().await;
 
     // An order without its task, a payment whose task lives on, and a task that was moved without its order.
     let url = format!("sqlite://{file}");
@@ -220,5 +249,95 @@ async fn a_server_without_its_feature_is_refused_by_name() {
             complained.contains(&format!("--features {feature}")),
             "{complained}"
         );
+    }
+}
+
+/// On real servers: a broker that is there, and a Redis of the test's own.
+#[cfg(all(feature = "rocketmq", feature = "redis"))]
+mod servers {
+    use super::*;
+    use crate::redis_server::RedisServer;
+
+    /// All runs are of one consumer group: two at once would take each other's wake-ups, which only the sweep mends.
+    static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    fn nameserver() -> String {
+        std::env::var("DELAYLINE_ROCKETMQ").expect(
+            "DELAYLINE_ROCKETMQ must be the HOST:PORT of a nameserver: run scripts/test, or start one by: \
+             scripts/rocketmq start DIR",
+        )
+    }
+
+    /// The last 3 s of each delay in Redis, so that there is something to wipe.
+    const DELAYS: [&str; 8] = [
+        "--delay",
+        "2s..9s",
+        "--pay-every",
+        "5",
+        "--handoff",
+        "3s",
+        "--tolerance",
+        "0s",
+    ];
+
+    #[tokio::test]
+    async fn a_wiped_redis_loses_no_order() {
+        let _alone = ONE_AT_A_TIME.lock().await;
+        let redis = RedisServer::start();
+        let (nameserver, url) = (nameserver(), redis.url());
+        let servers = [
+            "--rocketmq",
+            &nameserver,
+            "--redis",
+            &url,
+            "--orders",
+            "60",
+            "--json",
+        ];
+        let mut shop = Watched::start(&[&servers[..], &DELAYS].concat());
+        // A hop has been recorded: the wake-ups of this and others are in Redis, or about to be.
+        shop.until(" hop ", 10).await;
+        wipe(&redis);
+        let mut last = String::new();
+        while let Some(line) = timeout(HANGS_AFTER, shop.lines.next_line())
+            .await
+            .expect("it hangs")
+            .unwrap()
+        {
+            last = line;
+        }
+        assert!(shop.child.wait().await.unwrap().success(), "{last}");
+        let value = assert_all_ended(&last, 60);
+        assert!(
+            value["woken_by"]["sweep"].as_u64().unwrap() > 0,
+            "nothing was wiped: {last}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_killed_run_and_a_wiped_redis_lose_no_order() {
+        let _alone = ONE_AT_A_TIME.lock().await;
+        let redis = RedisServer::start();
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("shop.db");
+        let (nameserver, url) = (nameserver(), redis.url());
+        let servers = [
+            "--rocketmq",
+            &nameserver,
+            "--redis",
+            &url,
+            "--db",
+            db.to_str().unwrap(),
+        ];
+        let mut shop = Watched::start(&[&servers[..], &["--orders", "60"], &DELAYS].concat());
+        shop.until("unpaid: cancelled", 10).await;
+        shop.kill().await;
+        wipe(&redis);
+        let line = summary(&run(&[&servers[..], &["--orders", "0", "--json"]].concat()).await);
+        assert_all_ended(&line, 60);
+    }
+
+    fn wipe(redis: &RedisServer) {
+        ::redis::cmd("FLUSHALL").exec(&mut redis.admin()).unwrap();
     }
 }

@@ -95,10 +95,11 @@ pub(crate) struct Delay {
 }
 
 impl Delay {
-    /// That of order `number` (from 1) of `count`.
+    /// That of order `number` (from 1) of `count`, in whole milliseconds.
     pub(crate) fn of(self, number: u32, count: u32) -> Duration {
-        let steps = count.saturating_sub(1).max(1);
-        self.from + (self.to - self.from) / steps * (number - 1)
+        let steps = u128::from(count.saturating_sub(1).max(1));
+        let further = (self.to - self.from).as_millis() * u128::from(number - 1) / steps;
+        self.from + Duration::from_millis(u64::try_from(further).unwrap_or(u64::MAX))
     }
 }
 
