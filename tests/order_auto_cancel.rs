@@ -158,7 +158,7 @@ async fn a_run_killed_between_an_effect_and_the_word_that_it_is_done_is_finished
 
 #[tokio::test]
 async fn a_run_killed_between_two_hops_is_finished_by_the_next() {
-    is_finished_after_a_kill("hop", 20, 60).await;
+    is_finished_after_a_kill(" hop ", 20, 60).await;
 }
 
 #[tokio::test]
