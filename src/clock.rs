@@ -29,7 +29,7 @@ enum Wall {
     /// The machine's clock, which may be stepped.
     System,
     /// A fixed moment, carried on by tokio's clock, which a test may pause.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Simulated { start: Timestamp, origin: Instant },
 }
 
@@ -40,7 +40,7 @@ impl Clock {
     }
 
     /// A clock that starts at 2001-09-09T01:46:40Z, follows tokio's clock, and draws all chance from `seed`.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub fn simulated(seed: u64) -> Self {
         let start = Timestamp::from_millis(1_000_000_000_000);
         let origin = Instant::now();
@@ -48,7 +48,7 @@ impl Clock {
     }
 
     /// The same clock and the same chance, but `millis` ahead of it (behind, if negative).
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub fn skewed(&self, millis: i64) -> Self {
         let skew = self.skew.load(Ordering::Relaxed) + millis;
         Self {
@@ -58,7 +58,7 @@ impl Clock {
     }
 
     /// Steps this clock, and every clone of it, by `millis`.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub fn step(&self, millis: i64) {
         self.skew.fetch_add(millis, Ordering::Relaxed);
     }

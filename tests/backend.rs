@@ -1,5 +1,4 @@
 //! The contract of `Backend`, tried on every implementation that needs no server.
-#![cfg(feature = "testing")]
 
 use std::sync::Arc;
 use std::time::Duration;

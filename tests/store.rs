@@ -1,5 +1,4 @@
 //! Holds each store of this crate to the contract of `Store`. One line per store: its name and its fixture.
-#![cfg(feature = "testing")]
 
 use std::sync::Arc;
 use std::time::Duration;
