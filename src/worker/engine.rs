@@ -63,7 +63,7 @@ impl Engine {
             .map(|(kind, lane)| (kind.clone(), lane.reserve(wanted(lane))))
             .collect();
         Reserved {
-            lanes: &self.lanes,
+            engine: self,
             claim: Claim {
                 owner: Arc::clone(&self.owner),
                 lease: self.lease,
@@ -102,20 +102,6 @@ impl Engine {
         }
     }
 
-    /// Gives back what was started and did not end in time; its handler is stopped already.
-    pub(crate) fn release_running(&self, settle: &mpsc::UnboundedSender<Settled>) {
-        self.release_queued(settle);
-        for lane in self.lanes.values() {
-            for task in lane.take_running() {
-                let _ = settle.send(Settled {
-                    lane: Arc::clone(lane),
-                    task,
-                    ending: Ending::Release,
-                });
-            }
-        }
-    }
-
     /// A task is dead: tells people.
     pub(crate) fn dead(&self, task: &Task, reason: &str, give_back: bool, ended_at: Timestamp) {
         self.parts.counters.dead.add(1);
@@ -141,7 +127,7 @@ impl Engine {
 
 /// Room in the lanes, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
 pub(crate) struct Reserved<'a> {
-    lanes: &'a BTreeMap<Kind, Arc<Lane>>,
+    engine: &'a Engine,
     pub(crate) claim: Claim,
 }
 
@@ -150,15 +136,17 @@ impl Reserved<'_> {
     pub(crate) fn take(&mut self, kind: &Kind) -> Option<&Arc<Lane>> {
         let room = self.claim.room.get_mut(kind)?;
         *room = room.checked_sub(1)?;
-        self.lanes.get(kind)
+        self.engine.lanes.get(kind)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         for (kind, &unused) in &self.claim.room {
-            if let Some(lane) = self.lanes.get(kind) {
+            if let Some(lane) = self.engine.lanes.get(kind).filter(|_| unused > 0) {
                 lane.give_back(unused);
+                // Meanwhile a due task may have been turned away for want of it.
+                self.engine.room.notify_one();
             }
         }
     }
