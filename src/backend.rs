@@ -1,5 +1,6 @@
 //! What carries wake-ups: the trait, and what goes through it. Beside this file, the folder of implementations.
 
+mod in_process;
 mod levels;
 #[cfg(feature = "redis")]
 mod redis;
@@ -13,6 +14,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::levels::LevelsBackend;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisBackend;
+#[cfg(feature = "rocketmq")]
+pub use self::rocketmq::{RocketMqBackend, RocketMqOptions};
+pub use self::table::TableBackend;
+pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};
 
 /// Carries wake-ups from a moment to a later one.
@@ -37,11 +45,14 @@ pub trait Backend: Debug + Send + Sync {
     /// Forgets wake-ups that nobody needs any more, if it can. A hint: it may do nothing.
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error>;
 
-    /// Waits until at least one wake-up has arrived and takes up to `max` of them, without polling for them.
+    /// Waits until at least one wake-up has arrived and takes up to `max` (at least 1) of them, without polling for
+    /// them.
     ///
     /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. The first call
     /// starts what must be started: a process that only sends never receives. Bytes that are no wake-up are
     /// counted and dropped. An error is passed on only when waiting longer would not mend it by itself.
+    ///
+    /// Several may receive at once, each with a call of its own. A call that is dropped before it ends loses nothing.
     async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error>;
 
     /// Says that these arrivals have been dealt with and need not come again.
@@ -53,6 +64,9 @@ pub trait Backend: Debug + Send + Sync {
     async fn health(&self) -> Result<(), Error>;
 
     /// Stops receiving and lets go of connections and threads; what it holds stays where it is durable.
+    ///
+    /// From then on `receive` (also a call that is waiting), `send` and `health` give an error at once, one that is
+    /// not transient. Closing again does nothing.
     async fn close(&self) -> Result<(), Error>;
 }
 

@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::timestamp::millis;
 use crate::{TaskId, Timestamp};
 
 /// Tells the time, draws chance and starts tasks, for every part of the crate.
@@ -70,11 +71,14 @@ impl Clock {
         }
     }
 
-    /// The wall-clock time.
+    /// The wall-clock time, the part of a millisecond cut off: rounded up, it would call a task due before it is.
     pub fn now(&self) -> Timestamp {
         let time = match self.wall {
-            Wall::System => SystemTime::now().into(),
-            Wall::Simulated { start, origin } => start.after(origin.elapsed()),
+            Wall::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => Timestamp::from_millis(whole_millis(since)),
+                Err(before) => Timestamp::from_millis(0).shifted(-millis(before.duration())),
+            },
+            Wall::Simulated { start, origin } => start.shifted(whole_millis(origin.elapsed())),
         };
         time.shifted(self.skew.load(Ordering::Relaxed))
     }
@@ -147,6 +151,10 @@ impl Clock {
     }
 }
 
+fn whole_millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
 impl Default for Clock {
     fn default() -> Self {
         Self::system()
@@ -166,5 +174,20 @@ pub struct Spawned(JoinHandle<()>);
 impl Drop for Spawned {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_never_ahead_of_the_time() {
+        let clock = Clock::system();
+        for _ in 0..100 {
+            let told = clock.now().as_millis();
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            assert!(told <= whole_millis(since), "{told} is later than {since:?}");
+        }
     }
 }

@@ -11,10 +11,15 @@ use crate::{Error, defaults};
 /// (`MessageStoreConfig.java`).
 pub const ROCKETMQ_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 
+/// The units of a delay in seconds, the largest first.
+const UNITS: [(u64, char); 4] = [(86_400, 'd'), (3_600, 'h'), (60, 'm'), (1, 's')];
+
 /// The fixed delays that a broker offers, numbered from 1 in the order of its setting `messageDelayLevel`.
 ///
 /// Any number of levels in any order. Parsed from the broker's own syntax: whole numbers with a unit (`s`, `m`, `h`
-/// or `d`), separated by spaces.
+/// or `d`), separated by spaces. A broker does not start with any white space but single spaces between its levels;
+/// here tabs, line breaks and more than one are allowed, because they number no level differently. A level of no
+/// delay, which a broker would take, is refused: through it a wake-up would never come nearer to its time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LevelTable {
     /// In the broker's order.
@@ -65,7 +70,7 @@ impl FromStr for LevelTable {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let delays = text
-            .split_whitespace()
+            .split_ascii_whitespace()
             .map(parse_level)
             .collect::<Result<Arc<[_]>, _>>()?;
         if delays.is_empty() {
@@ -90,25 +95,14 @@ impl FromStr for LevelTable {
 }
 
 fn parse_level(text: &str) -> Result<Duration, Error> {
-    let unit = match text.bytes().last() {
-        Some(b's') => 1,
-        Some(b'm') => 60,
-        Some(b'h') => 3_600,
-        Some(b'd') => 86_400,
-        _ => return Err(invalid_level(text)),
-    };
-    let digits = &text[..text.len() - 1];
-    // `u64::from_str` would take a leading plus.
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(invalid_level(text));
-    }
-    digits
-        .parse::<u64>()
-        .ok()
-        .filter(|&count| count > 0)
-        .and_then(|count| count.checked_mul(unit))
+    UNITS
+        .into_iter()
+        .find_map(|(size, unit)| Some((size, text.strip_suffix(unit)?)))
+        // `u64::from_str` would take a leading plus.
+        .filter(|(_, digits)| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|(size, digits)| digits.parse::<u64>().ok()?.checked_mul(size))
         // The broker adds the delay, in ms, to a time in a signed 64-bit number.
-        .filter(|&seconds| seconds <= MAX_LEVEL_SECONDS)
+        .filter(|seconds| (1..=MAX_LEVEL_SECONDS).contains(seconds))
         .map(Duration::from_secs)
         .ok_or_else(|| invalid_level(text))
 }
@@ -120,11 +114,12 @@ fn invalid_level(text: &str) -> Error {
     Error::invalid(
         "level table",
         text,
-        "allowed are whole numbers from 1 with a unit s, m, h or d, separated by spaces, such as \"1s 5s 10s 30s 1m\"",
+        "allowed are whole numbers from 1 with a unit s, m, h or d, up to 3660000d, separated by spaces, such as \"1s 5s 10s 30s 1m\"",
     )
 }
 
 impl fmt::Display for LevelTable {
+    /// In the broker's syntax and order, each level as [`Level`] is printed: `60s` becomes `1m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for level in self.levels() {
             if level.number > 1 {
@@ -146,9 +141,9 @@ impl fmt::Display for Level {
     /// The delay in the largest unit that leaves a whole number: `90s`, `15m`, `2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.delay.as_secs();
-        let (size, unit) = [(86_400, 'd'), (3_600, 'h'), (60, 'm')]
+        let (size, unit) = UNITS
             .into_iter()
-            .find(|(size, _)| seconds % size == 0)
+            .find(|&(size, _)| seconds.is_multiple_of(size))
             .unwrap_or((1, 's'));
         write!(f, "{}{unit}", seconds / size)
     }
@@ -226,6 +221,9 @@ pub struct Plan {
 }
 
 /// The plan for a task due in `remaining`.
+///
+/// It has an entry for each hop, so its size is bounded by the horizon and the table only: a year through a table of
+/// `1s` alone takes 31 million.
 pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable, Duration)>) -> Plan {
     let mut hops = Vec::new();
     let mut remaining = remaining;
@@ -252,17 +250,51 @@ pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable,
 
 impl fmt::Display for Plan {
     /// `1h + 3m + 10s + 10s`, with ` + 250ms precise` where something is left; `now` if there is nothing to wait for.
+    /// More than four equal hops in a row are counted: `12 x 2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for level in &self.hops {
-            write!(f, "{separator}{level}")?;
-            separator = " + ";
+        for run in self.hops.chunk_by(|one, next| one.delay == next.delay) {
+            if run.len() > 4 {
+                write!(f, "{separator}{} x {}", run.len(), run[0])?;
+                separator = " + ";
+                continue;
+            }
+            for level in run {
+                write!(f, "{separator}{level}")?;
+                separator = " + ";
+            }
         }
         if !self.precise.is_zero() {
-            return write!(f, "{separator}{:?} precise", self.precise);
+            return write!(f, "{separator}{} precise", Spelled(self.precise));
         }
         if self.hops.is_empty() {
             f.write_str("now")?;
+        }
+        Ok(())
+    }
+}
+
+/// A duration as people write it: `1h 30m`, `29s 950ms`, `0s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spelled(pub Duration);
+
+impl fmt::Display for Spelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut seconds = self.0.as_secs();
+        let part = Duration::from_nanos(self.0.subsec_nanos().into());
+        let mut separator = "";
+        for (size, unit) in UNITS {
+            if seconds >= size {
+                write!(f, "{separator}{}{unit}", seconds / size)?;
+                separator = " ";
+            }
+            seconds %= size;
+        }
+        if !part.is_zero() {
+            return write!(f, "{separator}{part:?}");
+        }
+        if self.0.is_zero() {
+            f.write_str("0s")?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a user writes: an async function, what it is given, and what it may answer.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,16 +50,46 @@ impl Failure {
     }
 }
 
+/// What made the worker look at a task that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WokenBy {
+    /// A wake-up from the level backend: its chain of hops ended on a level.
+    Levels,
+    /// A wake-up from the precise backend.
+    Precise,
+    /// A free place: the task had been due before, and no worker had room for it.
+    Room,
+    /// The sweep: its wake-up did not come, or the worker that had it died.
+    Sweep,
+}
+
+impl fmt::Display for WokenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Levels => "levels",
+            Self::Precise => "precise",
+            Self::Room => "room",
+            Self::Sweep => "sweep",
+        })
+    }
+}
+
 /// What a handler is told beside the payload.
 #[derive(Clone, Debug)]
 pub struct Context {
     task: Arc<Task>,
     lateness: Duration,
+    woken_by: WokenBy,
 }
 
 impl Context {
-    pub(crate) fn new(task: Arc<Task>, lateness: Duration) -> Self {
-        Self { task, lateness }
+    pub(crate) fn new(task: Arc<Task>, lateness: Duration, woken_by: WokenBy) -> Self {
+        Self {
+            task,
+            lateness,
+            woken_by,
+        }
     }
 
     /// The task as it was claimed.
@@ -89,6 +120,11 @@ impl Context {
     /// How long after its due time the handler was started, by the store's clock.
     pub fn lateness(&self) -> Duration {
         self.lateness
+    }
+
+    /// What brought the task to this worker: tells which part of the lateness is whose.
+    pub fn woken_by(&self) -> WokenBy {
+        self.woken_by
     }
 
     /// The payload's bytes.

@@ -1,4 +1,13 @@
-//! Any delay on the RocketMQ brokers you have.
+#![cfg_attr(
+    all(feature = "redis", feature = "rocketmq", feature = "sqlite"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "rocketmq", feature = "sqlite")),
+    doc = "Any delay on the RocketMQ brokers you have. The whole page is shown with all features on."
+)]
+// The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
+#![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
 pub mod backend;
 mod clock;
@@ -25,7 +34,7 @@ mod worker;
 pub use clock::{Clock, Spawned};
 pub use delay::{LevelTable, Routing};
 pub use error::Error;
-pub use handler::{Context, Failure, Outcome};
+pub use handler::{Context, Failure, Outcome, WokenBy};
 pub use request::{Answer, NewTask, Scheduled, Target, When};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};

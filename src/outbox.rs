@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::router::{Router, Trip};
 use crate::stats::Counters;
@@ -22,6 +22,8 @@ pub(crate) struct Outbox {
 enum Errand {
     Send(Trip),
     Remove(Wake),
+    /// Answers when everything before it is sent.
+    Flush(oneshot::Sender<()>),
 }
 
 impl Outbox {
@@ -61,6 +63,15 @@ impl Outbox {
             }
         }
     }
+
+    /// Waits until everything that is waiting now has been sent.
+    pub(crate) async fn flush(&self) {
+        let (done, flushed) = oneshot::channel();
+        if self.queue.send(Errand::Flush(done)).await.is_ok() {
+            // An error: the sending has ended, and nothing is waiting any more.
+            let _ = flushed.await;
+        }
+    }
 }
 
 async fn send_all(router: Arc<Router>, mut waiting: mpsc::Receiver<Errand>) {
@@ -68,16 +79,21 @@ async fn send_all(router: Arc<Router>, mut waiting: mpsc::Receiver<Errand>) {
     while waiting.recv_many(&mut errands, defaults::BATCH).await > 0 {
         let mut trips = Vec::with_capacity(errands.len());
         let mut wakes = Vec::new();
+        let mut flushes = Vec::new();
         for errand in errands.drain(..) {
             match errand {
                 Errand::Send(trip) => trips.push(trip),
                 Errand::Remove(wake) => wakes.push(wake),
+                Errand::Flush(done) => flushes.push(done),
             }
         }
         // In any order: a wake-up that is removed is of an older version than the one sent after it.
         router.send(trips).await;
         if !wakes.is_empty() {
             router.remove(&wakes).await;
+        }
+        for done in flushes {
+            let _ = done.send(());
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::backend::{Backend, Delays, Departure, Reach, SendError};
 use crate::delay::{Route, route};
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
-use crate::{Clock, Error, Routing, Wake, defaults};
+use crate::{Clock, Error, Routing, Wake, WokenBy, defaults};
 
 /// Chooses a backend for each wake-up and sends it there; what the level backend does not take goes to the precise
 /// one at once.
@@ -99,12 +99,12 @@ impl Router {
         })
     }
 
-    /// The backends, each of which a worker receives from.
-    pub(crate) fn backends(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+    /// The backends, each of which a worker receives from, and what a wake-up from it is known as.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (WokenBy, &Arc<dyn Backend>)> {
         self.levels
             .iter()
-            .map(|levels| &levels.backend)
-            .chain([&self.precise])
+            .map(|levels| (WokenBy::Levels, &levels.backend))
+            .chain([(WokenBy::Precise, &self.precise)])
     }
 
     /// When the wake-up of a task that is due in `remaining` will be overdue.

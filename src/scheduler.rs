@@ -387,6 +387,28 @@ impl Scheduler {
         self.parts.store.list(page).await
     }
 
+    /// Sends the wake-ups that are still waiting, and closes the backends: the end of a process that goes in peace.
+    ///
+    /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
+    /// afterwards, but their wake-ups are left to the sweep.
+    pub async fn close(&self) -> Result<(), Error> {
+        let parts = &self.parts;
+        // A backend that hangs must not keep a process from ending.
+        if parts
+            .clock
+            .timeout(defaults::STOP_TIMEOUT, parts.outbox.flush())
+            .await
+            .is_none()
+        {
+            tracing::warn!("wake-ups were not sent before the end; the sweep will find their tasks");
+        }
+        let mut result = Ok(());
+        for (_, backend) in parts.router.backends() {
+            result = result.and(backend.close().await);
+        }
+        result
+    }
+
     /// What this scheduler, and the worker beside it, did so far.
     pub fn stats(&self) -> Stats {
         self.parts.counters.snapshot()

@@ -1,6 +1,8 @@
 //! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
 
 mod memory;
+mod row;
+mod rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -12,6 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteStore;
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
@@ -42,7 +46,8 @@ pub trait Store: Debug + Send + Sync {
     /// A target by key means its live row, else the newest by id. The verbs of [`Verb`] apply to a row that is
     /// scheduled (redrive: dead). Otherwise: running gives `TooLate`, done, dead and cancelled give `Finished`
     /// (redrive of a live row gives `Conflict`; so does redrive of a row whose key another live row has, naming that
-    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`.
+    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`. Its state
+    /// answers before the expectation does.
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
 
     /// Looks at the rows that wake-ups name, at most one wake-up per id, and claims those that are due.
@@ -77,8 +82,8 @@ pub trait Store: Debug + Send + Sync {
     /// each whether it was so.
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error>;
 
-    /// Looks ahead: of the rows that are scheduled and have `wake_at` later than now, those due within `within` from
-    /// now (or already), at most `limit`, the earliest `wake_at` first.
+    /// Looks ahead: the scheduled rows that become due from now up to `within` from now, at most `limit`, the earliest
+    /// due first. What was due before is found by `ready` and the sweep.
     async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest by id.

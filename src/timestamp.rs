@@ -19,6 +19,9 @@ impl Timestamp {
     /// The last moment a task can be due: the end of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999);
 
+    /// The first moment that can be written down; no task is due before it.
+    pub const MIN: Self = Self(i64::MIN);
+
     /// The moment `millis` milliseconds after 1970-01-01T00:00:00Z.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)

@@ -171,10 +171,10 @@ impl Worker {
 
         // What takes tasks in, what runs them, and what keeps and ends their claims.
         let mut intake = JoinSet::new();
-        for backend in engine.parts.router.backends() {
+        for (woken_by, backend) in engine.parts.router.backends() {
             clock.spawn_in(
                 &mut intake,
-                arrivals::receive(engine.clone(), backend.clone(), stopped.clone()),
+                arrivals::receive(engine.clone(), woken_by, backend.clone(), stopped.clone()),
             );
         }
         clock.spawn_in(

@@ -2,6 +2,8 @@
 //!
 //! On virtual time, over a store in memory: every moment is asserted to the millisecond.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 #[path = "scheduler/answers.rs"]

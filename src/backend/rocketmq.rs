@@ -1,1 +1,102 @@
-//! Carries wake-ups through the delay levels of RocketMQ.
+//! Wake-ups through the delay levels of RocketMQ brokers.
+
+mod broker;
+mod client;
+mod connection;
+mod consumer;
+mod failure;
+mod handover;
+mod lines;
+mod options;
+mod producer;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::connection::Connection;
+use self::handover::Handover;
+pub use self::options::RocketMqOptions;
+use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
+use crate::{Error, Wake};
+
+const NAME: &str = "rocketmq";
+
+/// Carries wake-ups as delayed messages of RocketMQ brokers, through their delay levels.
+///
+/// Each wake-up is one small message on a topic of its own. The level table is the brokers' own. A process that
+/// only sends never consumes; the workers of one consumer group share the messages. A received wake-up that is not
+/// acknowledged within 10 s is answered all the same and left to the sweep; none is ever sent back to the broker.
+///
+/// Nameservers must be of version 5.0 or later; brokers behind them may be of 4.9.
+#[derive(Debug)]
+pub struct RocketMqBackend {
+    /// Behind a pointer that hides its type: the client's types are nested so deeply that whoever compiles code
+    /// with one of them in it must raise the compiler's limit.
+    connection: Box<dyn Backend>,
+    handover: Arc<Handover>,
+}
+
+impl RocketMqBackend {
+    /// Connects to the nameservers, reads the masters' level tables, and makes the topic where it is missing.
+    ///
+    /// The options may be just the nameservers: `RocketMqBackend::connect("localhost:9876")`.
+    pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
+        Self::open(options.into()).await
+    }
+
+    /// Apart from `connect`, which is compiled where it is called.
+    fn open(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
+        Box::pin(async {
+            let connection = Connection::open(options).await?;
+            Ok(Self {
+                handover: connection.handover(),
+                connection: Box::new(connection),
+            })
+        })
+    }
+
+    /// How many messages were received that were no wake-ups, and were dropped.
+    pub fn foreign(&self) -> u64 {
+        self.handover.foreign()
+    }
+}
+
+#[async_trait]
+impl Backend for RocketMqBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn delays(&self) -> Delays {
+        self.connection.delays()
+    }
+
+    async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+        self.connection.send(batch).await
+    }
+
+    /// Does nothing: a broker does not give a delayed message back.
+    async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
+        self.connection.receive(max).await
+    }
+
+    async fn acknowledge(&self, arrivals: Vec<Arrival>) {
+        self.handover.acknowledge(&arrivals);
+    }
+
+    async fn health(&self) -> Result<(), Error> {
+        self.connection.health().await
+    }
+
+    /// What has been received and not been acknowledged is left to other workers of the group.
+    async fn close(&self) -> Result<(), Error> {
+        self.connection.close().await
+    }
+}

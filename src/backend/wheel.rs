@@ -1,1 +1,246 @@
 //! Carries wake-ups in this process, to the millisecond.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::in_process::{InProcess, Queue, next_millis};
+use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use crate::wheel::{Entry, Wheel};
+use crate::{Clock, Error, TaskId, Wake, defaults};
+
+/// Carries wake-ups in this process, to the millisecond: a timing wheel.
+///
+/// What it holds ends with the process, and the sweep finds the rows. What it has given to a receiver it has
+/// forgotten, so acknowledging does nothing.
+pub struct WheelBackend {
+    held: InProcess<WakeWheel>,
+}
+
+impl WheelBackend {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty one that goes by `clock`.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            held: InProcess::new("wheel", clock, WakeWheel::new()),
+        }
+    }
+}
+
+impl Default for WheelBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WheelBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WheelBackend").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for WheelBackend {
+    fn name(&self) -> &'static str {
+        "wheel"
+    }
+
+    fn delays(&self) -> Delays {
+        Delays {
+            reach: Reach::Any { max: Duration::MAX },
+            usual_lateness: defaults::PRECISE_LATENESS,
+        }
+    }
+
+    async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+        self.held.send(batch.len(), |wheel, now| {
+            for Departure { wake, delay } in batch {
+                wheel.hold(wake, next_millis(now.saturating_add(*delay)));
+            }
+        })
+    }
+
+    async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
+        self.held.change(|wheel, _| wheel.forget(wakes))
+    }
+
+    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
+        self.held.receive(max).await
+    }
+
+    async fn acknowledge(&self, _arrivals: Vec<Arrival>) {}
+
+    async fn health(&self) -> Result<(), Error> {
+        self.held.health()
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.held.close(WakeWheel::new());
+        Ok(())
+    }
+}
+
+/// A timing wheel that holds each wake-up once.
+pub(super) struct WakeWheel {
+    wheel: Wheel<Wake>,
+    /// Where each one is. Never iterated: its order is chance.
+    entries: HashMap<(TaskId, u64), Entry>,
+}
+
+impl WakeWheel {
+    pub(super) fn new() -> Self {
+        Self {
+            wheel: Wheel::new(),
+            entries: HashMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn holds(&self, wake: &Wake) -> bool {
+        self.entries.contains_key(&key(wake))
+    }
+
+    /// Holds a wake-up until `at`; one that is held already, until the earlier of its times.
+    pub(super) fn hold(&mut self, wake: &Wake, at: u64) {
+        match self.entries.entry(key(wake)) {
+            Place::Vacant(place) => {
+                place.insert(self.wheel.insert(at, wake.clone()));
+            }
+            Place::Occupied(mut place) => {
+                let sooner = self.wheel.time_of(*place.get()).is_some_and(|held| at < held);
+                if sooner && let Some(wake) = self.wheel.cancel(*place.get()) {
+                    place.insert(self.wheel.insert(at, wake));
+                }
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, wakes: &[Wake]) {
+        for wake in wakes {
+            if let Some(entry) = self.entries.remove(&key(wake)) {
+                self.wheel.cancel(entry);
+            }
+        }
+    }
+}
+
+impl Queue for WakeWheel {
+    fn take(&mut self, now: u64, max: usize, taken: &mut Vec<Wake>) {
+        self.wheel.expire(now, max, taken);
+        for wake in taken {
+            self.entries.remove(&key(wake));
+        }
+    }
+
+    fn next(&self) -> Option<u64> {
+        self.wheel.next_expiry()
+    }
+}
+
+fn key(wake: &Wake) -> (TaskId, u64) {
+    (wake.id, wake.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wake(number: u8) -> Wake {
+        Wake {
+            id: TaskId::from_bytes([number; 16]),
+            kind: "k".into(),
+            version: 1,
+        }
+    }
+
+    fn departure(number: u8, micros: u64) -> Departure {
+        Departure {
+            wake: wake(number),
+            delay: Duration::from_micros(micros),
+        }
+    }
+
+    async fn received(backend: &WheelBackend) -> Vec<Wake> {
+        let arrivals = backend.receive(10).await.unwrap();
+        arrivals.into_iter().map(|arrival| arrival.wake).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_arrives_in_its_millisecond_and_never_before() {
+        let clock = Clock::system();
+        let backend = WheelBackend::with_clock(clock.clone());
+        clock.sleep(Duration::from_millis(777)).await;
+        let start = clock.instant();
+        let late = 400 * 86_400_000;
+        let batch = [
+            departure(1, 90_001),
+            departure(2, 5_000),
+            departure(3, late * 1_000),
+        ];
+        backend.send(&batch).await.unwrap();
+        for (number, millis) in [(2, 5), (1, 91), (3, late)] {
+            assert_eq!(received(&backend).await, [wake(number)]);
+            assert_eq!(start.elapsed(), Duration::from_millis(millis));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_sent_again_arrives_once_at_the_earlier_of_its_times() {
+        let backend = WheelBackend::new();
+        let start = tokio::time::Instant::now();
+        for millis in [50, 20, 80] {
+            backend.send(&[departure(1, millis * 1_000)]).await.unwrap();
+        }
+        assert_eq!(received(&backend).await, [wake(1)]);
+        assert_eq!(start.elapsed(), Duration::from_millis(20));
+        backend.send(&[departure(2, 100_000)]).await.unwrap();
+        assert_eq!(received(&backend).await, [wake(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_of_an_earlier_one_even_if_another_was_told_first_and_went_away() {
+        let backend = WheelBackend::new();
+        let start = tokio::time::Instant::now();
+        backend.send(&[departure(1, 3_600_000_000)]).await.unwrap();
+        let mut gone = Box::pin(received(&backend));
+        let mut stays = Box::pin(received(&backend));
+        let both_look = async |gone: &mut _, stays: &mut _| {
+            let both = async {
+                tokio::select! { biased; _ = gone => (), _ = stays => () }
+            };
+            assert!(tokio::time::timeout(Duration::ZERO, both).await.is_err());
+        };
+        both_look(&mut gone, &mut stays).await;
+        backend.send(&[departure(2, 20_000)]).await.unwrap();
+        both_look(&mut gone, &mut stays).await;
+        drop(gone);
+        assert_eq!(stays.await, [wake(2)]);
+        assert_eq!(start.elapsed(), Duration::from_millis(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_none_is_given_one() {
+        let backend = WheelBackend::new();
+        backend.send(&[departure(1, 0), departure(2, 0)]).await.unwrap();
+        assert_eq!(backend.receive(0).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_arrived_or_was_removed_takes_no_room() {
+        let backend = WheelBackend::new();
+        backend.send(&[departure(1, 0), departure(2, 0)]).await.unwrap();
+        backend.remove(&[wake(1), wake(9)]).await.unwrap();
+        assert_eq!(received(&backend).await, [wake(2)]);
+        assert_eq!(backend.held.change(|wheel, _| wheel.len()).unwrap(), 0);
+    }
+}

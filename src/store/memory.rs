@@ -1,8 +1,5 @@
 //! Keeps rows in this process's memory.
 
-mod row;
-mod rows;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::rows::Rows;
-use super::{Change, Claim, Expect, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, Verb};
+use super::rows::Rows;
+use super::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, row};
 use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
@@ -127,7 +124,7 @@ impl Store for MemoryStore {
         let (mut rows, now) = self.look();
         let mut look = Look::new(claim, now);
         for (kind, &room) in &claim.room {
-            let due: Vec<_> = rows.due(kind, now).take(room).collect();
+            let due: Vec<_> = rows.due(kind, Timestamp::MIN..=now).take(room).collect();
             for id in due {
                 look.at(&mut rows, id);
             }
@@ -187,11 +184,10 @@ impl Store for MemoryStore {
         let mut ahead: Vec<_> = rows
             .kinds(State::Scheduled)
             .iter()
-            .flat_map(|kind| rows.due(kind, until))
+            .flat_map(|kind| rows.due(kind, now..=until))
             .filter_map(|id| rows.get(id))
-            .filter(|row| row.wake_at > Some(now))
             .collect();
-        ahead.sort_by_key(|row| (row.wake_at, row.id));
+        ahead.sort_by_key(|row| (row.due_at, row.id));
         let found = ahead.into_iter().take(limit).map(row::pending).collect();
         Ok(Stamped { now, found })
     }
@@ -239,59 +235,6 @@ impl Rows {
             .iter()
             .flat_map(|kind| self.overdue(state, kind, now).take(limit))
             .collect()
-    }
-
-    fn insert(&mut self, new: NewRow, now: Timestamp) -> Scheduled {
-        if let Some(row) = self.get(new.id) {
-            return Scheduled::Existing(row.clone());
-        }
-        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
-        if let Some(live) = live {
-            if live.state == State::Running {
-                return Scheduled::Running(live.clone());
-            }
-            if !new.replace {
-                return Scheduled::Existing(live.clone());
-            }
-            let mut row = live.clone();
-            row.payload = new.payload;
-            row.headers = new.headers;
-            row.max_attempts = new.max_attempts;
-            row::schedule_anew(&mut row, row::due_at(new.due, now), new.look_in, now);
-            self.change(row.id, |old| *old = row.clone());
-            return Scheduled::Replaced(row);
-        }
-        let row = row::new(new, now);
-        self.add(row.clone());
-        Scheduled::New(row)
-    }
-
-    fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
-        let Some(row) = self.find(&change.target) else {
-            return Answer::NotFound;
-        };
-        let redrive = matches!(change.verb, Verb::Redrive { .. });
-        match row.state {
-            State::Scheduled | State::Running if redrive => return Answer::Conflict(row.clone()),
-            State::Dead if redrive => {}
-            State::Scheduled => {}
-            State::Running => return Answer::TooLate(row.clone()),
-            State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
-        }
-        let expected = match change.expect {
-            Expect::Anything => true,
-            Expect::Version(version) => row.version == version,
-            Expect::Due(due_at) => row.due_at == due_at,
-        };
-        if !expected {
-            return Answer::Conflict(row.clone());
-        }
-        if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
-            return Answer::Conflict(other.clone());
-        }
-        let id = row.id;
-        self.change(id, |row| row::apply(row, &change.verb, now, history))
-            .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 }
 

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::Stop;
 use super::engine::{Engine, Reserved};
 use crate::backend::{Arrival, Backend};
 use crate::router::Trip;
-use crate::stats::Counter;
 use crate::store::{Hop, Looked, Pending, Stamped};
 use crate::store_time::Heard;
-use crate::{Error, Kind, Task, TaskId, Wake, defaults};
+use crate::{Error, Kind, Task, TaskId, Wake, WokenBy, defaults};
 
 /// Receives from one backend until stopped.
 pub(crate) async fn receive(
     engine: Arc<Engine>,
+    woken_by: WokenBy,
     backend: Arc<dyn Backend>,
     mut stopped: watch::Receiver<Stop>,
 ) {
@@ -33,7 +33,7 @@ pub(crate) async fn receive(
         match received {
             Ok(arrivals) => {
                 engine.parts.counters.received.add(arrivals.len());
-                look_with_patience(&engine, &arrivals).await;
+                look_with_patience(&engine, woken_by, &arrivals).await;
                 // Also when the store could not be asked: the sweep finds their tasks, redelivery helps nobody.
                 backend.acknowledge(arrivals).await;
             }
@@ -55,7 +55,7 @@ const LOOK_AGAIN: [Duration; 3] = [
     Duration::from_secs(1),
 ];
 
-async fn look_with_patience(engine: &Engine, arrivals: &[Arrival]) {
+async fn look_with_patience(engine: &Engine, woken_by: WokenBy, arrivals: &[Arrival]) {
     // At most one wake-up per id; of several the newest, since an older version is past.
     let mut newest: BTreeMap<TaskId, &Wake> = BTreeMap::new();
     for Arrival { wake, .. } in arrivals {
@@ -67,7 +67,7 @@ async fn look_with_patience(engine: &Engine, arrivals: &[Arrival]) {
     engine.parts.counters.stale.add(arrivals.len() - newest.len());
     let wakes: Vec<Wake> = newest.into_values().cloned().collect();
     let mut pauses = LOOK_AGAIN.into_iter();
-    while let Err(error) = look(engine, &wakes).await {
+    while let Err(error) = look(engine, woken_by, &wakes).await {
         let Some(pause) = pauses.next().filter(|_| error.is_transient()) else {
             warn!(%error, wakes = wakes.len(), "the store could not be asked; the sweep will find these tasks");
             return;
@@ -76,7 +76,7 @@ async fn look_with_patience(engine: &Engine, arrivals: &[Arrival]) {
     }
 }
 
-async fn look(engine: &Engine, wakes: &[Wake]) -> Result<(), Error> {
+async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), Error> {
     let mut wanted: BTreeMap<&Kind, usize> = BTreeMap::new();
     for wake in wakes {
         *wanted.entry(&wake.kind).or_default() += 1;
@@ -84,14 +84,7 @@ async fn look(engine: &Engine, wakes: &[Wake]) -> Result<(), Error> {
     let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
     let asked = engine.parts.clock.instant();
     let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
-    act(
-        engine,
-        looked,
-        asked,
-        reserved,
-        &engine.parts.counters.claimed_on_arrival,
-    )
-    .await
+    act(engine, looked, asked, reserved, woken_by).await
 }
 
 /// What follows from a look, whoever took it: the wake-up's arrival or the sweep.
@@ -100,7 +93,7 @@ pub(crate) async fn act(
     looked: Stamped<Looked>,
     asked: Instant,
     reserved: Reserved<'_>,
-    claimed_by: &Counter,
+    woken_by: WokenBy,
 ) -> Result<(), Error> {
     let counters = &engine.parts.counters;
     let heard = engine.parts.time.heard(looked);
@@ -118,7 +111,7 @@ pub(crate) async fn act(
         at,
         found: claimed,
     };
-    let heard = accept(engine, heard, asked, reserved, claimed_by);
+    let heard = accept(engine, heard, asked, reserved, woken_by);
     engine.waiting(&waiting);
     hop(engine, &heard, early).await
 }
@@ -129,13 +122,19 @@ pub(crate) fn accept(
     heard: Heard<Vec<Task>>,
     asked: Instant,
     mut reserved: Reserved<'_>,
-    claimed_by: &Counter,
+    woken_by: WokenBy,
 ) -> Heard<()> {
     let Heard {
         now,
         at,
         found: claimed,
     } = heard;
+    let counters = &engine.parts.counters;
+    let claimed_by = match woken_by {
+        WokenBy::Levels | WokenBy::Precise => &counters.claimed_on_arrival,
+        WokenBy::Room => &counters.claimed_when_ready,
+        WokenBy::Sweep => &counters.claimed_by_sweep,
+    };
     claimed_by.add(claimed.len());
     let mut by_kind: BTreeMap<Kind, Vec<Task>> = BTreeMap::new();
     for task in claimed {
@@ -146,7 +145,7 @@ pub(crate) fn accept(
     }
     for (kind, tasks) in by_kind {
         if let Some(lane) = engine.lanes.get(&kind) {
-            let lost = lane.accept(tasks, now, at, asked + engine.lease);
+            let lost = lane.accept(tasks, woken_by, now, at, asked + engine.lease);
             engine.parts.counters.lost_claims.add(lost);
         }
     }
@@ -172,12 +171,15 @@ async fn hop(engine: &Engine, heard: &Heard<()>, early: Vec<Pending>) -> Result<
         .into_iter()
         .zip(won)
         .filter(|&(_, won)| won)
-        .map(|(Pending { wake, due_at }, _)| Trip {
-            wake: Wake {
-                version: wake.version + 1,
-                ..wake
-            },
-            due: heard.instant_of(due_at),
+        .map(|(Pending { wake, due_at }, _)| {
+            debug!(id = %wake.id, kind = %wake.kind, remaining = ?heard.until(due_at), "hop");
+            Trip {
+                wake: Wake {
+                    version: wake.version + 1,
+                    ..wake
+                },
+                due: heard.instant_of(due_at),
+            }
         })
         .collect();
     parts.counters.hops.add(trips.len());

@@ -63,7 +63,8 @@ impl Engine {
             .map(|(kind, lane)| (kind.clone(), lane.reserve(wanted(lane))))
             .collect();
         Reserved {
-            engine: self,
+            lanes: &self.lanes,
+            freed: &self.room,
             claim: Claim {
                 owner: Arc::clone(&self.owner),
                 lease: self.lease,
@@ -127,7 +128,8 @@ impl Engine {
 
 /// Room in the lanes, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
 pub(crate) struct Reserved<'a> {
-    engine: &'a Engine,
+    lanes: &'a BTreeMap<Kind, Arc<Lane>>,
+    freed: &'a Notify,
     pub(crate) claim: Claim,
 }
 
@@ -136,17 +138,19 @@ impl Reserved<'_> {
     pub(crate) fn take(&mut self, kind: &Kind) -> Option<&Arc<Lane>> {
         let room = self.claim.room.get_mut(kind)?;
         *room = room.checked_sub(1)?;
-        self.engine.lanes.get(kind)
+        self.lanes.get(kind)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         for (kind, &unused) in &self.claim.room {
-            if let Some(lane) = self.engine.lanes.get(kind).filter(|_| unused > 0) {
+            if let Some(lane) = self.lanes.get(kind) {
                 lane.give_back(unused);
-                // Meanwhile a due task may have been turned away for want of it.
-                self.engine.room.notify_one();
+                // A wake-up that came meanwhile may have found no room because of this reservation alone.
+                if unused > 0 && lane.has_backlog() {
+                    self.freed.notify_one();
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use super::verdict::{Verdict, refusal};
 use crate::handler::Handler;
 use crate::retry::Policy;
 use crate::timestamp::{duration, millis};
-use crate::{Context, Kind, Task, TaskId, Timestamp};
+use crate::{Context, Kind, Task, TaskId, Timestamp, WokenBy};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
 pub(crate) struct Lane {
@@ -41,6 +41,7 @@ struct LaneState {
 /// A claim that this worker holds.
 struct Held {
     task: Arc<Task>,
+    woken_by: WokenBy,
     /// The end of the lease by the monotonic clock, begun before the claim was sent: never later than the store's.
     lease_until: Instant,
     /// The time by the store's clock when it was claimed, and the moment of it.
@@ -115,6 +116,7 @@ impl Lane {
     pub(crate) fn accept(
         &self,
         tasks: Vec<Task>,
+        woken_by: WokenBy,
         now: Timestamp,
         at: Instant,
         lease_until: Instant,
@@ -128,6 +130,7 @@ impl Lane {
                 let task = Arc::new(task);
                 let held = Held {
                     task,
+                    woken_by,
                     lease_until,
                     claimed: (now, at),
                     phase: Phase::Queued,
@@ -315,7 +318,7 @@ fn start_next(
             continue;
         }
         let lateness = duration(store_now.millis_since(task.due_at));
-        let context = Context::new(Arc::clone(&task), lateness);
+        let context = Context::new(Arc::clone(&task), lateness, held.woken_by);
         let handler = Arc::clone(&lane.handler);
         let timeout = lane.policy.execution_timeout;
         let clock = parts.clock.clone();

@@ -10,7 +10,7 @@ use super::Stop;
 use super::arrivals::accept;
 use super::engine::Engine;
 use super::lane::Lane;
-use crate::defaults;
+use crate::{WokenBy, defaults};
 
 /// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
 pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop>) {
@@ -51,13 +51,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
                         lane.set_backlog(true);
                     }
                 }
-                accept(
-                    &engine,
-                    heard,
-                    asked,
-                    reserved,
-                    &parts.counters.claimed_when_ready,
-                );
+                accept(&engine, heard, asked, reserved, WokenBy::Room);
             }
             Err(error) => {
                 warn!(%error, "waiting tasks were not claimed; that will be repeated");

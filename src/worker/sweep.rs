@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Stop;
 use super::arrivals::act;
 use super::engine::Engine;
-use crate::{Error, defaults};
+use crate::{Error, WokenBy, defaults};
 
 /// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history
 /// is over. It needs no backend: with all of them away tasks still run, each up to one pause late.
@@ -62,7 +62,7 @@ async fn sweep_once(engine: &Engine) -> Result<bool, Error> {
         .sweep(&reserved.claim, defaults::SWEEP_LIMIT, defaults::RETAKE)
         .await?;
     let taken = looked.found.claimed.len() + looked.found.early.len();
-    act(engine, looked, asked, reserved, &parts.counters.claimed_by_sweep).await?;
+    act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
     Ok(taken >= defaults::SWEEP_LIMIT)
 }
 

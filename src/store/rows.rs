@@ -1,9 +1,13 @@
-//! The rows and the indexes over them, kept in step.
+//! Rows in memory and the indexes over them, kept in step; and what callers may do with a row that is there.
+//!
+//! The memory store keeps all of its rows so; the others, those that a batch of verbs may touch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
+use std::time::Duration;
 
-use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
+use super::{Change, Expect, NewRow, Verb, row};
+use crate::{Answer, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp};
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
@@ -52,6 +56,16 @@ impl Rows {
         })
     }
 
+    /// Adds rows that are kept elsewhere; those that are here already stay as they are.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn load(&mut self, rows: impl IntoIterator<Item = Task>) {
+        for row in rows {
+            if self.get(row.id).is_none() {
+                self.add(row);
+            }
+        }
+    }
+
     /// Adds a row whose id is not here yet.
     pub(super) fn add(&mut self, row: Task) {
         if let Some(key) = &row.key {
@@ -96,10 +110,14 @@ impl Rows {
         range.into_iter().flatten().map(|&(_, id)| id)
     }
 
-    /// The scheduled rows of a kind that are due at `time`, the longest due first.
-    pub(super) fn due(&self, kind: &Kind, time: Timestamp) -> impl Iterator<Item = TaskId> {
+    /// The scheduled rows of a kind that become due in a span of time, the longest due first.
+    pub(super) fn due(&self, kind: &Kind, span: RangeInclusive<Timestamp>) -> impl Iterator<Item = TaskId> {
+        const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
         let lane = self.lanes.get(&(State::Scheduled, kind.clone()));
-        let range = lane.map(|lane| lane.by_due.range(..=(time, LAST_ID)));
+        let range = lane.map(|lane| {
+            lane.by_due
+                .range((*span.start(), FIRST_ID)..=(*span.end(), LAST_ID))
+        });
         range.into_iter().flatten().map(|&(_, id)| id)
     }
 
@@ -114,6 +132,61 @@ impl Rows {
         let lane = self.lanes.get(&(state, kind.clone()));
         let range = lane.map(|lane| lane.by_due.range((after, Bound::Unbounded)));
         range.into_iter().flatten().filter_map(|&(_, id)| self.get(id))
+    }
+
+    /// Writes a new row, unless there is one.
+    pub(super) fn insert(&mut self, new: NewRow, now: Timestamp) -> Scheduled {
+        if let Some(row) = self.get(new.id) {
+            return Scheduled::Existing(row.clone());
+        }
+        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
+        if let Some(live) = live {
+            if live.state == State::Running {
+                return Scheduled::Running(live.clone());
+            }
+            if !new.replace {
+                return Scheduled::Existing(live.clone());
+            }
+            let mut row = live.clone();
+            row.payload = new.payload;
+            row.headers = new.headers;
+            row.max_attempts = new.max_attempts;
+            row::schedule_anew(&mut row, row::due_at(new.due, now), new.look_in, now);
+            self.change(row.id, |old| *old = row.clone());
+            return Scheduled::Replaced(row);
+        }
+        let row = row::new(new, now);
+        self.add(row.clone());
+        Scheduled::New(row)
+    }
+
+    /// Changes a row for its caller, if it is as the verb and the caller expect.
+    pub(super) fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
+        let Some(row) = self.find(&change.target) else {
+            return Answer::NotFound;
+        };
+        let redrive = matches!(change.verb, Verb::Redrive { .. });
+        match row.state {
+            State::Scheduled | State::Running if redrive => return Answer::Conflict(row.clone()),
+            State::Dead if redrive => {}
+            State::Scheduled => {}
+            State::Running => return Answer::TooLate(row.clone()),
+            State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
+        }
+        let expected = match change.expect {
+            Expect::Anything => true,
+            Expect::Version(version) => row.version == version,
+            Expect::Due(due_at) => row.due_at == due_at,
+        };
+        if !expected {
+            return Answer::Conflict(row.clone());
+        }
+        if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
+            return Answer::Conflict(other.clone());
+        }
+        let id = row.id;
+        self.change(id, |row| row::apply(row, &change.verb, now, history))
+            .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 
     fn index(&mut self, row: &Task) {

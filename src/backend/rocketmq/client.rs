@@ -1,0 +1,167 @@
+//! The client's own runtime, in which everything of it runs.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rocketmq_client_rust::{ClientConfig, ClientRuntime, ClientRuntimeConfig};
+use rocketmq_observability::TelemetryRuntimeGuard;
+use rocketmq_runtime::{BlockingPoolPolicy, RuntimeConfig, RuntimeOwner};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle};
+
+use super::failure::{closed, failure, permanent};
+use crate::Error;
+
+/// How many batches may be with the receiver at once; each holds a thread of the client until it is acknowledged.
+pub(super) const LISTENERS: usize = 32;
+/// Threads for what else the client does blocking.
+const OTHER_BLOCKING: usize = 16;
+/// Enough for the network's part; the listeners have threads of their own.
+const MOST_WORKERS: usize = 4;
+/// Beyond what a listener can take, so that the client never takes a slow one for a failed one.
+const LISTENER_LIMIT: Duration = Duration::from_secs(600);
+
+/// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
+/// new broker is unknown here, and this process is unknown there.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// The client's runtime.
+///
+/// The client brings a runtime of its own. All of its futures run there and nowhere else: so its connections do not
+/// end with the caller's runtime, a defect in it ends a task of ours and not of the caller's, and its future types,
+/// too deep for a compiler's default limit, stay inside this crate.
+pub(super) struct Client {
+    owner: Mutex<Option<RuntimeOwner>>,
+    tasks: Handle,
+    base: Base,
+}
+
+/// What producers, consumers and admin clients are made with.
+#[derive(Clone)]
+pub(super) struct Base {
+    runtime: Arc<ClientRuntime>,
+    config: ClientConfig,
+}
+
+impl Base {
+    pub(super) fn runtime(&self) -> Arc<ClientRuntime> {
+        self.runtime.clone()
+    }
+
+    /// Settings under a name of its own, so that what is made with them shares no connection, and no memory of failed
+    /// ones, with anything else. Brokers share queues out by that name.
+    pub(super) fn config(&self) -> ClientConfig {
+        let mut config = self.config.clone();
+        config.instance_name =
+            format!("delayline-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into();
+        config
+    }
+}
+
+impl Client {
+    /// Starts the runtime; connects to nothing yet.
+    pub(super) async fn start(nameservers: &str) -> Result<Self, Error> {
+        let owner = RuntimeOwner::plan(runtime_config()?)
+            .map_err(|cause| permanent(format!("the client's runtime cannot be configured: {cause}")))?
+            .build()
+            .map_err(|cause| permanent(format!("the client's runtime cannot be started: {cause}")))?;
+        let scope = owner.root_context().component("delayline");
+        // The runtime's owner does not show its handle; a task inside does.
+        let (send, receive) = oneshot::channel();
+        scope
+            .spawn_service("handle", async {
+                let _ = send.send(Handle::current());
+            })
+            .map_err(|cause| permanent(format!("the client's runtime takes no tasks: {cause}")))?;
+        let tasks = receive.await.map_err(|_| closed())?;
+        let telemetry = TelemetryRuntimeGuard::noop();
+        let runtime = ClientRuntime::try_new(scope, ClientRuntimeConfig::default(), telemetry.handle())
+            .map_err(|cause| failure("making a client", cause))?;
+
+        let mut config = ClientConfig::new();
+        config.namesrv_addr = Some(nameservers.into());
+        config.poll_name_server_interval = REFRESH.as_millis() as u32;
+        config.heartbeat_broker_interval = REFRESH.as_millis() as u32;
+        Ok(Self {
+            owner: Mutex::new(Some(owner)),
+            tasks,
+            base: Base { runtime, config },
+        })
+    }
+
+    /// What producers, consumers and admin clients are made with.
+    pub(super) fn base(&self) -> Base {
+        self.base.clone()
+    }
+
+    /// Runs a future in the client's runtime; it is abandoned when the caller is.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let task = self.spawn(future);
+        let _abandon = Abandon(task.abort_handle());
+        joined(task).await
+    }
+
+    /// Runs a future in the client's runtime, to its end whatever becomes of the caller.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        // Boxed, for the client's futures are large.
+        self.tasks.spawn(Box::pin(future))
+    }
+
+    /// Ends the runtime.
+    pub(super) async fn close(&self) {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(owner) = owner else { return };
+        let report = self.base.runtime.shutdown().await;
+        if !report.is_healthy() {
+            tracing::warn!(report = %report.to_json(), "the RocketMQ client did not end cleanly");
+        }
+        owner.shutdown_tasks().await;
+        owner.shutdown_background();
+    }
+}
+
+/// What a task of the client's runtime came to.
+pub(super) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
+    task.await.map_err(|ended| {
+        if ended.is_panic() {
+            permanent("the RocketMQ client panicked")
+        } else {
+            closed()
+        }
+    })
+}
+
+struct Abandon(AbortHandle);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn runtime_config() -> Result<RuntimeConfig, Error> {
+    let workers =
+        std::thread::available_parallelism().map_or(MOST_WORKERS, |count| count.get().min(MOST_WORKERS));
+    let mut config = RuntimeConfig::for_parallelism("delayline-rocketmq", workers)
+        .with_max_blocking_threads(LISTENERS + OTHER_BLOCKING)
+        .map_err(|cause| permanent(format!("the client's runtime cannot be configured: {cause}")))?;
+    // Listeners run in this lane. By default it has two threads per processor, and the client takes a listener that
+    // waits 5 s for one, or runs for 30 s, for failed: its messages would come again with a delay of their own.
+    config.blocking_lane_policies.metadata_io = BlockingPoolPolicy {
+        name: "delayline-listeners".into(),
+        max_concurrency: LISTENERS,
+        max_queue_depth: 4_096,
+        queue_timeout: LISTENER_LIMIT,
+        task_timeout: LISTENER_LIMIT,
+        warn_after: LISTENER_LIMIT,
+    };
+    Ok(config)
+}

@@ -1,0 +1,114 @@
+//! The producer and the consumer in use, and their replacement.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rocketmq_client_rust::{DefaultMQProducer, DefaultMQPushConsumer};
+use tokio::sync::Mutex;
+
+use super::client::Base;
+use super::failure::closed;
+use super::handover::Handover;
+use super::options::RocketMqOptions;
+use super::{broker, consumer, producer};
+use crate::Error;
+
+/// A producer, and a consumer once something is received.
+///
+/// Its futures belong into the client's runtime, and must not be abandoned: what is half started cannot be taken back.
+pub(super) struct Lines {
+    base: Base,
+    options: RocketMqOptions,
+    handover: Arc<Handover>,
+    producer: RwLock<Arc<DefaultMQProducer>>,
+    consumer: Mutex<Consumer>,
+    /// Held by whoever asks, for one at a time may replace.
+    asking: Mutex<()>,
+}
+
+enum Consumer {
+    NotStarted,
+    Started(Box<DefaultMQPushConsumer>),
+    Closed,
+}
+
+impl Lines {
+    pub(super) async fn open(
+        base: Base,
+        options: RocketMqOptions,
+        handover: Arc<Handover>,
+    ) -> Result<Self, Error> {
+        let producer = producer::start(&base, &options).await?;
+        Ok(Self {
+            base,
+            options,
+            handover,
+            producer: RwLock::new(Arc::new(producer)),
+            consumer: Mutex::new(Consumer::NotStarted),
+            asking: Mutex::new(()),
+        })
+    }
+
+    /// The producer in use.
+    pub(super) fn producer(&self) -> Arc<DefaultMQProducer> {
+        self.producer
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Starts the consumer unless it is started.
+    pub(super) async fn consume(&self) -> Result<(), Error> {
+        let mut consumer = self.consumer.lock().await;
+        match *consumer {
+            Consumer::Started(_) => Ok(()),
+            Consumer::Closed => Err(closed()),
+            Consumer::NotStarted => {
+                *consumer = Consumer::Started(Box::new(self.fresh_consumer().await?));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a broker answers. Where one answers only to a fresh producer, the fresh one is used from now on, and a
+    /// fresh consumer: after five failed connections to a broker the client tries no other for 30 s, though it has
+    /// long come back.
+    pub(super) async fn ask(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.asking.lock().await;
+        let worn = self.producer();
+        let Err(error) = broker::probe(&worn, &self.options.topic).await else {
+            return Ok(());
+        };
+        let mut fresh = producer::start(&self.base, &self.options).await?;
+        if broker::probe(&fresh, &self.options.topic).await.is_err() {
+            fresh.shutdown().await;
+            return Err(error);
+        }
+        let mut consumer = self.consumer.lock().await;
+        if matches!(*consumer, Consumer::Closed) {
+            fresh.shutdown().await;
+            return Err(closed());
+        }
+        *self.producer.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        DefaultMQProducer::clone(&worn).shutdown().await;
+        if let Consumer::Started(worn) = &mut *consumer {
+            let mut worn = std::mem::replace(&mut **worn, self.fresh_consumer().await?);
+            worn.shutdown().await;
+        }
+        Ok(())
+    }
+
+    async fn fresh_consumer(&self) -> Result<DefaultMQPushConsumer, Error> {
+        consumer::start(&self.base, &self.options, self.handover.clone()).await
+    }
+
+    /// Ends both, once.
+    pub(super) async fn close(&self) {
+        let mut consumer = self.consumer.lock().await;
+        match std::mem::replace(&mut *consumer, Consumer::Closed) {
+            Consumer::Closed => return,
+            Consumer::NotStarted => {}
+            Consumer::Started(mut consumer) => consumer.shutdown().await,
+        }
+        DefaultMQProducer::clone(&self.producer()).shutdown().await;
+    }
+}

@@ -1,0 +1,144 @@
+//! A row as SQLite has it, and back.
+
+use serde::{Serialize, Serializer};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use crate::store::Pending;
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+
+/// What is wrong with a row that this crate cannot have written.
+#[derive(Debug, thiserror::Error)]
+enum Garbled {
+    #[error("column {0} has the value {1}")]
+    Value(&'static str, i64),
+    #[error("column id is not 16 bytes long")]
+    Id,
+    #[error("column headers: {0}")]
+    Headers(serde_json::Error),
+}
+
+impl From<Garbled> for sqlx::Error {
+    fn from(garbled: Garbled) -> Self {
+        Self::Decode(garbled.into())
+    }
+}
+
+/// The task of a row that was read with all columns, in their order.
+pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
+    let number = |column: usize, name| {
+        let number: i64 = row.try_get(column)?;
+        u32::try_from(number).map_err(|_| sqlx::Error::from(Garbled::Value(name, number)))
+    };
+    let time = |column: usize| row.try_get(column).map(Timestamp::from_millis);
+    let perhaps = |column: usize| -> Result<Option<Timestamp>, sqlx::Error> {
+        let millis: Option<i64> = row.try_get(column)?;
+        Ok(millis.map(Timestamp::from_millis))
+    };
+    let limit: Option<i64> = row.try_get(9)?;
+    Ok(Task {
+        id: id(row, 0)?,
+        kind: Kind::from(row.try_get::<&str, _>(1)?),
+        key: row.try_get::<Option<&str>, _>(2)?.map(Key::from),
+        state: state(row.try_get(3)?)?,
+        version: read_version(row.try_get(4)?)?,
+        due_at: time(5)?,
+        planned_at: time(6)?,
+        wake_at: perhaps(7)?,
+        attempt: number(8, "attempt")?,
+        max_attempts: limit.map(|_| number(9, "max_attempts")).transpose()?,
+        hop: number(10, "hop")?,
+        created_at: time(11)?,
+        updated_at: time(12)?,
+        finished_at: perhaps(13)?,
+        owner: row.try_get(14)?,
+        last_error: row.try_get(15)?,
+        headers: match row.try_get(16)? {
+            "{}" => Default::default(),
+            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
+        },
+        payload: row.try_get(17)?,
+    })
+}
+
+/// What tells of a row whether a wake-up or a claim still holds: its state, and the wake-up that would.
+pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
+    let wake = Wake {
+        id: id(row, 0)?,
+        kind: Kind::from(row.try_get::<&str, _>(1)?),
+        version: read_version(row.try_get(2)?)?,
+    };
+    let due_at = Timestamp::from_millis(row.try_get(4)?);
+    Ok((state(row.try_get(3)?)?, Pending { wake, due_at }))
+}
+
+/// The id in a column.
+pub(super) fn id(row: &SqliteRow, column: usize) -> Result<TaskId, sqlx::Error> {
+    let bytes: &[u8] = row.try_get(column)?;
+    let bytes = bytes.try_into().map_err(|_| Garbled::Id)?;
+    Ok(TaskId::from_bytes(bytes))
+}
+
+/// The number of a state.
+pub(super) const fn number(state: State) -> i64 {
+    match state {
+        State::Scheduled => 0,
+        State::Running => 1,
+        State::Done => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+    }
+}
+
+fn state(number: i64) -> Result<State, Garbled> {
+    Ok(match number {
+        0 => State::Scheduled,
+        1 => State::Running,
+        2 => State::Done,
+        3 => State::Dead,
+        4 => State::Cancelled,
+        _ => return Err(Garbled::Value("state", number)),
+    })
+}
+
+fn read_version(number: i64) -> Result<u64, Garbled> {
+    u64::try_from(number).map_err(|_| Garbled::Value("version", number))
+}
+
+/// A version as a column has it. Those read from a row fit.
+pub(super) fn version(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
+
+/// A count as a limit has it.
+pub(super) fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// An id within a JSON array.
+pub(super) struct Hex(pub(super) TaskId);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = Uuid::encode_buffer();
+        let id = Uuid::from_bytes(*self.0.as_bytes()).simple();
+        serializer.serialize_str(id.encode_lower(&mut digits))
+    }
+}
+
+/// Values as a JSON array, for a statement's parameter.
+pub(super) fn json<T: Serialize>(values: &[T]) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// Ids as a JSON array.
+pub(super) fn ids(ids: impl IntoIterator<Item = TaskId>) -> Result<String, sqlx::Error> {
+    let ids: Vec<_> = ids.into_iter().map(Hex).collect();
+    json(&ids)
+}
+
+/// Headers as a column has them.
+pub(super) fn headers(task: &Task) -> Result<String, sqlx::Error> {
+    serde_json::to_string(&task.headers).map_err(|error| sqlx::Error::Encode(error.into()))
+}

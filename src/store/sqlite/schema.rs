@@ -1,0 +1,42 @@
+//! The schema, and how a file gets the newest one.
+
+use sqlx::SqliteConnection;
+
+/// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
+/// files out there have them already.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_tasks.sql")];
+
+/// The file is an application's own as well, so its `user_version` is not ours to use.
+const CREATE_VERSIONS: &str = "CREATE TABLE IF NOT EXISTS delayline_migrations (
+    version    INTEGER PRIMARY KEY,
+    applied_at INTEGER NOT NULL -- milliseconds since 1970-01-01T00:00:00Z
+)";
+const VERSION: &str = "SELECT coalesce(max(version), 0) FROM delayline_migrations";
+const RECORD: &str = "INSERT INTO delayline_migrations (version, applied_at) VALUES (?1, ?2)";
+
+/// The file was written by a later release.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file has schema version {found}, this release knows versions up to {known}: use a later release"
+)]
+struct TooNew {
+    found: i64,
+    known: usize,
+}
+
+/// Brings the schema up to date; the caller has begun a transaction, and commits it.
+pub(super) async fn migrate(connection: &mut SqliteConnection, now: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(CREATE_VERSIONS).execute(&mut *connection).await?;
+    let found: i64 = sqlx::query_scalar(VERSION).fetch_one(&mut *connection).await?;
+    let applied = usize::try_from(found).unwrap_or(0);
+    let Some(missing) = MIGRATIONS.get(applied..) else {
+        let known = MIGRATIONS.len();
+        return Err(sqlx::Error::Configuration(TooNew { found, known }.into()));
+    };
+    for (version, &migration) in (found + 1..).zip(missing) {
+        sqlx::raw_sql(migration).execute(&mut *connection).await?;
+        let record = sqlx::query(RECORD).bind(version).bind(now);
+        record.execute(&mut *connection).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Every statement of a running store, in one place.
+//!
+//! A batch is one statement, whatever its size: its values come as one JSON array (ids as 32 hex digits), each
+//! element an array in turn unless it is a single value. Talking to the connection's thread costs more than most of
+//! these rows do.
+//!
+//! None may read the table from end to end, also not after an `ANALYZE` by whoever shares the file. So kinds are
+//! found by jumping from one to the next in an index, and where the planner could think otherwise the index is named.
+
+/// The columns of a row, in the order in which [`codec::task`](super::codec::task) reads them.
+macro_rules! columns {
+    ($payload:literal, $headers:literal) => {
+        concat!(
+            "t.id, t.kind, t.key, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, ",
+            "t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
+            $headers,
+            ", ",
+            $payload
+        )
+    };
+    () => {
+        columns!("t.payload", "t.headers")
+    };
+}
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
+        $($(#[$doc])* pub(super) const $name: &str = $sql;)*
+
+        #[cfg(test)]
+        pub(super) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+/// The kinds of the rows in state `?1`, and one NULL. Each step is one search in the index.
+macro_rules! kinds {
+    () => {
+        "WITH RECURSIVE kinds (kind) AS (
+            SELECT (SELECT k.kind FROM delayline_tasks k INDEXED BY delayline_tasks_wake
+                    WHERE k.state = ?1 ORDER BY k.kind LIMIT 1)
+            UNION ALL
+            SELECT (SELECT k.kind FROM delayline_tasks k INDEXED BY delayline_tasks_wake
+                    WHERE k.state = ?1 AND k.kind > kinds.kind ORDER BY k.kind LIMIT 1)
+            FROM kinds WHERE kinds.kind IS NOT NULL
+        ) "
+    };
+}
+
+/// Updates rows that a batch names: which, what it gives for them, and what becomes of them.
+///
+/// `UPDATE … FROM` is the obvious way, but there the planner chooses which of the two it goes through, and with the
+/// statistics of a table that was small once it chooses the table.
+macro_rules! update {
+    ($which:literal, $given:literal, $set:literal) => {
+        concat!(
+            "INSERT INTO delayline_tasks (id, kind, headers, payload, created_at, state, version, due_at, planned_at,
+                attempt, hop, updated_at, wake_at, finished_at, last_error)
+            SELECT t.id, '', '', x'', 0, ", $given, "
+            FROM json_each(?1) j CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
+            WHERE ", $which, "
+            ON CONFLICT (id) DO UPDATE SET ", $set
+        )
+    };
+}
+
+statements! {
+    /// The rows of these ids.
+    BY_IDS = concat!(
+        "SELECT ", columns!(), " FROM json_each(?1) j
+        CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
+        WHERE t.id = unhex(j.value)"
+    );
+
+    /// What tells of these ids whether a wake-up or a claim still holds.
+    LOOK = "SELECT t.id, t.kind, t.version, t.state, t.due_at FROM json_each(?1) j
+        CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
+        WHERE t.id = unhex(j.value)";
+
+    /// The rows of these ids without payload and headers, for what needs neither.
+    BY_IDS_LEAN = concat!(
+        "SELECT ", columns!("x''", "'{}'"),
+        " FROM json_each(?1) j
+        CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
+        WHERE t.id = unhex(j.value)"
+    );
+
+    /// The live and the newest rows of these kinds and keys.
+    BY_KEYS = concat!(
+        "SELECT ", columns!(), " FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
+            SELECT l.rowid FROM delayline_tasks l INDEXED BY delayline_tasks_live
+            WHERE l.kind = j.value->>0 AND l.key = j.value->>1 AND l.state IN (0, 1) AND l.key IS NOT NULL)
+        UNION ALL
+        SELECT ", columns!(), " FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
+            SELECT n.rowid FROM delayline_tasks n INDEXED BY delayline_tasks_key
+            WHERE n.kind = j.value->>0 AND n.key = j.value->>1 AND n.key IS NOT NULL
+            ORDER BY n.id DESC LIMIT 1)"
+    );
+
+    /// Claims these rows: for `?2`, until `?3`, at `?4`.
+    CLAIM = update!(
+        "t.id = unhex(j.value) AND t.state = 0 AND t.due_at <= ?4",
+        "1, 1, 0, 0, 1, 0, ?4, ?3, NULL, NULL",
+        "state = 1, version = version + 1, attempt = attempt + 1, owner = ?2, wake_at = ?3, updated_at = ?4"
+    );
+
+    /// Records hops: id, how many, `wake_at`.
+    HOP = update!(
+        "t.id = unhex(j.value->>0) AND t.state = 0",
+        "0, 0, 0, 0, 0, j.value->>1, 0, j.value->>2, NULL, NULL",
+        "version = version + excluded.hop, hop = hop + excluded.hop, wake_at = excluded.wake_at"
+    );
+
+    /// Moves `wake_at` alone to `?2`.
+    WAKE_AT = update!("t.id = unhex(j.value)", "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL", "wake_at = ?2");
+
+    /// Writes what a transition has made of rows: id, the version it was read at, and then each column.
+    WRITE = update!(
+        "t.id = unhex(j.value->>0) AND t.version = j.value->>1",
+        "j.value->>2, j.value->>3, j.value->>4, j.value->>5, j.value->>6, j.value->>7, j.value->>8, j.value->>9,
+            j.value->>10, j.value->>11",
+        "state = excluded.state, version = excluded.version, due_at = excluded.due_at,
+            planned_at = excluded.planned_at, attempt = excluded.attempt, hop = excluded.hop,
+            updated_at = excluded.updated_at, wake_at = excluded.wake_at, finished_at = excluded.finished_at,
+            last_error = excluded.last_error"
+    );
+
+    /// Gives the row of id `?1` the payload, headers and limit of another.
+    REFILL = "UPDATE delayline_tasks INDEXED BY delayline_tasks_id
+        SET payload = ?2, headers = ?3, max_attempts = ?4
+        WHERE id = ?1";
+
+    /// Rows in state `?1` whose `wake_at` has passed at `?2`, the longest ago first, up to `?3` of each kind.
+    OVERDUE = concat!(
+        kinds!(),
+        "SELECT ", columns!("x''", "'{}'"), " FROM kinds
+        CROSS JOIN json_each((SELECT json_group_array(first.rowid) FROM (
+            SELECT o.rowid FROM delayline_tasks o INDEXED BY delayline_tasks_wake
+            WHERE o.state = ?1 AND o.kind = kinds.kind AND o.wake_at <= ?2
+            ORDER BY o.wake_at LIMIT ?3) first)) j
+        CROSS JOIN delayline_tasks t
+        WHERE t.rowid = j.value
+        ORDER BY t.kind, t.wake_at, t.id"
+    );
+
+    /// The ids of scheduled rows of kind `?1` that are due at `?2`, the longest due first, at most `?3`.
+    DUE = "SELECT t.id FROM delayline_tasks t INDEXED BY delayline_tasks_due
+        WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= ?2
+        ORDER BY t.due_at, t.id LIMIT ?3";
+
+    /// Rows in state `?1` (scheduled) that become due from `?3` to `?2`, the earliest first, at most `?4`.
+    UPCOMING = concat!(
+        kinds!(),
+        "SELECT ", columns!("x''", "'{}'"), " FROM kinds CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_due
+        WHERE t.kind = kinds.kind AND t.state = ?1 AND t.due_at BETWEEN ?3 AND ?2
+        ORDER BY t.due_at, t.id LIMIT ?4"
+    );
+
+    /// Rows of kind `?1` in state `?2` after due time `?3` and id `?4`, at most `?5`.
+    LIST = concat!(
+        "SELECT ", columns!(), " FROM delayline_tasks t INDEXED BY delayline_tasks_due
+        WHERE t.kind = ?1 AND t.state = ?2 AND (t.due_at, t.id) > (?3, ?4)
+        ORDER BY t.due_at, t.id LIMIT ?5"
+    );
+
+    /// Removes those of these rows that are done or cancelled and whose `wake_at` has passed at `?2`.
+    PURGE = "DELETE FROM delayline_tasks INDEXED BY delayline_tasks_id
+        WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";
+}
+
+/// How many rows one statement of [`insert`] writes: a batch needs few statements, and the longest is parsed once.
+pub(super) const INSERT_WIDTH: usize = 100;
+
+/// Writes that many rows, each its columns in the order of [`columns!`]; leaves what is there as it is.
+pub(super) fn insert(rows: usize) -> String {
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    format!(
+        "INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, \
+         max_attempts, hop, created_at, updated_at, finished_at, owner, last_error, headers, payload) \
+         VALUES {} ON CONFLICT DO NOTHING",
+        vec![row; rows].join(",")
+    )
+}

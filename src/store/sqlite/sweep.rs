@@ -1,0 +1,113 @@
+//! Takes rows whose `wake_at` has passed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sqlx::SqliteConnection;
+
+use super::claim::{Look, Seen};
+use super::write::Changed;
+use super::{File, codec, read, sql, write};
+use crate::store::{Claim, Looked, Stamped, row};
+use crate::{State, Task, TaskId, Timestamp};
+
+/// What is to be done about overdue rows.
+struct Plan<'a> {
+    look: Look<'a>,
+    expired: Vec<Changed>,
+    /// Not due yet: for this worker alone for a while.
+    early: BTreeSet<TaskId>,
+    /// Due, and of a kind that the claimer handles, but without room.
+    waiting: BTreeSet<TaskId>,
+}
+
+impl<'a> Plan<'a> {
+    async fn make(
+        connection: &mut SqliteConnection,
+        claim: &'a Claim,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Self, sqlx::Error> {
+        let ended = read::overdue(connection, State::Running, now, limit).await?;
+        let overdue = read::overdue(connection, State::Scheduled, now, limit).await?;
+        let expire = |mut row: Task| {
+            let read_at = row.version;
+            row::enter(&mut row, State::Scheduled, now);
+            (read_at, row)
+        };
+        let expired: Vec<_> = ended.into_iter().map(expire).collect();
+
+        let mut look = Look::new(claim, now);
+        look.found.expired = expired.len();
+        let mut early = BTreeSet::new();
+        let mut waiting = BTreeSet::new();
+        for row in expired.iter().map(|(_, row)| row).chain(&overdue) {
+            match look.at(row::pending(row)) {
+                Seen::Early => early.insert(row.id),
+                Seen::Waiting { handled: true } => waiting.insert(row.id),
+                Seen::Due | Seen::Waiting { handled: false } => continue,
+            };
+        }
+        Ok(Self {
+            look,
+            expired,
+            early,
+            waiting,
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        let moved = self.early.is_empty() && self.waiting.is_empty();
+        moved && self.expired.is_empty() && self.look.due.is_empty()
+    }
+}
+
+pub(super) async fn sweep(
+    file: &File,
+    claim: &Claim,
+    limit: usize,
+    retake: Duration,
+) -> Result<Stamped<Looked>, sqlx::Error> {
+    // Nearly always there is nothing to do, and then nobody has to wait for the lock.
+    let mut reading = file.readers.lend().await?;
+    let plan = Plan::make(&mut reading, claim, limit, file.clock.now()).await?;
+    reading.give_back();
+    if plan.is_idle() {
+        return Ok(plan.look.stamped());
+    }
+
+    let mut writing = file.writer.write().await?;
+    let now = writing.now;
+    let plan = Plan::make(&mut writing, claim, limit, now).await?;
+    write::write(&mut writing, &plan.expired).await?;
+    write::wake_at(&mut writing, &plan.early, now.after(retake)).await?;
+    write::wake_at(&mut writing, &plan.waiting, now.after(claim.lease)).await?;
+    let looked = plan.look.take(&mut writing).await?;
+    writing.commit().await?;
+    Ok(looked)
+}
+
+pub(super) async fn purge(file: &File, limit: usize) -> Result<u64, sqlx::Error> {
+    let mut reading = file.readers.lend().await?;
+    let now = file.clock.now();
+    let mut past = read::overdue(&mut reading, State::Done, now, limit).await?;
+    past.extend(read::overdue(&mut reading, State::Cancelled, now, limit).await?);
+    reading.give_back();
+    let mut taken = BTreeMap::new();
+    past.retain(|row| {
+        let taken: &mut usize = taken.entry(row.kind.clone()).or_default();
+        *taken += 1;
+        *taken <= limit
+    });
+    if past.is_empty() {
+        return Ok(0);
+    }
+
+    let mut writing = file.writer.write().await?;
+    let query = sqlx::query(sql::PURGE)
+        .bind(codec::ids(past.iter().map(|row| row.id))?)
+        .bind(writing.now.as_millis());
+    let removed = query.execute(&mut *writing).await?.rows_affected();
+    writing.commit().await?;
+    Ok(removed)
+}

@@ -1,0 +1,217 @@
+//! Many on one file, and calls that are abandoned.
+
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::{Fixture, LEASE, claim, due_rows, id, in_time, new_row, run, wakes};
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::connections::{Connections, failed};
+use crate::store::{NewRow, Store};
+use crate::{Clock, Error, Kind, Scheduled, State};
+
+/// Polls `future` up to `count` times, as it asks for it, and then drops it.
+async fn abandon_after(count: usize, future: impl Future) -> bool {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    poll_fn(|context| {
+        if polls == count {
+            return Poll::Ready(false);
+        }
+        polls += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if polls == count => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_claim_each_row_once() {
+    const ROWS: usize = 600;
+    let fixture = Fixture::new().await;
+    let other = SqliteStore::open(fixture.path()).await.unwrap();
+    fixture.store.insert(due_rows(0..ROWS)).await.unwrap();
+    let work = |store: SqliteStore| {
+        tokio::spawn(async move {
+            let mut claimed = Vec::new();
+            for from in (0..ROWS).step_by(50) {
+                let looked = store.arrive(&wakes(from..from + 50), &claim(20)).await?.found;
+                claimed.extend(looked.claimed.iter().map(|task| task.id));
+                let ready = store.ready(&claim(20)).await?.found;
+                claimed.extend(ready.iter().map(|task| task.id));
+            }
+            Ok::<_, Error>(claimed)
+        })
+    };
+    let workers = [
+        work(fixture.store.clone()),
+        work(other),
+        work(fixture.store.clone()),
+    ];
+    let mut claimed = Vec::new();
+    for worker in workers {
+        claimed.extend(in_time(worker).await.unwrap().unwrap());
+    }
+    assert_eq!(claimed.len(), ROWS);
+    assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>().len(), ROWS);
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_write_one_live_row_for_each_key() {
+    let fixture = Fixture::new().await;
+    let other = SqliteStore::open(fixture.path()).await.unwrap();
+    let work = |store: SqliteStore, from: usize| {
+        tokio::spawn(async move {
+            let mut new = 0;
+            for round in 0..20 {
+                let row = |key| NewRow {
+                    key: Some(format!("{round}-{key}").into()),
+                    ..new_row(from + round * 10 + key, LEASE)
+                };
+                let found = store.insert((0..10).map(row).collect()).await?.found;
+                new += found
+                    .iter()
+                    .filter(|found| matches!(found, Scheduled::New(_)))
+                    .count();
+            }
+            Ok::<_, Error>(new)
+        })
+    };
+    let workers = [work(fixture.store.clone(), 0), work(other, 1_000)];
+    let mut new = 0;
+    for worker in workers {
+        new += in_time(worker).await.unwrap().unwrap();
+    }
+    assert_eq!(new, 200);
+}
+
+#[tokio::test]
+async fn an_abandoned_call_is_done_or_not_and_holds_up_nobody() {
+    const ROWS: usize = 150;
+    let fixture = Fixture::new().await;
+    let mut finished = 0;
+    for round in 0..60 {
+        let numbers = round * ROWS..(round + 1) * ROWS;
+        let rows = due_rows(numbers.clone());
+        // One that is there makes the call take the longer way.
+        fixture.store.insert(rows[..1].to_vec()).await.unwrap();
+        let polls = round / 2 + 1;
+        let waiting = fixture.store.insert(due_rows([1_000_000 + round]));
+        let (insert, waited) = tokio::join!(abandon_after(polls, fixture.store.insert(rows)), waiting);
+        waited.unwrap();
+
+        let (wakes, claim) = (wakes(numbers.clone()), claim(ROWS));
+        let arrive = fixture.store.arrive(&wakes, &claim);
+        finished += usize::from(insert) + usize::from(abandon_after(polls, arrive).await);
+        in_time(fixture.store.insert(due_rows([2_000_000 + round])))
+            .await
+            .unwrap();
+        let mut found = Vec::new();
+        for number in numbers.clone().skip(1) {
+            found.push(
+                fixture
+                    .store
+                    .find(&id(number).into())
+                    .await
+                    .unwrap()
+                    .map(|task| task.state),
+            );
+        }
+        found.dedup();
+        assert_eq!(found.len(), 1, "{found:?} after {polls} polls");
+    }
+    assert!((1..120).contains(&finished), "{finished}");
+}
+
+#[tokio::test]
+async fn a_lock_of_somebody_else_is_waited_for() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    let store = fixture.store.clone();
+    let insert = tokio::spawn(async move { store.insert(due_rows([1])).await });
+    // Nobody can say when it has begun to wait; that it has not finished is the point.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!insert.is_finished());
+    run(&mut other, "COMMIT").await;
+    in_time(insert).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    let options = SqliteConnectOptions::new().filename(fixture.path());
+    let hasty = Connections::new(options.busy_timeout(Duration::ZERO), 1, Clock::system());
+    // Long after the first refusal; a second one usually comes as well.
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        run(&mut other, "COMMIT").await;
+    };
+    let (writing, ()) = in_time(async { tokio::join!(hasty.write(), release) }).await;
+    writing.unwrap().commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_has_nothing_to_write_needs_no_lock() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert(vec![new_row(1, LEASE)]).await.unwrap();
+    // Of a kind that the claimer does not handle, due and overdue.
+    let foreign = NewRow {
+        kind: "other".into(),
+        ..new_row(2, Duration::ZERO)
+    };
+    store.insert(vec![foreign]).await.unwrap();
+    let mut other = fixture.foreign().await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    in_time(async {
+        let swept = store.sweep(&claim(9), 100, LEASE).await.unwrap().found;
+        assert_eq!(swept.waiting, [(Kind::from("other"), 1)].into());
+        assert_eq!(store.ready(&claim(9)).await.unwrap().found, []);
+        let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
+        assert_eq!((looked.early.len(), looked.stale), (1, 1));
+        assert_eq!(store.purge(100).await.unwrap(), 0);
+        assert_eq!(store.upcoming(LEASE, 100).await.unwrap().found.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_gives_up_by_itself_breaks_nothing() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(
+        &mut other,
+        "CREATE TRIGGER refuse BEFORE INSERT ON delayline_tasks WHEN NEW.kind = 'k'
+         BEGIN SELECT RAISE(ROLLBACK, 'no room'); END",
+    )
+    .await;
+    let error = fixture.store.insert(due_rows([1])).await.unwrap_err();
+    assert!(error.to_string().contains("no room"), "{error}");
+    run(&mut other, "DROP TRIGGER refuse").await;
+    fixture.store.insert(due_rows([1])).await.unwrap();
+    assert_eq!(fixture.find(id(1)).await.state, State::Scheduled);
+}
+
+#[tokio::test]
+async fn a_lock_is_transient_and_a_missing_table_is_not() {
+    let fixture = Fixture::new().await;
+    let (mut one, mut two) = (fixture.foreign().await, fixture.foreign().await);
+    run(&mut two, "PRAGMA busy_timeout = 0").await;
+    run(&mut one, "BEGIN IMMEDIATE").await;
+    let begin = sqlx::query("BEGIN IMMEDIATE").execute(&mut two).await;
+    assert!(failed(begin.unwrap_err()).is_transient());
+    let select = sqlx::query("SELECT * FROM missing").execute(&mut two).await;
+    assert!(!failed(select.unwrap_err()).is_transient());
+}

@@ -1,0 +1,91 @@
+//! Opening a file: new, known, too new, impossible.
+
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::{Fixture, claim, due_rows, id, in_time, run};
+use crate::store::Store;
+use crate::store::sqlite::SqliteStore;
+
+#[tokio::test]
+async fn rows_are_there_when_the_file_is_opened_again() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(due_rows([1])).await.unwrap();
+    let row = fixture.find(id(1)).await;
+    let Fixture { folder, store } = fixture;
+    drop(store);
+
+    let store = SqliteStore::open(folder.path().join("tasks.db")).await.unwrap();
+    assert_eq!(store.find(&id(1).into()).await.unwrap(), Some(row));
+}
+
+#[tokio::test]
+async fn a_file_may_have_tables_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true);
+    let mut app = options.connect().await.unwrap();
+    run(
+        &mut app,
+        "PRAGMA user_version = 7; CREATE TABLE orders (id INTEGER PRIMARY KEY)",
+    )
+    .await;
+
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.insert(due_rows([1])).await.unwrap();
+    run(&mut app, "INSERT INTO orders DEFAULT VALUES").await;
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut app)
+        .await
+        .unwrap();
+    assert_eq!(version, 7);
+}
+
+#[tokio::test]
+async fn a_schema_of_a_later_release_is_refused_and_left_alone() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "INSERT INTO delayline_migrations VALUES (99, 0)").await;
+    let error = SqliteStore::open(fixture.path()).await.unwrap_err();
+    assert!(!error.is_transient());
+    assert!(error.to_string().contains("version 99"), "{error}");
+    assert!(error.to_string().contains("later release"), "{error}");
+
+    run(&mut other, "DELETE FROM delayline_migrations WHERE version = 99").await;
+    SqliteStore::open(fixture.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn many_may_open_a_new_file_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let open = |number| {
+        let path = path.clone();
+        tokio::spawn(async move {
+            let store = SqliteStore::open(path).await?;
+            store.insert(due_rows([number])).await
+        })
+    };
+    let opened: Vec<_> = (0..8).map(open).collect();
+    for opened in opened {
+        in_time(opened).await.unwrap().unwrap();
+    }
+    let store = SqliteStore::open(path).await.unwrap();
+    let found = store.ready(&claim(100)).await.unwrap().found;
+    assert_eq!(found.len(), 8);
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no database at all, but longer than a header would be").unwrap();
+    let missing = folder.path().join("missing").join("tasks.db");
+    for path in [missing, folder.path().to_owned(), text, ":memory:".into()] {
+        let error = SqliteStore::open(&path).await.unwrap_err();
+        assert!(!error.is_transient(), "{error}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+}

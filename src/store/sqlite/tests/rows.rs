@@ -1,0 +1,178 @@
+//! Values and batches as the file has them.
+
+use std::time::Duration;
+
+use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run, wakes};
+use crate::store::sqlite::SqliteStore;
+use crate::store::{Ending, Hop, NewRow, Settlement, Store, Verb};
+use crate::{Answer, Clock, Scheduled, Task};
+
+#[tokio::test]
+async fn texts_and_bytes_come_back_as_they_were() {
+    let fixture = Fixture::new().await;
+    let odd = "quote \" ' \\ nul \0 tab \t \u{1F600} \u{2028} []{}";
+    let mut row = new_row(1, Duration::ZERO);
+    row.key = Some("k\"'{é".into());
+    row.headers = [(odd.to_owned(), odd.to_owned())].into();
+    row.payload = (0..=255).collect();
+    row.max_attempts = Some(u32::MAX);
+    let inserted = fixture.store.insert(vec![row.clone()]).await.unwrap().found;
+    assert_eq!(inserted[0].task(), &fixture.find(id(1)).await);
+
+    let claimed = fixture.store.ready(&claim(1)).await.unwrap().found;
+    assert_eq!(claimed[0], fixture.find(id(1)).await);
+    assert_eq!(claimed[0].payload, row.payload);
+    let ending = Ending::Dead {
+        error: odd.to_owned(),
+        give_back: false,
+    };
+    let settlement = Settlement {
+        id: id(1),
+        version: 2,
+        ending,
+    };
+    assert_eq!(fixture.store.settle(vec![settlement]).await.unwrap(), [true]);
+    let dead = fixture.find(id(1)).await;
+    assert_eq!(dead.last_error.as_deref(), Some(odd));
+
+    let redrive = Verb::Redrive { look_in: LEASE };
+    let target = ("k", "k\"'{é");
+    let answers = fixture.store.change(vec![change(target, redrive)]).await.unwrap();
+    assert_eq!(answers.found, [Answer::Done(fixture.find(id(1)).await)]);
+}
+
+#[tokio::test]
+async fn a_batch_with_old_and_new_rows_is_decided_row_by_row() {
+    let fixture = Fixture::new().await;
+    let named = |number, key: &str, payload: u8, replace| NewRow {
+        key: Some(key.into()),
+        payload: vec![payload],
+        replace,
+        ..new_row(number, LEASE)
+    };
+    let first = vec![named(1, "a", 1, false), new_row(2, LEASE)];
+    fixture.store.insert(first).await.unwrap();
+    let batch = vec![
+        new_row(2, LEASE),
+        named(3, "a", 3, true),
+        named(4, "a", 4, false),
+        named(5, "b", 5, false),
+        named(6, "b", 6, true),
+        new_row(7, LEASE),
+        new_row(7, LEASE),
+    ];
+    let found = fixture.store.insert(batch).await.unwrap().found;
+    let seen: Vec<_> = found
+        .iter()
+        .map(|answer| {
+            let task = answer.task();
+            let name = match answer {
+                Scheduled::New(_) => "new",
+                Scheduled::Existing(_) => "existing",
+                Scheduled::Replaced(_) => "replaced",
+                Scheduled::Running(_) => "running",
+            };
+            (name, task.id, task.version, task.payload[0])
+        })
+        .collect();
+    let expected = [
+        ("existing", id(2), 1, 0),
+        ("replaced", id(1), 2, 3),
+        ("existing", id(1), 2, 3),
+        ("new", id(5), 1, 5),
+        ("replaced", id(5), 2, 6),
+        ("new", id(7), 1, 0),
+        ("existing", id(7), 1, 0),
+    ];
+    assert_eq!(seen, expected);
+    for number in [1, 5] {
+        let last = found.iter().rev().find(|answer| answer.task().id == id(number));
+        assert_eq!(last.unwrap().task(), &fixture.find(id(number)).await);
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_makes_no_sense_is_an_error() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(due_rows([1])).await.unwrap();
+    let mut other = fixture.foreign().await;
+    for (spoil, restore) in [
+        (
+            "UPDATE delayline_tasks SET state = 9",
+            "UPDATE delayline_tasks SET state = 0",
+        ),
+        (
+            "UPDATE delayline_tasks SET hop = -1",
+            "UPDATE delayline_tasks SET hop = 0",
+        ),
+        (
+            "UPDATE delayline_tasks SET headers = 'x'",
+            "UPDATE delayline_tasks SET headers = '{}'",
+        ),
+        (
+            "UPDATE delayline_tasks SET version = -1",
+            "UPDATE delayline_tasks SET version = 1",
+        ),
+    ] {
+        run(&mut other, spoil).await;
+        let error = fixture.store.find(&id(1).into()).await.unwrap_err();
+        assert!(!error.is_transient(), "{error}");
+        run(&mut other, restore).await;
+        fixture.find(id(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_row_may_hop_twice_in_a_batch() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(vec![new_row(1, LEASE)]).await.unwrap();
+    let hop = |version| Hop {
+        id: id(1),
+        version,
+        look_in: LEASE,
+    };
+    let recorded = fixture
+        .store
+        .hop(&[hop(1), hop(1), hop(2), hop(9)])
+        .await
+        .unwrap();
+    assert_eq!(recorded, [true, false, true, false]);
+    let row = fixture.find(id(1)).await;
+    assert_eq!((row.version, row.hop), (3, 2));
+}
+
+#[tokio::test]
+async fn times_are_those_of_the_clock_that_the_store_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::system();
+    let path = folder.path().join("tasks.db");
+    let store = SqliteStore::open_with_clock(path, clock.clone()).await.unwrap();
+    let store = store.keep_history(Duration::ZERO);
+    let before = clock.now();
+    let inserted = store.insert(due_rows([1])).await.unwrap();
+    assert!((before..=clock.now()).contains(&inserted.now));
+    let cancelled = store.change(vec![change(id(1), Verb::Cancel)]).await.unwrap();
+    assert_eq!(cancelled.found[0].task().unwrap().wake_at, Some(cancelled.now));
+    assert_eq!(store.purge(10).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_purge_keeps_to_its_limit_over_both_kinds_of_history() {
+    let fixture = Fixture::new().await;
+    let store = fixture.store.clone().keep_history(Duration::ZERO);
+    store.insert(due_rows(0..6)).await.unwrap();
+    let claimed = store.arrive(&wakes(0..3), &claim(3)).await.unwrap().found.claimed;
+    let done = |task: Task| Settlement {
+        id: task.id,
+        version: task.version,
+        ending: Ending::Done,
+    };
+    store
+        .settle(claimed.into_iter().map(done).collect())
+        .await
+        .unwrap();
+    let cancel = |number| change(id(number), Verb::Cancel);
+    store.change((3..6).map(cancel).collect()).await.unwrap();
+    let purged = [store.purge(4).await.unwrap(), store.purge(4).await.unwrap()];
+    assert_eq!(purged, [4, 2]);
+}

@@ -1,0 +1,119 @@
+//! Writes what has been decided under the lock for writing.
+
+use std::collections::BTreeSet;
+
+use sqlx::{AssertSqlSafe, SqliteConnection};
+
+use super::codec::{self, Hex};
+use super::sql;
+use crate::{Task, TaskId, Timestamp};
+
+/// A row and the version that it had when it was read.
+pub(super) type Changed = (u64, Task);
+
+/// A statement did not touch the rows that it was made for, though nobody else can have changed them.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} touched {touched} of {meant} rows")]
+struct Missed {
+    what: &'static str,
+    touched: u64,
+    meant: usize,
+}
+
+/// Refuses to go on unless so many rows were touched as were meant.
+pub(super) fn ensure(what: &'static str, touched: u64, meant: usize) -> Result<(), sqlx::Error> {
+    if usize::try_from(touched) == Ok(meant) {
+        return Ok(());
+    }
+    let missed = Missed { what, touched, meant };
+    Err(sqlx::Error::Protocol(missed.to_string()))
+}
+
+/// Adds rows, but leaves those of an id or a live key that is there; says how many it added.
+pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Result<u64, sqlx::Error> {
+    let mut added = 0;
+    for rows in rows.chunks(sql::INSERT_WIDTH) {
+        // Only the two usual lengths are kept prepared.
+        let keep = [1, sql::INSERT_WIDTH].contains(&rows.len());
+        let mut query = sqlx::query(AssertSqlSafe(sql::insert(rows.len()))).persistent(keep);
+        for row in rows {
+            query = query
+                .bind(row.id.as_bytes().to_vec())
+                .bind(row.kind.to_string())
+                .bind(row.key.as_ref().map(ToString::to_string))
+                .bind(codec::number(row.state))
+                .bind(codec::version(row.version))
+                .bind(row.due_at.as_millis())
+                .bind(row.planned_at.as_millis())
+                .bind(row.wake_at.map(Timestamp::as_millis))
+                .bind(i64::from(row.attempt))
+                .bind(row.max_attempts.map(i64::from))
+                .bind(i64::from(row.hop))
+                .bind(row.created_at.as_millis())
+                .bind(row.updated_at.as_millis())
+                .bind(row.finished_at.map(Timestamp::as_millis))
+                .bind(row.owner.clone())
+                .bind(row.last_error.clone())
+                .bind(codec::headers(row)?)
+                .bind(row.payload.clone());
+        }
+        added += query.execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(added)
+}
+
+/// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does.
+pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Changed]) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let values: Vec<_> = rows
+        .iter()
+        .map(|(read_at, row)| {
+            (
+                Hex(row.id),
+                read_at,
+                codec::number(row.state),
+                row.version,
+                row.due_at,
+                row.planned_at,
+                row.attempt,
+                row.hop,
+                row.updated_at,
+                row.wake_at,
+                row.finished_at,
+                &row.last_error,
+            )
+        })
+        .collect();
+    let query = sqlx::query(sql::WRITE).bind(codec::json(&values)?);
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a write", touched, rows.len())
+}
+
+/// Gives a row its new payload, headers and limit.
+pub(super) async fn refill(connection: &mut SqliteConnection, row: &Task) -> Result<(), sqlx::Error> {
+    let query = sqlx::query(sql::REFILL)
+        .bind(row.id.as_bytes().to_vec())
+        .bind(row.payload.clone())
+        .bind(codec::headers(row)?)
+        .bind(row.max_attempts.map(i64::from));
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a refill", touched, 1)
+}
+
+/// Moves `wake_at` of rows, and nothing else.
+pub(super) async fn wake_at(
+    connection: &mut SqliteConnection,
+    ids: &BTreeSet<TaskId>,
+    time: Timestamp,
+) -> Result<(), sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(sql::WAKE_AT)
+        .bind(codec::ids(ids.iter().copied())?)
+        .bind(time.as_millis());
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a move", touched, ids.len())
+}

@@ -1,0 +1,249 @@
+//! Holds a store to the contract of [`Store`]: one named test per case.
+//!
+//! ```text
+//! // tests/store.rs of the crate that has the store, with tokio's features `macros` and `rt-multi-thread`
+//! delayline::testing::store_conformance!(my_store, MyFixture::new());
+//! ```
+//!
+//! makes a module `my_store` of tests such as `my_store::a_claim_that_lost_its_lease_cannot_settle`.
+//! No case waits for longer than a second altogether.
+
+mod arrive;
+mod change;
+mod hop;
+mod insert;
+mod look;
+mod purge;
+mod race;
+mod ready;
+mod renew;
+mod settle;
+mod sweep;
+mod trial;
+mod walk;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::store::Store;
+#[doc(inline)]
+pub use crate::store_conformance;
+
+/// What the cases need of the store that they try.
+#[async_trait]
+pub trait StoreFixture: Debug + Send + Sync {
+    /// A fresh, empty store, which keeps history for `history`.
+    async fn store(&self, history: Duration) -> Arc<dyn Store>;
+
+    /// Lets at least `time` pass by the clock of the stores: it steps the clock that they were given, or sleeps when
+    /// the clock is a server's. At most 350 ms.
+    async fn pass(&self, time: Duration);
+}
+
+/// Makes a module of one test per case: `store_conformance!(name, fixture)`.
+///
+/// The fixture is an expression, evaluated anew for every test and within its async function.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! store_conformance {
+    ($name:ident, $fixture:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::store_cases! { [$crate::store_tests] [$fixture] }
+        }
+    };
+}
+
+/// The tests of some cases.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! store_tests {
+    ([$fixture:expr] $($group:ident { $($case:ident)* })*) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $case() {
+                $crate::testing::store::cases::$case(&$fixture).await;
+            }
+        )*)*
+    };
+}
+
+/// What the tests call. As the cases are private to their modules, one that is in no test is dead code.
+macro_rules! public_cases {
+    ([] $($group:ident { $($case:ident)* })*) => {
+        #[doc(hidden)]
+        pub mod cases {
+            use super::StoreFixture;
+            $($(
+                #[allow(missing_docs)]
+                pub async fn $case(fixture: &dyn StoreFixture) {
+                    super::$group::$case(fixture).await;
+                }
+            )*)*
+        }
+    };
+}
+
+/// Every case, in its group, handed to a macro.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! store_cases {
+    ([$($then:tt)*] [$($with:tt)*]) => {
+        $($then)*! {
+            [$($with)*]
+            insert {
+                a_new_row_is_as_it_was_given
+                a_calendar_time_is_kept_to_the_millisecond
+                a_delay_beyond_the_last_moment_ends_there
+                a_repeated_insert_finds_the_row_in_whatever_state
+                an_id_twice_in_a_batch_is_one_row
+                a_live_key_is_left_as_it_is
+                a_running_key_answers_running_and_is_not_replaced
+                a_scheduled_key_is_replaced_where_asked
+                a_wake_of_what_was_replaced_is_stale
+                the_key_of_a_finished_row_is_free
+                a_key_twice_in_a_batch_is_one_row
+                rows_meet_only_in_kind_and_key
+                keys_and_kinds_are_told_apart_by_every_byte
+                answers_come_in_the_order_given
+                every_value_comes_back_as_it_was
+                a_big_batch_is_taken
+            }
+            change {
+                a_scheduled_row_takes_every_verb_but_redrive
+                a_running_row_is_too_late
+                a_done_row_is_finished
+                a_cancelled_row_is_finished
+                a_dead_row_takes_redrive_only
+                a_missing_row_is_not_found
+                a_reschedule_starts_anew_at_its_time
+                run_now_is_due_now_and_starts_anew
+                redrive_is_due_now_and_starts_anew
+                a_cancelled_row_is_kept_as_history
+                redrive_yields_to_another_live_row_of_the_key
+                a_row_must_be_as_expected
+                the_state_answers_before_the_expectation
+                a_repeated_change_that_expects_a_version_applies_once
+                a_key_means_its_live_row_else_the_newest_by_id
+                changes_of_one_row_apply_in_the_order_given
+                a_wake_of_what_was_changed_is_stale
+                what_was_cancelled_or_moved_away_is_claimed_by_nobody
+            }
+            arrive {
+                a_due_row_is_claimed
+                a_row_that_is_not_due_is_early_and_unchanged
+                a_row_is_claimed_once_time_has_made_it_due
+                a_row_is_claimed_whatever_its_wake_at
+                another_version_is_stale
+                a_row_that_is_not_scheduled_is_stale
+                a_missing_row_is_stale
+                of_twins_the_second_is_stale
+                a_due_row_without_room_or_handler_waits_unchanged
+                room_is_for_each_kind_and_never_exceeded
+                the_kind_of_the_row_counts_and_not_that_of_the_wake
+                a_mixed_batch_tells_each_apart
+                the_owner_of_a_claim_is_noted
+            }
+            hop {
+                a_hop_moves_the_row_on
+                of_two_hops_from_one_version_one_is_taken
+                a_row_that_is_not_scheduled_takes_no_hop
+                hops_are_answered_in_the_order_given
+                after_a_hop_the_next_wake_is_valid_and_the_last_is_stale
+            }
+            ready {
+                due_rows_are_claimed
+                the_longest_due_come_first
+                no_kind_takes_more_than_its_room
+                a_row_is_ready_whatever_its_wake_at
+                a_row_is_not_ready_before_it_is_due
+                only_scheduled_rows_are_ready
+                a_lease_that_has_ended_is_left_to_the_sweep
+            }
+            sweep {
+                an_ended_lease_makes_the_row_scheduled_again
+                an_ended_lease_is_claimed_in_this_sweep_or_the_next
+                a_lease_that_has_not_ended_is_left
+                a_lease_ends_as_time_passes
+                an_overdue_row_is_claimed_when_it_is_due
+                a_row_whose_wake_is_not_overdue_is_left
+                a_row_is_swept_however_long_it_is_overdue
+                a_due_row_without_room_moves_on_by_the_lease
+                a_due_row_of_a_foreign_kind_waits_unchanged
+                a_lost_wake_is_early_for_one_sweep_at_a_time
+                a_lost_wake_whose_hop_was_not_recorded_is_found_again
+                a_wake_becomes_overdue_as_time_passes
+                a_sweep_claims_no_more_than_there_is_room_for
+                the_limit_is_for_each_kind
+                the_limit_is_for_each_state
+                finished_rows_are_not_swept
+            }
+            settle {
+                done_is_kept_as_history
+                dead_is_kept_until_somebody_acts
+                a_retry_keeps_its_attempt_and_its_plan
+                a_snooze_gives_its_attempt_back_and_keeps_its_plan
+                once_more_is_as_a_new_task
+                a_released_claim_is_as_it_was_and_looked_at_at_once
+                only_a_running_row_can_be_settled
+                a_claim_settles_once
+                a_claim_settles_by_its_version_only
+                a_claim_that_lost_its_lease_cannot_settle
+                an_ended_lease_that_nobody_took_still_settles
+                settlements_are_answered_in_the_order_given
+                a_settled_row_is_live_or_its_key_is_free
+            }
+            renew {
+                a_renewal_moves_the_end_of_the_lease_and_nothing_else
+                a_renewed_lease_is_not_swept
+                a_claim_that_lost_its_lease_cannot_renew
+                only_a_running_row_of_the_version_is_renewed
+                renewals_are_answered_in_the_order_given
+            }
+            look {
+                a_row_is_found_by_id_and_by_key
+                a_list_is_of_one_kind_and_state
+                a_list_goes_on_after_its_last_row
+                a_page_goes_on_though_its_last_row_is_gone
+                upcoming_is_by_due_time_up_to_the_limit
+                upcoming_is_due_within_the_time
+                upcoming_leaves_what_was_due_before_to_others
+                upcoming_is_scheduled_rows_as_they_are
+                time_goes_on
+                every_answer_is_of_the_time_of_its_call
+                an_empty_batch_does_nothing
+            }
+            purge {
+                history_is_removed_when_its_time_has_passed
+                a_removed_row_hides_no_older_one_of_its_key
+                history_is_kept_for_its_time
+                live_and_dead_rows_are_never_removed
+                a_row_that_came_back_to_life_is_not_removed
+                a_purge_removes_up_to_its_limit_of_each_kind
+            }
+            race {
+                a_wake_that_arrives_everywhere_claims_once
+                a_ready_row_is_claimed_once
+                an_overdue_row_is_claimed_once
+                a_row_that_comes_by_every_way_is_claimed_once
+                a_lost_wake_is_early_for_one_sweeper
+                a_hop_is_taken_once
+                an_id_that_is_inserted_everywhere_is_one_row
+                a_key_that_is_inserted_everywhere_is_one_row
+                a_row_is_cancelled_or_claimed_and_never_both
+                a_claim_settles_or_loses_its_lease_and_never_both
+                of_two_dead_rows_of_a_key_one_is_redriven
+            }
+            walk {
+                every_transition_adds_one_to_the_version
+            }
+        }
+    };
+}
+
+store_cases! { [public_cases] [] }

@@ -1,0 +1,79 @@
+//! Cases of [`Store::ready`](crate::store::Store::ready).
+
+use super::StoreFixture;
+use super::arrive::{assert_claimed, count};
+use super::trial::*;
+use crate::store::NewRow;
+use crate::{State, Timestamp, When};
+
+pub(super) async fn due_rows_are_claimed(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let before = trial.add(due(1).named("a")).await;
+    let start = trial.now().await;
+    let found = trial.ready(&any()).await;
+    let task = trial.get(id(1)).await;
+    assert_claimed(&before, &task, (start, trial.now().await));
+    assert_eq!(found, [task]);
+    assert_eq!(trial.ready(&any()).await, []);
+}
+
+pub(super) async fn the_longest_due_come_first(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for (n, millis) in [(1, 500), (2, 100), (3, 400), (4, 200), (5, 300)] {
+        trial.add(due(n).at(Timestamp::from_millis(millis))).await;
+    }
+    let first = trial.ready(&claim(&[(KIND, 2)])).await;
+    assert_eq!(ids(&first), [id(2), id(4)]);
+    let rest = trial.ready(&claim(&[(KIND, 9)])).await;
+    assert_eq!(ids(&rest), [id(5), id(3), id(1)]);
+}
+
+pub(super) async fn no_kind_takes_more_than_its_room(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for n in 1..=15 {
+        trial.add(due(n).of(["a", "b", "c"][n as usize % 3])).await;
+    }
+    let found = trial.ready(&claim(&[("a", 2), ("b", 0)])).await;
+    assert_eq!((found.len(), count(&found, "a")), (2, 2));
+    let found = trial.ready(&claim(&[("a", 9), ("b", 4)])).await;
+    assert_eq!((count(&found, "a"), count(&found, "b")), (3, 4));
+    assert_eq!(found.len(), 7);
+    assert_eq!(trial.list("c", State::Scheduled, MANY).await.len(), 5);
+}
+
+pub(super) async fn a_row_is_ready_whatever_its_wake_at(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    trial.insert(vec![due(1), overdue(2)]).await;
+    assert_eq!(trial.ready(&any()).await.len(), 2);
+}
+
+pub(super) async fn a_row_is_not_ready_before_it_is_due(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let soon = NewRow {
+        due: When::After(3 * SHORT),
+        ..due(3)
+    };
+    trial.insert(vec![later(1), lost(2)]).await;
+    assert_eq!(trial.ready(&any()).await, []);
+    let soon = trial.add(soon).await;
+    trial.pass(3 * SHORT).await;
+    assert_eq!(ids(&trial.ready(&any()).await), [soon.id]);
+}
+
+pub(super) async fn only_scheduled_rows_are_ready(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let states = [State::Running, State::Done, State::Dead, State::Cancelled];
+    for (n, state) in (1..).zip(states) {
+        let task = trial.row_in(state, n, &n.to_string()).await;
+        assert_eq!(trial.ready(&any()).await, []);
+        assert_eq!(trial.get(id(n)).await, task);
+    }
+}
+
+pub(super) async fn a_lease_that_has_ended_is_left_to_the_sweep(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(due(1)).await;
+    let task = trial.claim(&task, &fleeting()).await;
+    assert_eq!(trial.ready(&any()).await, []);
+    assert_eq!(trial.get(id(1)).await, task);
+}

@@ -1,0 +1,245 @@
+//! Cases of [`Store::sweep`](crate::store::Store::sweep).
+
+use std::collections::BTreeMap;
+
+use super::StoreFixture;
+use super::arrive::assert_claimed;
+use super::trial::*;
+use crate::store::{Looked, NewRow};
+use crate::{State, Task, When};
+
+pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(due(1).named("a")).await;
+    let before = trial.claim(&task, &fleeting()).await;
+    let start = trial.now().await;
+    let looked = trial.sweep(&nothing(), MANY, LONG).await;
+    assert_eq!((looked.expired, looked.claimed.len()), (1, 0));
+    assert_eq!(looked.waiting, BTreeMap::from([(KIND.into(), 1)]));
+
+    let task = trial.get(id(1)).await;
+    let now = trial.now().await;
+    assert_after((start, now), NONE, task.updated_at);
+    assert!(task.wake_at.is_some_and(|wake_at| wake_at <= now), "{task:?}");
+    let expected = Task {
+        state: State::Scheduled,
+        version: before.version + 1,
+        wake_at: task.wake_at,
+        updated_at: task.updated_at,
+        ..before.clone()
+    };
+    assert_eq!(task, expected);
+    // What the claim was known by is past.
+    assert!(!trial.hop_once(&before).await);
+    assert_eq!(trial.renew(&[(id(1), before.version)], LONG).await, [false]);
+}
+
+pub(super) async fn an_ended_lease_is_claimed_in_this_sweep_or_the_next(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(due(1)).await;
+    let before = trial.claim(&task, &fleeting()).await;
+    let first = trial.sweep(&any(), MANY, LONG).await;
+    let second = trial.sweep(&any(), MANY, LONG).await;
+    assert_eq!(first.expired + second.expired, 1);
+    let claimed = [first.claimed, second.claimed].concat();
+    let task = trial.get(id(1)).await;
+    assert_eq!(claimed, std::slice::from_ref(&task));
+    assert_eq!((task.state, task.due_at), (State::Running, before.due_at));
+    // One transition for the end of the lease, one for the claim.
+    assert_eq!(task.version, before.version + 2);
+    assert_eq!(task.attempt, before.attempt + 1);
+}
+
+pub(super) async fn a_lease_that_has_not_ended_is_left(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.row_in(State::Running, 1, "a").await;
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.get(id(1)).await, task);
+}
+
+pub(super) async fn a_lease_ends_as_time_passes(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(due(1)).await;
+    let lease = 3 * SHORT;
+    trial.claim(&task, &crate::store::Claim { lease, ..any() }).await;
+    trial.pass(lease).await;
+    assert_eq!(trial.sweep(&nothing(), MANY, LONG).await.expired, 1);
+}
+
+pub(super) async fn an_overdue_row_is_claimed_when_it_is_due(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let before = trial.add(overdue(1).named("a")).await;
+    let start = trial.now().await;
+    let looked = trial.sweep(&any(), MANY, LONG).await;
+    let task = trial.get(id(1)).await;
+    assert_claimed(&before, &task, (start, trial.now().await));
+    let expected = Looked {
+        claimed: vec![task],
+        ..Looked::default()
+    };
+    assert_eq!(looked, expected);
+}
+
+pub(super) async fn a_row_whose_wake_is_not_overdue_is_left(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let rows = [trial.add(due(1)).await, trial.add(later(2)).await];
+    assert_eq!(trial.sweep(&any(), MANY, NONE).await, Looked::default());
+    for task in rows {
+        assert_eq!(trial.get(task.id).await, task);
+    }
+}
+
+pub(super) async fn a_row_is_swept_however_long_it_is_overdue(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    trial.insert(vec![overdue(1), lost(2)]).await;
+    trial.pass(3 * SHORT).await;
+    trial.insert(vec![overdue(3), lost(4)]).await;
+    let looked = trial.sweep(&any(), MANY, LONG).await;
+    assert_eq!((looked.claimed.len(), looked.early.len()), (2, 2));
+}
+
+pub(super) async fn a_due_row_without_room_moves_on_by_the_lease(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let before = trial.add(overdue(1)).await;
+    let start = trial.now().await;
+    let full = claim(&[(KIND, 0)]);
+    let looked = trial.sweep(&full, MANY, NONE).await;
+    let expected = Looked {
+        waiting: BTreeMap::from([(KIND.into(), 1)]),
+        ..Looked::default()
+    };
+    assert_eq!(looked, expected);
+    let task = trial.get(id(1)).await;
+    assert_after((start, trial.now().await), LONG, task.wake_at);
+    let wake_at = task.wake_at;
+    assert_eq!(task, Task { wake_at, ..before });
+    assert_eq!(trial.sweep(&full, MANY, NONE).await, Looked::default());
+    // The wake-up in flight is still valid.
+    trial.claim(&task, &any()).await;
+}
+
+pub(super) async fn a_due_row_of_a_foreign_kind_waits_unchanged(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(overdue(1).of("foreign")).await;
+    for _ in 0..2 {
+        let looked = trial.sweep(&any(), MANY, LONG).await;
+        let expected = Looked {
+            waiting: BTreeMap::from([("foreign".into(), 1)]),
+            ..Looked::default()
+        };
+        assert_eq!(looked, expected);
+        assert_eq!(trial.get(id(1)).await, task);
+    }
+    let looked = trial.sweep(&claim(&[("foreign", 1)]), MANY, LONG).await;
+    assert_eq!(ids(&looked.claimed), [id(1)]);
+}
+
+pub(super) async fn a_lost_wake_is_early_for_one_sweep_at_a_time(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let own = trial.add(lost(1)).await;
+    let foreign = trial.add(lost(2).of("foreign")).await;
+    let start = trial.now().await;
+    let mut looked = trial.sweep(&any(), MANY, LONG).await;
+    let span = (start, trial.now().await);
+    looked.early.sort_by_key(|pending| pending.wake.id);
+    let expected = Looked {
+        early: vec![pending(&own), pending(&foreign)],
+        ..Looked::default()
+    };
+    assert_eq!(looked, expected);
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    for before in [own, foreign] {
+        let task = trial.get(before.id).await;
+        assert_after(span, LONG, task.wake_at);
+        let wake_at = task.wake_at;
+        assert_eq!(task, Task { wake_at, ..before });
+        // The hop that follows is of the version that was found.
+        assert!(trial.hop_once(&task).await);
+    }
+}
+
+pub(super) async fn a_lost_wake_whose_hop_was_not_recorded_is_found_again(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(lost(1)).await;
+    let retake = 3 * SHORT;
+    assert_eq!(trial.sweep(&any(), MANY, retake).await.early, [pending(&task)]);
+    trial.pass(retake).await;
+    assert_eq!(trial.sweep(&any(), MANY, retake).await.early, [pending(&task)]);
+}
+
+pub(super) async fn a_wake_becomes_overdue_as_time_passes(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let row = NewRow {
+        look_in: 3 * SHORT,
+        ..due(1)
+    };
+    let other = NewRow {
+        due: When::After(LONG),
+        id: id(2),
+        ..row.clone()
+    };
+    trial.insert(vec![row, other]).await;
+    trial.pass(3 * SHORT).await;
+    let looked = trial.sweep(&any(), MANY, LONG).await;
+    assert_eq!((looked.claimed.len(), looked.early.len()), (1, 1));
+}
+
+pub(super) async fn a_sweep_claims_no_more_than_there_is_room_for(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for n in 1..=10 {
+        trial.add(overdue(n).of(["a", "b"][n as usize % 2])).await;
+    }
+    let looked = trial.sweep(&claim(&[("a", 2), ("b", 9)]), MANY, LONG).await;
+    assert_eq!(looked.claimed.len(), 7);
+    assert_eq!(looked.waiting, BTreeMap::from([("a".into(), 3)]));
+}
+
+pub(super) async fn the_limit_is_for_each_kind(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    // The kind of which there are most, and which is longest overdue, starves no other.
+    for n in 1..=9 {
+        trial.add(lost(n).of("a")).await;
+    }
+    trial.pass(NONE).await;
+    for n in 11..=13 {
+        trial.add(lost(n).of("b")).await;
+    }
+    for (of_a, of_b) in [(2, 2), (2, 1), (2, 0)] {
+        let looked = trial.sweep(&nothing(), 2, LONG).await;
+        let of = |kind| {
+            let early = looked.early.iter();
+            early.filter(|pending| pending.wake.kind.as_str() == kind).count()
+        };
+        assert_eq!((of("a"), of("b")), (of_a, of_b));
+    }
+}
+
+pub(super) async fn the_limit_is_for_each_state(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for n in 1..=3 {
+        let task = trial.add(due(n)).await;
+        trial.claim(&task, &fleeting()).await;
+    }
+    for n in 4..=6 {
+        trial.add(lost(n)).await;
+    }
+    // A row whose lease has ended may be looked at in this sweep or the next, so not each finds a lost wake-up.
+    let (mut expired, mut early) = (0, 0);
+    for round in 1..=6 {
+        let looked = trial.sweep(&any(), 1, LONG).await;
+        assert!(looked.early.len() <= 1, "{looked:?}");
+        expired += looked.expired;
+        early += looked.early.len();
+        assert_eq!(expired, round.min(3));
+    }
+    assert_eq!(early, 3);
+    assert_eq!(trial.list(KIND, State::Running, MANY).await.len(), 3);
+}
+
+pub(super) async fn finished_rows_are_not_swept(fixture: &dyn StoreFixture) {
+    let trial = Trial::keeping(fixture, NONE).await;
+    for (n, state) in (1..).zip([State::Done, State::Dead, State::Cancelled]) {
+        trial.row_in(state, n, &n.to_string()).await;
+    }
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+}

@@ -1,0 +1,374 @@
+//! What the cases are written in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::StoreFixture;
+use crate::store::{
+    Change, Claim, Ending, Expect, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, Verb,
+};
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
+
+/// What does not happen during a case.
+pub(super) const LONG: Duration = Duration::from_secs(3_600);
+/// What a case can wait for.
+pub(super) const SHORT: Duration = Duration::from_millis(100);
+/// No time at all: what ends by it has ended.
+pub(super) const NONE: Duration = Duration::ZERO;
+/// More rows than any case but the big ones has.
+pub(super) const MANY: usize = 100;
+/// The kind of rows whose kind does not matter.
+pub(super) const KIND: &str = "order.cancel";
+/// Every state.
+pub(super) const STATES: [State; 5] = [
+    State::Scheduled,
+    State::Running,
+    State::Done,
+    State::Dead,
+    State::Cancelled,
+];
+
+/// The id of the nth row; later ones are greater.
+pub(super) fn id(n: u64) -> TaskId {
+    TaskId::from_bytes(u128::from(n).to_be_bytes())
+}
+
+/// A row that is due, and whose wake-up is overdue only in a long time.
+pub(super) fn due(n: u64) -> NewRow {
+    NewRow {
+        id: id(n),
+        kind: KIND.into(),
+        key: None,
+        payload: Vec::new(),
+        headers: BTreeMap::new(),
+        due: When::After(NONE),
+        look_in: LONG,
+        max_attempts: None,
+        replace: false,
+    }
+}
+
+/// A row that is due, and whose wake-up is overdue.
+pub(super) fn overdue(n: u64) -> NewRow {
+    NewRow {
+        look_in: NONE,
+        ..due(n)
+    }
+}
+
+/// A row that is due in a long time, and so is its wake-up.
+pub(super) fn later(n: u64) -> NewRow {
+    NewRow {
+        due: When::After(LONG),
+        ..due(n)
+    }
+}
+
+/// A row that is due in a long time, and whose wake-up is overdue.
+pub(super) fn lost(n: u64) -> NewRow {
+    NewRow {
+        look_in: NONE,
+        ..later(n)
+    }
+}
+
+impl NewRow {
+    pub(super) fn of(self, kind: &str) -> Self {
+        let kind = kind.into();
+        Self { kind, ..self }
+    }
+
+    pub(super) fn named(self, key: &str) -> Self {
+        let key = Some(key.into());
+        Self { key, ..self }
+    }
+
+    pub(super) fn at(self, time: Timestamp) -> Self {
+        let due = When::At(time);
+        Self { due, ..self }
+    }
+
+    pub(super) fn replacing(self) -> Self {
+        let replace = true;
+        Self { replace, ..self }
+    }
+}
+
+/// A claim for long, with room for so many of each of these kinds.
+pub(super) fn claim(room: &[(&str, usize)]) -> Claim {
+    Claim {
+        owner: "tester".into(),
+        lease: LONG,
+        room: room.iter().map(|&(kind, room)| (kind.into(), room)).collect(),
+    }
+}
+
+/// A claim for long of as many rows of [`KIND`] as there are.
+pub(super) fn any() -> Claim {
+    claim(&[(KIND, usize::MAX)])
+}
+
+/// A claim of as many rows of [`KIND`] as there are, whose lease ends at once.
+pub(super) fn fleeting() -> Claim {
+    let lease = NONE;
+    Claim { lease, ..any() }
+}
+
+/// A claim by somebody who handles nothing.
+pub(super) fn nothing() -> Claim {
+    claim(&[])
+}
+
+/// The wake-up for a row as it is.
+pub(super) fn wake(task: &Task) -> Wake {
+    Wake {
+        id: task.id,
+        kind: task.kind.clone(),
+        version: task.version,
+    }
+}
+
+pub(super) fn pending(task: &Task) -> Pending {
+    Pending {
+        wake: wake(task),
+        due_at: task.due_at,
+    }
+}
+
+pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id).collect()
+}
+
+/// Every verb, with no time to look in.
+pub(super) fn verbs() -> [Verb; 4] {
+    let look_in = LONG;
+    let due = When::After(LONG);
+    [
+        Verb::Reschedule { due, look_in },
+        Verb::RunNow { look_in },
+        Verb::Cancel,
+        Verb::Redrive { look_in },
+    ]
+}
+
+/// Every ending.
+pub(super) fn endings() -> [Ending; 7] {
+    let (after, look_in) = (LONG, LONG);
+    let error = "no luck".to_owned();
+    let dead = |give_back| Ending::Dead {
+        error: error.clone(),
+        give_back,
+    };
+    [
+        Ending::Done,
+        dead(true),
+        dead(false),
+        Ending::Retry {
+            after,
+            look_in,
+            error: error.clone(),
+        },
+        Ending::Snooze { after, look_in },
+        Ending::Again { after, look_in },
+        Ending::Release,
+    ]
+}
+
+/// The same ending for every claim.
+pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Settlement> {
+    let settle = |task: &Task| Settlement {
+        id: task.id,
+        version: task.version,
+        ending: ending.clone(),
+    };
+    claims.iter().map(settle).collect()
+}
+
+/// One trial of a fresh store. Its methods are those of the store, which must not fail.
+pub(super) struct Trial<'a> {
+    pub(super) store: Arc<dyn Store>,
+    fixture: &'a dyn StoreFixture,
+}
+
+impl<'a> Trial<'a> {
+    /// A fresh store that keeps history for long.
+    pub(super) async fn new(fixture: &'a dyn StoreFixture) -> Self {
+        Self::keeping(fixture, LONG).await
+    }
+
+    /// A fresh store that keeps history for so long.
+    pub(super) async fn keeping(fixture: &'a dyn StoreFixture, history: Duration) -> Self {
+        let store = fixture.store(history).await;
+        Self { store, fixture }
+    }
+
+    /// Lets this much time pass, and a little more.
+    pub(super) async fn pass(&self, time: Duration) {
+        self.fixture.pass(time + Duration::from_millis(5)).await;
+    }
+
+    pub(super) async fn now(&self) -> Timestamp {
+        ok(self.store.now().await)
+    }
+
+    pub(super) async fn insert(&self, rows: Vec<NewRow>) -> Vec<Scheduled> {
+        ok(self.store.insert(rows).await).found
+    }
+
+    /// Inserts a row that must be new.
+    pub(super) async fn add(&self, row: NewRow) -> Task {
+        let answer = self.insert(vec![row]).await.remove(0);
+        match answer {
+            Scheduled::New(task) => task,
+            answer => panic!("a new row was answered {answer:?}"),
+        }
+    }
+
+    pub(super) async fn change(&self, target: impl Into<Target>, verb: Verb) -> Answer {
+        self.change_if(target, verb, Expect::Anything).await
+    }
+
+    pub(super) async fn change_if(&self, target: impl Into<Target>, verb: Verb, expect: Expect) -> Answer {
+        let target = target.into();
+        let change = Change { target, verb, expect };
+        ok(self.store.change(vec![change]).await).found.remove(0)
+    }
+
+    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Looked {
+        ok(self.store.arrive(wakes, claim).await).found
+    }
+
+    /// The claim of one row, by its wake-up, which must succeed.
+    pub(super) async fn claim(&self, task: &Task, claim: &Claim) -> Task {
+        let mut looked = self.arrive(&[wake(task)], claim).await;
+        assert_eq!(looked.claimed.len(), 1, "a due row is claimed: {looked:?}");
+        looked.claimed.remove(0)
+    }
+
+    pub(super) async fn hop(&self, hops: &[Hop]) -> Vec<bool> {
+        ok(self.store.hop(hops).await)
+    }
+
+    /// The hop of a row as it is; it is looked for in a long time.
+    pub(super) async fn hop_once(&self, task: &Task) -> bool {
+        let (id, version, look_in) = (task.id, task.version, LONG);
+        let taken = self.hop(&[Hop { id, version, look_in }]).await;
+        taken == [true]
+    }
+
+    pub(super) async fn ready(&self, claim: &Claim) -> Vec<Task> {
+        ok(self.store.ready(claim).await).found
+    }
+
+    pub(super) async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Looked {
+        ok(self.store.sweep(claim, limit, retake).await).found
+    }
+
+    pub(super) async fn settle(&self, settlements: Vec<Settlement>) -> Vec<bool> {
+        ok(self.store.settle(settlements).await)
+    }
+
+    /// Ends the claim of a row as it is; says whether it was so.
+    pub(super) async fn end(&self, task: &Task, ending: Ending) -> bool {
+        let (id, version) = (task.id, task.version);
+        let ended = self.settle(vec![Settlement { id, version, ending }]).await;
+        ended == [true]
+    }
+
+    pub(super) async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Vec<bool> {
+        ok(self.store.renew(claims, lease).await)
+    }
+
+    pub(super) async fn upcoming(&self, within: Duration, limit: usize) -> Vec<Pending> {
+        ok(self.store.upcoming(within, limit).await).found
+    }
+
+    pub(super) async fn find(&self, target: impl Into<Target>) -> Option<Task> {
+        ok(self.store.find(&target.into()).await)
+    }
+
+    /// The row of an id, which must be there.
+    pub(super) async fn get(&self, id: TaskId) -> Task {
+        let found = self.find(id).await;
+        found.unwrap_or_else(|| panic!("{id} is not found"))
+    }
+
+    pub(super) async fn list(&self, kind: &str, state: State, limit: usize) -> Vec<Task> {
+        let kind = kind.into();
+        let after = None;
+        let page = Page {
+            kind,
+            state,
+            after,
+            limit,
+        };
+        ok(self.store.list(&page).await)
+    }
+
+    pub(super) async fn purge(&self, limit: usize) -> u64 {
+        ok(self.store.purge(limit).await)
+    }
+
+    /// A row in a state, under a key.
+    pub(super) async fn row_in(&self, state: State, n: u64, key: &str) -> Task {
+        let task = self.add(due(n).named(key)).await;
+        self.bring(&task, state).await
+    }
+
+    /// Brings a scheduled row that is due into a state.
+    pub(super) async fn bring(&self, task: &Task, state: State) -> Task {
+        let dead = Ending::Dead {
+            error: "gave up".to_owned(),
+            give_back: false,
+        };
+        match state {
+            State::Scheduled => {}
+            State::Cancelled => assert!(self.change(task.id, Verb::Cancel).await.is_done()),
+            State::Running | State::Done | State::Dead => {
+                let running = self.claim(task, &claim(&[(task.kind.as_str(), 1)])).await;
+                match state {
+                    State::Done => assert!(self.end(&running, Ending::Done).await),
+                    State::Dead => assert!(self.end(&running, dead).await),
+                    _ => {}
+                }
+            }
+        }
+        let task = self.get(task.id).await;
+        assert_eq!(task.state, state);
+        task
+    }
+}
+
+/// Asserts that `time` is `delay` after a moment from `start` to `end`.
+#[track_caller]
+pub(super) fn assert_after(
+    (start, end): (Timestamp, Timestamp),
+    delay: Duration,
+    time: impl Into<Option<Timestamp>>,
+) {
+    let time = time.into();
+    let (first, last) = (start.after(delay), end.after(delay));
+    assert!(
+        time.is_some_and(|time| (first..=last).contains(&time)),
+        "{time:?} is not {delay:?} after a moment from {start} to {end}"
+    );
+}
+
+pub(super) fn target(kind: &str, key: &str) -> Target {
+    Target::Key(Kind::from(kind), Key::from(key))
+}
+
+/// What the store gave, which must not be an error.
+#[track_caller]
+pub(super) fn ok<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| panic!("the store failed: {error}"))
+}
+
+/// What a store found and when, which must be between the times that it said before and after.
+#[track_caller]
+pub(super) fn within<T>(start: Timestamp, stamped: Stamped<T>, end: Timestamp) -> T {
+    let Stamped { now, found } = stamped;
+    assert!((start..=end).contains(&now), "{now} is not from {start} to {end}");
+    found
+}

@@ -1,0 +1,233 @@
+//! When wake-ups arrive, to whom, and how often.
+
+use tokio::sync::mpsc;
+
+use super::*;
+
+#[tokio::test]
+async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent() {
+    let server = RedisServer::start_with(&["--slowlog-log-slower-than", "0"]);
+    let backend = backend(&server);
+    let millis = |(seconds, micros): (u64, u64)| seconds * 1_000 + micros / 1_000;
+
+    let before = millis(ask(&server, &["TIME"]));
+    safely(backend.send(&[departure(1, Duration::from_micros(60_000_100))]))
+        .await
+        .unwrap();
+    let after = millis(ask(&server, &["TIME"]));
+
+    let [(member, score)]: [(Vec<u8>, u64); 1] =
+        ask::<Vec<_>>(&server, &["ZRANGE", DUE, "0", "-1", "WITHSCORES"])
+            .try_into()
+            .unwrap();
+    assert_eq!(member, wake(1).encode());
+    // A part of a millisecond is rounded up, of the delay as of the clock.
+    assert!(
+        (before + 60_001..=after + 60_002).contains(&score),
+        "{before} {score} {after}"
+    );
+    let log: Vec<Vec<redis::Value>> = ask(&server, &["SLOWLOG", "GET", "10"]);
+    let call = log
+        .iter()
+        .map(|entry| redis::from_redis_value_ref::<Vec<Vec<u8>>>(&entry[3]).unwrap())
+        .find(|call| call[0] == b"EVALSHA" && call.len() > 5)
+        .unwrap();
+    assert_eq!(call[5], b"60001");
+}
+
+#[tokio::test]
+async fn what_a_dead_receiver_held_comes_to_another_when_the_lease_has_ended_and_not_before() {
+    let server = RedisServer::start();
+    let lease = Duration::from_millis(500);
+    let dead = backend(&server).lease(lease).unwrap();
+    safely(dead.send(&[departure(1, Duration::ZERO), departure(2, HOUR)]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(dead.receive(10)).await.unwrap()), [wake(1)]);
+    let (_, lease_end): (Vec<u8>, u64) = ask::<Vec<_>>(&server, &["ZRANGE", LEASED, "0", "0", "WITHSCORES"])
+        .pop()
+        .unwrap();
+    drop(dead);
+
+    let alive = backend(&server).lease(lease).unwrap();
+    assert_eq!(wakes(&safely(alive.receive(10)).await.unwrap()), [wake(1)]);
+    let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
+    assert!(seconds * 1_000 + micros / 1_000 >= lease_end);
+}
+
+#[tokio::test]
+async fn a_lease_that_began_while_a_receiver_slept_ends_for_it_too() {
+    let server = RedisServer::start();
+    let backend = backend(&server).lease(Duration::from_millis(300)).unwrap();
+    safely(backend.send(&[departure(2, HOUR)])).await.unwrap();
+    let receiving = tokio::spawn(async move { backend.receive(10).await });
+    until_listening(&server, 1).await;
+    let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
+    let () = redis::cmd("ZADD")
+        .arg(LEASED)
+        .arg((seconds + 1) * 1_000)
+        .arg(wake(1).encode())
+        .query(&mut server.admin())
+        .unwrap();
+    assert_eq!(wakes(&safely(receiving).await.unwrap().unwrap()), [wake(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_each_wake_up_is_handed_to_one_receiver() {
+    const COUNT: u64 = 20_000;
+    let server = RedisServer::start();
+    let (found, mut finds) = mpsc::unbounded_channel();
+    let handles = [Arc::new(backend(&server)), Arc::new(backend(&server))];
+    let receivers: Vec<_> = handles
+        .iter()
+        .flat_map(|handle| [handle.clone(), handle.clone()])
+        .map(|handle| {
+            let found = found.clone();
+            tokio::spawn(async move {
+                while let Ok(arrivals) = handle.receive(300).await {
+                    found.send(wakes(&arrivals)).unwrap();
+                    handle.acknowledge(arrivals).await;
+                }
+            })
+        })
+        .collect();
+    let sender = backend(&server);
+    let numbers: Vec<u64> = (0..COUNT).collect();
+    for part in numbers.chunks(700) {
+        let batch: Vec<_> = part
+            .iter()
+            .map(|&number| departure(number, Duration::from_millis(number % 400)))
+            .collect();
+        safely(sender.send(&batch)).await.unwrap();
+    }
+    let mut seen = BTreeSet::new();
+    while seen.len() < numbers.len() {
+        for wake in safely(finds.recv()).await.unwrap() {
+            assert!(seen.insert(wake.clone()), "{wake:?} came twice");
+        }
+    }
+    // All acknowledged: nothing is left.
+    until(&server, &["EXISTS", DUE, LEASED], |&count: &u64| count == 0).await;
+    assert!(finds.try_recv().is_err());
+    for handle in handles {
+        safely(handle.close()).await.unwrap();
+    }
+    for receiver in receivers {
+        safely(receiver).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_wake_up_wakes_a_sleeping_receiver_of_another_process_at_once() {
+    let server = RedisServer::start();
+    let sender = backend(&server);
+    let receiver = Arc::new(backend(&server));
+    safely(sender.send(&[departure(0, HOUR)])).await.unwrap();
+    // If they were found only by looking now and then, all together would take longer than a test may.
+    safely(async {
+        for number in 1..=20 {
+            let receiving = tokio::spawn({
+                let receiver = receiver.clone();
+                async move { receiver.receive(10).await.unwrap() }
+            });
+            until_listening(&server, 1).await;
+            sender
+                .send(&[departure(number, Duration::from_millis(5))])
+                .await
+                .unwrap();
+            let arrivals = receiving.await.unwrap();
+            assert_eq!(wakes(&arrivals), [wake(number)]);
+            receiver.acknowledge(arrivals).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn waiting_costs_the_server_next_to_nothing() {
+    let server = RedisServer::start();
+    let backend = Arc::new(backend(&server));
+    let batch: Vec<_> = (0..10_000).map(|number| departure(number, HOUR)).collect();
+    safely(backend.send(&batch)).await.unwrap();
+    let receiving = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.receive(10).await }
+    });
+    until_listening(&server, 1).await;
+    // The look that follows at once is over when the server has seen a call and its three commands.
+    until(&server, &["INFO", "commandstats"], |stats: &String| {
+        stats.contains("cmdstat_time:calls=21,")
+    })
+    .await;
+
+    let started = Instant::now();
+    let before = info(&server, "stats", "total_commands_processed:");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let after = info(&server, "stats", "total_commands_processed:");
+    // One look in 8 s, of four commands; and the connection and question of this test.
+    let looks = started.elapsed().as_secs() / 8 + 1;
+    assert!(after - before <= 4 * looks + 3, "{} commands", after - before);
+    assert!(!receiving.is_finished());
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_never_comes_again() {
+    let server = RedisServer::start();
+    let backend = backend(&server).lease(Duration::from_millis(200)).unwrap();
+    let batch: Vec<_> = (0..1_200)
+        .map(|number| departure(number, Duration::ZERO))
+        .collect();
+    safely(backend.send(&batch)).await.unwrap();
+    let mut seen = BTreeSet::new();
+    while seen.len() < batch.len() {
+        let arrivals = safely(backend.receive(10_000)).await.unwrap();
+        seen.extend(wakes(&arrivals));
+        safely(backend.acknowledge(arrivals)).await;
+    }
+    // Many leases later.
+    safely(backend.send(&[departure(5_000, Duration::from_secs(1))]))
+        .await
+        .unwrap();
+    assert_eq!(
+        wakes(&safely(backend.receive(10_000)).await.unwrap()),
+        [wake(5_000)]
+    );
+}
+
+#[tokio::test]
+async fn what_was_removed_does_not_come_held_or_leased() {
+    let server = RedisServer::start();
+    let backend = backend(&server).lease(Duration::from_millis(200)).unwrap();
+    safely(backend.send(&[
+        departure(1, Duration::ZERO),
+        departure(2, Duration::from_millis(500)),
+    ]))
+    .await
+    .unwrap();
+    assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [wake(1)]);
+    safely(backend.remove(&[wake(1), wake(2)])).await.unwrap();
+    safely(backend.send(&[departure(3, Duration::from_secs(1))]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [wake(3)]);
+}
+
+#[tokio::test]
+async fn an_old_version_does_not_stand_for_a_newer() {
+    let server = RedisServer::start();
+    let backend = backend(&server);
+    let newer = Wake {
+        version: 2,
+        ..wake(1)
+    };
+    let newer = Departure {
+        wake: newer,
+        delay: Duration::ZERO,
+    };
+    safely(backend.send(&[newer.clone(), departure(1, HOUR)]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [newer.wake]);
+    safely(backend.remove(&[wake(1)])).await.unwrap();
+    assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 1);
+}

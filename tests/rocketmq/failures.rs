@@ -1,0 +1,132 @@
+//! What ends, is not there, or goes away.
+
+use super::servers::OwnBroker;
+use super::*;
+
+#[tokio::test]
+async fn closing_ends_a_receiver_and_everything_after() {
+    let backend = Place::new().connect().await;
+    let receiver = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.receive(10).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    timeout(SAFETY, backend.close())
+        .await
+        .expect("it closes")
+        .unwrap();
+    let ended = timeout(SAFETY, receiver)
+        .await
+        .expect("it ends")
+        .unwrap()
+        .unwrap_err();
+    assert!(ended.to_string().contains("closed"), "{ended}");
+    timeout(SAFETY, backend.close())
+        .await
+        .expect("it is closed already")
+        .unwrap();
+    assert!(
+        timeout(SAFETY, backend.receive(10))
+            .await
+            .expect("it ends")
+            .is_err()
+    );
+    assert!(timeout(SAFETY, backend.health()).await.expect("it ends").is_err());
+    let error = timeout(SAFETY, backend.send(&departures(0..2, ONE)))
+        .await
+        .expect("it ends")
+        .unwrap_err();
+    assert_eq!(error.failed, [0, 1]);
+    assert!(!error.cause.is_transient(), "{error}");
+}
+
+#[tokio::test]
+async fn dropping_without_close_is_harmless() {
+    let backend = Place::new().connect().await;
+    backend.send(&departures(0..40, ONE)).await.unwrap();
+    let arrivals = timeout(SAFETY, backend.receive(10))
+        .await
+        .expect("it arrives")
+        .unwrap();
+    assert!(!arrivals.is_empty());
+    drop(backend);
+}
+
+#[tokio::test]
+async fn an_unreachable_nameserver_is_a_transient_error() {
+    // The port was free a moment ago, and nobody listens there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let connecting = RocketMqBackend::connect(format!("127.0.0.1:{port}"));
+    let error = timeout(SAFETY, connecting)
+        .await
+        .expect("in bounded time")
+        .unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    println!("{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused() {
+    let error = RocketMqBackend::connect("localhost").await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Invalid {
+                field: "nameservers",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_is_back() {
+    let broker = OwnBroker::start();
+    let backend = Arc::new(
+        RocketMqBackend::connect(broker.nameserver.as_str())
+            .await
+            .unwrap(),
+    );
+    backend.send(&departures(0..10, TWO)).await.unwrap();
+    let receiver = tokio::spawn({
+        let backend = backend.clone();
+        async move { receive_all(&backend, 20).await }
+    });
+    broker.kill();
+    let error = timeout(SAFETY, backend.send(&departures(10..20, TWO)))
+        .await
+        .expect("in bounded time")
+        .unwrap_err();
+    assert_eq!(error.failed, Vec::from_iter(0..10));
+    assert!(error.cause.is_transient(), "{error}");
+    println!("{error}");
+    assert!(
+        timeout(SAFETY, backend.health())
+            .await
+            .expect("in bounded time")
+            .is_err()
+    );
+    broker.start_again();
+    let back = Instant::now();
+    timeout(SAFETY, async {
+        while backend.health().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        println!("healthy after {:?}", back.elapsed());
+        while let Err(error) = backend.send(&departures(10..20, TWO)).await {
+            println!("{error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        println!("sends after {:?}", back.elapsed());
+        receiver.await.unwrap();
+        println!("received after {:?}", back.elapsed());
+    })
+    .await
+    .expect("it is used again");
+    backend.close().await.unwrap();
+}

@@ -1,0 +1,120 @@
+//! Carrying wake-ups through a real RocketMQ broker: what holds for every backend, and what is special to this one.
+#![cfg(feature = "rocketmq")]
+#![allow(clippy::unwrap_used)]
+// For the bare client in here; the backend needs none: see `tests/rocketmq_caller.rs`.
+#![recursion_limit = "512"]
+
+mod carrying;
+#[cfg(feature = "testing")]
+mod conformance;
+mod failures;
+mod raw;
+mod servers;
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend, RocketMqOptions};
+use delayline::{Error, TaskId, Wake};
+use tokio::time::timeout;
+
+use self::raw::Raw;
+
+/// The levels that the broker of these tests is started with.
+const LEVELS: &str = "1s 2s 5s 10s";
+const ONE: Duration = Duration::from_secs(1);
+const TWO: Duration = Duration::from_secs(2);
+/// Only so that a test which would hang fails.
+const SAFETY: Duration = Duration::from_secs(60);
+
+fn nameserver() -> String {
+    std::env::var("DELAYLINE_ROCKETMQ").unwrap_or_else(|_| {
+        panic!(
+            "DELAYLINE_ROCKETMQ must be the HOST:PORT of a nameserver: run scripts/test, \
+             or start one by: scripts/rocketmq start DIR --levels \"{LEVELS}\""
+        )
+    })
+}
+
+/// A topic and a group of its own for each test, so that they may run at once and again.
+struct Place {
+    topic: String,
+    group: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let unique = unique();
+        Self {
+            topic: format!("wakes-{unique}"),
+            group: format!("workers-{unique}"),
+        }
+    }
+
+    fn options(&self) -> RocketMqOptions {
+        RocketMqOptions::new(nameserver())
+            .topic(&self.topic)
+            .group(&self.group)
+    }
+
+    async fn connect(&self) -> Arc<RocketMqBackend> {
+        Arc::new(RocketMqBackend::connect(self.options()).await.unwrap())
+    }
+
+    /// Nothing was sent back to the broker.
+    async fn assert_nothing_sent_back(&self) {
+        let raw = Raw::new(&nameserver());
+        assert_eq!(raw.sent_back(&self.group).await, 0);
+        raw.close().await;
+    }
+}
+
+fn unique() -> String {
+    format!("{:016x}", RandomState::new().hash_one(0))
+}
+
+fn wake(number: u64) -> Wake {
+    let mut id = [7; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    Wake {
+        id: TaskId::from_bytes(id),
+        kind: "order.cancel".into(),
+        version: number + 1,
+    }
+}
+
+fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> {
+    numbers
+        .map(|number| Departure {
+            wake: wake(number),
+            delay,
+        })
+        .collect()
+}
+
+/// Receives and acknowledges until each of `count` wake-ups came at least once.
+async fn receive_all(backend: &RocketMqBackend, count: usize) -> BTreeSet<Wake> {
+    let mut seen = BTreeSet::new();
+    while seen.len() < count {
+        let arrivals = timeout(SAFETY, backend.receive(100))
+            .await
+            .expect("all arrive")
+            .unwrap();
+        assert!((1..=100).contains(&arrivals.len()));
+        seen.extend(arrivals.iter().map(|arrival| arrival.wake.clone()));
+        backend.acknowledge(arrivals).await;
+    }
+    seen
+}
+
+/// What arrives within `within`.
+async fn arriving(backend: &RocketMqBackend, within: Duration) -> Vec<Arrival> {
+    let mut arrived = Vec::new();
+    let end = tokio::time::Instant::now() + within;
+    while let Ok(arrivals) = tokio::time::timeout_at(end, backend.receive(1_000)).await {
+        arrived.extend(arrivals.unwrap());
+    }
+    arrived
+}

@@ -1,0 +1,77 @@
+//! The bare client, for what the backend does not do: foreign messages, and a look at what was sent back.
+
+use std::sync::Arc;
+
+use rocketmq_client_rust::{
+    ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer, TopicAdmin,
+};
+use rocketmq_model::common::message::message_single::Message;
+use rocketmq_observability::TelemetryRuntimeGuard;
+use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
+
+pub(crate) struct Raw {
+    owner: RuntimeOwner,
+    runtime: Arc<ClientRuntime>,
+    config: ClientConfig,
+}
+
+impl Raw {
+    pub(crate) fn new(nameserver: &str) -> Self {
+        let owner = RuntimeOwner::plan(RuntimeConfig::for_parallelism("raw", 1))
+            .unwrap()
+            .build()
+            .unwrap();
+        let telemetry = TelemetryRuntimeGuard::noop();
+        let scope = owner.root_context().component("raw");
+        let runtime =
+            ClientRuntime::try_new(scope, ClientRuntimeConfig::default(), telemetry.handle()).unwrap();
+        let mut config = ClientConfig::new();
+        config.namesrv_addr = Some(nameserver.into());
+        config.instance_name = super::unique().into();
+        Self {
+            owner,
+            runtime,
+            config,
+        }
+    }
+
+    /// Sends bodies, with no delay.
+    pub(crate) async fn send(&self, topic: &str, bodies: Vec<Vec<u8>>) {
+        let mut producer = DefaultMQProducer::builder(self.runtime.clone())
+            .client_config(self.config.clone())
+            .producer_group("raw")
+            .build();
+        producer.start().await.unwrap();
+        for body in bodies {
+            let message = Message::builder().topic(topic).body(body).build().unwrap();
+            producer.send(message).await.unwrap().unwrap();
+        }
+        producer.shutdown().await;
+    }
+
+    /// How many messages were ever sent back to the broker for another try, or given up, by a group.
+    pub(crate) async fn sent_back(&self, group: &str) -> i64 {
+        let mut admin = DefaultMQAdminExt::new(self.runtime.clone());
+        *admin.client_config_mut() = self.config.clone();
+        admin.start().await.unwrap();
+        let mut count = 0;
+        for topic in [format!("%RETRY%{group}"), format!("%DLQ%{group}")] {
+            // A topic that nobody wrote to need not be there.
+            if let Ok(stats) = admin.examine_topic_stats(topic.into(), None).await {
+                count += stats
+                    .get_offset_table()
+                    .values()
+                    .map(|queue| queue.get_max_offset())
+                    .sum::<i64>();
+            }
+        }
+        admin.shutdown().await;
+        count
+    }
+
+    pub(crate) async fn close(self) {
+        self.runtime.shutdown().await;
+        self.owner.shutdown_tasks().await;
+        self.owner.shutdown_background();
+    }
+}

@@ -1,0 +1,83 @@
+//! Holds each store of this crate to the contract of `Store`. One line per store: its name and its fixture.
+#![cfg(feature = "testing")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::Clock;
+use delayline::store::{MemoryStore, Store};
+use delayline::testing::store::StoreFixture;
+use delayline::testing::store_conformance;
+
+store_conformance!(memory, Memory::new());
+#[cfg(feature = "sqlite")]
+store_conformance!(sqlite, files::Sqlite::new());
+
+#[derive(Debug)]
+struct Memory {
+    clock: Clock,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let clock = Clock::simulated(7);
+        Self { clock }
+    }
+}
+
+#[async_trait]
+impl StoreFixture for Memory {
+    async fn store(&self, history: Duration) -> Arc<dyn Store> {
+        Arc::new(MemoryStore::with_clock(self.clock.clone()).keep_history(history))
+    }
+
+    async fn pass(&self, time: Duration) {
+        let millis = time.as_millis().try_into().expect("cases wait for short");
+        self.clock.step(millis);
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod files {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use delayline::store::SqliteStore;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Rows in files of a folder that is removed afterwards. Connections have threads of their own, which a paused clock
+    /// knows nothing of, so the clock is the machine's.
+    #[derive(Debug)]
+    pub(super) struct Sqlite {
+        folder: TempDir,
+        files: AtomicUsize,
+        clock: Clock,
+    }
+
+    impl Sqlite {
+        pub(super) fn new() -> Self {
+            Self {
+                folder: tempfile::tempdir().expect("a folder for temporary files"),
+                files: AtomicUsize::new(0),
+                clock: Clock::system(),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl StoreFixture for Sqlite {
+        async fn store(&self, history: Duration) -> Arc<dyn Store> {
+            let number = self.files.fetch_add(1, Ordering::Relaxed);
+            let path = self.folder.path().join(format!("{number}.db"));
+            let store = SqliteStore::open_with_clock(path, self.clock.clone()).await;
+            Arc::new(store.expect("a new file").keep_history(history))
+        }
+
+        async fn pass(&self, time: Duration) {
+            let millis = time.as_millis().try_into().expect("cases wait for short");
+            self.clock.step(millis);
+        }
+    }
+}
