@@ -190,6 +190,31 @@ async fn room_that_a_claim_kept_and_did_not_use_is_told_to_those_who_wait_for_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_claims_too_many_leaves_the_rest_to_the_end_of_their_leases() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(2).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 100, 100));
+    let _worker = Running::start(worker.lease(secs(5)));
+    world.pass(ms(1)).await;
+    world.store.claim_too_many(3);
+    world
+        .scheduler
+        .schedule_all((0..5).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    world.pass(secs(4)).await;
+    assert_eq!(
+        (world.count(State::Done).await, world.count(State::Running).await),
+        (2, 3)
+    );
+    world.store.claim_too_many(0);
+    world.settle().await;
+    assert_each_once(&world, 5);
+    assert_eq!(at_once.most(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_workers_over_one_store_share_the_work_and_each_task_runs_once() {
     let world = World::new();
     world.store.take(ms(3));

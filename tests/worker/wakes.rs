@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, Kind, NewTask, State, Task, Wake, Worker};
+use delayline::{Error, Kind, NewTask, Outcome, State, Task, Wake, WokenBy, Worker};
 
 use crate::support::{KIND, Op, Running, Setup, World, at, ms, secs};
 
@@ -317,6 +317,37 @@ async fn a_store_that_is_away_when_there_is_room_is_asked_again() {
     let _worker = world.work();
     world.pass(ms(501)).await;
     assert_eq!(world.runs.times(), [500; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_what_woke_its_task() {
+    let world = World::with_levels("1s");
+    let (send, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let worker = Worker::new(&world.scheduler).handle(KIND, move |_: u64, context| {
+        let send = send.clone();
+        async move {
+            send.send(context.woken_by())?;
+            Ok(Outcome::Done)
+        }
+    });
+    let losing = Faults {
+        lose: 100,
+        ..Faults::default()
+    };
+    world.precise.set_faults(losing);
+    schedule(&world, KIND, 0).await;
+    world.pass(ms(1)).await;
+    world.precise.set_faults(Faults::default());
+    // It was due before there was a worker.
+    let _worker = Running::start(worker);
+    assert_eq!(told.recv().await, Some(WokenBy::Room));
+    schedule(&world, KIND, 1_000).await;
+    assert_eq!(told.recv().await, Some(WokenBy::Levels));
+    schedule(&world, KIND, 999).await;
+    assert_eq!(told.recv().await, Some(WokenBy::Precise));
+    world.precise.set_faults(losing);
+    schedule(&world, KIND, 999).await;
+    assert_eq!(told.recv().await, Some(WokenBy::Sweep));
 }
 
 /// A backend that cannot receive at first, and notes what is acknowledged.
