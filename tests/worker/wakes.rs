@@ -66,19 +66,24 @@ async fn of_wake_ups_of_one_task_in_one_batch_the_newest_counts() {
             .unwrap()
             .is_done()
     );
-    // Version 2 has its own wake-up; all of these arrive together with it.
-    let departures = [1, 2, 2, 1].map(|version| Departure {
-        wake: wake(&row, version),
-        delay: secs(10),
-    });
-    // After the old one was removed.
+    // After the old one was removed; the older versions come first, and the new one comes twice more.
     tokio::task::yield_now().await;
-    world.precise.send(&departures).await.unwrap();
-    world.pass(secs(11)).await;
-    assert_eq!(world.runs.count(), 1);
+    for (version, delay) in [(1, 7), (1, 8), (2, 10), (2, 10)] {
+        let wake = wake(&row, version);
+        let delay = secs(delay);
+        world.precise.send(&[Departure { wake, delay }]).await.unwrap();
+    }
+    // While the worker is busy with the wake-up of another they gather.
+    world.store.hold(Op::Arrive);
+    let other = schedule(&world, KIND, 5_000).await;
+    world.pass_until(11_000).await;
+    assert_eq!(world.store.waiting(Op::Arrive), 1);
+    world.store.free(Op::Arrive);
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.ids(), [other.id, row.id]);
     let stats = world.scheduler.stats();
-    assert_eq!((stats.received, stats.stale), (5, 4), "one of five was the one");
-    assert_eq!(world.store.calls(Op::Arrive), [1]);
+    assert_eq!((stats.received, stats.stale), (6, 4), "one of five was the one");
+    assert_eq!(world.store.calls(Op::Arrive), [1, 1]);
 }
 
 #[tokio::test(start_paused = true)]
