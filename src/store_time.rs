@@ -38,21 +38,24 @@ impl StoreTime {
         }
     }
 
+    /// The time by the store's clock, as far as it is known; none if the store never answered yet.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        let (heard, at) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(heard.after(self.clock.instant().saturating_duration_since(at)))
+    }
+
     /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.
     pub(crate) async fn until(&self, due: When, store: &dyn Store) -> Result<Duration, Error> {
         match due {
             When::After(delay) => Ok(delay),
             When::At(time) => {
-                let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                let (heard, at) = match last {
-                    Some(last) => last,
+                let now = match self.now() {
+                    Some(now) => now,
                     None => {
                         let now = store.now().await?;
-                        let heard = self.heard(Stamped { now, found: () });
-                        (heard.now, heard.at)
+                        self.heard(Stamped { now, found: () }).now
                     }
                 };
-                let now = heard.after(self.clock.instant().saturating_duration_since(at));
                 Ok(duration(time.millis_since(now)))
             }
         }

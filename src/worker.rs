@@ -43,6 +43,20 @@ struct Options {
     on_dead: Option<Alarm>,
 }
 
+/// Whether a worker stops, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    No,
+    /// Takes nothing new, and waits for what runs.
+    Gracefully,
+    /// Stops what runs.
+    Now,
+}
+
+/// For how long a worker whose patience has ended waits for its handlers to come to their next await, and at the
+/// least for the store to take what is given back.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
 type Alarm = Arc<dyn Fn(&Task) + Send + Sync>;
 
 impl Worker {
@@ -104,7 +118,7 @@ impl Worker {
     }
 
     /// For how long a claim holds unless it is renewed, which is done three times as often. A worker that dies gives
-    /// its tasks back after this long. At least 1 s; default 30 s.
+    /// its tasks back after this long. 1 s up to a day; default 30 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
@@ -153,7 +167,7 @@ impl Worker {
             kinds,
             self.options,
         ));
-        let (stopping, stopped) = watch::channel(false);
+        let (stopping, stopped) = watch::channel(Stop::No);
 
         // What takes tasks in, what runs them, and what keeps and ends their claims.
         let mut intake = JoinSet::new();
@@ -187,7 +201,7 @@ impl Worker {
             Some(ended) = settling.join_next() => return Err(defect(ended)),
         }
 
-        stopping.send_replace(true);
+        stopping.send_replace(Stop::Gracefully);
         let graceful = async {
             all_ended(&mut intake).await?;
             engine.release_queued(&settle);
@@ -195,23 +209,28 @@ impl Worker {
         };
         let ended = clock.timeout(stop_timeout, graceful).await;
         intake.shutdown().await;
+        engine.release_queued(&settle);
+        stopping.send_replace(Stop::Now);
+        // A handler gives its claim back when it has come to its next await. If it never does, the lease ends.
+        let stopped = clock.timeout(LAST_WAIT, all_ended(&mut lanes)).await;
         lanes.shutdown().await;
-        engine.release_running(&settle);
         drop(settle);
         // With the store away this could take for ever; then the leases end by themselves.
-        let settled = clock.timeout(stop_timeout, all_ended(&mut settling)).await;
-        ended.unwrap_or(Ok(())).and(settled.unwrap_or(Ok(())))
+        let settled = clock
+            .timeout(stop_timeout.max(LAST_WAIT), all_ended(&mut settling))
+            .await;
+        [ended, stopped, settled].into_iter().flatten().collect()
     }
 
     fn checked_kinds(&self) -> Result<BTreeMap<Kind, (Policy, Handler)>, Error> {
         let Options {
             lease, sweep_every, ..
         } = &self.options;
-        if *lease < Duration::from_secs(1) {
+        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(lease) {
             return Err(Error::invalid(
                 "lease",
                 format_args!("{lease:?}"),
-                "allowed is 1 s or more",
+                "allowed is 1 s or more, up to a day",
             ));
         }
         if sweep_every.is_zero() {

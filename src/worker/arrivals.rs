@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::Stop;
 use super::engine::{Engine, Reserved};
 use crate::backend::{Arrival, Backend};
 use crate::router::Trip;
@@ -20,13 +21,13 @@ pub(crate) async fn receive(
     engine: Arc<Engine>,
     woken_by: WokenBy,
     backend: Arc<dyn Backend>,
-    mut stopped: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<Stop>,
 ) {
     let clock = &engine.parts.clock;
     loop {
         let received = tokio::select! {
             biased;
-            _ = stopped.wait_for(|&stopped| stopped) => return,
+            _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
             received = backend.receive(defaults::BATCH) => received,
         };
         match received {
@@ -144,7 +145,8 @@ pub(crate) fn accept(
     }
     for (kind, tasks) in by_kind {
         if let Some(lane) = engine.lanes.get(&kind) {
-            lane.accept(tasks, woken_by, now, at, asked + engine.lease);
+            let lost = lane.accept(tasks, woken_by, now, at, asked + engine.lease);
+            engine.parts.counters.lost_claims.add(lost);
         }
     }
     Heard { now, at, found: () }

@@ -1,6 +1,7 @@
 //! What the parts of a worker share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::handler::Handler;
 use crate::retry::Policy;
 use crate::scheduler::Parts;
 use crate::store::{Claim, Ending};
-use crate::{Kind, State, Task};
+use crate::{Kind, State, Task, Timestamp};
 
 /// The worker's lanes, one a kind, and what they stand on.
 pub(crate) struct Engine {
@@ -102,22 +103,8 @@ impl Engine {
         }
     }
 
-    /// Gives back what was started and did not end in time; its handler is stopped already.
-    pub(crate) fn release_running(&self, settle: &mpsc::UnboundedSender<Settled>) {
-        self.release_queued(settle);
-        for lane in self.lanes.values() {
-            for task in lane.take_running() {
-                let _ = settle.send(Settled {
-                    lane: Arc::clone(lane),
-                    task,
-                    ending: Ending::Release,
-                });
-            }
-        }
-    }
-
     /// A task is dead: tells people.
-    pub(crate) fn dead(&self, task: &Task, reason: &str, give_back: bool) {
+    pub(crate) fn dead(&self, task: &Task, reason: &str, give_back: bool, ended_at: Timestamp) {
         self.parts.counters.dead.add(1);
         error!(id = %task.id, kind = %task.kind, key = task.key.as_ref().map(crate::Key::as_str), attempt = task.attempt, reason, "a task is dead");
         if let Some(alarm) = &self.on_dead {
@@ -127,9 +114,14 @@ impl Engine {
                 attempt: task.attempt - u32::from(give_back && task.attempt > 0),
                 wake_at: None,
                 last_error: Some(reason.to_owned()),
+                updated_at: ended_at,
+                finished_at: Some(ended_at),
                 ..task.clone()
             };
-            alarm(&task);
+            // The rest of the worker must not end with a user's alarm.
+            if catch_unwind(AssertUnwindSafe(|| alarm(&task))).is_err() {
+                error!(id = %task.id, "the alarm panicked");
+            }
         }
     }
 }

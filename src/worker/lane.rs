@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
+use super::Stop;
 use super::engine::Engine;
 use super::settle::Settled;
 use super::verdict::{Verdict, refusal};
@@ -111,7 +112,7 @@ impl Lane {
         self.state().backlog
     }
 
-    /// Takes claims in, each in a place that was kept for it.
+    /// Takes claims in, each in a place that was kept for it. Says how many older claims are thereby known to be lost.
     pub(crate) fn accept(
         &self,
         tasks: Vec<Task>,
@@ -119,7 +120,8 @@ impl Lane {
         now: Timestamp,
         at: Instant,
         lease_until: Instant,
-    ) {
+    ) -> usize {
+        let mut replaced = 0;
         {
             let mut state = self.state();
             for task in tasks {
@@ -133,15 +135,19 @@ impl Lane {
                     claimed: (now, at),
                     phase: Phase::Queued,
                 };
-                // A claim that this worker lost without knowing, and got again.
-                if let Some(lost) = state.claims.insert(id, held) {
-                    lost.stop();
-                    state.queue.retain(|&queued| queued != id);
+                // A claim that this worker lost without knowing, and got again. If it is being settled, that will
+                // be refused, and tells.
+                if let Some(lost) = state.forget(id)
+                    && !matches!(lost.phase, Phase::Settling)
+                {
+                    replaced += 1;
                 }
+                state.claims.insert(id, held);
                 state.queue.push_back(id);
             }
         }
         self.changed.notify_one();
+        replaced
     }
 
     /// The claims to renew: those whose handler may still run, or whose end is not settled yet.
@@ -200,24 +206,17 @@ impl Lane {
         let queued = std::mem::take(&mut state.queue);
         queued.into_iter().filter_map(|id| state.settling(id)).collect()
     }
-
-    /// Takes what was started and has not ended, to be settled.
-    pub(crate) fn take_running(&self) -> Vec<Arc<Task>> {
-        let mut state = self.state();
-        let running = state
-            .claims
-            .iter()
-            .filter(|(_, held)| matches!(held.phase, Phase::Running { .. }));
-        let ids: Vec<_> = running.map(|(&id, _)| id).collect();
-        ids.into_iter().filter_map(|id| state.settling(id)).collect()
-    }
 }
 
 impl LaneState {
-    fn forget(&mut self, id: TaskId) {
-        if let Some(held) = self.claims.remove(&id) {
-            held.stop();
+    fn forget(&mut self, id: TaskId) -> Option<Held> {
+        let held = self.claims.remove(&id)?;
+        held.stop();
+        if matches!(held.phase, Phase::Queued) {
+            // Left here it would start its task a second time, should this worker claim it again.
+            self.queue.retain(|&queued| queued != id);
         }
+        Some(held)
     }
 
     fn settling(&mut self, id: TaskId) -> Option<Arc<Task>> {
@@ -247,13 +246,17 @@ pub(crate) async fn run(
     engine: Arc<Engine>,
     lane: Arc<Lane>,
     settle: mpsc::UnboundedSender<Settled>,
-    mut stopped: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<Stop>,
 ) {
     let mut handlers = JoinSet::new();
     // Only looked up, never walked through: its order is no matter.
     let mut running = HashMap::new();
     loop {
-        let stopping = *stopped.borrow_and_update();
+        let stop = *stopped.borrow_and_update();
+        let stopping = stop > Stop::No;
+        if stop == Stop::Now {
+            handlers.abort_all();
+        }
         while !stopping && handlers.len() < lane.policy.concurrency {
             match start_next(&engine, &lane, &settle, &mut handlers) {
                 Some((handler, task)) => running.insert(handler, task),
@@ -267,17 +270,16 @@ pub(crate) async fn run(
             biased;
             Some(ended) = handlers.join_next_with_id(), if !handlers.is_empty() => ended,
             () = lane.changed.notified(), if !stopping => continue,
-            _ = stopped.changed(), if !stopping => continue,
+            _ = stopped.changed(), if stop < Stop::Now => continue,
         };
         let (handler, verdict) = match ended {
-            Ok((handler, Some(answer))) => (handler, Some(Verdict::Answered(answer))),
-            Ok((handler, None)) => (handler, Some(Verdict::TimedOut)),
-            Err(error) if error.is_panic() => (error.id(), Some(Verdict::Panicked(panic_text(error)))),
-            // Stopped because its lease was lost; nothing is ours to settle.
-            Err(error) => (error.id(), None),
+            Ok((handler, Some(answer))) => (handler, Verdict::Answered(answer)),
+            Ok((handler, None)) => (handler, Verdict::TimedOut),
+            Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
+            Err(error) => (error.id(), Verdict::Stopped),
         };
         let task: Option<Arc<Task>> = running.remove(&handler);
-        if let (Some(task), Some(verdict)) = (task, verdict) {
+        if let Some(task) = task {
             finish(&engine, &lane, &settle, &task, verdict);
         }
     }
@@ -305,6 +307,7 @@ fn start_next(
             // Perhaps another's by now: a handler must not start for it here.
             state.forget(id);
             parts.counters.lost_claims.add(1);
+            engine.room.notify_one();
             continue;
         }
         let store_now = held.store_now(now);
@@ -353,7 +356,6 @@ fn finish(
             .get_mut(&task.id)
             .filter(|held| held.task.version == task.version)
         else {
-            parts.counters.lost_claims.add(1);
             return;
         };
         held.phase = Phase::Settling;

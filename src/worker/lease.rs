@@ -23,6 +23,7 @@ pub(crate) async fn renew(engine: Arc<Engine>) {
                                 lane.renewed(id, version, asked + engine.lease);
                             } else if lane.lost(id, version) {
                                 parts.counters.lost_claims.add(1);
+                                engine.room.notify_one();
                                 warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
                             }
                         }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::Stop;
 use super::arrivals::accept;
 use super::engine::Engine;
 use super::lane::Lane;
-use crate::WokenBy;
+use crate::{WokenBy, defaults};
 
 /// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
-pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop>) {
     let parts = &engine.parts;
     loop {
         let room = engine.room.notified();
@@ -20,11 +21,11 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
         if hungry.is_empty() {
             tokio::select! {
                 biased;
-                _ = stopped.wait_for(|&stopped| stopped) => return,
+                _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
                 () = room => continue,
             }
         }
-        if *stopped.borrow() {
+        if *stopped.borrow() > Stop::No {
             return;
         }
         for lane in &hungry {
@@ -33,7 +34,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
         }
         let mut reserved = engine.reserve(|lane| {
             if hungry.iter().any(|hungry| hungry.kind == lane.kind) {
-                lane.room()
+                lane.room().min(defaults::BATCH)
             } else {
                 0
             }

@@ -25,7 +25,7 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
     // Bounded by the lanes: each claim is here at most once.
     let mut batch = Vec::with_capacity(defaults::BATCH);
     while ended.recv_many(&mut batch, defaults::BATCH).await > 0 {
-        let won = write(&engine, &batch).await;
+        let won = write(&engine, &batch, false).await;
         let settled_at = engine.parts.clock.instant();
         let mut trips = Vec::new();
         for (settled, won) in batch.drain(..).zip(won) {
@@ -57,8 +57,9 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
 /// Instants end somewhere after centuries.
 const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// Writes the endings, as often as it takes; says of each whether the claim was still ours.
-async fn write(engine: &Engine, batch: &[Settled]) -> Vec<bool> {
+/// Writes the endings, as often as it takes; says of each whether the claim was still ours. `repeated`: an earlier
+/// try may have had its effect.
+async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<bool> {
     let settlements: Vec<_> = batch
         .iter()
         .map(|Settled { task, ending, .. }| Settlement {
@@ -67,15 +68,13 @@ async fn write(engine: &Engine, batch: &[Settled]) -> Vec<bool> {
             ending: ending.clone(),
         })
         .collect();
-    let mut pause = Duration::from_millis(50);
-    let mut repeated = false;
+    let mut pauses = Pauses::default();
     loop {
         match engine.parts.store.settle(settlements.clone()).await {
-            Ok(won) if !repeated => return won,
             Ok(won) => {
                 let mut known = Vec::with_capacity(won.len());
                 for (settled, won) in batch.iter().zip(won) {
-                    known.push(won || was_settled(engine, settled).await);
+                    known.push(won || repeated && was_settled(engine, settled).await);
                 }
                 return known;
             }
@@ -83,21 +82,32 @@ async fn write(engine: &Engine, batch: &[Settled]) -> Vec<bool> {
             Err(cause) if batch.len() == 1 => {
                 // The row cannot be written; when its lease ends the task is tried again.
                 error!(%cause, id = %batch[0].task.id, "a claim cannot be settled");
-                return vec![false];
+                return vec![was_settled(engine, &batch[0]).await];
             }
             Err(cause) => {
                 // One row may spoil the batch: each by itself.
                 warn!(%cause, claims = batch.len(), "not settled together");
                 let mut known = Vec::with_capacity(batch.len());
                 for one in batch.chunks(1) {
-                    known.extend(Box::pin(write(engine, one)).await);
+                    known.extend(Box::pin(write(engine, one, true)).await);
                 }
                 return known;
             }
         }
         repeated = true;
-        engine.parts.clock.sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        engine.parts.clock.sleep(pauses.next()).await;
+    }
+}
+
+/// How long to wait for a store that failed, again and again: twice as long each time, up to a second.
+#[derive(Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let pause = Duration::from_millis(50 << self.0.min(5));
+        self.0 += 1;
+        pause.min(Duration::from_secs(1))
     }
 }
 
@@ -110,9 +120,16 @@ async fn was_settled(engine: &Engine, Settled { task, ending, .. }: &Settled) ->
             State::Scheduled
         }
     };
-    match engine.parts.store.find(&Target::Id(task.id)).await {
-        Ok(Some(row)) => row.version == task.version + 1 && row.state == expected && row.owner == task.owner,
-        Ok(None) | Err(_) => false,
+    let mut pauses = Pauses::default();
+    loop {
+        match engine.parts.store.find(&Target::Id(task.id)).await {
+            Ok(Some(row)) => {
+                return row.version == task.version + 1 && row.state == expected && row.owner == task.owner;
+            }
+            Ok(None) => return false,
+            Err(cause) if cause.is_transient() => engine.parts.clock.sleep(pauses.next()).await,
+            Err(_) => return false,
+        }
     }
 }
 
@@ -123,6 +140,9 @@ fn count(engine: &Engine, task: &Task, ending: &Ending) {
         Ending::Retry { .. } => counters.retried.add(1),
         Ending::Snooze { .. } => counters.snoozed.add(1),
         Ending::Release => counters.released.add(1),
-        Ending::Dead { error, give_back } => engine.dead(task, error, *give_back),
+        Ending::Dead { error, give_back } => {
+            let ended_at = engine.parts.time.now().unwrap_or(task.updated_at);
+            engine.dead(task, error, *give_back, ended_at);
+        }
     }
 }

@@ -1,45 +1,54 @@
 //! The safety net: rows whose time to be looked at has passed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::Stop;
 use super::arrivals::act;
 use super::engine::Engine;
 use crate::{Error, WokenBy, defaults};
 
 /// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history
 /// is over. It needs no backend: with all of them away tasks still run, each up to one pause late.
-pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop>) {
     let clock = &engine.parts.clock;
     // Several workers started together should not sweep together.
     let millis = u64::try_from(engine.sweep_every.as_millis()).unwrap_or(u64::MAX);
-    let mut pause = std::time::Duration::from_millis(clock.random_below(millis));
-    let mut sweeps = 0_u32;
+    let mut pause = Duration::from_millis(clock.random_below(millis));
+    let mut until_purge = 0_u32;
     loop {
         tokio::select! {
             biased;
-            _ = stopped.wait_for(|&stopped| stopped) => return,
+            _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
             () = clock.sleep(pause) => {}
         }
         pause = engine.sweep_every;
         match sweep_once(&engine).await {
             // There is more: go on at once.
-            Ok(full) if full => pause = std::time::Duration::ZERO,
+            Ok(full) if full => pause = Duration::ZERO,
             Ok(_) => {}
             Err(error) => warn!(%error, "the sweep failed and will be repeated"),
         }
-        if sweeps.is_multiple_of(PURGE_EVERY)
-            && let Err(error) = purge(&engine).await
-        {
-            warn!(%error, "old history was not removed; that will be repeated");
+        if until_purge > 0 {
+            until_purge -= 1;
+            continue;
         }
-        sweeps = sweeps.wrapping_add(1);
+        match purge(&engine).await {
+            // There is more: go on at once, but after the next sweep, whose rows are waited for.
+            Ok(full) if full => pause = Duration::ZERO,
+            Ok(_) => until_purge = PURGE_EVERY,
+            Err(error) => {
+                until_purge = PURGE_EVERY;
+                warn!(%error, "old history was not removed; that will be repeated");
+            }
+        }
     }
 }
 
-/// Sweeps between two removals of history: one in half a minute.
+/// Sweeps between two removals of history: one in half a minute, by default.
 const PURGE_EVERY: u32 = 60;
 
 /// Says whether there is more to take right away.
@@ -57,13 +66,10 @@ async fn sweep_once(engine: &Engine) -> Result<bool, Error> {
     Ok(taken >= defaults::SWEEP_LIMIT)
 }
 
-async fn purge(engine: &Engine) -> Result<(), Error> {
-    loop {
-        let purged = engine.parts.store.purge(defaults::BATCH).await?;
-        let purged = usize::try_from(purged).unwrap_or(usize::MAX);
-        engine.parts.counters.purged.add(purged);
-        if purged < defaults::BATCH {
-            return Ok(());
-        }
-    }
+/// Says whether there is more to remove right away.
+async fn purge(engine: &Engine) -> Result<bool, Error> {
+    let purged = engine.parts.store.purge(defaults::BATCH).await?;
+    let purged = usize::try_from(purged).unwrap_or(usize::MAX);
+    engine.parts.counters.purged.add(purged);
+    Ok(purged >= defaults::BATCH)
 }

@@ -19,6 +19,8 @@ pub(crate) enum Verdict {
     Panicked(String),
     /// The handler was not started, for this reason, and never will be.
     Refused(String),
+    /// The handler was stopped because its worker stops; or because its claim was lost, and then nothing follows.
+    Stopped,
 }
 
 /// Why a claimed task must not be started, if so.
@@ -50,6 +52,7 @@ impl Verdict {
                     give_back: true,
                 };
             }
+            Self::Stopped => return Ending::Release,
             Self::Answered(Ok(Outcome::Done)) => return Ending::Done,
             Self::Answered(Ok(Outcome::Discard(error))) => {
                 return Ending::Dead {

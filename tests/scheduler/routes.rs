@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::delay::{Routing, plan};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake};
+use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, Worker};
 
-use crate::support::{KIND, ROCKETMQ, Setup, World, at, ms, secs};
+use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, ms, secs};
 
 const REFUSING: Faults = Faults {
     lose: 0,
@@ -335,6 +335,61 @@ async fn a_time_by_the_calendar_is_kept_by_the_stores_clock_however_wrong_the_sc
         assert_eq!(world.row(row.id).await.hop, 1);
         assert!(world.precise.log().is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_backend_the_store_itself_is_precise() {
+    let world = World::new();
+    let scheduler = Scheduler::builder(world.store.clone())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
+    let worker = Worker::new(&scheduler).handle(KIND, world.runs.handler(&world.store_clock));
+    let _worker = Running::start(worker);
+    for delay in [0, 1, 700, 1_999, 2_000, 2_001, 600_000] {
+        scheduler
+            .schedule(NewTask::new(KIND, &1).after(ms(delay)))
+            .await
+            .unwrap();
+    }
+    world.settle().await;
+    assert_eq!(world.runs.times(), [0, 1, 700, 1_999, 2_000, 2_001, 600_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_to_be_sent_is_sent_before_the_backends_are_closed() {
+    let world = World::with_levels("1s");
+    let tasks = (0..2_000).map(|n| NewTask::new(KIND, &n).after(secs(1)));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.scheduler.close().await.unwrap();
+    assert_eq!(world.levels.unwrap().log().len(), 2_000);
+    assert_eq!(world.scheduler.stats().left_to_sweep, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_hangs_keeps_no_process_from_ending() {
+    static DOWN: AtomicBool = AtomicBool::new(true);
+    static SENDS: AtomicUsize = AtomicUsize::new(0);
+    let world = Setup {
+        wrap_precise: |backend| {
+            Arc::new(Down {
+                backend,
+                down: &DOWN,
+                sends: &SENDS,
+                hangs: true,
+            })
+        },
+        ..Setup::default()
+    }
+    .build();
+    world
+        .scheduler
+        .schedule_all((0..10_000).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    let asked = world.now();
+    world.scheduler.close().await.unwrap();
+    assert!(world.now() - asked <= 30_000, "{}", world.now() - asked);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,13 @@
 //! A store that takes its time, fails when told to, and counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::store::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store};
 use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+use tokio::sync::Notify;
 
 /// A call of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,25 +32,31 @@ pub(crate) struct Meddled {
     store: Arc<dyn Store>,
     clock: Clock,
     inner: Mutex<Inner>,
+    freed: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
     /// How many rows, wake-ups or claims each call was about or brought.
     calls: BTreeMap<Op, Vec<usize>>,
-    failing: BTreeMap<Op, Failing>,
+    failing: BTreeMap<Op, VecDeque<Failing>>,
+    /// Calls that wait until they are freed, before their effect (false) or after it, and how many wait now.
+    held: BTreeSet<(Op, bool)>,
+    waiting: BTreeMap<Op, usize>,
+    /// How many more of each kind are claimed than was asked for.
+    greed: usize,
     /// How long a call takes at the most before it has its effect, and after; in ms.
     latency: u64,
 }
 
+/// How a call fails.
 struct Failing {
-    times: usize,
     after_effect: bool,
     error: fn() -> Error,
 }
 
 /// The error of a store that is away.
-pub(crate) fn broken() -> Error {
+fn away() -> Error {
     Error::Store {
         store: "meddled",
         transient: true,
@@ -69,6 +76,7 @@ impl Meddled {
             store,
             clock,
             inner: Mutex::default(),
+            freed: Notify::new(),
         }
     }
 
@@ -78,25 +86,47 @@ impl Meddled {
 
     /// The next `times` calls fail before they have any effect, as by a store that is away.
     pub(crate) fn fail(&self, op: Op, times: usize) {
-        self.fail_with(op, times, false, broken);
+        self.fail_with(op, times, away);
+    }
+
+    /// The next `times` calls fail with this error before they have any effect.
+    pub(crate) fn fail_with(&self, op: Op, times: usize, error: fn() -> Error) {
+        self.plan(op, times, false, error);
     }
 
     /// The next `times` calls fail after they had their effect: the answer is lost.
     pub(crate) fn lose_answers(&self, op: Op, times: usize) {
-        self.fail_with(op, times, true, broken);
+        self.plan(op, times, true, away);
     }
 
-    pub(crate) fn fail_with(&self, op: Op, times: usize, after_effect: bool, error: fn() -> Error) {
-        let failing = Failing {
-            times,
-            after_effect,
-            error,
-        };
-        self.inner().failing.insert(op, failing);
+    fn plan(&self, op: Op, times: usize, after_effect: bool, error: fn() -> Error) {
+        let failing = (0..times).map(|_| Failing { after_effect, error });
+        self.inner().failing.entry(op).or_default().extend(failing);
     }
 
+    /// No call fails from now on.
     pub(crate) fn mend(&self) {
         self.inner().failing.clear();
+    }
+
+    /// Calls wait, before they have any effect, until they are freed.
+    pub(crate) fn hold(&self, op: Op) {
+        self.inner().held.insert((op, false));
+    }
+
+    /// Calls wait, after they had their effect, until they are freed.
+    pub(crate) fn hold_answers(&self, op: Op) {
+        self.inner().held.insert((op, true));
+    }
+
+    pub(crate) fn free(&self, op: Op) {
+        self.inner().held.retain(|&(held, _)| held != op);
+        self.freed.notify_waiters();
+    }
+
+    /// How many calls wait to be freed.
+    pub(crate) fn waiting(&self, op: Op) -> usize {
+        self.inner().waiting.get(&op).copied().unwrap_or_default()
     }
 
     /// From now on each call takes up to `latency` before its effect, and as much after it.
@@ -104,7 +134,19 @@ impl Meddled {
         self.inner().latency = u64::try_from(latency.as_millis()).unwrap();
     }
 
-    /// Of each call that was answered: how many rows, wake-ups or claims it was about or brought.
+    /// Claims up to `more` tasks of each kind than it is asked for, which no store may.
+    pub(crate) fn claim_too_many(&self, more: usize) {
+        self.inner().greed = more;
+    }
+
+    fn greedy(&self, claim: &Claim) -> Claim {
+        let greed = self.inner().greed;
+        let mut claim = claim.clone();
+        claim.room.values_mut().for_each(|room| *room += greed);
+        claim
+    }
+
+    /// Of each call that had its effect: how many rows, wake-ups or claims it was about or brought.
     pub(crate) fn calls(&self, op: Op) -> Vec<usize> {
         self.inner().calls.get(&op).cloned().unwrap_or_default()
     }
@@ -117,16 +159,16 @@ impl Meddled {
         }
     }
 
-    fn fails(&self, op: Op, now_after_effect: bool) -> Result<(), Error> {
-        let mut inner = self.inner();
-        let Some(failing) = inner.failing.get_mut(&op) else {
-            return Ok(());
-        };
-        if failing.after_effect != now_after_effect || failing.times == 0 {
-            return Ok(());
+    async fn wait_if_held(&self, op: Op, after_effect: bool) {
+        loop {
+            let freed = self.freed.notified();
+            if !self.inner().held.contains(&(op, after_effect)) {
+                return;
+            }
+            *self.inner().waiting.entry(op).or_default() += 1;
+            freed.await;
+            *self.inner().waiting.entry(op).or_default() -= 1;
         }
-        failing.times -= 1;
-        Err((failing.error)())
     }
 
     async fn through<T>(
@@ -136,12 +178,23 @@ impl Meddled {
         count: impl Fn(&T) -> usize,
     ) -> Result<T, Error> {
         self.pause().await;
-        self.fails(op, false)?;
+        self.wait_if_held(op, false).await;
+        let failing = self.inner().failing.get_mut(&op).and_then(VecDeque::pop_front);
+        if let Some(Failing {
+            after_effect: false,
+            error,
+        }) = failing
+        {
+            return Err(error());
+        }
         let answer = call.await?;
         self.inner().calls.entry(op).or_default().push(count(&answer));
+        self.wait_if_held(op, true).await;
         self.pause().await;
-        self.fails(op, true)?;
-        Ok(answer)
+        match failing {
+            Some(Failing { error, .. }) => Err(error()),
+            None => Ok(answer),
+        }
     }
 }
 
@@ -168,7 +221,8 @@ impl Store for Meddled {
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looking = self.store.arrive(wakes, claim);
+        let claim = self.greedy(claim);
+        let looking = self.store.arrive(wakes, &claim);
         self.through(Op::Arrive, looking, |looked| looked.found.claimed.len())
             .await
     }

@@ -177,11 +177,19 @@ impl World {
 
     /// Every row of a kind and state.
     pub(crate) async fn rows_in(&self, kind: &str, state: State) -> Vec<Task> {
+        self.list(kind, state, 1_000_000).await
+    }
+
+    async fn has_any(&self, state: State) -> bool {
+        !self.list(KIND, state, 1).await.is_empty()
+    }
+
+    async fn list(&self, kind: &str, state: State, limit: usize) -> Vec<Task> {
         let page = Page {
             kind: Kind::from(kind),
             state,
             after: None,
-            limit: 1_000_000,
+            limit,
         };
         self.rows.list(&page).await.unwrap()
     }
@@ -245,7 +253,7 @@ impl World {
     /// Lets virtual time pass until no row of [`KIND`] is live, for an hour of it at the most.
     pub(crate) async fn settle(&self) {
         for _ in 0..360_000 {
-            if self.count(State::Scheduled).await + self.count(State::Running).await == 0 {
+            if !self.has_any(State::Scheduled).await && !self.has_any(State::Running).await {
                 return;
             }
             self.pass(ms(10)).await;
@@ -304,16 +312,19 @@ impl Runs {
     pub(crate) fn handler(
         &self,
         clock: &Clock,
-    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + 'static {
+    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + use<> {
         self.handler_that(clock, |_| Box::pin(async { Ok(Outcome::Done) }))
     }
 
     /// A handler that records each run and then does as `what` says.
-    pub(crate) fn handler_that(
+    pub(crate) fn handler_that<W>(
         &self,
         clock: &Clock,
-        what: impl Fn(Context) -> Answered + Send + Sync + 'static,
-    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + 'static {
+        what: W,
+    ) -> impl Fn(serde_json::Value, Context) -> Answered + Send + Sync + use<W>
+    where
+        W: Fn(Context) -> Answered + Send + Sync + 'static,
+    {
         let (runs, clock) = (self.clone(), clock.clone());
         move |_, context| {
             runs.note(&context, &clock);

@@ -1,0 +1,24 @@
+//! The worker: from a wake-up to the end of a claim, whatever handlers, stores and other workers do.
+//!
+//! On virtual time, over a store in memory: every moment is asserted to the millisecond.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+#[path = "worker/counting.rs"]
+mod counting;
+#[path = "worker/leases.rs"]
+mod leases;
+#[path = "worker/limits.rs"]
+mod limits;
+#[path = "worker/outcomes.rs"]
+mod outcomes;
+#[path = "worker/settings.rs"]
+mod settings;
+#[path = "worker/settling.rs"]
+mod settling;
+#[path = "worker/stopping.rs"]
+mod stopping;
+#[path = "worker/wakes.rs"]
+mod wakes;

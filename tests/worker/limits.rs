@@ -1,0 +1,245 @@
+//! How many at once: concurrency, claims in advance, bursts, and workers side by side.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use delayline::{NewTask, Outcome, Policy, State, Worker};
+
+use crate::outcomes::worker_that;
+use crate::support::{Answered, KIND, Op, Running, World, ms, secs};
+
+/// Counts what is going on at once.
+#[derive(Clone, Debug, Default)]
+struct AtOnce(Arc<[AtomicUsize; 2]>);
+
+impl AtOnce {
+    fn begin(&self) {
+        let now = self.0[0].fetch_add(1, Ordering::Relaxed) + 1;
+        self.0[1].fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.0[0].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn most(&self) -> usize {
+        self.0[1].load(Ordering::Relaxed)
+    }
+}
+
+fn working(
+    world: &World,
+    at_once: &AtOnce,
+    least: u64,
+    most: u64,
+) -> impl Fn(delayline::Context) -> Answered + Send + Sync + use<> {
+    let (clock, at_once) = (world.clock.clone(), at_once.clone());
+    move |_| {
+        let (clock, at_once) = (clock.clone(), at_once.clone());
+        Box::pin(async move {
+            at_once.begin();
+            clock
+                .sleep(ms(least + clock.random_below(most - least + 1)))
+                .await;
+            at_once.end();
+            Ok(Outcome::Done)
+        })
+    }
+}
+
+fn assert_each_once(world: &World, count: usize) {
+    let mut ids = world.runs.ids();
+    assert_eq!(ids.len(), count);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "each once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_handlers_run_and_no_more_claims_are_held_than_the_policy_allows() {
+    for (concurrency, prefetch) in [(1, 0), (1, 1), (3, 2), (8, 40)] {
+        let world = World::with_levels("1s");
+        // Wake-ups, sweeps and freed room claim at the same moments.
+        world.store.take(ms(3));
+        let at_once = AtOnce::default();
+        let policy = Policy::new().concurrency(concurrency).prefetch(prefetch);
+        let worker = worker_that(&world, policy, working(&world, &at_once, 1, 40)).sweep_every(ms(7));
+        let _worker = Running::start(worker);
+        let tasks = (0..300_u64).map(|n| NewTask::new(KIND, &n).after(ms(n * 13 % 1_900)));
+        world.scheduler.schedule_all(tasks).await.unwrap();
+        let mut most = 0;
+        while world.runs.count() < 300 {
+            most = most.max(world.count(State::Running).await);
+            assert!(
+                most <= concurrency + prefetch,
+                "{most} of {concurrency} + {prefetch}"
+            );
+            world.pass(ms(1)).await;
+        }
+        world.settle().await;
+        assert_each_once(&world, 300);
+        assert_eq!(at_once.most(), concurrency, "all of it is used, and no more");
+        assert!(
+            most > concurrency || prefetch == 0,
+            "nothing was claimed in advance"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_one_kind_are_not_those_of_another() {
+    let world = World::new();
+    let (slow, fast) = (AtOnce::default(), AtOnce::default());
+    let handler = |at_once: &AtOnce, time| {
+        let work = working(&world, at_once, time, time);
+        world.runs.handler_that(&world.store_clock, work)
+    };
+    let worker = Worker::new(&world.scheduler)
+        .handle_with(
+            KIND,
+            Policy::new().concurrency(1).prefetch(0),
+            handler(&slow, 60_000),
+        )
+        .handle_with(
+            "fast",
+            Policy::new().concurrency(2).prefetch(2),
+            handler(&fast, 10),
+        );
+    let _worker = Running::start(worker);
+    let tasks = (0..40).map(|n| NewTask::new(if n < 20 { KIND } else { "fast" }, &n));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.pass(secs(5)).await;
+    assert_eq!((slow.most(), fast.most()), (1, 2));
+    assert_eq!(world.rows_in("fast", State::Done).await.len(), 20);
+    assert_eq!(world.count(State::Running).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_runs_once_each_and_is_claimed_in_large_batches() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(8);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 10, 10));
+    let tasks = (0..5_000).map(|n| NewTask::new(KIND, &n).after(secs(10)));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    let _worker = Running::start(worker);
+    world.settle().await;
+    assert_each_once(&world, 5_000);
+    assert_eq!(at_once.most(), 8);
+    // 5,000 of 10 ms each, 8 at a time, and not a moment idle in between.
+    let last = world.runs.times().into_iter().max().unwrap();
+    assert_eq!(last, 10_000 + 5_000 / 8 * 10 - 10);
+
+    let claims: Vec<usize> = [Op::Arrive, Op::Ready, Op::Sweep]
+        .into_iter()
+        .flat_map(|op| world.store.calls(op))
+        .filter(|&claimed| claimed > 0)
+        .collect();
+    assert_eq!(claims.iter().sum::<usize>(), 5_000);
+    // 456 fit; each further claim waits for half of what is claimed in advance. The sweep takes some of its own.
+    assert!(claims.len() <= 5_000 / 150, "{} claims: {claims:?}", claims.len());
+    // A wake-up without room is looked at once, in its batch.
+    assert!(
+        world.store.calls(Op::Arrive).len() <= 12,
+        "{:?}",
+        world.store.calls(Op::Arrive)
+    );
+    assert!(world.scheduler.stats().no_room >= 4_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_claim_asks_for_more_than_a_batch() {
+    let world = World::new();
+    world
+        .scheduler
+        .schedule_all((0..3_000).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    let policy = Policy::new().concurrency(5_000).prefetch(usize::MAX);
+    let at_once = AtOnce::default();
+    let _worker = Running::start(worker_that(&world, policy, working(&world, &at_once, 100, 100)));
+    world.settle().await;
+    assert_each_once(&world, 3_000);
+    let batches = world.store.calls(Op::Ready);
+    assert!(batches.iter().all(|&claimed| claimed <= 500), "{batches:?}");
+    assert_eq!(world.runs.times(), [0; 3_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_a_claim_kept_and_did_not_use_is_told_to_those_who_wait_for_it() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(8).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 20_000, 20_000));
+    let _worker = Running::start(worker);
+    // A sweep is in the store, with half of the room kept, when the wake-ups arrive.
+    world.store.hold(Op::Sweep);
+    world.pass(secs(1)).await;
+    assert_eq!(world.store.waiting(Op::Sweep), 1);
+    world
+        .scheduler
+        .schedule_all((0..8).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.count(), 4, "half of the room is kept");
+    // The sweep finds nothing: nothing is overdue yet.
+    world.store.free(Op::Sweep);
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.count(), 8, "at once when it is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_claims_too_many_leaves_the_rest_to_the_end_of_their_leases() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(2).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 100, 100));
+    let _worker = Running::start(worker.lease(secs(5)));
+    world.pass(ms(1)).await;
+    world.store.claim_too_many(3);
+    world
+        .scheduler
+        .schedule_all((0..5).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    world.pass(secs(4)).await;
+    assert_eq!(
+        (world.count(State::Done).await, world.count(State::Running).await),
+        (2, 3)
+    );
+    world.store.claim_too_many(0);
+    world.settle().await;
+    assert_each_once(&world, 5);
+    assert_eq!(at_once.most(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_workers_over_one_store_share_the_work_and_each_task_runs_once() {
+    let world = World::new();
+    world.store.take(ms(3));
+    let at_once = AtOnce::default();
+    let policy = || Policy::new().concurrency(4).prefetch(4);
+    let first = worker_that(&world, policy(), working(&world, &at_once, 1, 100)).name("first");
+    let other = world.another_scheduler();
+    let handler = world
+        .runs
+        .handler_that(&world.store_clock, working(&world, &at_once, 1, 100));
+    let second = Worker::new(&other)
+        .handle_with(KIND, policy(), handler)
+        .name("second");
+    let _workers = [Running::start(first), Running::start(second)];
+    let tasks = (0..1_000_u64).map(|n| NewTask::new(KIND, &n).after(ms(n % 50 * 100)));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.settle().await;
+    assert_each_once(&world, 1_000);
+    assert_eq!(at_once.most(), 8);
+    for owner in ["first", "second"] {
+        let done = world.rows_in(KIND, State::Done).await;
+        let share = done
+            .iter()
+            .filter(|row| row.owner.as_deref() == Some(owner))
+            .count();
+        assert!(share >= 300, "{owner}: {share}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The end of a claim is written, however often the store fails, and counted once.
+
+use delayline::{Error, NewTask, Outcome, Policy, State, Task, Worker};
+
+use crate::leases::{Ended, schedule, working};
+use crate::outcomes::worker_that;
+use crate::support::{KIND, Op, Running, World, secs};
+
+fn refused() -> Error {
+    Error::Store {
+        store: "meddled",
+        transient: false,
+        source: "refused".into(),
+    }
+}
+
+/// A worker that answers as the payload says, with alarms counted by the channel.
+fn answering(world: &World) -> (Worker, tokio::sync::mpsc::UnboundedReceiver<Task>) {
+    let (send, alarms) = tokio::sync::mpsc::unbounded_channel();
+    let policy = Policy::new().backoff(secs(60), secs(60));
+    let runs = world.runs.clone();
+    let worker = worker_that(world, policy, move |context| {
+        let word: String = serde_json::from_slice(context.payload()).unwrap();
+        let first = runs.of(context.id()).len() == 1;
+        Box::pin(async move {
+            Ok(match word.as_str() {
+                "retry" if first => Outcome::Retry("no".into()),
+                "snooze" if first => Outcome::Snooze(secs(5)),
+                "again" if first => Outcome::Again(secs(5)),
+                "discard" => Outcome::Discard("no".into()),
+                _ => Outcome::Done,
+            })
+        })
+    });
+    (worker.on_dead(move |task| drop(send.send(task.clone()))), alarms)
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_is_repeated_until_the_store_is_back_and_the_lease_is_kept_meanwhile() {
+    let world = World::new();
+    let ended = Ended::default();
+    let worker = worker_that(&world, Policy::new(), working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(3)));
+    world.store.fail(Op::Settle, 20);
+    let row = schedule(&world, 0).await;
+    world.pass(secs(10)).await;
+    assert_eq!(
+        world.row(row.id).await.state,
+        State::Running,
+        "its lease is renewed"
+    );
+    world.settle().await;
+    assert_eq!(world.runs.times(), [0]);
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.attempt), (State::Done, 1));
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.done, stats.lost_claims, stats.expired), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_answer_was_lost_is_not_a_lost_claim_and_counts_once() {
+    for find_fails in [0, 3] {
+        let world = World::new();
+        let (worker, mut alarms) = answering(&world);
+        let _worker = Running::start(worker.name("same"));
+        for (word, runs) in [
+            ("done", 1),
+            ("discard", 1),
+            ("retry", 2),
+            ("snooze", 2),
+            ("again", 2),
+        ] {
+            world.store.lose_answers(Op::Settle, 2);
+            world.store.fail(Op::Find, find_fails);
+            let before = world.runs.count();
+            let row = world.scheduler.schedule(NewTask::new(KIND, word)).await.unwrap();
+            let id = row.task().id;
+            world.settle().await;
+            world.pass(secs(3)).await;
+            let told = format!("{word}, find fails {find_fails} times");
+            assert_eq!(world.runs.count() - before, runs, "{told}");
+            let expected = if word == "discard" {
+                State::Dead
+            } else {
+                State::Done
+            };
+            assert_eq!(world.row(id).await.state, expected, "{told}");
+            let alarm = alarms.try_recv().ok().map(|task| task.id);
+            assert_eq!(alarm, (word == "discard").then_some(id), "{told}");
+            assert!(alarms.try_recv().is_err(), "once: {told}");
+        }
+        let stats = world.scheduler.stats();
+        assert_eq!((stats.done, stats.dead), (5, 1), "again counts twice");
+        assert_eq!((stats.retried, stats.snoozed, stats.lost_claims), (1, 1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_end_that_the_store_refuses_does_not_hold_up_the_others() {
+    let world = World::new();
+    let (worker, _alarms) = answering(&world);
+    let _worker = Running::start(worker.lease(secs(5)));
+    // Three together, then the first of the three by itself.
+    world.store.fail_with(Op::Settle, 2, refused);
+    let tasks = (0..3).map(|_| NewTask::new(KIND, "done"));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.pass(secs(1)).await;
+    assert_eq!(world.count(State::Done).await, 2);
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.done, stats.lost_claims), (2, 1));
+    // Its lease is not renewed for ever: it runs again.
+    world.settle().await;
+    assert_eq!(world.count(State::Done).await, 3);
+    assert_eq!(world.runs.count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_took_effect_before_the_store_refused_are_not_lost_claims() {
+    let world = World::new();
+    let (worker, mut alarms) = answering(&world);
+    let _worker = Running::start(worker);
+    world.store.lose_answers(Op::Settle, 1);
+    world.store.fail_with(Op::Settle, 1, refused);
+    let tasks = (0..3).map(|_| NewTask::new(KIND, "discard"));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.settle().await;
+    world.pass(secs(3)).await;
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.dead, stats.lost_claims), (3, 0));
+    for _ in 0..3 {
+        alarms.try_recv().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_are_written_in_batches() {
+    let world = World::new();
+    let (worker, _alarms) = answering(&world);
+    let tasks = (0..2_000).map(|_| NewTask::new(KIND, "done"));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    let _worker = Running::start(worker);
+    world.settle().await;
+    let calls = world.store.calls(Op::Settle);
+    assert_eq!(calls.iter().sum::<usize>(), 2_000);
+    assert!(calls.len() <= 60, "{} calls: {calls:?}", calls.len());
+}
