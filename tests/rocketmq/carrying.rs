@@ -20,6 +20,37 @@ async fn a_configured_table_is_used_instead() {
 }
 
 #[tokio::test]
+async fn the_topic_is_made_and_known_before_anything_consumes() {
+    let place = Place::new();
+    let backend = place.connect().await;
+    let raw = Raw::new(&nameserver());
+    // A topic that a broker makes by itself has 4 queues.
+    assert_eq!(raw.queues(&place.topic).await, 8);
+    raw.close().await;
+    backend.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_topic_that_is_there_stays_as_its_operator_made_it() {
+    let place = Place::new();
+    let raw = Raw::new(&nameserver());
+    raw.make_topic(&place.topic, 3).await;
+    timeout(SAFETY, async {
+        while raw.queues(&place.topic).await == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .expect("the topic becomes known");
+    let backend = place.connect().await;
+    backend.send(&departures(0..10, ONE)).await.unwrap();
+    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+    assert_eq!(raw.queues(&place.topic).await, 3);
+    raw.close().await;
+    backend.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_batch_arrives_through_two_levels() {
     let backend = Place::new().connect().await;
     let mut batch = departures(0..250, ONE);

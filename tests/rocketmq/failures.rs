@@ -98,33 +98,38 @@ async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_i
         async move { receive_all(&backend, 20).await }
     });
     broker.kill();
-    let error = timeout(SAFETY, backend.send(&departures(10..20, TWO)))
-        .await
-        .expect("in bounded time")
-        .unwrap_err();
-    assert_eq!(error.failed, Vec::from_iter(0..10));
-    assert!(error.cause.is_transient(), "{error}");
-    println!("{error}");
-    assert!(
-        timeout(SAFETY, backend.health())
+    // Often enough for the client to give the broker up for the next 30 s.
+    for _ in 0..5 {
+        let error = timeout(SAFETY, backend.send(&departures(10..20, TWO)))
             .await
             .expect("in bounded time")
-            .is_err()
-    );
+            .unwrap_err();
+        assert_eq!(error.failed, Vec::from_iter(0..10));
+        assert!(error.cause.is_transient(), "{error}");
+        assert!(
+            timeout(SAFETY, backend.health())
+                .await
+                .expect("in bounded time")
+                .is_err()
+        );
+    }
     broker.start_again();
-    let back = Instant::now();
+    // A backend of its own finds the broker again, and so must this one.
+    let other = RocketMqBackend::connect(broker.nameserver.as_str())
+        .await
+        .unwrap();
+    other.close().await.unwrap();
+    let mut asked = 0;
+    while let Err(error) = backend.health().await {
+        asked += 1;
+        assert!(asked < 10, "{error}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     timeout(SAFETY, async {
-        while backend.health().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+        while backend.send(&departures(10..20, TWO)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        println!("healthy after {:?}", back.elapsed());
-        while let Err(error) = backend.send(&departures(10..20, TWO)).await {
-            println!("{error}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        println!("sends after {:?}", back.elapsed());
-        receiver.await.unwrap();
-        println!("received after {:?}", back.elapsed());
+        receiver.await.unwrap()
     })
     .await
     .expect("it is used again");

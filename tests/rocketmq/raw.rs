@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use rocketmq_client_rust::{
-    ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer, TopicAdmin,
+    ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer, RouteAdmin,
+    TopicAdmin,
 };
 use rocketmq_model::common::message::message_single::Message;
+use rocketmq_model::topic::TopicConfig;
 use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
 
@@ -49,11 +51,45 @@ impl Raw {
         producer.shutdown().await;
     }
 
-    /// How many messages were ever sent back to the broker for another try, or given up, by a group.
-    pub(crate) async fn sent_back(&self, group: &str) -> i64 {
+    async fn admin(&self) -> DefaultMQAdminExt {
         let mut admin = DefaultMQAdminExt::new(self.runtime.clone());
         *admin.client_config_mut() = self.config.clone();
         admin.start().await.unwrap();
+        admin
+    }
+
+    /// Makes a topic on the one broker there is.
+    pub(crate) async fn make_topic(&self, topic: &str, queues: u32) {
+        let mut admin = self.admin().await;
+        let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
+        for broker in cluster.broker_addr_table.unwrap().values() {
+            let config = TopicConfig::with_queues(topic, queues, queues);
+            admin
+                .create_and_update_topic_config(broker.broker_addrs()[&0].clone(), config)
+                .await
+                .unwrap();
+        }
+        admin.shutdown().await;
+    }
+
+    /// How many queues of a topic the nameservers know.
+    pub(crate) async fn queues(&self, topic: &str) -> u32 {
+        let mut admin = self.admin().await;
+        let route = admin.examine_topic_route_info(topic.into()).await;
+        admin.shutdown().await;
+        match route {
+            Ok(Some(route)) => route
+                .queue_datas
+                .iter()
+                .map(|queues| queues.write_queue_nums())
+                .sum(),
+            _ => 0,
+        }
+    }
+
+    /// How many messages were ever sent back to the broker for another try, or given up, by a group.
+    pub(crate) async fn sent_back(&self, group: &str) -> i64 {
+        let mut admin = self.admin().await;
         let mut count = 0;
         for topic in [format!("%RETRY%{group}"), format!("%DLQ%{group}")] {
             // A topic that nobody wrote to need not be there.

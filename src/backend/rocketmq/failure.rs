@@ -14,6 +14,9 @@ const MESSAGE_ILLEGAL: i32 = 13;
 /// A broker or its access control answers so.
 const NO_PERMISSION: i32 = 16;
 
+/// The client calls a missing route so, like everything that it thinks wrong with a call.
+const NO_ROUTE: &str = "core.argument.invalid";
+
 /// What the client failed to do, and why as far as it says: it keeps the texts of servers to itself.
 #[derive(Debug)]
 struct Failure {
@@ -24,14 +27,13 @@ struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let descriptor = self.cause.descriptor();
-        write!(
-            f,
-            "{} failed: {} ({}, advice: {})",
-            self.doing,
-            descriptor.public_message(),
-            descriptor.code(),
-            descriptor.recovery_hint(),
-        )?;
+        let code = descriptor.code().as_str();
+        let message = match code {
+            NO_ROUTE => "The nameservers know no broker for it, or an argument is invalid",
+            _ => descriptor.public_message(),
+        };
+        let advice = descriptor.recovery_hint();
+        write!(f, "{} failed: {message} ({code}, advice: {advice})", self.doing)?;
         if let Some(code) = self.cause.broker_response_code() {
             write!(f, ", the server answered {code}")?;
         }
@@ -53,7 +55,7 @@ pub(super) fn failure(doing: &'static str, cause: ClientError) -> Error {
     }
 }
 
-/// Whether it may go away by itself. A missing route looks like an invalid argument to the client, so that one may.
+/// Whether it may go away by itself.
 fn is_transient(cause: &ClientError) -> bool {
     if let Some(code) = cause.broker_response_code() {
         return ![NOT_SUPPORTED, MESSAGE_ILLEGAL, NO_PERMISSION].contains(&code);

@@ -1,6 +1,6 @@
 //! The producer and the consumer in use, and their replacement.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use rocketmq_client_rust::{DefaultMQProducer, DefaultMQPushConsumer};
 use tokio::sync::Mutex;
@@ -21,8 +21,8 @@ pub(super) struct Lines {
     handover: Arc<Handover>,
     producer: RwLock<Arc<DefaultMQProducer>>,
     consumer: Mutex<Consumer>,
-    /// Held by whoever asks, for one at a time may replace.
-    asking: Mutex<()>,
+    /// Whether no broker answered when one was last asked; held by whoever asks, for one at a time may replace.
+    worn: Mutex<bool>,
 }
 
 enum Consumer {
@@ -44,7 +44,7 @@ impl Lines {
             handover,
             producer: RwLock::new(Arc::new(producer)),
             consumer: Mutex::new(Consumer::NotStarted),
-            asking: Mutex::new(()),
+            worn: Mutex::new(false),
         })
     }
 
@@ -69,17 +69,19 @@ impl Lines {
         }
     }
 
-    /// Whether a broker answers. Where one answers only to a fresh producer, the fresh one is used from now on, and a
-    /// fresh consumer: after five failed connections to a broker the client tries no other for 30 s, though it has
-    /// long come back.
+    /// Whether a broker answers; if none did before, a fresh producer and consumer are used from now on.
+    ///
+    /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come
+    /// back, and a restarted broker gives nothing to a consumer until it next sends its heartbeat.
     pub(super) async fn ask(&self) -> Result<(), Error> {
-        let _one_at_a_time = self.asking.lock().await;
-        let worn = self.producer();
-        let Err(error) = broker::probe(&worn, &self.options.topic).await else {
-            return Ok(());
-        };
+        let mut worn = self.worn.lock().await;
+        if !*worn {
+            let answer = broker::probe(&self.producer(), &self.options.topic).await;
+            *worn = answer.is_err();
+            return answer;
+        }
         let mut fresh = producer::start(&self.base, &self.options).await?;
-        if broker::probe(&fresh, &self.options.topic).await.is_err() {
+        if let Err(error) = broker::probe(&fresh, &self.options.topic).await {
             fresh.shutdown().await;
             return Err(error);
         }
@@ -88,13 +90,19 @@ impl Lines {
             fresh.shutdown().await;
             return Err(closed());
         }
-        *self.producer.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
-        DefaultMQProducer::clone(&worn).shutdown().await;
-        if let Consumer::Started(worn) = &mut *consumer {
-            let mut worn = std::mem::replace(&mut **worn, self.fresh_consumer().await?);
-            worn.shutdown().await;
+        let fresh = Arc::new(fresh);
+        let old = std::mem::replace(&mut *self.producer_slot(), fresh);
+        DefaultMQProducer::clone(&old).shutdown().await;
+        if let Consumer::Started(old) = &mut *consumer {
+            let mut old = std::mem::replace(&mut **old, self.fresh_consumer().await?);
+            old.shutdown().await;
         }
+        *worn = false;
         Ok(())
+    }
+
+    fn producer_slot(&self) -> RwLockWriteGuard<'_, Arc<DefaultMQProducer>> {
+        self.producer.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn fresh_consumer(&self) -> Result<DefaultMQPushConsumer, Error> {
