@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
-use humantime::parse_duration;
 
 /// Opens orders that cancel themselves unless they are paid in time, and waits until every order has ended.
 ///
@@ -35,11 +34,11 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 
     /// What is due sooner than this goes to the precise backend.
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = duration)]
     pub(crate) handoff: Duration,
 
     /// By how much a level may overshoot the due time; with 0s every chain ends in the precise backend.
-    #[arg(long, value_name = "D", default_value = "200ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "D", default_value = "200ms", value_parser = duration)]
     pub(crate) tolerance: Duration,
 
     /// Chain delays through the levels of this RocketMQ (its nameserver) instead of in this process.
@@ -108,11 +107,19 @@ impl FromStr for Delay {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text.split_once("..").unwrap_or((text, text));
-        let parse = |text| parse_duration(text).map_err(|error| error.to_string());
-        let (from, to) = (parse(from)?, parse(to)?);
+        let (from, to) = (duration(from)?, duration(to)?);
         if from > to {
             return Err("a range begins with the shorter delay".to_owned());
         }
         Ok(Self { from, to })
     }
+}
+
+/// A duration such as `250ms`, `12s` or `1h 30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    // humantime 2.4 overflows on numbers near 2^64.
+    if text.len() > 18 {
+        return Err("too long".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
 }
