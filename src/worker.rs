@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod engine;
+mod handlers;
 mod lane;
 mod lease;
 mod ready;
@@ -184,7 +185,7 @@ impl Worker {
         clock.spawn_in(&mut intake, sweep::sweep(engine.clone(), stopped.clone()));
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {
-            let run = lane::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());
+            let run = handlers::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());
             clock.spawn_in(&mut lanes, run);
         }
         let mut keeping = JoinSet::new();

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
-use super::lane::Lane;
-use super::settle::Settled;
+use super::lane::{Lane, Settled};
 use super::{Alarm, Options};
 use crate::handler::Handler;
 use crate::retry::Policy;

@@ -1,27 +1,22 @@
 //! The tasks of one kind in one worker: how many there may be, which wait, which run.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::Stop;
-use super::engine::Engine;
-use super::settle::Settled;
-use super::verdict::{Verdict, refusal};
 use crate::handler::Handler;
 use crate::retry::Policy;
-use crate::timestamp::{duration, millis};
-use crate::{Context, Kind, Task, TaskId, Timestamp, WokenBy};
+use crate::store::Ending;
+use crate::{Kind, Task, TaskId, Timestamp, WokenBy};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
 pub(crate) struct Lane {
     pub(crate) kind: Kind,
     pub(crate) policy: Policy,
-    handler: Handler,
+    pub(crate) handler: Handler,
     state: Mutex<LaneState>,
     /// A claim came, or one was lost.
     changed: Notify,
@@ -36,6 +31,26 @@ struct LaneState {
     queue: VecDeque<TaskId>,
     /// Whether the store may have due tasks for which there was no room.
     backlog: bool,
+}
+
+/// What is next in a lane.
+pub(crate) enum Next {
+    /// A claim whose lease holds.
+    Start {
+        task: Arc<Task>,
+        woken_by: WokenBy,
+        /// The time by the store's clock.
+        store_now: Timestamp,
+    },
+    /// A claim whose lease has ended; it is forgotten.
+    Lost,
+}
+
+/// A claim that has ended.
+pub(crate) struct Settled {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) task: Arc<Task>,
+    pub(crate) ending: Ending,
 }
 
 /// A claim that this worker holds.
@@ -73,6 +88,11 @@ impl Lane {
             state: Mutex::new(state),
             changed: Notify::new(),
         }
+    }
+
+    /// Waits until a claim has come, or one was lost.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     fn state(&self) -> MutexGuard<'_, LaneState> {
@@ -200,15 +220,59 @@ impl Lane {
         }
     }
 
+    /// Takes the oldest claim that was not started, to be started or refused.
+    pub(crate) fn next(&self, now: Instant) -> Option<Next> {
+        let mut state = self.state();
+        loop {
+            let id = state.queue.pop_front()?;
+            let Some(held) = state.claims.get(&id) else {
+                continue;
+            };
+            if now < held.lease_until {
+                return Some(Next::Start {
+                    task: Arc::clone(&held.task),
+                    woken_by: held.woken_by,
+                    store_now: held.store_now(now),
+                });
+            }
+            // Perhaps another's by now: a handler must not start for it here.
+            state.forget(id);
+            return Some(Next::Lost);
+        }
+    }
+
+    /// The claim's handler has been started, and is to be stopped if the claim was lost meanwhile.
+    pub(crate) fn started(&self, task: &Task, handler: AbortHandle, until: Option<Instant>) {
+        match self.state().held(task) {
+            Some(held) => held.phase = Phase::Running { handler, until },
+            None => handler.abort(),
+        }
+    }
+
+    /// The claim is about to be settled; gives the time by the store's clock, or none if the claim is lost.
+    pub(crate) fn settling(&self, task: &Task, now: Instant) -> Option<Timestamp> {
+        let mut state = self.state();
+        let held = state.held(task)?;
+        held.phase = Phase::Settling;
+        Some(held.store_now(now))
+    }
+
     /// Takes what was not started, to be settled.
     pub(crate) fn take_queued(&self) -> Vec<Arc<Task>> {
         let mut state = self.state();
         let queued = std::mem::take(&mut state.queue);
-        queued.into_iter().filter_map(|id| state.settling(id)).collect()
+        queued.into_iter().filter_map(|id| state.released(id)).collect()
     }
 }
 
 impl LaneState {
+    /// The claim of a task by which it is known here, unless it is another one by now.
+    fn held(&mut self, task: &Task) -> Option<&mut Held> {
+        self.claims
+            .get_mut(&task.id)
+            .filter(|held| held.task.version == task.version)
+    }
+
     fn forget(&mut self, id: TaskId) -> Option<Held> {
         let held = self.claims.remove(&id)?;
         held.stop();
@@ -219,9 +283,8 @@ impl LaneState {
         Some(held)
     }
 
-    fn settling(&mut self, id: TaskId) -> Option<Arc<Task>> {
+    fn released(&mut self, id: TaskId) -> Option<Arc<Task>> {
         let held = self.claims.get_mut(&id)?;
-        held.stop();
         held.phase = Phase::Settling;
         Some(Arc::clone(&held.task))
     }
@@ -239,151 +302,4 @@ impl Held {
         let (claimed, at) = self.claimed;
         claimed.after(now.saturating_duration_since(at))
     }
-}
-
-/// Runs the handlers of a lane, as many at once as its policy says, until stopped; then until the last has ended.
-pub(crate) async fn run(
-    engine: Arc<Engine>,
-    lane: Arc<Lane>,
-    settle: mpsc::UnboundedSender<Settled>,
-    mut stopped: watch::Receiver<Stop>,
-) {
-    let mut handlers = JoinSet::new();
-    // Only looked up, never walked through: its order is no matter.
-    let mut running = HashMap::new();
-    loop {
-        let stop = *stopped.borrow_and_update();
-        let stopping = stop > Stop::No;
-        if stop == Stop::Now {
-            handlers.abort_all();
-        }
-        while !stopping && handlers.len() < lane.policy.concurrency {
-            match start_next(&engine, &lane, &settle, &mut handlers) {
-                Some((handler, task)) => running.insert(handler, task),
-                None => break,
-            };
-        }
-        if stopping && handlers.is_empty() {
-            return;
-        }
-        let ended = tokio::select! {
-            biased;
-            Some(ended) = handlers.join_next_with_id(), if !handlers.is_empty() => ended,
-            () = lane.changed.notified(), if !stopping => continue,
-            _ = stopped.changed(), if stop < Stop::Now => continue,
-        };
-        let (handler, verdict) = match ended {
-            Ok((handler, Some(answer))) => (handler, Verdict::Answered(answer)),
-            Ok((handler, None)) => (handler, Verdict::TimedOut),
-            Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
-            Err(error) => (error.id(), Verdict::Stopped),
-        };
-        let task: Option<Arc<Task>> = running.remove(&handler);
-        if let Some(task) = task {
-            finish(&engine, &lane, &settle, &task, verdict);
-        }
-    }
-}
-
-type Handlers = JoinSet<Option<Result<crate::Outcome, crate::Failure>>>;
-
-/// Starts the handler of the next claim that may start; none, if there is none.
-fn start_next(
-    engine: &Engine,
-    lane: &Lane,
-    settle: &mpsc::UnboundedSender<Settled>,
-    handlers: &mut Handlers,
-) -> Option<(tokio::task::Id, Arc<Task>)> {
-    let parts = &engine.parts;
-    loop {
-        let now = parts.clock.instant();
-        let mut guard = lane.state();
-        let state = &mut *guard;
-        let id = state.queue.pop_front()?;
-        let Some(held) = state.claims.get_mut(&id) else {
-            continue;
-        };
-        if now >= held.lease_until {
-            // Perhaps another's by now: a handler must not start for it here.
-            state.forget(id);
-            parts.counters.lost_claims.add(1);
-            engine.room.notify_one();
-            continue;
-        }
-        let store_now = held.store_now(now);
-        let task = Arc::clone(&held.task);
-        if let Some(verdict) = refusal(&task, &lane.policy, store_now) {
-            drop(guard);
-            finish(engine, lane, settle, &task, verdict);
-            continue;
-        }
-        let lateness = duration(store_now.millis_since(task.due_at));
-        let context = Context::new(Arc::clone(&task), lateness, held.woken_by);
-        let handler = Arc::clone(&lane.handler);
-        let timeout = lane.policy.execution_timeout;
-        let clock = parts.clock.clone();
-        let run = async move {
-            clock
-                .timeout(timeout, async move { handler(context).await })
-                .await
-        };
-        let abort = parts.clock.spawn_in(handlers, run);
-        let started = abort.id();
-        held.phase = Phase::Running {
-            handler: abort,
-            until: now.checked_add(timeout),
-        };
-        parts.counters.started.add(1);
-        parts.counters.late(lateness);
-        return Some((started, task));
-    }
-}
-
-/// A claim has its verdict: hands it to be settled, unless it was lost meanwhile.
-fn finish(
-    engine: &Engine,
-    lane: &Lane,
-    settle: &mpsc::UnboundedSender<Settled>,
-    task: &Arc<Task>,
-    verdict: Verdict,
-) {
-    let parts = &engine.parts;
-    let now = parts.clock.instant();
-    let ending = {
-        let mut state = lane.state();
-        let Some(held) = state
-            .claims
-            .get_mut(&task.id)
-            .filter(|held| held.task.version == task.version)
-        else {
-            return;
-        };
-        held.phase = Phase::Settling;
-        verdict.ending(task, &lane.policy, held.store_now(now), parts)
-    };
-    if let Some(lane) = engine.lanes.get(&lane.kind) {
-        // The other end is gone only when the worker is.
-        let _ = settle.send(Settled {
-            lane: Arc::clone(lane),
-            task: Arc::clone(task),
-            ending,
-        });
-    }
-}
-
-fn panic_text(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else {
-        return String::new();
-    };
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic
-            .downcast::<&str>()
-            .map_or_else(|_| String::new(), |text| (*text).to_owned()),
-    }
-}
-
-/// How long before `deadline` after the planned time; negative if it has passed.
-pub(crate) fn left(task: &Task, deadline: Duration, now: Timestamp) -> i64 {
-    task.planned_at.shifted(millis(deadline)).millis_since(now)
 }

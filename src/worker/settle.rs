@@ -7,18 +7,11 @@ use tokio::sync::mpsc;
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use super::lane::Lane;
+use super::lane::Settled;
 use super::verdict::next_after;
 use crate::router::Trip;
 use crate::store::{Ending, Settlement};
 use crate::{State, Target, Task, Wake, defaults};
-
-/// A claim that has ended.
-pub(crate) struct Settled {
-    pub(crate) lane: Arc<Lane>,
-    pub(crate) task: Arc<Task>,
-    pub(crate) ending: Ending,
-}
 
 /// Settles what has ended, as much at once as is waiting, until nobody can send more.
 pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiver<Settled>) {

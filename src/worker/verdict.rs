@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::lane::left;
 use crate::retry::Policy;
 use crate::scheduler::Parts;
 use crate::store::Ending;
@@ -130,4 +129,9 @@ pub(crate) fn next_after(ending: &Ending) -> Option<Duration> {
         }
         Ending::Done | Ending::Dead { .. } | Ending::Release => None,
     }
+}
+
+/// How long before `deadline` after the planned time; negative if it has passed.
+fn left(task: &Task, deadline: Duration, now: Timestamp) -> i64 {
+    task.planned_at.shifted(millis(deadline)).millis_since(now)
 }
