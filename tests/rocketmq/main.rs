@@ -65,6 +65,8 @@ impl Place {
 
     /// Nothing was sent back to the broker.
     async fn assert_nothing_sent_back(&self) {
+        // For as long as the broker would delay it: by its third level.
+        tokio::time::sleep(Duration::from_secs(5 + 2)).await;
         let raw = Raw::new(&nameserver());
         assert_eq!(raw.sent_back(&self.group).await, 0);
         raw.close().await;

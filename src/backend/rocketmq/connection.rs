@@ -170,13 +170,6 @@ impl Backend for Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Otherwise threads that the client cannot end would wait on.
-        self.handover.release();
-    }
-}
-
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")

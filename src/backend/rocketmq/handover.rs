@@ -200,7 +200,7 @@ mod tests {
         handover.acknowledge(&rest[..1]);
         assert!(!bringer.is_finished());
         handover.acknowledge(&rest[1..]);
-        bringer.join().unwrap();
+        joined(bringer).await;
         assert!(handover.state().open.is_empty());
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let handover = Arc::new(Handover::new(Duration::from_millis(20)));
         let bringer = bring(&handover, encoded(3));
         let taken = handover.take(1).await.unwrap();
-        bringer.join().unwrap();
+        joined(bringer).await;
         assert!(handover.state().waiting.is_empty());
         // Too late, and no harm.
         handover.acknowledge(&taken);
@@ -230,7 +230,22 @@ mod tests {
         let taken = handover.take(10).await.unwrap();
         assert_eq!(taken.len(), 1);
         handover.acknowledge(&taken);
-        bringer.join().unwrap();
+        joined(bringer).await;
+    }
+
+    #[tokio::test]
+    async fn every_receiver_that_waits_is_given_something() {
+        let handover = Arc::new(Handover::new(LONG));
+        let receivers = [(); 3].map(|()| {
+            let handover = handover.clone();
+            tokio::spawn(async move { patiently(handover.take(1)).await })
+        });
+        tokio::task::yield_now().await;
+        let bringer = bring(&handover, encoded(3));
+        for receiver in receivers {
+            handover.acknowledge(&receiver.await.unwrap().unwrap());
+        }
+        joined(bringer).await;
     }
 
     #[tokio::test]
@@ -238,7 +253,7 @@ mod tests {
         let handover = Arc::new(Handover::new(LONG));
         let receivers = [(); 3].map(|()| {
             let handover = handover.clone();
-            tokio::spawn(async move { handover.take(10).await })
+            tokio::spawn(async move { patiently(handover.take(10)).await })
         });
         tokio::task::yield_now().await;
         handover.close();
@@ -251,22 +266,19 @@ mod tests {
         }
         assert!(!bringer.is_finished(), "what nobody took must not be answered");
         handover.release();
-        bringer.join().unwrap();
+        joined(bringer).await;
         // One that comes later is not held.
-        bring(&handover, encoded(2)).join().unwrap();
+        joined(bring(&handover, encoded(2))).await;
     }
 
     #[tokio::test]
     async fn an_abandoned_receive_loses_nothing() {
         let handover = Arc::new(Handover::new(LONG));
-        let patient = tokio::spawn({
+        let receive = || {
             let handover = handover.clone();
-            async move { handover.take(10).await }
-        });
-        let hasty = tokio::spawn({
-            let handover = handover.clone();
-            async move { handover.take(10).await }
-        });
+            tokio::spawn(async move { patiently(handover.take(10)).await })
+        };
+        let (hasty, patient) = (receive(), receive());
         tokio::task::yield_now().await;
         let bringer = bring(&handover, encoded(1));
         while handover.state().open.is_empty() {
@@ -278,6 +290,20 @@ mod tests {
             Err(_) => patient.await.unwrap().unwrap(),
         };
         handover.acknowledge(&taken);
-        bringer.join().unwrap();
+        joined(bringer).await;
+    }
+
+    /// Only so that a test which would hang fails.
+    async fn patiently<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(60), future)
+            .await
+            .expect("it comes within a minute")
+    }
+
+    async fn joined(bringer: JoinHandle<()>) {
+        patiently(tokio::task::spawn_blocking(|| bringer.join()))
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
