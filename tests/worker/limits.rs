@@ -190,6 +190,28 @@ async fn room_that_a_claim_kept_and_did_not_use_is_told_to_those_who_wait_for_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_due_task_without_room_is_left_alone_by_the_sweep_for_a_lease() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(1).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 60_000, 60_000));
+    let _worker = Running::start(worker.lease(secs(20)));
+    world.pass(ms(1)).await;
+    world
+        .scheduler
+        .schedule_all((0..2).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    world.pass(secs(2)).await;
+    let waiting = &world.rows_in(KIND, State::Scheduled).await[0];
+    let next_look = waiting.wake_at.unwrap().millis_since(world.store_clock.now());
+    assert!((18_000..=20_000).contains(&next_look), "{next_look}");
+    // But not by the place that becomes free.
+    world.settle().await;
+    assert_eq!(world.runs.times(), [1, 60_001]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_claims_too_many_leaves_the_rest_to_the_end_of_their_leases() {
     let world = World::new();
     let at_once = AtOnce::default();
