@@ -12,6 +12,8 @@ mod counting;
 mod leases;
 #[path = "worker/limits.rs"]
 mod limits;
+#[path = "worker/lost.rs"]
+mod lost;
 #[path = "worker/outcomes.rs"]
 mod outcomes;
 #[path = "worker/settings.rs"]

@@ -119,6 +119,12 @@ impl Meddled {
         self.inner().held.insert((op, true));
     }
 
+    /// Answers wait no longer; calls still do.
+    pub(crate) fn free_answers(&self, op: Op) {
+        self.inner().held.remove(&(op, true));
+        self.freed.notify_waiters();
+    }
+
     pub(crate) fn free(&self, op: Op) {
         self.inner().held.retain(|&(held, _)| held != op);
         self.freed.notify_waiters();

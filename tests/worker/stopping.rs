@@ -54,6 +54,27 @@ async fn a_graceful_stop_takes_nothing_new_waits_for_what_runs_and_gives_the_res
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_started_while_a_stop_waits_for_what_is_under_way() {
+    let world = World::new();
+    let ended = Ended::default();
+    let mut worker = Running::start(worker_that(&world, one_at_a_time(), working(&world, &ended)));
+    schedule(&world, 3).await;
+    let queued = schedule(&world, 1).await;
+    world.pass(secs(1)).await;
+    // A sweep is in the store: what it claims has to be given back too.
+    world.store.hold(Op::Sweep);
+    world.pass(secs(1)).await;
+    worker.tell();
+    world.pass(secs(5)).await;
+    assert_eq!(world.runs.count(), 1);
+    world.store.free(Op::Sweep);
+    worker.ended().await.unwrap();
+    assert_eq!(world.runs.count(), 1);
+    let row = world.row(queued.id).await;
+    assert_eq!((row.state, row.attempt), (State::Scheduled, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn leases_are_kept_and_failures_settled_while_a_worker_stops() {
     let world = World::new();
     let ended = Ended::default();
@@ -186,7 +207,8 @@ async fn a_claim_is_given_back_only_when_its_handler_has_really_ended() {
         Box::pin(async move {
             working.store(true, std::sync::atomic::Ordering::SeqCst);
             started.send(()).unwrap();
-            let _ = may_go_on.lock().unwrap().recv();
+            // Without the thread's other tasks, which would wait with it.
+            let _ = tokio::task::block_in_place(|| may_go_on.lock().unwrap().recv());
             working.store(false, std::sync::atomic::Ordering::SeqCst);
             tokio::task::yield_now().await;
             Ok(Outcome::Done)
