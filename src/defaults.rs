@@ -28,8 +28,8 @@ pub const HISTORY: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// For how long a claim holds unless it is renewed.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// How often leases are renewed.
-pub const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// How often a lease is renewed before it ends: every 10 s by default.
+pub const RENEWALS: u32 = 3;
 
 /// How many handlers of a kind run at once in one worker.
 pub const CONCURRENCY: usize = 64;

@@ -148,7 +148,13 @@ where
     Arc::new(move |context| match serde_json::from_slice(context.payload()) {
         Ok(payload) => Box::pin(handler(payload, context)),
         Err(error) => {
-            let reason = format!("the payload cannot be decoded: {error}");
+            // Where and of what sort, not what: the decoder's own words repeat parts of the payload.
+            let reason = format!(
+                "the payload cannot be decoded: {:?} error at line {} column {}",
+                error.classify(),
+                error.line(),
+                error.column()
+            );
             Box::pin(std::future::ready(Ok(Outcome::Discard(reason))))
         }
     })

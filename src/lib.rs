@@ -39,7 +39,7 @@ pub use request::{Answer, NewTask, Scheduled, Target, When};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
 pub use stats::{Lateness, Stats};
-pub use store::Expect;
+pub use store::{Expect, Page};
 pub use task::{Key, Kind, State, Task, TaskId};
 pub use timestamp::Timestamp;
 pub use wake::Wake;

@@ -183,7 +183,7 @@ impl Scheduled {
 pub enum Answer {
     /// It was changed, and is now so. No handler starts for what it was before.
     Done(Task),
-    /// Too late: its handler is running, and it is as it was.
+    /// Too late: a worker has claimed it, its handler runs or is about to, and it is as it was.
     TooLate(Task),
     /// Too late: it is done, dead or cancelled already.
     Finished(Task),

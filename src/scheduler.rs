@@ -11,8 +11,8 @@ use crate::store::{Change, Expect, NewRow, Page, Store, Verb};
 use crate::store_time::{Heard, StoreTime};
 use crate::timestamp::millis;
 use crate::{
-    Answer, Clock, Error, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task, Timestamp, Wake,
-    When, defaults,
+    Answer, Clock, Error, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task, TaskId,
+    Timestamp, Wake, When, defaults,
 };
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -407,6 +407,11 @@ impl Scheduler {
             result = result.and(backend.close().await);
         }
         result
+    }
+
+    /// An id for [`NewTask::id`]: who chooses the id before the call can repeat the call.
+    pub fn new_id(&self) -> TaskId {
+        self.parts.clock.new_id()
     }
 
     /// What this scheduler, and the worker beside it, did so far.

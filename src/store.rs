@@ -68,9 +68,8 @@ pub trait Store: Debug + Send + Sync {
     /// Takes rows whose `wake_at` has passed, however long ago, up to `limit` of each kind and state.
     ///
     /// - Running: the lease has ended; the row is scheduled again, due as before, and is looked at at once.
-    /// - Scheduled and due, of a kind in the claim: claimed as far as there is room; else waiting, and its
-    ///   `wake_at` moves on by the lease.
-    /// - Scheduled and due, of another kind: waiting, unchanged.
+    /// - Scheduled and due: claimed as far as the claim has room for its kind; else waiting, and left as it is for
+    ///   whoever has room.
     /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `retake`, so that of many workers
     ///   one at a time has it. Its version stays: the hop that follows adds to it.
     async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error>;
@@ -165,6 +164,8 @@ pub enum Verb {
 }
 
 /// What a row must be like for a change to apply.
+///
+/// Every hop on the way is a new version too: who cares about the time only expects a due time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
     /// Anything.

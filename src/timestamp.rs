@@ -48,6 +48,12 @@ impl Timestamp {
     }
 }
 
+/// Whole milliseconds, the rest rounded up, also before 1970.
+fn round_up(nanos: i128) -> i64 {
+    i64::try_from(nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) > 0))
+        .unwrap_or(i64::MAX)
+}
+
 /// `delay` in whole milliseconds, the rest rounded up so that nothing becomes due early.
 pub(crate) fn millis(delay: Duration) -> i64 {
     i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
@@ -81,7 +87,7 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         text.parse::<jiff::Timestamp>()
-            .map(|time| Self(time.as_millisecond()))
+            .map(|time| Self(round_up(time.as_nanosecond())))
             .map_err(|_| {
                 Error::invalid(
                     "time",
@@ -100,6 +106,10 @@ mod tests {
     fn is_printed_and_parsed_as_rfc_3339() {
         let time: Timestamp = "2026-11-21T09:00:00.250+01:00".parse().unwrap();
         assert_eq!(time.to_string(), "2026-11-21T08:00:00.25Z");
+        let later: Timestamp = "2026-11-21T08:00:00.2500001Z".parse().unwrap();
+        assert_eq!(later.millis_since(time), 1);
+        let before: Timestamp = "1969-12-31T23:59:59.9995Z".parse().unwrap();
+        assert_eq!(before.as_millis(), 0);
         assert!("tomorrow".parse::<Timestamp>().is_err());
     }
 

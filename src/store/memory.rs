@@ -144,12 +144,10 @@ impl Store for MemoryStore {
         }
         look.found.expired = ended.len();
         for id in ended.into_iter().chain(overdue) {
-            let wake_at = match look.at(&mut rows, id) {
-                Seen::Early => now.after(retake),
-                Seen::Waiting { handled: true } => now.after(claim.lease),
-                Seen::Claimed | Seen::Waiting { handled: false } => continue,
-            };
-            rows.change(id, |row| row.wake_at = Some(wake_at));
+            look.at(&mut rows, id);
+        }
+        for early in &look.found.early {
+            rows.change(early.wake.id, |row| row.wake_at = Some(now.after(retake)));
         }
         Ok(look.stamped())
     }
@@ -238,16 +236,6 @@ impl Rows {
     }
 }
 
-/// What one look at a row came to.
-enum Seen {
-    Claimed,
-    Early,
-    Waiting {
-        /// Whether the claimer handles its kind.
-        handled: bool,
-    },
-}
-
 /// A look at rows for one claimer, at one time.
 struct Look<'a> {
     claim: &'a Claim,
@@ -267,19 +255,17 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at a scheduled row, and claims it if it is due and there is room.
-    fn at(&mut self, rows: &mut Rows, id: TaskId) -> Seen {
+    fn at(&mut self, rows: &mut Rows, id: TaskId) {
         let Some(row) = rows.get(id) else {
-            return Seen::Waiting { handled: false };
+            return;
         };
         if row.due_at > self.now {
             self.found.early.push(row::pending(row));
-            return Seen::Early;
+            return;
         }
-        let room = self.room.get_mut(&row.kind);
-        let handled = room.is_some();
-        let Some(room) = room.filter(|room| **room > 0) else {
+        let Some(room) = self.room.get_mut(&row.kind).filter(|room| **room > 0) else {
             *self.found.waiting.entry(row.kind.clone()).or_default() += 1;
-            return Seen::Waiting { handled };
+            return;
         };
         *room -= 1;
         let claimed = rows.change(id, |row| {
@@ -289,7 +275,6 @@ impl<'a> Look<'a> {
             row.wake_at = Some(self.now.after(self.claim.lease));
         });
         self.found.claimed.extend(claimed.cloned());
-        Seen::Claimed
     }
 
     fn stamped(self) -> Stamped<Looked> {

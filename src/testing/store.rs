@@ -173,7 +173,7 @@ macro_rules! store_cases {
                 an_overdue_row_is_claimed_when_it_is_due
                 a_row_whose_wake_is_not_overdue_is_left
                 a_row_is_swept_however_long_it_is_overdue
-                a_due_row_without_room_moves_on_by_the_lease
+                a_due_row_without_room_is_left_to_who_has_room
                 a_due_row_of_a_foreign_kind_waits_unchanged
                 a_lost_wake_is_early_for_one_sweep_at_a_time
                 a_lost_wake_whose_hop_was_not_recorded_is_found_again

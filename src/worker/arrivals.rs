@@ -113,7 +113,16 @@ pub(crate) async fn act(
     };
     let heard = accept(engine, heard, asked, reserved, woken_by);
     engine.waiting(&waiting);
-    hop(engine, &heard, early).await
+    for early in early.chunks(defaults::BATCH) {
+        let trips = record(engine, &heard, early).await?;
+        match woken_by {
+            // A backend that hangs must not hold up the sweep, which is there to do without it.
+            WokenBy::Sweep => engine.parts.send_soon(trips).await,
+            // Sent before the arrival is acknowledged.
+            WokenBy::Levels | WokenBy::Precise | WokenBy::Room => engine.parts.router.send(trips).await,
+        }
+    }
+    Ok(())
 }
 
 /// Gives claimed tasks to their lanes.
@@ -152,11 +161,8 @@ pub(crate) fn accept(
     Heard { now, at, found: () }
 }
 
-/// Record, send: whoever wins the write sends the next wake-up, of the new version; the others send nothing.
-async fn hop(engine: &Engine, heard: &Heard<()>, early: Vec<Pending>) -> Result<(), Error> {
-    if early.is_empty() {
-        return Ok(());
-    }
+/// Records hops: whoever wins the write is to send the next wake-up, of the new version; the others send nothing.
+async fn record(engine: &Engine, heard: &Heard<()>, early: &[Pending]) -> Result<Vec<Trip>, Error> {
     let parts = &engine.parts;
     let hops: Vec<Hop> = early
         .iter()
@@ -168,21 +174,21 @@ async fn hop(engine: &Engine, heard: &Heard<()>, early: Vec<Pending>) -> Result<
         .collect();
     let won = parts.store.hop(&hops).await?;
     let trips: Vec<Trip> = early
-        .into_iter()
+        .iter()
         .zip(won)
         .filter(|&(_, won)| won)
         .map(|(Pending { wake, due_at }, _)| {
-            debug!(id = %wake.id, kind = %wake.kind, remaining = ?heard.until(due_at), "hop");
+            debug!(id = %wake.id, kind = %wake.kind, remaining = ?heard.until(*due_at), "hop");
+            let wake = Wake {
+                version: wake.version + 1,
+                ..wake.clone()
+            };
             Trip {
-                wake: Wake {
-                    version: wake.version + 1,
-                    ..wake
-                },
-                due: heard.instant_of(due_at),
+                wake,
+                due: heard.instant_of(*due_at),
             }
         })
         .collect();
     parts.counters.hops.add(trips.len());
-    parts.router.send(trips).await;
-    Ok(())
+    Ok(trips)
 }

@@ -45,8 +45,16 @@ pub(crate) async fn run(
             _ = stopped.changed(), if stop < Stop::Now => continue,
         };
         let (handler, verdict) = match ended {
-            Ok((handler, Some(answer))) => (handler, Verdict::Answered(answer)),
-            Ok((handler, None)) => (handler, Verdict::TimedOut),
+            Ok((handler, Ended::Answered(answer))) => (handler, Verdict::Answered(answer)),
+            Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
+            Ok((handler, Ended::TooLate)) => {
+                let lost = running
+                    .remove(&handler)
+                    .is_some_and(|task| lane.lost(task.id, task.version));
+                engine.parts.counters.lost_claims.add(usize::from(lost));
+                engine.room.notify_one();
+                continue;
+            }
             Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
             Err(error) => (error.id(), Verdict::Stopped),
         };
@@ -56,8 +64,16 @@ pub(crate) async fn run(
     }
 }
 
-/// What a handler gives; none if it outlived its execution timeout.
-type Handlers = JoinSet<Option<Result<Outcome, Failure>>>;
+type Handlers = JoinSet<Ended>;
+
+/// How the task of a handler ended by itself.
+enum Ended {
+    Answered(Result<Outcome, Failure>),
+    /// The handler outlived its execution timeout.
+    TimedOut,
+    /// The lease ended before the handler began.
+    TooLate,
+}
 
 /// Starts the handler of the next claim that may start; none, if there is none.
 fn start_next(
@@ -69,12 +85,13 @@ fn start_next(
     let parts = &engine.parts;
     loop {
         let now = parts.clock.instant();
-        let (task, woken_by, store_now) = match lane.next(now)? {
+        let (task, woken_by, store_now, lease_until) = match lane.next(now)? {
             Next::Start {
                 task,
                 woken_by,
                 store_now,
-            } => (task, woken_by, store_now),
+                lease_until,
+            } => (task, woken_by, store_now, lease_until),
             Next::Lost => {
                 parts.counters.lost_claims.add(1);
                 engine.room.notify_one();
@@ -91,9 +108,17 @@ fn start_next(
         let (clock, handler) = (parts.clock.clone(), Arc::clone(&lane.handler));
         // Called inside as well, since it may panic before its first await.
         let run = async move {
-            clock
+            // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
+            if clock.instant() >= lease_until {
+                return Ended::TooLate;
+            }
+            match clock
                 .timeout(timeout, async move { handler(context).await })
                 .await
+            {
+                Some(answer) => Ended::Answered(answer),
+                None => Ended::TimedOut,
+            }
         };
         let started = parts.clock.spawn_in(handlers, run);
         let id = started.id();

@@ -41,6 +41,7 @@ pub(crate) enum Next {
         woken_by: WokenBy,
         /// The time by the store's clock.
         store_now: Timestamp,
+        lease_until: Instant,
     },
     /// A claim whose lease has ended; it is forgotten.
     Lost,
@@ -233,6 +234,7 @@ impl Lane {
                     task: Arc::clone(&held.task),
                     woken_by: held.woken_by,
                     store_now: held.store_now(now),
+                    lease_until: held.lease_until,
                 });
             }
             // Perhaps another's by now: a handler must not start for it here.

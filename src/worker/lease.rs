@@ -11,7 +11,7 @@ use crate::defaults;
 pub(crate) async fn renew(engine: Arc<Engine>) {
     let parts = &engine.parts;
     loop {
-        parts.clock.sleep(engine.lease / 3).await;
+        parts.clock.sleep(engine.lease / defaults::RENEWALS).await;
         for lane in engine.lanes.values() {
             let claims = lane.renewable(parts.clock.instant());
             for batch in claims.chunks(defaults::BATCH) {

@@ -62,7 +62,14 @@ async fn sweep_once(engine: &Engine) -> Result<bool, Error> {
         .sweep(&reserved.claim, defaults::SWEEP_LIMIT, defaults::RETAKE)
         .await?;
     let taken = looked.found.claimed.len() + looked.found.early.len();
+    for task in &looked.found.claimed {
+        // Where one was overdue there may be many: they need not wait for one sweep after the other.
+        if let Some(lane) = engine.lanes.get(&task.kind) {
+            lane.set_backlog(true);
+        }
+    }
     act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
+    engine.room.notify_one();
     Ok(taken >= defaults::SWEEP_LIMIT)
 }
 

@@ -8,16 +8,6 @@ use super::{File, read, sql, write};
 use crate::store::{Claim, Looked, Pending, Stamped, row};
 use crate::{Kind, State, Task, TaskId, Timestamp, Wake};
 
-/// What one look at a row came to.
-pub(super) enum Seen {
-    Due,
-    Early,
-    Waiting {
-        /// Whether the claimer handles its kind.
-        handled: bool,
-    },
-}
-
 /// A look at rows for one claimer, at one time.
 pub(super) struct Look<'a> {
     claim: &'a Claim,
@@ -40,20 +30,17 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at a scheduled row, and marks it to be claimed if it is due and there is room.
-    pub(super) fn at(&mut self, row: Pending) -> Seen {
+    pub(super) fn at(&mut self, row: Pending) {
         if row.due_at > self.now {
             self.found.early.push(row);
-            return Seen::Early;
+            return;
         }
-        let room = self.room.get_mut(&row.wake.kind);
-        let handled = room.is_some();
-        let Some(room) = room.filter(|room| **room > 0) else {
+        let Some(room) = self.room.get_mut(&row.wake.kind).filter(|room| **room > 0) else {
             *self.found.waiting.entry(row.wake.kind).or_default() += 1;
-            return Seen::Waiting { handled };
+            return;
         };
         *room -= 1;
         self.due.push(row.wake.id);
-        Seen::Due
     }
 
     /// Claims what was marked while the lock was held.
@@ -85,9 +72,7 @@ pub(super) async fn arrive(
     let mut look = Look::new(claim, now);
     for wake in wakes {
         match rows.remove(&wake.id) {
-            Some((State::Scheduled, row)) if row.wake.version == wake.version => {
-                look.at(row);
-            }
+            Some((State::Scheduled, row)) if row.wake.version == wake.version => look.at(row),
             _ => look.found.stale += 1,
         }
     }

@@ -5,20 +5,16 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use super::claim::{Look, Seen};
+use super::claim::Look;
 use super::write::Changed;
 use super::{File, codec, read, sql, write};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{State, Task, TaskId, Timestamp};
+use crate::{State, Task, Timestamp};
 
 /// What is to be done about overdue rows.
 struct Plan<'a> {
     look: Look<'a>,
     expired: Vec<Changed>,
-    /// Not due yet: for this worker alone for a while.
-    early: BTreeSet<TaskId>,
-    /// Due, and of a kind that the claimer handles, but without room.
-    waiting: BTreeSet<TaskId>,
 }
 
 impl<'a> Plan<'a> {
@@ -39,26 +35,14 @@ impl<'a> Plan<'a> {
 
         let mut look = Look::new(claim, now);
         look.found.expired = expired.len();
-        let mut early = BTreeSet::new();
-        let mut waiting = BTreeSet::new();
         for row in expired.iter().map(|(_, row)| row).chain(&overdue) {
-            match look.at(row::pending(row)) {
-                Seen::Early => early.insert(row.id),
-                Seen::Waiting { handled: true } => waiting.insert(row.id),
-                Seen::Due | Seen::Waiting { handled: false } => continue,
-            };
+            look.at(row::pending(row));
         }
-        Ok(Self {
-            look,
-            expired,
-            early,
-            waiting,
-        })
+        Ok(Self { look, expired })
     }
 
     fn is_idle(&self) -> bool {
-        let moved = self.early.is_empty() && self.waiting.is_empty();
-        moved && self.expired.is_empty() && self.look.due.is_empty()
+        self.expired.is_empty() && self.look.due.is_empty() && self.look.found.early.is_empty()
     }
 }
 
@@ -80,8 +64,9 @@ pub(super) async fn sweep(
     let now = writing.now;
     let plan = Plan::make(&mut writing, claim, limit, now).await?;
     write::write(&mut writing, &plan.expired).await?;
-    write::wake_at(&mut writing, &plan.early, now.after(retake)).await?;
-    write::wake_at(&mut writing, &plan.waiting, now.after(claim.lease)).await?;
+    // For this worker alone for a while.
+    let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
+    write::wake_at(&mut writing, &early, now.after(retake)).await?;
     let looked = plan.look.take(&mut writing).await?;
     writing.commit().await?;
     Ok(looked)
