@@ -51,7 +51,9 @@ fn the_invariants_hold_in_every_history() {
                         if seed >= first + histories {
                             return total;
                         }
-                        let report = run(seed);
+                        let report = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|_| {
+                            panic!("seed {seed} panicked (DELAYLINE_SEED={seed} shows it)")
+                        });
                         assert!(
                             report.broken.is_empty(),
                             "seed {seed} (DELAYLINE_SEED={seed} shows it): {:#?}",

@@ -10,6 +10,8 @@ use delayline::{Answer, Clock, Context, Kind, State, Target, Task, TaskId, Times
 #[derive(Debug)]
 pub(crate) struct History {
     clock: Clock,
+    /// How many tasks of a kind a worker may hold; none where it may not know what it holds.
+    capacity: Option<usize>,
     inner: Mutex<Inner>,
 }
 
@@ -32,9 +34,10 @@ pub(crate) struct Start {
 }
 
 impl History {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, capacity: Option<usize>) -> Self {
         Self {
             clock,
+            capacity,
             inner: Mutex::default(),
         }
     }
@@ -79,6 +82,31 @@ impl History {
                 task.attempt
             ));
             self.check_transition(before.as_ref(), &task);
+        }
+        self.check_bounds();
+    }
+
+    /// No worker holds more of a kind than it may.
+    fn check_bounds(&self) {
+        let Some(capacity) = self.capacity else {
+            return;
+        };
+        let over = {
+            let inner = self.inner();
+            let mut held: BTreeMap<(Option<&str>, &Kind), usize> = BTreeMap::new();
+            let newest = inner
+                .rows
+                .values()
+                .filter_map(|versions| versions.last_key_value());
+            for (_, row) in newest.filter(|(_, row)| row.state == State::Running) {
+                *held.entry((row.owner.as_deref(), &row.kind)).or_default() += 1;
+            }
+            held.into_iter()
+                .find(|&(_, held)| held > capacity)
+                .map(|over| format!("{over:?}"))
+        };
+        if let Some(over) = over {
+            self.broken(format!("7 bounded: {over} of {capacity} at the most"));
         }
     }
 

@@ -109,10 +109,14 @@ struct Plan {
     faults: Faults,
     /// Whether nothing goes wrong at all, so that the plan of each chain is kept to the letter.
     calm: bool,
+    /// Whether the precise backend is the table, and not one that fails.
+    table: bool,
     routing: Routing,
     levels: Option<LevelTable>,
     lease: Duration,
     policy: Policy,
+    concurrency: usize,
+    prefetch: usize,
     tasks: u64,
     actions: u64,
     longest: Duration,
@@ -152,8 +156,11 @@ fn draw(clock: &Clock) -> Plan {
     };
     let tables = ["1s 5s 10s 30s 1m 2m", "3s 1s 2s", "1s", "2s 1s 4s 4s 8s 16s"];
     let table = clock.random_below(tables.len() as u64 + 1) as usize;
+    let concurrency = 1 + clock.random_below(3) as usize;
+    let prefetch = clock.random_below(4) as usize;
     Plan {
         calm,
+        table: chance(25),
         processes: 1 + clock.random_below(3),
         deaths: !calm && chance(60),
         store_fails: up_to(20),
@@ -173,9 +180,11 @@ fn draw(clock: &Clock) -> Plan {
         },
         levels: tables.get(table).map(|table| table.parse().unwrap()),
         lease: Duration::from_secs([1, 5, 30][clock.random_below(3) as usize]),
+        concurrency,
+        prefetch,
         policy: Policy::new()
-            .concurrency(1 + clock.random_below(3) as usize)
-            .prefetch(clock.random_below(4) as usize)
+            .concurrency(concurrency)
+            .prefetch(prefetch)
             .max_attempts(1 + clock.random_below(6) as u32)
             .backoff(Duration::from_millis(100), Duration::from_secs(10))
             .execution_timeout(Duration::from_secs(1 + clock.random_below(20))),
@@ -189,7 +198,9 @@ fn draw(clock: &Clock) -> Plan {
 async fn history(seed: u64) -> Report {
     let clock = Clock::simulated(seed);
     let plan = draw(&clock);
-    let history = Arc::new(History::new(clock.clone()));
+    // A claim whose answer was lost is nobody's until its lease ends.
+    let capacity = (plan.store_fails == 0).then_some(plan.concurrency + plan.prefetch);
+    let history = Arc::new(History::new(clock.clone(), capacity));
     history.note(format!("{plan:?}"));
     let faulty = |reach, usual_lateness, usual| {
         let faults = Faults { usual, ..plan.faults };
@@ -350,9 +361,11 @@ async fn process(
         })
     };
     let mut builder = Scheduler::builder(store)
-        .precise(gated(&world.precise))
         .routing(world.plan.routing)
         .clock(clock.clone());
+    if !world.plan.table {
+        builder = builder.precise(gated(&world.precise));
+    }
     if let Some(levels) = &world.levels {
         builder = builder.levels(gated(levels));
     }
