@@ -14,8 +14,8 @@ use crate::{TaskId, Timestamp};
 
 /// Tells the time, draws chance and starts tasks, for every part of the crate.
 ///
-/// Production code asks nothing else for any of the three. So the same code runs under tokio's paused clock,
-/// in one thread and from one seed, the same way every time.
+/// The scheduler, the worker, the memory store and the in-process backends ask nothing else for any of the three. So
+/// the same code runs under tokio's paused clock, in one thread and from one seed, the same way every time.
 #[derive(Clone)]
 pub struct Clock {
     wall: Wall,
