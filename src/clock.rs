@@ -138,7 +138,7 @@ impl Clock {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn spawn_in<F>(&self, set: &mut JoinSet<F::Output>, future: F) -> AbortHandle
+    pub(crate) fn spawn_in<F>(&self, set: &mut JoinSet<F::Output>, future: F) -> AbortHandle
     where
         F: Future + Send + 'static,
         F::Output: Send,

@@ -78,6 +78,8 @@ impl Policy {
     }
 
     /// How many more tasks of this kind one worker claims in advance; 0 is allowed. Default 448.
+    ///
+    /// They wait in this worker even while others are idle: handlers that take long want few, or none.
     #[must_use]
     pub fn prefetch(mut self, tasks: usize) -> Self {
         self.prefetch = tasks;
