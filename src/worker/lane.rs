@@ -18,7 +18,7 @@ pub(crate) struct Lane {
     pub(crate) policy: Policy,
     pub(crate) handler: Handler,
     state: Mutex<LaneState>,
-    /// A claim came, or one was lost.
+    /// A claim came.
     changed: Notify,
 }
 
@@ -91,7 +91,7 @@ impl Lane {
         }
     }
 
-    /// Waits until a claim has come, or one was lost.
+    /// Waits until a claim has come.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -204,8 +204,6 @@ impl Lane {
             return false;
         }
         state.forget(id);
-        drop(state);
-        self.changed.notify_one();
         true
     }
 

@@ -286,3 +286,65 @@ async fn a_renewal_of_an_older_claim_does_not_end_the_lease_of_a_newer_one() {
     world.pass_until(46_000).await;
     assert_eq!(world.runs.of(queued.id).len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_begins_before_it_was_asked_for() {
+    let world = World::new();
+    let ended = Ended::default();
+    let policy = Policy::new().concurrency(1).prefetch(10);
+    let worker = worker_that(&world, policy, working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(30)).sweep_every(secs(1_000)));
+    world.pass(ms(1)).await;
+    schedule(&world, 45).await;
+    world.pass(ms(1)).await;
+    let queued = schedule(&world, 0).await;
+    // Renewed at 10 s, and so until 40 s, which is known here at 35 s.
+    world.store.hold_answers(Op::Renew);
+    world.pass_until(35_000).await;
+    world.store.hold(Op::Renew);
+    world.store.free_answers(Op::Renew);
+    world.pass_until(41_000).await;
+    world.expire_leases(secs(0)).await;
+    assert!(world.scheduler.cancel(queued.id).await.unwrap().is_done());
+    world.pass_until(60_000).await;
+    assert!(world.runs.of(queued.id).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_an_ended_lease_leaves_is_given_to_those_who_wait() {
+    let world = World::new();
+    let ended = Ended::default();
+    let policy = Policy::new().concurrency(1).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(10)));
+    world.pass(ms(1)).await;
+    world.store.hold_answers(Op::Arrive);
+    let row = schedule(&world, 0).await;
+    // The claim's answer takes longer than its lease. The sweep sees the task without a place for it, and leaves it
+    // alone for another lease.
+    world.pass_until(12_000).await;
+    assert_eq!(world.row(row.id).await.state, State::Scheduled);
+    world.store.free(Op::Arrive);
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.times(), [12_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_counted_once() {
+    let world = World::new();
+    let ended = Ended::default();
+    let worker = worker_that(&world, Policy::new(), working(&world, &ended));
+    let _worker = Running::start(worker);
+    world.pass(ms(1)).await;
+    // Lost while it is being settled, and claimed anew here before that is refused.
+    world.store.hold(Op::Settle);
+    let row = schedule(&world, 0).await;
+    world.pass(ms(1)).await;
+    release(&world, row.id, row.version + 1).await;
+    world.pass(secs(2)).await;
+    assert_eq!(world.runs.count(), 2);
+    world.store.free(Op::Settle);
+    world.settle().await;
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.done, stats.lost_claims), (1, 1));
+}
