@@ -320,8 +320,7 @@ async fn a_place_that_an_ended_lease_leaves_is_given_to_those_who_wait() {
     world.pass(ms(1)).await;
     world.store.hold_answers(Op::Arrive);
     let row = schedule(&world, 0).await;
-    // The claim's answer takes longer than its lease. The sweep sees the task without a place for it, and leaves it
-    // alone for another lease.
+    // The claim's answer takes longer than its lease. The sweep sees the task without a place for it.
     world.pass_until(12_000).await;
     assert_eq!(world.row(row.id).await.state, State::Scheduled);
     world.store.free(Op::Arrive);
