@@ -151,6 +151,11 @@ async fn a_burst_runs_once_each_and_is_claimed_in_large_batches() {
 #[tokio::test(start_paused = true)]
 async fn no_claim_asks_for_more_than_a_batch() {
     let world = World::new();
+    world.precise.set_faults(Faults {
+        lose: 100,
+        ..Faults::default()
+    });
+    world.store.hold(Op::Sweep);
     world
         .scheduler
         .schedule_all((0..3_000).map(|n| NewTask::new(KIND, &n)))
@@ -161,9 +166,30 @@ async fn no_claim_asks_for_more_than_a_batch() {
     let _worker = Running::start(worker_that(&world, policy, working(&world, &at_once, 100, 100)));
     world.settle().await;
     assert_each_once(&world, 3_000);
-    let batches = world.store.calls(Op::Ready);
-    assert!(batches.iter().all(|&claimed| claimed <= 500), "{batches:?}");
+    assert_eq!(world.store.calls(Op::Ready), [500, 500, 500, 500, 500, 500, 0]);
     assert_eq!(world.runs.times(), [0; 3_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_turned_away_while_a_claim_is_under_way_is_claimed_right_after_it() {
+    let world = World::new();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(8).prefetch(0);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 1_000, 1_000));
+    // The first claim found nothing, and has all the room until that is known.
+    world.store.hold_answers(Op::Ready);
+    let _worker = Running::start(worker.sweep_every(secs(1_000)));
+    world.pass(ms(1)).await;
+    world
+        .scheduler
+        .schedule_all((0..4).map(|n| NewTask::new(KIND, &n)))
+        .await
+        .unwrap();
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.count(), 0);
+    world.store.free(Op::Ready);
+    world.pass(ms(1)).await;
+    assert_eq!(world.runs.count(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,6 +137,21 @@ async fn a_stop_ends_also_when_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_store_that_fails() {
+    for op in [Op::Arrive, Op::Sweep, Op::Ready, Op::Renew, Op::Purge] {
+        let world = World::new();
+        let ended = Ended::default();
+        let worker = worker_that(&world, one_at_a_time(), working(&world, &ended));
+        world.store.fail(op, 1_000_000);
+        let worker = Running::start(worker);
+        world.pass(secs(2)).await;
+        let asked = world.now();
+        worker.stop().await.unwrap();
+        assert!(world.now() - asked <= 1_500, "{op:?}: {}", world.now() - asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_is_told_before_it_began_starts_nothing() {
     let world = World::new();
     schedule(&world, 0).await;
