@@ -30,6 +30,8 @@ pub struct Scheduler {
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) router: Arc<Router>,
+    /// The table, where it is the precise backend by default: then the sweep looks ahead for it.
+    pub(crate) table: Option<Arc<TableBackend>>,
     pub(crate) time: StoreTime,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -98,8 +100,13 @@ impl SchedulerBuilder {
             routing,
             clock,
         } = self;
-        let precise =
-            precise.unwrap_or_else(|| Arc::new(TableBackend::new(Arc::clone(&store), clock.clone())));
+        let (table, precise) = match precise {
+            Some(precise) => (None, precise),
+            None => {
+                let table = Arc::new(TableBackend::new(Arc::clone(&store), clock.clone()));
+                (Some(Arc::clone(&table)), table as Arc<dyn Backend>)
+            }
+        };
         let counters = Arc::new(Counters::default());
         let router = Router::new(levels, precise, routing, clock.clone(), Arc::clone(&counters))?;
         let router = Arc::new(router);
@@ -112,6 +119,7 @@ impl SchedulerBuilder {
         let parts = Parts {
             store,
             router,
+            table,
             time,
             clock,
             counters,

@@ -52,6 +52,8 @@ pub struct Stats {
     pub released: u64,
     /// Claims that had been lost by the time they were to be renewed, started or settled.
     pub lost_claims: u64,
+    /// Tasks moved or cancelled because the service's own table said so: see [`Expected`](crate::Expected).
+    pub followed: u64,
     /// Rows of old history removed.
     pub purged: u64,
     /// How late handlers started.
@@ -127,6 +129,7 @@ counters!(
     dead,
     released,
     lost_claims,
+    followed,
     purged,
 );
 

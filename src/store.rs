@@ -3,6 +3,8 @@
 mod memory;
 mod row;
 mod rows;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -65,25 +67,27 @@ pub trait Store: Debug + Send + Sync {
     /// `wake_at`.
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error>;
 
-    /// Takes rows whose `wake_at` has passed, however long ago, up to `limit` of each kind and state.
+    /// Takes rows whose `wake_at` has passed, however long ago, up to `sweep.limit` of each kind and state.
     ///
     /// - Running: the lease has ended; the row is scheduled again, due as before, and is looked at at once.
     /// - Scheduled and due: claimed as far as the claim has room for its kind; else waiting, and left as it is for
     ///   whoever has room.
-    /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `retake`, so that of many workers
-    ///   one at a time has it. Its version stays: the hop that follows adds to it.
-    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error>;
+    /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
+    ///   workers one at a time has it. Its version stays: the hop that follows adds to it.
+    ///
+    /// Where `sweep.ahead` says so it looks ahead as [`upcoming`](Self::upcoming) does: so an idle worker needs one
+    /// statement for both. A row that another transaction has locked is left to the next sweep.
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error>;
 
     /// Ends claims, each if the row is still running and of that version; says of each whether it was so.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error>;
 
     /// Moves the end of leases to `lease` from now, each if the row is still running and of that version; says of
-    /// each whether it was so.
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error>;
+    /// each what came of it. Never waits for a row that another transaction has locked.
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error>;
 
-    /// Looks ahead: the scheduled rows that become due from now up to `within` from now, at most `limit`, the earliest
-    /// due first. What was due before is found by `ready` and the sweep.
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error>;
+    /// Looks ahead: the scheduled rows that become due from now up to `ahead.within` from now, the earliest due first. What was due before is found by `ready` and the sweep.
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest by id.
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
@@ -93,6 +97,39 @@ pub trait Store: Debug + Send + Sync {
 
     /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
     async fn purge(&self, limit: usize) -> Result<u64, Error>;
+
+    /// Fails unless the rows can be kept: the schema is there, and is one that this release knows. A worker asks
+    /// before it starts.
+    async fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Waits until another process has said that rows were scheduled which are due soon. Never ends where nobody
+    /// says so.
+    async fn notified(&self) {
+        std::future::pending().await
+    }
+}
+
+/// A transaction that a service has opened, joined by the store that keeps its rows there.
+///
+/// What is done through it happens when the service commits, and does not happen otherwise. Each SQL store makes one
+/// of a connection by its `join`; [`Scheduler`](crate::Scheduler) and [`Context`](crate::Context) take it.
+/// The contracts are those of the methods of the same names of [`Store`]. An error that is transient, such as a
+/// deadlock, means that the service has to roll back and may repeat its transaction.
+#[async_trait]
+pub trait Transaction: Send {
+    /// As [`Store::insert`].
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
+
+    /// As [`Store::change`]. Rows that are running are not locked by it.
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
+
+    /// As [`Store::find`].
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error>;
+
+    /// Ends a claim as done, if the row is still running and of that version; says whether it was so.
+    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error>;
 }
 
 /// What a store found, and the time by its clock when it looked.
@@ -199,6 +236,37 @@ pub struct Claim {
     pub room: BTreeMap<Kind, usize>,
 }
 
+/// What a sweep is to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// How many rows of each kind and state at the most.
+    pub limit: usize,
+    /// By how much `wake_at` of a row moves on that is not due.
+    pub retake: Duration,
+    /// Whether to look ahead as well, and how far.
+    pub ahead: Option<Ahead>,
+}
+
+/// How far to look ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Up to which time from now.
+    pub within: Duration,
+    /// How many rows at the most.
+    pub limit: usize,
+}
+
+/// What came of the renewal of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// It ends later now.
+    Renewed,
+    /// It is still held, and ends as before: another transaction has the row locked, perhaps the handler's own.
+    Locked,
+    /// The row is not running any more, or not of that version.
+    Lost,
+}
+
 /// What a look at rows found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
@@ -212,6 +280,8 @@ pub struct Looked {
     pub stale: usize,
     /// Rows whose lease had ended.
     pub expired: usize,
+    /// What comes next, for a sweep that was to look ahead: the earliest due first.
+    pub ahead: Vec<Pending>,
 }
 
 /// A scheduled row that is not due yet.
@@ -282,6 +352,15 @@ pub enum Ending {
     },
     /// Given back as it was, due as before, the attempt given back; `wake_at` is now.
     Release,
+    /// Not to run yet: scheduled for another time, as by [`Verb::Reschedule`].
+    Moved {
+        /// The new time.
+        due: Timestamp,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Not to run at all: cancelled, as by [`Verb::Cancel`].
+    Cancelled,
 }
 
 /// Which rows a list shows.

@@ -13,9 +13,9 @@ use tracing::{info, warn};
 use super::in_process::{InProcess, next_millis};
 use super::wheel::WakeWheel;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
-use crate::store::{Stamped, Store};
+use crate::store::{Ahead, Pending, Stamped, Store};
 use crate::timestamp::duration;
-use crate::{Clock, Error, Spawned, Wake, defaults};
+use crate::{Clock, Error, Spawned, Timestamp, Wake, defaults};
 
 /// How far ahead each look reads.
 const LOOK_AHEAD: Duration = defaults::LOOK_AHEAD;
@@ -24,6 +24,11 @@ const LOOK_AHEAD: Duration = defaults::LOOK_AHEAD;
 const LOOK_EVERY: Duration = LOOK_AHEAD.checked_div(2).expect("two is not zero");
 /// How many rows one look reads.
 const LOOK_LIMIT: usize = 4_096;
+/// What a look reads.
+const LOOK: Ahead = Ahead {
+    within: LOOK_AHEAD,
+    limit: LOOK_LIMIT,
+};
 /// The least pause after a look that was cut off by the limit.
 const LOOK_ON: Duration = Duration::from_millis(20);
 /// The pause after a look that failed.
@@ -40,9 +45,9 @@ const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 ///
 /// It keeps no wake-up that the table cannot tell it again, so a long delay costs nothing here, and what it forgets
 /// or has no room for is found by the next look. It looks once something is received, and until it is dropped or
-/// closed.
+/// closed; not while a worker's sweep looks for it, so that an idle database is asked no more often than needed.
 pub struct TableBackend {
-    ahead: Arc<Ahead>,
+    ahead: Arc<Held>,
     looking: Mutex<Option<Spawned>>,
 }
 
@@ -50,10 +55,27 @@ impl TableBackend {
     /// One that reads ahead in `store` and waits by `clock`.
     pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         let held = InProcess::new("table", clock, WakeWheel::new());
+        let next = Mutex::default();
         Self {
-            ahead: Arc::new(Ahead { store, held }),
+            ahead: Arc::new(Held { store, held, next }),
             looking: Mutex::default(),
         }
+    }
+
+    /// What a sweep is to look ahead for, on behalf of this backend.
+    pub(crate) fn wanted(&self) -> Ahead {
+        LOOK
+    }
+
+    /// The time by which a look counts, for [`looked`](Self::looked).
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.ahead.held.elapsed()
+    }
+
+    /// Takes what a sweep has found that was asked for at `asked`; says when to look again at the latest.
+    pub(crate) fn looked(&self, asked: Duration, now: Timestamp, found: &[Pending]) -> Duration {
+        // A closed backend has no need of it.
+        self.ahead.take(asked, now, found).unwrap_or(LOOK_EVERY)
     }
 
     fn start_looking(&self) {
@@ -130,12 +152,14 @@ impl Backend for TableBackend {
 }
 
 /// What is due next, as far as it is known.
-struct Ahead {
+struct Held {
     store: Arc<dyn Store>,
     held: InProcess<WakeWheel>,
+    /// When to look next, by the last look, whoever looked.
+    next: Mutex<Duration>,
 }
 
-impl Ahead {
+impl Held {
     /// Looks for ever. A task of its own, so that neither a slow look delays what is held, nor a dropped call of
     /// `receive` ends a look.
     async fn keep_looking(&self) {
@@ -159,10 +183,23 @@ impl Ahead {
         }
     }
 
-    /// Looks once; says how long to pause before the next look.
+    fn next(&self) -> MutexGuard<'_, Duration> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks once, unless somebody else has done so; says how long to pause before the next look.
     async fn look(&self) -> Result<Duration, Error> {
         let asked = self.held.elapsed();
-        let Stamped { now, found } = self.store.upcoming(LOOK_AHEAD, LOOK_LIMIT).await?;
+        let next = *self.next();
+        if next > asked {
+            return Ok(next - asked);
+        }
+        let Stamped { now, found } = self.store.upcoming(LOOK).await?;
+        self.take(asked, now, &found)
+    }
+
+    /// Takes what a look has found; says how long to pause before the next look.
+    fn take(&self, asked: Duration, now: Timestamp, found: &[Pending]) -> Result<Duration, Error> {
         let read = self.held.elapsed().min(asked + CLOCK_READ_WITHIN);
         let ahead: Vec<_> = found
             .iter()
@@ -172,6 +209,7 @@ impl Ahead {
         if let Some((_, last)) = ahead.last().filter(|_| ahead.len() >= LOOK_LIMIT) {
             next = next.min(*last);
         }
+        *self.next() = next;
         self.held.change(|wheel, now| {
             for (wake, at) in ahead {
                 // One that is held stays as it is: its time is no better known now.

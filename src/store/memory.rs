@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::rows::Rows;
-use super::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, row};
+use super::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep, row,
+};
 use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
@@ -134,11 +136,11 @@ impl Store for MemoryStore {
         Ok(Stamped { now, found })
     }
 
-    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
         let (mut rows, now) = self.look();
         let mut look = Look::new(claim, now);
-        let overdue = rows.overdue_of_each_kind(State::Scheduled, now, limit);
-        let ended = rows.overdue_of_each_kind(State::Running, now, limit);
+        let overdue = rows.overdue_of_each_kind(State::Scheduled, now, sweep.limit);
+        let ended = rows.overdue_of_each_kind(State::Running, now, sweep.limit);
         for &id in &ended {
             rows.change(id, |row| row::enter(row, State::Scheduled, now));
         }
@@ -147,8 +149,13 @@ impl Store for MemoryStore {
             look.at(&mut rows, id);
         }
         for early in &look.found.early {
-            rows.change(early.wake.id, |row| row.wake_at = Some(now.after(retake)));
+            rows.change(early.wake.id, |row| {
+                row.wake_at = Some(now.after(sweep.retake));
+            });
         }
+        look.found.ahead = sweep
+            .ahead
+            .map_or_else(Vec::new, |ahead| rows.upcoming(now, ahead));
         Ok(look.stamped())
     }
 
@@ -165,28 +172,21 @@ impl Store for MemoryStore {
         Ok(settlements.into_iter().map(end).collect())
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
         let (mut rows, now) = self.look();
         let extend = |&(id, version): &(TaskId, u64)| {
-            rows.is(id, State::Running, version)
-                && rows
-                    .change(id, |row| row.wake_at = Some(now.after(lease)))
-                    .is_some()
+            if !rows.is(id, State::Running, version) {
+                return Renewal::Lost;
+            }
+            rows.change(id, |row| row.wake_at = Some(now.after(lease)));
+            Renewal::Renewed
         };
         Ok(claims.iter().map(extend).collect())
     }
 
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
         let (rows, now) = self.look();
-        let until = now.after(within);
-        let mut ahead: Vec<_> = rows
-            .kinds(State::Scheduled)
-            .iter()
-            .flat_map(|kind| rows.due(kind, now..=until))
-            .filter_map(|id| rows.get(id))
-            .collect();
-        ahead.sort_by_key(|row| (row.due_at, row.id));
-        let found = ahead.into_iter().take(limit).map(row::pending).collect();
+        let found = rows.upcoming(now, ahead);
         Ok(Stamped { now, found })
     }
 
@@ -233,6 +233,18 @@ impl Rows {
             .iter()
             .flat_map(|kind| self.overdue(state, kind, now).take(limit))
             .collect()
+    }
+
+    fn upcoming(&self, now: Timestamp, ahead: Ahead) -> Vec<Pending> {
+        let until = now.after(ahead.within);
+        let mut due: Vec<_> = self
+            .kinds(State::Scheduled)
+            .iter()
+            .flat_map(|kind| self.due(kind, now..=until))
+            .filter_map(|id| self.get(id))
+            .collect();
+        due.sort_by_key(|row| (row.due_at, row.id));
+        due.into_iter().take(ahead.limit).map(row::pending).collect()
     }
 }
 

@@ -105,6 +105,11 @@ pub(super) fn end(row: &mut Task, ending: Ending, now: Timestamp, history: Durat
             row.wake_at = Some(now);
             give_attempt_back(row);
         }
+        Ending::Moved { due, look_in } => schedule_anew(row, due, look_in, now),
+        Ending::Cancelled => {
+            finish(row, State::Cancelled, Some(now.after(history)), now);
+            give_attempt_back(row);
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Rows {
     }
 
     /// Adds rows that are kept elsewhere; those that are here already stay as they are.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn load(&mut self, rows: impl IntoIterator<Item = Task>) {
         for row in rows {
             if self.get(row.id).is_none() {

@@ -5,9 +5,11 @@ mod codec;
 mod connections;
 mod read;
 mod schema;
+mod session;
 mod settle;
 mod sql;
 mod sweep;
+mod transaction;
 mod verbs;
 mod write;
 
@@ -17,11 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection};
 
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
-use super::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store};
+use super::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Transaction,
+};
 use crate::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake, defaults};
 
 const NAME: &str = "sqlite";
@@ -83,6 +88,15 @@ impl SqliteStore {
             file: Arc::new(file),
             history: defaults::HISTORY,
         })
+    }
+
+    /// Joins a transaction that the service has begun on a connection of its own to the same file: what the result is
+    /// given to happens when the service commits, or not at all.
+    ///
+    /// Begin it by `BEGIN IMMEDIATE` (`pool.begin_with("BEGIN IMMEDIATE")`): SQLite refuses to let a transaction write
+    /// that has read before somebody else wrote.
+    pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
+        transaction::Joined::new(self, connection)
     }
 
     /// Keeps rows that this handle finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
@@ -155,8 +169,8 @@ impl Store for SqliteStore {
         claim::ready(&self.file, claim).await.map_err(failed)
     }
 
-    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.file, claim, limit, retake).await;
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        let looked = sweep::sweep(&self.file, claim, sweep).await;
         looked.map_err(failed)
     }
 
@@ -165,12 +179,12 @@ impl Store for SqliteStore {
         settled.map_err(failed)
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
         settle::renew(&self.file, claims, lease).await.map_err(failed)
     }
 
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
-        read::upcoming(&self.file, within, limit).await.map_err(failed)
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        read::upcoming(&self.file, ahead).await.map_err(failed)
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

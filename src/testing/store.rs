@@ -181,6 +181,7 @@ macro_rules! store_cases {
                 a_sweep_claims_no_more_than_there_is_room_for
                 the_limit_is_for_each_kind
                 the_limit_is_for_each_state
+                a_sweep_looks_ahead_where_asked
                 finished_rows_are_not_swept
             }
             settle {
@@ -190,6 +191,8 @@ macro_rules! store_cases {
                 a_snooze_gives_its_attempt_back_and_keeps_its_plan
                 once_more_is_as_a_new_task
                 a_released_claim_is_as_it_was_and_looked_at_at_once
+                a_moved_claim_is_scheduled_anew_for_its_time
+                a_cancelled_claim_is_kept_as_history_and_was_no_attempt
                 only_a_running_row_can_be_settled
                 a_claim_settles_once
                 a_claim_settles_by_its_version_only

@@ -6,6 +6,7 @@ use tracing::warn;
 
 use super::engine::Engine;
 use crate::defaults;
+use crate::store::Renewal;
 
 /// Renews the leases of all held claims, three times in each lease. Never ends.
 pub(crate) async fn renew(engine: Arc<Engine>) {
@@ -19,12 +20,16 @@ pub(crate) async fn renew(engine: Arc<Engine>) {
                 match parts.store.renew(batch, engine.lease).await {
                     Ok(renewed) => {
                         for (&(id, version), renewed) in batch.iter().zip(renewed) {
-                            if renewed {
-                                lane.renewed(id, version, asked + engine.lease);
-                            } else if lane.lost(id, version) {
-                                parts.counters.lost_claims.add(1);
-                                engine.room.notify_one();
-                                warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
+                            match renewed {
+                                Renewal::Renewed => lane.renewed(id, version, asked + engine.lease),
+                                // Two more tries until the lease ends.
+                                Renewal::Locked => {}
+                                Renewal::Lost if lane.lost(id, version) => {
+                                    parts.counters.lost_claims.add(1);
+                                    engine.room.notify_one();
+                                    warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
+                                }
+                                Renewal::Lost => {}
                             }
                         }
                     }

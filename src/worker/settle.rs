@@ -28,7 +28,8 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
                 warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
             } else {
                 count(&engine, &task, &ending);
-                if let Some(after) = next_after(&ending) {
+                let now = engine.parts.time.now().unwrap_or(task.updated_at);
+                if let Some(after) = next_after(&ending, now) {
                     let wake = Wake {
                         id: task.id,
                         kind: task.kind.clone(),
@@ -109,9 +110,12 @@ async fn was_settled(engine: &Engine, Settled { task, ending, .. }: &Settled) ->
     let expected = match ending {
         Ending::Done => State::Done,
         Ending::Dead { .. } => State::Dead,
-        Ending::Retry { .. } | Ending::Snooze { .. } | Ending::Again { .. } | Ending::Release => {
-            State::Scheduled
-        }
+        Ending::Cancelled => State::Cancelled,
+        Ending::Retry { .. }
+        | Ending::Snooze { .. }
+        | Ending::Again { .. }
+        | Ending::Moved { .. }
+        | Ending::Release => State::Scheduled,
     };
     let mut pauses = Pauses::default();
     loop {
@@ -133,6 +137,7 @@ fn count(engine: &Engine, task: &Task, ending: &Ending) {
         Ending::Retry { .. } => counters.retried.add(1),
         Ending::Snooze { .. } => counters.snoozed.add(1),
         Ending::Release => counters.released.add(1),
+        Ending::Moved { .. } | Ending::Cancelled => counters.followed.add(1),
         Ending::Dead { error, give_back } => {
             let ended_at = engine.parts.time.now().unwrap_or(task.updated_at);
             engine.dead(task, error, *give_back, ended_at);

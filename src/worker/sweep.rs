@@ -9,6 +9,8 @@ use tracing::warn;
 use super::Stop;
 use super::arrivals::act;
 use super::engine::Engine;
+use crate::backend::TableBackend;
+use crate::store::Sweep;
 use crate::{Error, WokenBy, defaults};
 
 /// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history
@@ -27,9 +29,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
         }
         pause = engine.sweep_every;
         match sweep_once(&engine).await {
-            // There is more: go on at once.
-            Ok(full) if full => pause = Duration::ZERO,
-            Ok(_) => {}
+            Ok(next) => pause = pause.min(next),
             Err(error) => warn!(%error, "the sweep failed and will be repeated"),
         }
         if until_purge > 0 {
@@ -51,16 +51,24 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
 /// Sweeps between two removals of history: one in half a minute, by default.
 const PURGE_EVERY: u32 = 60;
 
-/// Says whether there is more to take right away.
-async fn sweep_once(engine: &Engine) -> Result<bool, Error> {
+/// Says when to sweep again at the latest.
+async fn sweep_once(engine: &Engine) -> Result<Duration, Error> {
     let parts = &engine.parts;
+    let table = parts.table.as_deref();
+    let table_asked = table.map(TableBackend::elapsed).unwrap_or_default();
+    let sweep = Sweep {
+        limit: defaults::SWEEP_LIMIT,
+        retake: defaults::RETAKE,
+        ahead: table.map(TableBackend::wanted),
+    };
     // Half, so that wake-ups that arrive meanwhile find room too.
     let reserved = engine.reserve(|lane| lane.room().div_ceil(2));
     let asked = parts.clock.instant();
-    let looked = parts
-        .store
-        .sweep(&reserved.claim, defaults::SWEEP_LIMIT, defaults::RETAKE)
-        .await?;
+    let looked = parts.store.sweep(&reserved.claim, &sweep).await?;
+    let mut next = Duration::MAX;
+    if let Some(table) = table {
+        next = table.looked(table_asked, looked.now, &looked.found.ahead);
+    }
     let taken = looked.found.claimed.len() + looked.found.early.len();
     for task in &looked.found.claimed {
         // Where one was overdue there may be many: they need not wait for one sweep after the other.
@@ -70,7 +78,11 @@ async fn sweep_once(engine: &Engine) -> Result<bool, Error> {
     }
     act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
     engine.room.notify_one();
-    Ok(taken >= defaults::SWEEP_LIMIT)
+    if taken >= defaults::SWEEP_LIMIT {
+        // There is more.
+        next = Duration::ZERO;
+    }
+    Ok(next)
 }
 
 /// Says whether there is more to remove right away.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::retry::Policy;
 use crate::scheduler::Parts;
 use crate::store::Ending;
-use crate::timestamp::millis;
+use crate::timestamp::{duration, millis};
 use crate::{Failure, Outcome, Task, Timestamp};
 
 /// What came of a claim.
@@ -122,12 +122,13 @@ fn shortened(mut text: String) -> String {
 }
 
 /// The due time that an ending gives a task that is scheduled again, from now; none if it is not, or keeps its own.
-pub(crate) fn next_after(ending: &Ending) -> Option<Duration> {
+pub(crate) fn next_after(ending: &Ending, now: Timestamp) -> Option<Duration> {
     match ending {
         Ending::Retry { after, .. } | Ending::Snooze { after, .. } | Ending::Again { after, .. } => {
             Some(*after)
         }
-        Ending::Done | Ending::Dead { .. } | Ending::Release => None,
+        Ending::Moved { due, .. } => Some(duration(due.millis_since(now))),
+        Ending::Done | Ending::Dead { .. } | Ending::Release | Ending::Cancelled => None,
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
-use delayline::store::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store};
+use delayline::store::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+};
 use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
 
@@ -136,20 +138,20 @@ impl Store for GatedStore {
         through!(self, "ready", self.store.ready(claim))
     }
 
-    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
-        through!(self, "sweep", self.store.sweep(claim, limit, retake))
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        through!(self, "sweep", self.store.sweep(claim, sweep))
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
         through!(self, "settle", self.store.settle(settlements))
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
         through!(self, "renew", self.store.renew(claims, lease))
     }
 
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
-        through!(self, "upcoming", self.store.upcoming(within, limit))
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        through!(self, "upcoming", self.store.upcoming(ahead))
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::store::{Change, Claim, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store};
+use delayline::store::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+};
 use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
 
@@ -242,8 +244,8 @@ impl Store for Meddled {
             .await
     }
 
-    async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Result<Stamped<Looked>, Error> {
-        let looking = self.store.sweep(claim, limit, retake);
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        let looking = self.store.sweep(claim, sweep);
         self.through(Op::Sweep, looking, |looked| looked.found.claimed.len())
             .await
     }
@@ -253,13 +255,13 @@ impl Store for Meddled {
             .await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
         self.through(Op::Renew, self.store.renew(claims, lease), Vec::len)
             .await
     }
 
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
-        let looking = self.store.upcoming(within, limit);
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        let looking = self.store.upcoming(ahead);
         self.through(Op::Upcoming, looking, |ahead| ahead.found.len())
             .await
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach};
-use delayline::store::{Claim, MemoryStore, Page, Store};
+use delayline::store::{Claim, MemoryStore, Page, Store, Sweep};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
     Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp, Worker,
@@ -223,7 +223,12 @@ impl World {
             lease: secs(30),
             room: std::collections::BTreeMap::new(),
         };
-        self.rows.sweep(&nobody, 1_000, secs(1)).await.unwrap();
+        let sweep = Sweep {
+            limit: 1_000,
+            retake: secs(1),
+            ahead: None,
+        };
+        self.rows.sweep(&nobody, &sweep).await.unwrap();
         self.store_clock.step(-ahead);
     }
 

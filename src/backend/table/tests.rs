@@ -3,7 +3,9 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::store::{Change, Claim, Hop, Looked, MemoryStore, NewRow, Page, Pending, Settlement};
+use crate::store::{
+    Change, Claim, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal, Settlement, Sweep,
+};
 use crate::{Answer, Kind, Scheduled, Target, Task, TaskId, Timestamp, When};
 
 const fn ms(millis: u64) -> Duration {
@@ -121,7 +123,7 @@ impl Store for Looks {
         "looks"
     }
 
-    async fn upcoming(&self, within: Duration, limit: usize) -> Result<Stamped<Vec<Pending>>, Error> {
+    async fn upcoming(&self, Ahead { within, limit }: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
         self.asked.lock().unwrap().push(Instant::now());
         let look = self.script.lock().unwrap().pop_front().unwrap_or(finds([]));
         tokio::time::sleep(look.before).await;
@@ -161,13 +163,13 @@ impl Store for Looks {
     async fn ready(&self, _: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn sweep(&self, _: &Claim, _: usize, _: Duration) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, _: &Claim, _: &Sweep) -> Result<Stamped<Looked>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<bool>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn renew(&self, _: &[(TaskId, u64)], _: Duration) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, _: &[(TaskId, u64)], _: Duration) -> Result<Vec<Renewal>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn find(&self, _: &Target) -> Result<Option<Task>, Error> {

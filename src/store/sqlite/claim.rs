@@ -5,58 +5,18 @@ use std::collections::BTreeMap;
 use super::codec;
 use super::connections::Writing;
 use super::{File, read, sql, write};
-use crate::store::{Claim, Looked, Pending, Stamped, row};
-use crate::{Kind, State, Task, TaskId, Timestamp, Wake};
+use crate::store::sql::Look;
+use crate::store::{Claim, Looked, Stamped, row};
+use crate::{State, Task, Wake};
 
-/// A look at rows for one claimer, at one time.
-pub(super) struct Look<'a> {
-    claim: &'a Claim,
-    now: Timestamp,
-    room: BTreeMap<Kind, usize>,
-    /// The rows to claim.
-    pub(super) due: Vec<TaskId>,
-    pub(super) found: Looked,
-}
-
-impl<'a> Look<'a> {
-    pub(super) fn new(claim: &'a Claim, now: Timestamp) -> Self {
-        Self {
-            claim,
-            now,
-            room: claim.room.clone(),
-            due: Vec::new(),
-            found: Looked::default(),
-        }
-    }
-
-    /// Looks at a scheduled row, and marks it to be claimed if it is due and there is room.
-    pub(super) fn at(&mut self, row: Pending) {
-        if row.due_at > self.now {
-            self.found.early.push(row);
-            return;
-        }
-        let Some(room) = self.room.get_mut(&row.wake.kind).filter(|room| **room > 0) else {
-            *self.found.waiting.entry(row.wake.kind).or_default() += 1;
-            return;
-        };
-        *room -= 1;
-        self.due.push(row.wake.id);
-    }
-
-    /// Claims what was marked while the lock was held.
-    pub(super) async fn take(mut self, writing: &mut Writing<'_>) -> Result<Stamped<Looked>, sqlx::Error> {
-        let rows = read::by_ids(writing, self.due.iter().copied()).await?;
-        self.found.claimed = claim(writing, rows, self.claim).await?;
-        Ok(self.stamped())
-    }
-
-    /// What was found.
-    pub(super) fn stamped(self) -> Stamped<Looked> {
-        Stamped {
-            now: self.now,
-            found: self.found,
-        }
-    }
+/// Claims what a look marked while the lock was held.
+pub(super) async fn take(
+    mut look: Look<'_>,
+    writing: &mut Writing<'_>,
+) -> Result<Stamped<Looked>, sqlx::Error> {
+    let rows = read::by_ids(writing, look.due.iter().copied()).await?;
+    look.found.claimed = claim(writing, rows, look.claim).await?;
+    Ok(look.stamped())
 }
 
 pub(super) async fn arrive(

@@ -1,13 +1,12 @@
 //! Reads rows and changes nothing.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
-use crate::store::{Page, Pending, Stamped, row};
+use crate::store::{Ahead, Page, Pending, Stamped, row};
 use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
 
 /// The rows of these ids.
@@ -77,34 +76,47 @@ pub(super) async fn due(
     rows.iter().map(|row| codec::id(row, 0)).collect()
 }
 
-pub(super) async fn upcoming(
-    file: &File,
-    within: Duration,
-    limit: usize,
-) -> Result<Stamped<Vec<Pending>>, sqlx::Error> {
+pub(super) async fn upcoming(file: &File, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, sqlx::Error> {
     let mut reading = file.readers.lend().await?;
     let now = file.clock.now();
+    let found = look_ahead(&mut reading, now, ahead).await?;
+    reading.give_back();
+    Ok(Stamped { now, found })
+}
+
+/// The scheduled rows that become due from now on, the earliest first.
+pub(super) async fn look_ahead(
+    connection: &mut SqliteConnection,
+    now: Timestamp,
+    ahead: Ahead,
+) -> Result<Vec<Pending>, sqlx::Error> {
     let query = sqlx::query(sql::UPCOMING)
         .bind(codec::number(State::Scheduled))
-        .bind(now.after(within).as_millis())
+        .bind(now.after(ahead.within).as_millis())
         .bind(now.as_millis())
-        .bind(codec::limit(limit));
-    let found = tasks(&mut reading, query).await?;
-    reading.give_back();
-    let found = found.iter().map(row::pending).collect();
-    Ok(Stamped { now, found })
+        .bind(codec::limit(ahead.limit));
+    let found = tasks(connection, query).await?;
+    Ok(found.iter().map(row::pending).collect())
 }
 
 pub(super) async fn find(file: &File, target: &Target) -> Result<Option<Task>, sqlx::Error> {
     let mut reading = file.readers.lend().await?;
-    let found = match target {
-        Target::Id(id) => by_ids(&mut reading, [*id]).await?,
-        Target::Key(kind, key) => by_keys(&mut reading, &[(kind.clone(), key.clone())]).await?,
-    };
+    let found = of_target(&mut reading, target).await?;
     reading.give_back();
     let mut rows = Rows::default();
     rows.load(found);
     Ok(rows.find(target).cloned())
+}
+
+/// The rows that a target may mean.
+pub(super) async fn of_target(
+    connection: &mut SqliteConnection,
+    target: &Target,
+) -> Result<Vec<Task>, sqlx::Error> {
+    match target {
+        Target::Id(id) => by_ids(connection, [*id]).await,
+        Target::Key(kind, key) => by_keys(connection, &[(kind.clone(), key.clone())]).await,
+    }
 }
 
 pub(super) async fn list(file: &File, page: &Page) -> Result<Vec<Task>, sqlx::Error> {

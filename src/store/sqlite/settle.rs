@@ -4,10 +4,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sqlx::SqliteConnection;
+
 use super::codec::{self, Hex};
 use super::{File, read, sql, write};
-use crate::store::{Hop, Settlement, row};
-use crate::{State, TaskId};
+use crate::store::{Hop, Renewal, Settlement, row};
+use crate::{State, TaskId, Timestamp};
 
 pub(super) async fn hop(file: &File, hops: &[Hop]) -> Result<Vec<bool>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
@@ -48,8 +50,20 @@ pub(super) async fn settle(
 ) -> Result<Vec<bool>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
     let now = writing.now;
+    let settled = end(&mut writing, settlements, now, history).await?;
+    writing.commit().await?;
+    Ok(settled)
+}
+
+/// Ends claims within a transaction.
+pub(super) async fn end(
+    connection: &mut SqliteConnection,
+    settlements: Vec<Settlement>,
+    now: Timestamp,
+    history: Duration,
+) -> Result<Vec<bool>, sqlx::Error> {
     let ids = settlements.iter().map(|settlement| settlement.id);
-    let rows = read::lean_by_ids(&mut writing, ids).await?;
+    let rows = read::lean_by_ids(connection, ids).await?;
     let mut rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row.id, row)).collect();
     let mut ended = Vec::new();
     let end = |settlement: Settlement| {
@@ -65,8 +79,8 @@ pub(super) async fn settle(
         true
     };
     let settled = settlements.into_iter().map(end).collect();
-    write::write(&mut writing, &ended).await?;
-    writing.commit().await?;
+    let touched = write::write(connection, &ended).await?;
+    write::ensure("a settlement", touched, ended.len())?;
     Ok(settled)
 }
 
@@ -74,21 +88,21 @@ pub(super) async fn renew(
     file: &File,
     claims: &[(TaskId, u64)],
     lease: Duration,
-) -> Result<Vec<bool>, sqlx::Error> {
+) -> Result<Vec<Renewal>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
     let until = writing.now.after(lease);
     let rows = read::look(&mut writing, claims.iter().map(|&(id, _)| id)).await?;
-    let is_held = |&(id, version): &(TaskId, u64)| {
+    let mut held = BTreeSet::new();
+    let mut renew = |&(id, version): &(TaskId, u64)| {
         let row = rows.get(&id);
-        row.is_some_and(|(state, row)| *state == State::Running && row.wake.version == version)
+        if row.is_some_and(|(state, row)| *state == State::Running && row.wake.version == version) {
+            held.insert(id);
+            return Renewal::Renewed;
+        }
+        Renewal::Lost
     };
-    let renewed = claims.iter().map(is_held).collect();
-    let ids: BTreeSet<_> = claims
-        .iter()
-        .filter(|claim| is_held(claim))
-        .map(|&(id, _)| id)
-        .collect();
-    write::wake_at(&mut writing, &ids, until).await?;
+    let renewed = claims.iter().map(&mut renew).collect();
+    write::wake_at(&mut writing, &held, until).await?;
     writing.commit().await?;
     Ok(renewed)
 }

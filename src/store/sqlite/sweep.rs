@@ -1,14 +1,12 @@
 //! Takes rows whose `wake_at` has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use super::claim::Look;
-use super::write::Changed;
-use super::{File, codec, read, sql, write};
-use crate::store::{Claim, Looked, Stamped, row};
+use super::{File, claim, codec, read, sql, write};
+use crate::store::sql::{Changed, Look};
+use crate::store::{Claim, Looked, Stamped, Sweep, row};
 use crate::{State, Task, Timestamp};
 
 /// What is to be done about overdue rows.
@@ -21,11 +19,11 @@ impl<'a> Plan<'a> {
     async fn make(
         connection: &mut SqliteConnection,
         claim: &'a Claim,
-        limit: usize,
+        sweep: &Sweep,
         now: Timestamp,
     ) -> Result<Self, sqlx::Error> {
-        let ended = read::overdue(connection, State::Running, now, limit).await?;
-        let overdue = read::overdue(connection, State::Scheduled, now, limit).await?;
+        let ended = read::overdue(connection, State::Running, now, sweep.limit).await?;
+        let overdue = read::overdue(connection, State::Scheduled, now, sweep.limit).await?;
         let expire = |mut row: Task| {
             let read_at = row.version;
             row::enter(&mut row, State::Scheduled, now);
@@ -38,6 +36,9 @@ impl<'a> Plan<'a> {
         for row in expired.iter().map(|(_, row)| row).chain(&overdue) {
             look.at(row::pending(row));
         }
+        if let Some(ahead) = sweep.ahead {
+            look.found.ahead = read::look_ahead(connection, now, ahead).await?;
+        }
         Ok(Self { look, expired })
     }
 
@@ -46,15 +47,10 @@ impl<'a> Plan<'a> {
     }
 }
 
-pub(super) async fn sweep(
-    file: &File,
-    claim: &Claim,
-    limit: usize,
-    retake: Duration,
-) -> Result<Stamped<Looked>, sqlx::Error> {
+pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, sqlx::Error> {
     // Nearly always there is nothing to do, and then nobody has to wait for the lock.
     let mut reading = file.readers.lend().await?;
-    let plan = Plan::make(&mut reading, claim, limit, file.clock.now()).await?;
+    let plan = Plan::make(&mut reading, claim, sweep, file.clock.now()).await?;
     reading.give_back();
     if plan.is_idle() {
         return Ok(plan.look.stamped());
@@ -62,12 +58,13 @@ pub(super) async fn sweep(
 
     let mut writing = file.writer.write().await?;
     let now = writing.now;
-    let plan = Plan::make(&mut writing, claim, limit, now).await?;
-    write::write(&mut writing, &plan.expired).await?;
+    let plan = Plan::make(&mut writing, claim, sweep, now).await?;
+    let touched = write::write(&mut writing, &plan.expired).await?;
+    write::ensure("an end of leases", touched, plan.expired.len())?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
-    write::wake_at(&mut writing, &early, now.after(retake)).await?;
-    let looked = plan.look.take(&mut writing).await?;
+    write::wake_at(&mut writing, &early, now.after(sweep.retake)).await?;
+    let looked = claim::take(plan.look, &mut writing).await?;
     writing.commit().await?;
     Ok(looked)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Looked, NewRow, Page};
+use crate::store::{Ahead, Looked, NewRow, Page};
 use crate::{State, TaskId, Timestamp, When};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
@@ -197,10 +197,15 @@ pub(super) async fn every_answer_is_of_the_time_of_its_call(fixture: &dyn StoreF
         let ready = ok(store.ready(&any()).await);
         within(start, ready, trial.now().await);
         let start = trial.now().await;
-        let swept = ok(store.sweep(&any(), MANY, LONG).await);
+        let swept = ok(store.sweep(&any(), &plain(MANY, LONG)).await);
         within(start, swept, trial.now().await);
         let start = trial.now().await;
-        let upcoming = ok(store.upcoming(LONG, MANY).await);
+        let upcoming = ok(store
+            .upcoming(Ahead {
+                within: LONG,
+                limit: MANY,
+            })
+            .await);
         within(start, upcoming, trial.now().await);
         trial.pass(NONE).await;
     }

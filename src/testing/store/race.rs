@@ -86,7 +86,7 @@ pub(super) async fn an_overdue_row_is_claimed_once(fixture: &dyn StoreFixture) {
     let claimed = together(&trial, CALLERS, |store, _| async move {
         let mut claimed = Vec::new();
         for _ in 0..ROWS {
-            let found = ok(store.sweep(&any(), 7, LONG).await).found;
+            let found = ok(store.sweep(&any(), &plain(7, LONG)).await).found;
             claimed.extend(found.claimed);
         }
         claimed
@@ -107,7 +107,7 @@ pub(super) async fn a_row_that_comes_by_every_way_is_claimed_once(fixture: &dyn 
                 claimed.extend(match caller % 3 {
                     0 => ok(store.arrive(wakes, &any()).await).found.claimed,
                     1 => ok(store.ready(&claim(&[(KIND, 2)])).await).found,
-                    _ => ok(store.sweep(&any(), 2, LONG).await).found.claimed,
+                    _ => ok(store.sweep(&any(), &plain(2, LONG)).await).found.claimed,
                 });
             }
             claimed
@@ -124,7 +124,7 @@ pub(super) async fn a_lost_wake_is_early_for_one_sweeper(fixture: &dyn StoreFixt
     let early = together(&trial, CALLERS, |store, _| async move {
         let mut early = Vec::new();
         for _ in 0..ROWS {
-            let found = ok(store.sweep(&nothing(), 7, LONG).await).found;
+            let found = ok(store.sweep(&nothing(), &plain(7, LONG)).await).found;
             early.extend(found.early.into_iter().map(|pending| pending.wake.id));
         }
         early
@@ -255,7 +255,7 @@ pub(super) async fn a_claim_settles_or_loses_its_lease_and_never_both(fixture: &
                         let settlement = settlements(&[task], &Ending::Done);
                         usize::from(ok(store.settle(settlement).await)[0])
                     }
-                    _ => ok(store.sweep(&nothing(), 1, LONG).await).found.expired,
+                    _ => ok(store.sweep(&nothing(), &plain(1, LONG)).await).found.expired,
                 };
             }
             ended

@@ -159,6 +159,34 @@ pub(super) async fn a_released_claim_is_as_it_was_and_looked_at_at_once(fixture:
     assert_eq!((ids(&swept.claimed), swept.expired), (vec![id(1)], 0));
 }
 
+pub(super) async fn a_moved_claim_is_scheduled_anew_for_its_time(fixture: &dyn StoreFixture) {
+    let due = Timestamp::from_millis(4_000_000_000_000);
+    let look_in = LOOK_IN;
+    let ended = ended(fixture, Ending::Moved { due, look_in }).await;
+    assert_after(ended.span, LOOK_IN, ended.after.wake_at);
+    let expected = Task {
+        due_at: due,
+        planned_at: due,
+        attempt: 0,
+        hop: 0,
+        last_error: None,
+        ..ended.moved_on(State::Scheduled)
+    };
+    assert_eq!(ended.after, expected);
+}
+
+pub(super) async fn a_cancelled_claim_is_kept_as_history_and_was_no_attempt(fixture: &dyn StoreFixture) {
+    let ended = ended(fixture, Ending::Cancelled).await;
+    assert_after(ended.span, HISTORY, ended.after.wake_at);
+    assert_after(ended.span, NONE, ended.after.finished_at);
+    let expected = Task {
+        attempt: 1,
+        finished_at: ended.after.finished_at,
+        ..ended.moved_on(State::Cancelled)
+    };
+    assert_eq!(ended.after, expected);
+}
+
 pub(super) async fn only_a_running_row_can_be_settled(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let states = [State::Scheduled, State::Done, State::Dead, State::Cancelled];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::arrive::assert_claimed;
 use super::trial::*;
-use crate::store::{Looked, NewRow};
+use crate::store::{Ahead, Looked, NewRow, Sweep};
 use crate::{State, Task, When};
 
 pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn StoreFixture) {
@@ -229,6 +229,41 @@ pub(super) async fn the_limit_is_for_each_state(fixture: &dyn StoreFixture) {
     }
     assert_eq!(early, 3);
     assert_eq!(trial.list(KIND, State::Running, MANY).await.len(), 3);
+}
+
+pub(super) async fn a_sweep_looks_ahead_where_asked(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let soon = NewRow {
+        due: When::After(LONG / 2),
+        ..due(1)
+    };
+    let soon = trial.add(soon).await;
+    let (lost, overdue) = (trial.add(lost(2)).await, trial.add(overdue(3)).await);
+    trial
+        .add(NewRow {
+            due: When::After(2 * LONG),
+            ..due(4)
+        })
+        .await;
+    let ahead = |limit| {
+        let within = LONG + SHORT * 100;
+        let ahead = Some(Ahead { within, limit });
+        Sweep {
+            ahead,
+            ..plain(MANY, LONG)
+        }
+    };
+    let looked = ok(trial.store.sweep(&any(), &ahead(MANY)).await).found;
+    assert_eq!(ids(&looked.claimed), [overdue.id]);
+    assert_eq!(looked.early, [pending(&lost)]);
+    assert_eq!(looked.ahead, [pending(&soon), pending(&lost)]);
+    // Also when it finds nothing to do, and up to its limit.
+    let looked = ok(trial.store.sweep(&any(), &ahead(1)).await).found;
+    let expected = Looked {
+        ahead: vec![pending(&soon)],
+        ..Looked::default()
+    };
+    assert_eq!(looked, expected);
 }
 
 pub(super) async fn finished_rows_are_not_swept(fixture: &dyn StoreFixture) {

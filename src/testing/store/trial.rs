@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use crate::store::{
-    Change, Claim, Ending, Expect, Hop, Looked, NewRow, Page, Pending, Settlement, Stamped, Store, Verb,
+    Ahead, Change, Claim, Ending, Expect, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped,
+    Store, Sweep, Verb,
 };
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
 
@@ -115,6 +116,15 @@ pub(super) fn fleeting() -> Claim {
     Claim { lease, ..any() }
 }
 
+/// A sweep that does not look ahead.
+pub(super) fn plain(limit: usize, retake: Duration) -> Sweep {
+    Sweep {
+        limit,
+        retake,
+        ahead: None,
+    }
+}
+
 /// A claim by somebody who handles nothing.
 pub(super) fn nothing() -> Claim {
     claim(&[])
@@ -153,7 +163,7 @@ pub(super) fn verbs() -> [Verb; 4] {
 }
 
 /// Every ending.
-pub(super) fn endings() -> [Ending; 7] {
+pub(super) fn endings() -> [Ending; 9] {
     let (after, look_in) = (LONG, LONG);
     let error = "no luck".to_owned();
     let dead = |give_back| Ending::Dead {
@@ -172,6 +182,11 @@ pub(super) fn endings() -> [Ending; 7] {
         Ending::Snooze { after, look_in },
         Ending::Again { after, look_in },
         Ending::Release,
+        Ending::Moved {
+            due: Timestamp::from_millis(4_000_000_000_000),
+            look_in,
+        },
+        Ending::Cancelled,
     ]
 }
 
@@ -262,7 +277,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Looked {
-        ok(self.store.sweep(claim, limit, retake).await).found
+        ok(self.store.sweep(claim, &plain(limit, retake)).await).found
     }
 
     pub(super) async fn settle(&self, settlements: Vec<Settlement>) -> Vec<bool> {
@@ -277,11 +292,17 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Vec<bool> {
-        ok(self.store.renew(claims, lease).await)
+        let renewed = ok(self.store.renew(claims, lease).await);
+        let is_held = |renewal| match renewal {
+            Renewal::Renewed => true,
+            Renewal::Lost => false,
+            Renewal::Locked => panic!("nobody has locked a row, and one is {renewal:?}"),
+        };
+        renewed.into_iter().map(is_held).collect()
     }
 
     pub(super) async fn upcoming(&self, within: Duration, limit: usize) -> Vec<Pending> {
-        ok(self.store.upcoming(within, limit).await).found
+        ok(self.store.upcoming(Ahead { within, limit }).await).found
     }
 
     pub(super) async fn find(&self, target: impl Into<Target>) -> Option<Task> {

@@ -241,7 +241,7 @@ impl Walk<'_> {
     }
 
     async fn settle(&mut self, id: TaskId, version: u64) {
-        let ending = endings()[self.rng.usize(..7)].clone();
+        let ending = endings()[self.rng.usize(..9)].clone();
         let settlement = Settlement {
             id,
             version,
@@ -260,7 +260,11 @@ impl Walk<'_> {
                 row.enter(State::Dead);
                 row.attempt -= u32::from(give_back);
             }
-            Ending::Again { .. } => row.schedule_anew(false, false),
+            Ending::Again { .. } | Ending::Moved { .. } => row.schedule_anew(false, false),
+            Ending::Cancelled => {
+                row.enter(State::Cancelled);
+                row.attempt -= 1;
+            }
             Ending::Retry { .. } | Ending::Snooze { .. } => {
                 row.enter(State::Scheduled);
                 row.attempt -= u32::from(matches!(ending, Ending::Snooze { .. }));

@@ -11,7 +11,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use super::{Fixture, LEASE, claim, due_rows, id, in_time, new_row, run, wakes};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connections::{Connections, failed};
-use crate::store::{NewRow, Store};
+use crate::store::{Ahead, NewRow, Store, Sweep};
 use crate::{Clock, Error, Kind, Scheduled, State};
 
 /// Polls `future` up to `count` times, as it asks for it, and then drops it.
@@ -176,13 +176,22 @@ async fn who_has_nothing_to_write_needs_no_lock() {
     let mut other = fixture.foreign().await;
     run(&mut other, "BEGIN IMMEDIATE").await;
     in_time(async {
-        let swept = store.sweep(&claim(9), 100, LEASE).await.unwrap().found;
+        let ahead = Ahead {
+            within: LEASE,
+            limit: 100,
+        };
+        let sweep = Sweep {
+            limit: 100,
+            retake: LEASE,
+            ahead: Some(ahead),
+        };
+        let swept = store.sweep(&claim(9), &sweep).await.unwrap().found;
         assert_eq!(swept.waiting, [(Kind::from("other"), 1)].into());
         assert_eq!(store.ready(&claim(9)).await.unwrap().found, []);
         let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
         assert_eq!((looked.early.len(), looked.stale), (1, 1));
         assert_eq!(store.purge(100).await.unwrap(), 0);
-        assert_eq!(store.upcoming(LEASE, 100).await.unwrap().found.len(), 1);
+        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 1);
     })
     .await;
 }

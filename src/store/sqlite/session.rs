@@ -1,0 +1,69 @@
+//! One connection, as the shared steps use it.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use sqlx::SqliteConnection;
+
+use super::{read, write};
+use crate::store::sql::{Changed, Session};
+use crate::store::{NewRow, Stamped, row};
+use crate::{Clock, Key, Kind, Task, TaskId, Timestamp};
+
+/// A connection within a transaction, and the clock that goes with it. SQLite has one lock for all rows, so whoever
+/// writes has every row locked.
+pub(super) struct SqliteSession<'a> {
+    pub(super) connection: &'a mut SqliteConnection,
+    pub(super) clock: &'a Clock,
+}
+
+#[async_trait]
+impl Session for SqliteSession<'_> {
+    async fn now(&mut self) -> Result<Timestamp, sqlx::Error> {
+        Ok(self.clock.now())
+    }
+
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
+        read::by_ids(self.connection, ids).await
+    }
+
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Vec<Task>, sqlx::Error> {
+        let keys: Vec<_> = keys.into_iter().collect();
+        read::by_keys(self.connection, &keys).await
+    }
+
+    async fn add(
+        &mut self,
+        rows: &[NewRow],
+        now: Option<Timestamp>,
+    ) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
+        let now = now.unwrap_or_else(|| self.clock.now());
+        let tasks: Vec<_> = rows.iter().map(|new| row::new(new.clone(), now)).collect();
+        // Which of them were left out SQLite tells only at a cost for every row, and nearly always none was. If one
+        // was, all are, and are looked up.
+        sqlx::query("SAVEPOINT delayline_add")
+            .execute(&mut *self.connection)
+            .await?;
+        let added = write::add(self.connection, &tasks).await?;
+        let mut found = BTreeSet::new();
+        if usize::try_from(added) == Ok(tasks.len()) {
+            found.extend(tasks.iter().map(|task| task.id));
+        } else {
+            sqlx::query("ROLLBACK TO delayline_add")
+                .execute(&mut *self.connection)
+                .await?;
+        }
+        sqlx::query("RELEASE delayline_add")
+            .execute(&mut *self.connection)
+            .await?;
+        Ok(Stamped { now, found })
+    }
+
+    async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error> {
+        write::write(self.connection, rows).await
+    }
+
+    async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {
+        write::refill(self.connection, row).await
+    }
+}

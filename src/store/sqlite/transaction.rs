@@ -1,0 +1,64 @@
+//! A transaction that the service has opened in the same file.
+
+use async_trait::async_trait;
+use sqlx::SqliteConnection;
+
+use super::connections::failed;
+use super::session::SqliteSession;
+use super::{SqliteStore, read, settle};
+use crate::store::rows::Rows;
+use crate::store::sql::{self, Insert};
+use crate::store::{Change, Ending, NewRow, Settlement, Stamped, Transaction};
+use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
+
+/// The service's connection, and the store that joins its transaction.
+pub(super) struct Joined<'t> {
+    store: &'t SqliteStore,
+    connection: &'t mut SqliteConnection,
+}
+
+impl<'t> Joined<'t> {
+    pub(super) fn new(store: &'t SqliteStore, connection: &'t mut SqliteConnection) -> Self {
+        Self { store, connection }
+    }
+
+    fn session(&mut self) -> SqliteSession<'_> {
+        SqliteSession {
+            connection: self.connection,
+            clock: &self.store.file.clock,
+        }
+    }
+}
+
+#[async_trait]
+impl Transaction for Joined<'_> {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        let mut session = self.session();
+        let insert = Insert::add(&mut session, rows).await.map_err(failed)?;
+        insert.rest(&mut session).await.map_err(failed)
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        let history = self.store.history;
+        let answers = sql::change(&mut self.session(), &changes, history).await;
+        answers.map_err(failed)
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        let found = read::of_target(self.connection, target).await;
+        let mut rows = Rows::default();
+        rows.load(found.map_err(failed)?);
+        Ok(rows.find(target).cloned())
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+        let now = self.store.file.clock.now();
+        let done = Settlement {
+            id,
+            version,
+            ending: Ending::Done,
+        };
+        let settled = settle::end(self.connection, vec![done], now, self.store.history).await;
+        Ok(settled.map_err(failed)? == [true])
+    }
+}
