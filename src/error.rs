@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::TaskId;
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call did not succeed.
@@ -48,6 +50,13 @@ pub enum Error {
         /// What the client said.
         source: Cause,
     },
+    /// The claim of a task was lost before its handler finished it in a transaction: roll that back, as another worker
+    /// may have the task now.
+    #[error("the claim of task {id} was lost; nothing of its transaction may be committed")]
+    ClaimLost {
+        /// The task.
+        id: TaskId,
+    },
     /// A part of the worker ended by a defect of this crate; the worker has stopped, its leases end by themselves.
     #[error("the worker ended: {source}")]
     Worker {
@@ -61,7 +70,9 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store { transient, .. } | Self::Backend { transient, .. } => *transient,
-            Self::Invalid { .. } | Self::Encode { .. } | Self::Worker { .. } => false,
+            Self::Invalid { .. } | Self::Encode { .. } | Self::ClaimLost { .. } | Self::Worker { .. } => {
+                false
+            }
         }
     }
 

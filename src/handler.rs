@@ -4,11 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::{Key, Task, TaskId, Timestamp};
+use crate::store::Transaction;
+use crate::{Error, Key, Task, TaskId, Timestamp};
 
 /// What a handler answers when it did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,14 +83,53 @@ pub struct Context {
     task: Arc<Task>,
     lateness: Duration,
     woken_by: WokenBy,
+    finishing: Finishing,
+}
+
+/// Whether a handler has finished its task in a transaction of its own, which commits or does not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finishing(Arc<AtomicBool>);
+
+impl Finishing {
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, begun: bool) {
+        self.0.store(begun, Ordering::Release);
+    }
 }
 
 impl Context {
-    pub(crate) fn new(task: Arc<Task>, lateness: Duration, woken_by: WokenBy) -> Self {
+    pub(crate) fn new(task: Arc<Task>, lateness: Duration, woken_by: WokenBy, finishing: Finishing) -> Self {
         Self {
             task,
             lateness,
             woken_by,
+            finishing,
+        }
+    }
+
+    /// Finishes the task within a transaction of the handler's own, so that its effect and "done" commit together: the
+    /// effect happens once, whatever dies when.
+    ///
+    /// `transaction` is made by the `join` of the store that keeps the task. The handler commits afterwards and answers
+    /// [`Outcome::Done`]. If it does not commit, the attempt has failed. On [`Error::ClaimLost`] it must roll back:
+    /// the task may be another worker's by now.
+    pub async fn finish_in(&self, mut transaction: impl Transaction) -> Result<(), Error> {
+        // Before the statement: from then on only the handler knows whether the row is still to be held.
+        self.finishing.set(true);
+        let id = self.task.id;
+        match transaction.finish(id, self.task.version).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.finishing.set(false);
+                Err(Error::ClaimLost { id })
+            }
+            Err(error) => {
+                self.finishing.set(false);
+                Err(error)
+            }
         }
     }
 

@@ -1,10 +1,13 @@
 //! The caller's verbs.
 
+mod transaction;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Backend, TableBackend};
 use crate::outbox::Outbox;
+use crate::receipt::Follow;
 use crate::router::{Router, Trip};
 use crate::stats::Counters;
 use crate::store::{Change, Expect, NewRow, Page, Store, Verb};
@@ -41,6 +44,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    /// Does what follows from a verb, behind the caller's back.
+    async fn follow(&self, Follow { trips, obsolete }: Follow) {
+        self.outbox.remove(obsolete);
+        self.outbox.send(trips).await;
+    }
+
     /// Sends wake-ups behind the caller's back.
     pub(crate) async fn send_soon(&self, trips: Vec<Trip>) {
         self.outbox.send(trips).await;
@@ -177,20 +186,7 @@ impl Scheduler {
             let heard = parts
                 .time
                 .heard(parts.store.insert(std::mem::replace(&mut rows, rest)).await?);
-            let mut trips = Vec::new();
-            let mut obsolete = Vec::new();
-            for scheduled in &heard.found {
-                match scheduled {
-                    Scheduled::New(task) => trips.push(trip(&heard, task)),
-                    Scheduled::Replaced(task) => {
-                        trips.push(trip(&heard, task));
-                        obsolete.push(before(task));
-                    }
-                    Scheduled::Existing(_) | Scheduled::Running(_) => {}
-                }
-            }
-            parts.outbox.remove(obsolete);
-            parts.outbox.send(trips).await;
+            parts.follow(Follow::scheduled(&heard)).await;
             answers.extend(heard.found);
         }
         Ok(answers)
@@ -278,35 +274,50 @@ impl Scheduler {
         let target = target.into();
         target.check()?;
         loop {
-            let Some(task) = self.parts.store.find(&target).await? else {
-                return Ok(Answer::NotFound);
+            let found = self.parts.store.find(&target).await?;
+            let change = match self.shifted(found, expect, by).await? {
+                Ok(change) => change,
+                Err(answer) => return Ok(answer),
             };
-            match task.state {
-                State::Scheduled => {}
-                State::Running => return Ok(Answer::TooLate(task)),
-                State::Done | State::Dead | State::Cancelled => return Ok(Answer::Finished(task)),
-            }
-            if !expect.holds(&task) {
-                return Ok(Answer::Conflict(task));
-            }
-            let mut due = When::At(by.from(task.due_at));
-            check(due)?;
-            if self.parts.time.until(due, &*self.parts.store).await?.is_zero() {
-                // Deadlines and lateness count from the due time: one in the past would use them up.
-                due = When::After(Duration::ZERO);
-            }
-            let read = match expect {
-                Expect::Version(_) => expect,
-                // The due time, not the version: a hop on the way is no conflict.
-                Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
-            };
-            let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
             match only(self.change(vec![change]).await?)? {
                 // Somebody else moved it in between: look again, by the caller's own expectation.
                 Answer::Conflict(_) => {}
                 answer => return Ok(answer),
             }
         }
+    }
+
+    /// The change that shifts a task as it was found; or the answer, if there is nothing to shift.
+    async fn shifted(
+        &self,
+        found: Option<Task>,
+        expect: Expect,
+        by: Shift,
+    ) -> Result<Result<Change, Answer>, Error> {
+        let Some(task) = found else {
+            return Ok(Err(Answer::NotFound));
+        };
+        match task.state {
+            State::Scheduled => {}
+            State::Running => return Ok(Err(Answer::TooLate(task))),
+            State::Done | State::Dead | State::Cancelled => return Ok(Err(Answer::Finished(task))),
+        }
+        if !expect.holds(&task) {
+            return Ok(Err(Answer::Conflict(task)));
+        }
+        let mut due = When::At(by.from(task.due_at));
+        check(due)?;
+        if self.parts.time.until(due, &*self.parts.store).await?.is_zero() {
+            // Deadlines and lateness count from the due time: one in the past would use them up.
+            due = When::After(Duration::ZERO);
+        }
+        let read = match expect {
+            Expect::Version(_) => expect,
+            // The due time, not the version: a hop on the way is no conflict.
+            Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
+        };
+        let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
+        Ok(Ok(change))
     }
 
     /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.
@@ -363,20 +374,7 @@ impl Scheduler {
             let heard = parts
                 .time
                 .heard(parts.store.change(std::mem::replace(&mut changes, rest)).await?);
-            let changed: Vec<&Task> = heard
-                .found
-                .iter()
-                .filter_map(|answer| match answer {
-                    Answer::Done(task) => Some(task),
-                    _ => None,
-                })
-                .collect();
-            parts.outbox.remove(changed.iter().map(|task| before(task)));
-            let scheduled = changed.iter().filter(|task| task.state == State::Scheduled);
-            parts
-                .outbox
-                .send(scheduled.map(|task| trip(&heard, task)).collect())
-                .await;
+            parts.follow(Follow::changed(&heard)).await;
             answers.extend(heard.found);
         }
         Ok(answers)
@@ -478,6 +476,37 @@ fn only<T>(answers: Vec<T>) -> Result<T, Error> {
         transient: false,
         source: "the store gave no answer for a row".into(),
     })
+}
+
+impl Follow {
+    fn scheduled(heard: &Heard<Vec<Scheduled>>) -> Self {
+        let mut follow = Self::default();
+        for scheduled in &heard.found {
+            match scheduled {
+                Scheduled::New(task) => follow.trips.push(trip(heard, task)),
+                Scheduled::Replaced(task) => {
+                    follow.trips.push(trip(heard, task));
+                    follow.obsolete.push(before(task));
+                }
+                Scheduled::Existing(_) | Scheduled::Running(_) => {}
+            }
+        }
+        follow
+    }
+
+    fn changed(heard: &Heard<Vec<Answer>>) -> Self {
+        let mut follow = Self::default();
+        for answer in &heard.found {
+            let Answer::Done(task) = answer else {
+                continue;
+            };
+            follow.obsolete.push(before(task));
+            if task.state == State::Scheduled {
+                follow.trips.push(trip(heard, task));
+            }
+        }
+        follow
+    }
 }
 
 /// The wake-up of a task as it now is.

@@ -132,6 +132,25 @@ pub trait Transaction: Send {
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error>;
 }
 
+#[async_trait]
+impl<T: Transaction + ?Sized> Transaction for &mut T {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        (**self).insert(rows).await
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        (**self).change(changes).await
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        (**self).find(target).await
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+        (**self).finish(id, version).await
+    }
+}
+
 /// What a store found, and the time by its clock when it looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped<T> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
-use super::lane::{Lane, Settled};
+use super::lane::{Finished, Lane, Settled};
 use super::{Alarm, Options};
 use crate::handler::Handler;
 use crate::retry::Policy;
@@ -97,6 +97,7 @@ impl Engine {
                     lane: Arc::clone(lane),
                     task,
                     ending: Ending::Release,
+                    finished: Finished::No,
                 });
             }
         }

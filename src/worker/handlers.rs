@@ -8,8 +8,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::Stop;
 use super::engine::Engine;
-use super::lane::{Lane, Next, Settled};
+use super::lane::{Finished, Lane, Next, Settled};
 use super::verdict::{Verdict, refusal};
+use crate::handler::Finishing;
 use crate::timestamp::duration;
 use crate::{Context, Failure, Outcome, Task};
 
@@ -22,7 +23,7 @@ pub(crate) async fn run(
 ) {
     let mut handlers = Handlers::new();
     // Only looked up, never walked through: its order is no matter.
-    let mut running: HashMap<Id, Arc<Task>> = HashMap::new();
+    let mut running: HashMap<Id, Running> = HashMap::new();
     loop {
         let stop = *stopped.borrow_and_update();
         let stopping = stop > Stop::No;
@@ -31,7 +32,7 @@ pub(crate) async fn run(
         }
         while !stopping && handlers.len() < lane.policy.concurrency {
             match start_next(&engine, &lane, &settle, &mut handlers) {
-                Some((handler, task)) => running.insert(handler, task),
+                Some((handler, started)) => running.insert(handler, started),
                 None => break,
             };
         }
@@ -50,7 +51,7 @@ pub(crate) async fn run(
             Ok((handler, Ended::TooLate)) => {
                 let lost = running
                     .remove(&handler)
-                    .is_some_and(|task| lane.lost(task.id, task.version));
+                    .is_some_and(|Running { task, .. }| lane.lost(task.id, task.version));
                 engine.parts.counters.lost_claims.add(usize::from(lost));
                 engine.room.notify_one();
                 continue;
@@ -58,13 +59,19 @@ pub(crate) async fn run(
             Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
             Err(error) => (error.id(), Verdict::Stopped),
         };
-        if let Some(task) = running.remove(&handler) {
-            finish(&engine, &lane, &settle, task, verdict);
+        if let Some(running) = running.remove(&handler) {
+            finish(&engine, &lane, &settle, running, verdict);
         }
     }
 }
 
 type Handlers = JoinSet<Ended>;
+
+/// A task whose handler was started, or was to be.
+struct Running {
+    task: Arc<Task>,
+    finishing: Finishing,
+}
 
 /// How the task of a handler ended by itself.
 enum Ended {
@@ -81,17 +88,18 @@ fn start_next(
     lane: &Arc<Lane>,
     settle: &mpsc::UnboundedSender<Settled>,
     handlers: &mut Handlers,
-) -> Option<(Id, Arc<Task>)> {
+) -> Option<(Id, Running)> {
     let parts = &engine.parts;
     loop {
         let now = parts.clock.instant();
-        let (task, woken_by, store_now, lease_until) = match lane.next(now)? {
+        let (task, woken_by, finishing, store_now, lease_until) = match lane.next(now)? {
             Next::Start {
                 task,
                 woken_by,
+                finishing,
                 store_now,
                 lease_until,
-            } => (task, woken_by, store_now, lease_until),
+            } => (task, woken_by, finishing, store_now, lease_until),
             Next::Lost => {
                 parts.counters.lost_claims.add(1);
                 engine.room.notify_one();
@@ -99,11 +107,11 @@ fn start_next(
             }
         };
         if let Some(verdict) = refusal(&task, &lane.policy, store_now) {
-            finish(engine, lane, settle, task, verdict);
+            finish(engine, lane, settle, Running { task, finishing }, verdict);
             continue;
         }
         let lateness = duration(store_now.millis_since(task.due_at));
-        let context = Context::new(Arc::clone(&task), lateness, woken_by);
+        let context = Context::new(Arc::clone(&task), lateness, woken_by, finishing.clone());
         let timeout = lane.policy.execution_timeout;
         let (clock, handler) = (parts.clock.clone(), Arc::clone(&lane.handler));
         // Called inside as well, since it may panic before its first await.
@@ -125,7 +133,7 @@ fn start_next(
         lane.started(&task, started, now.checked_add(timeout));
         parts.counters.started.add(1);
         parts.counters.late(lateness);
-        return Some((id, task));
+        return Some((id, Running { task, finishing }));
     }
 }
 
@@ -134,10 +142,15 @@ fn finish(
     engine: &Engine,
     lane: &Arc<Lane>,
     settle: &mpsc::UnboundedSender<Settled>,
-    task: Arc<Task>,
+    Running { task, finishing }: Running,
     verdict: Verdict,
 ) {
     let parts = &engine.parts;
+    let (verdict, finished) = match verdict {
+        verdict if !finishing.has_begun() => (verdict, Finished::No),
+        Verdict::Answered(Ok(Outcome::Done)) => (Verdict::NotCommitted, Finished::Yes),
+        verdict => (verdict, Finished::Perhaps),
+    };
     if let Some(store_now) = lane.settling(&task, parts.clock.instant()) {
         let ending = verdict.ending(&task, &lane.policy, store_now, parts);
         // The other end is gone only when the worker is.
@@ -145,6 +158,7 @@ fn finish(
             lane: Arc::clone(lane),
             task,
             ending,
+            finished,
         });
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::handler::Handler;
+use crate::handler::{Finishing, Handler};
 use crate::retry::Policy;
 use crate::store::Ending;
 use crate::{Kind, Task, TaskId, Timestamp, WokenBy};
@@ -39,6 +39,7 @@ pub(crate) enum Next {
     Start {
         task: Arc<Task>,
         woken_by: WokenBy,
+        finishing: Finishing,
         /// The time by the store's clock.
         store_now: Timestamp,
         lease_until: Instant,
@@ -52,12 +53,24 @@ pub(crate) struct Settled {
     pub(crate) lane: Arc<Lane>,
     pub(crate) task: Arc<Task>,
     pub(crate) ending: Ending,
+    pub(crate) finished: Finished,
+}
+
+/// Whether a claim has been finished in a transaction of its handler's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    No,
+    /// The handler says so: then its row is done, and the ending applies only if it never committed.
+    Yes,
+    /// The handler failed after it: perhaps the answer to its commit was lost.
+    Perhaps,
 }
 
 /// A claim that this worker holds.
 struct Held {
     task: Arc<Task>,
     woken_by: WokenBy,
+    finishing: Finishing,
     /// The end of the lease by the monotonic clock, begun before the claim was sent: never later than the store's.
     lease_until: Instant,
     /// The time by the store's clock when it was claimed, and the moment of it.
@@ -152,6 +165,7 @@ impl Lane {
                 let held = Held {
                     task,
                     woken_by,
+                    finishing: Finishing::default(),
                     lease_until,
                     claimed: (now, at),
                     phase: Phase::Queued,
@@ -196,11 +210,12 @@ impl Lane {
     }
 
     /// The claim is somebody else's now: stops its handler and forgets it. Says whether that is news: a claim that
-    /// is being settled may be refused because it has just been settled.
+    /// is being settled may be refused because it has just been settled, and one whose handler finishes it in a
+    /// transaction because that has just committed.
     pub(crate) fn lost(&self, id: TaskId, version: u64) -> bool {
         let mut state = self.state();
         let held = state.claims.get(&id);
-        if !held.is_some_and(|held| held.task.version == version && !matches!(held.phase, Phase::Settling)) {
+        if !held.is_some_and(|held| held.task.version == version && !held.is_ending()) {
             return false;
         }
         state.forget(id);
@@ -231,6 +246,7 @@ impl Lane {
                 return Some(Next::Start {
                     task: Arc::clone(&held.task),
                     woken_by: held.woken_by,
+                    finishing: held.finishing.clone(),
                     store_now: held.store_now(now),
                     lease_until: held.lease_until,
                 });
@@ -291,6 +307,11 @@ impl LaneState {
 }
 
 impl Held {
+    /// Whether its row may have ended by this worker's own doing.
+    fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Settling) || self.finishing.has_begun()
+    }
+
     fn stop(&self) {
         if let Phase::Running { handler, .. } = &self.phase {
             handler.abort();

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use super::lane::Settled;
+use super::lane::{Finished, Settled};
 use super::verdict::next_after;
 use crate::router::Trip;
 use crate::store::{Ending, Settlement};
@@ -22,14 +22,13 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
         let settled_at = engine.parts.clock.instant();
         let mut trips = Vec::new();
         for (settled, won) in batch.drain(..).zip(won) {
-            let Settled { lane, task, ending } = settled;
-            if !won {
-                engine.parts.counters.lost_claims.add(1);
-                warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
-            } else {
-                count(&engine, &task, &ending);
+            let Settled {
+                lane, task, ending, ..
+            } = &settled;
+            if won {
+                count(&engine, task, ending);
                 let now = engine.parts.time.now().unwrap_or(task.updated_at);
-                if let Some(after) = next_after(&ending, now) {
+                if let Some(after) = next_after(ending, now) {
                     let wake = Wake {
                         id: task.id,
                         kind: task.kind.clone(),
@@ -40,6 +39,11 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
                         due: settled_at + after.min(FAR),
                     });
                 }
+            } else if has_finished(&engine, &settled).await {
+                engine.parts.counters.done.add(1);
+            } else {
+                engine.parts.counters.lost_claims.add(1);
+                warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
             }
             lane.settled(task.id, task.version);
         }
@@ -105,6 +109,16 @@ impl Pauses {
     }
 }
 
+/// Whether a claim that is gone was finished in a transaction of its handler's.
+async fn has_finished(engine: &Engine, settled: &Settled) -> bool {
+    match settled.finished {
+        Finished::No => false,
+        // Asking the store for each would cost more than settling did.
+        Finished::Yes => true,
+        Finished::Perhaps => became(engine, &settled.task, State::Done).await,
+    }
+}
+
 /// Whether a claim that is gone was ended by an earlier try of ours whose answer was lost.
 async fn was_settled(engine: &Engine, Settled { task, ending, .. }: &Settled) -> bool {
     let expected = match ending {
@@ -117,6 +131,11 @@ async fn was_settled(engine: &Engine, Settled { task, ending, .. }: &Settled) ->
         | Ending::Moved { .. }
         | Ending::Release => State::Scheduled,
     };
+    became(engine, task, expected).await
+}
+
+/// Whether a claim that is gone made its row this by one transition.
+async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
     let mut pauses = Pauses::default();
     loop {
         match engine.parts.store.find(&Target::Id(task.id)).await {

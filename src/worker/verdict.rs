@@ -12,6 +12,8 @@ use crate::{Failure, Outcome, Task, Timestamp};
 pub(crate) enum Verdict {
     /// The handler answered.
     Answered(Result<Outcome, Failure>),
+    /// The handler says that it finished the task in a transaction: so this counts only if that was not committed.
+    NotCommitted,
     /// The handler outlived its execution timeout and was stopped.
     TimedOut,
     /// The handler panicked, with this text.
@@ -73,6 +75,7 @@ impl Verdict {
             }
             Self::Answered(Ok(Outcome::Retry(reason))) => reason,
             Self::Answered(Err(failure)) => failure.reason(),
+            Self::NotCommitted => "the transaction in which it was finished was not committed".to_owned(),
             Self::TimedOut => format!(
                 "stopped after {:?}, its execution timeout",
                 policy.execution_timeout

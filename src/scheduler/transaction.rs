@@ -1,0 +1,127 @@
+//! The verbs within a transaction of the service's own.
+
+use std::time::Duration;
+
+use super::{Shift, only};
+use crate::receipt::{Follow, Receipt};
+use crate::store::{Change, Expect, Transaction, Verb};
+use crate::{Answer, Error, NewTask, Scheduled, Scheduler, Target, When};
+
+/// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
+/// meanwhile, so not for ever.
+const SHIFT_TRIES: usize = 5;
+
+/// Verbs within a transaction that the service has opened: what they do happens when it commits, or not at all.
+///
+/// `transaction` is made by the `join` of the store that this scheduler has, from the connection of the service's
+/// transaction on the same database. After the commit the receipt is given to [`committed`](Scheduler::committed).
+impl Scheduler {
+    /// [`schedule`](Self::schedule) within a transaction.
+    pub async fn schedule_in(
+        &self,
+        transaction: impl Transaction,
+        task: NewTask,
+    ) -> Result<Receipt<Scheduled>, Error> {
+        let receipt = self.schedule_all_in(transaction, [task]).await?;
+        receipt.try_map(only)
+    }
+
+    /// [`schedule_all`](Self::schedule_all) within a transaction, as one batch.
+    pub async fn schedule_all_in(
+        &self,
+        mut transaction: impl Transaction,
+        tasks: impl IntoIterator<Item = NewTask>,
+    ) -> Result<Receipt<Vec<Scheduled>>, Error> {
+        let mut rows = Vec::new();
+        for task in tasks {
+            rows.push(self.row(task).await?);
+        }
+        let heard = self.parts.time.heard(transaction.insert(rows).await?);
+        let follow = Follow::scheduled(&heard);
+        Ok(Receipt::new(heard.found, follow))
+    }
+
+    /// [`reschedule`](Self::reschedule) within a transaction.
+    pub async fn reschedule_in(
+        &self,
+        transaction: impl Transaction,
+        target: impl Into<Target>,
+        due: impl Into<When>,
+    ) -> Result<Receipt<Answer>, Error> {
+        let change = self
+            .reschedule_change(target.into(), due.into(), Expect::Anything)
+            .await?;
+        self.change_in(transaction, change).await
+    }
+
+    /// [`shift`](Self::shift) within a transaction.
+    pub async fn shift_in(
+        &self,
+        transaction: impl Transaction,
+        target: impl Into<Target>,
+        by: Shift,
+    ) -> Result<Receipt<Answer>, Error> {
+        let mut transaction = transaction;
+        let target = target.into();
+        target.check()?;
+        let mut tries = 1;
+        loop {
+            let found = transaction.find(&target).await?;
+            let change = match self.shifted(found, Expect::Anything, by).await? {
+                Ok(change) => change,
+                Err(answer) => return Ok(Receipt::new(answer, Follow::default())),
+            };
+            let receipt = self.change_in(&mut transaction, change).await?;
+            if tries == SHIFT_TRIES || !matches!(receipt.answer(), Answer::Conflict(_)) {
+                return Ok(receipt);
+            }
+            tries += 1;
+        }
+    }
+
+    /// [`cancel`](Self::cancel) within a transaction.
+    pub async fn cancel_in(
+        &self,
+        transaction: impl Transaction,
+        target: impl Into<Target>,
+    ) -> Result<Receipt<Answer>, Error> {
+        self.change_in(transaction, anyway(target, Verb::Cancel)).await
+    }
+
+    /// [`run_now`](Self::run_now) within a transaction.
+    pub async fn run_now_in(
+        &self,
+        transaction: impl Transaction,
+        target: impl Into<Target>,
+    ) -> Result<Receipt<Answer>, Error> {
+        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        self.change_in(transaction, anyway(target, Verb::RunNow { look_in }))
+            .await
+    }
+
+    /// Sends the wake-ups that follow from a transaction, which has committed; gives the answer.
+    pub async fn committed<A>(&self, receipt: Receipt<A>) -> A {
+        let (answer, follow) = receipt.into_parts();
+        self.parts.follow(follow).await;
+        answer
+    }
+
+    async fn change_in(
+        &self,
+        mut transaction: impl Transaction,
+        change: Change,
+    ) -> Result<Receipt<Answer>, Error> {
+        change.target.check()?;
+        let heard = self.parts.time.heard(transaction.change(vec![change]).await?);
+        let follow = Follow::changed(&heard);
+        Ok(Receipt::new(only(heard.found)?, follow))
+    }
+}
+
+fn anyway(target: impl Into<Target>, verb: Verb) -> Change {
+    Change {
+        target: target.into(),
+        verb,
+        expect: Expect::Anything,
+    }
+}
