@@ -3,7 +3,13 @@
     doc = include_str!("../README.md")
 )]
 #![cfg_attr(
-    not(all(feature = "mysql", feature = "postgres", feature = "redis", feature = "rocketmq", feature = "sqlite")),
+    not(all(
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "rocketmq",
+        feature = "sqlite"
+    )),
     doc = "Any delay on the RocketMQ brokers you have. The whole page is shown with all features on."
 )]
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.

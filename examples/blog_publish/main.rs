@@ -65,10 +65,15 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Result<(), Error> {
     match options {
         #[cfg(feature = "postgres")]
-        Options { postgres: Some(url), .. } => morning(blog::postgres::Blog::open(&url).await?).await,
+        Options {
+            postgres: Some(url), ..
+        } => morning(blog::postgres::Blog::open(&url).await?).await,
         #[cfg(feature = "mysql")]
         Options { mysql: Some(url), .. } => morning(blog::mysql::Blog::open(&url).await?).await,
-        Options { postgres: None, mysql: None } => {
+        Options {
+            postgres: None,
+            mysql: None,
+        } => {
             let folder = tempfile::tempdir()?;
             let file = folder.path().join("blog.db");
             morning(blog::sqlite::Blog::open(&file.to_string_lossy()).await?).await
@@ -89,7 +94,8 @@ async fn morning(blog: impl Posts) -> Result<(), Error> {
 
     // A calendar time; far away, but its wake-up looks at the post again and again.
     let later = blog.write("Happy new year").await?;
-    blog.publish_at(later, "2100-01-01T08:00:00+01:00".parse::<Timestamp>()?).await?;
+    blog.publish_at(later, "2100-01-01T08:00:00+01:00".parse::<Timestamp>()?)
+        .await?;
     info!(post = later, "no, now");
     blog.publish_now(later).await?;
 

@@ -60,44 +60,33 @@ async fn survives<S: Service>(database: Database) {
     while scheduler.stats().done < 100 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut server = server;
-    server.kill();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    tokio::task::spawn_blocking(move || {
+    let server = tokio::task::spawn_blocking(move || {
+        let mut server = server;
+        server.kill();
+        std::thread::sleep(Duration::from_secs(1));
         server.start_again();
         server
-    })
-    .await
-    .map(|server| async move {
-        let back = Instant::now();
-        let done = scheduler.stats().done;
-        while scheduler.stats().done == done {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        println!(
-            "{database:?}: the first task was done {:?} after the server was back",
-            back.elapsed()
-        );
+    });
+    let _server = server.await.unwrap();
+    let (back, done) = (Instant::now(), scheduler.stats().done);
+    while scheduler.stats().done == done {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!(
+        "{database:?}: the first task was done {:?} after it was back",
+        back.elapsed()
+    );
 
-        let mut ids: Vec<TaskId> = caller.await.unwrap();
-        ids.sort();
-        let effects = loop {
-            let effects = service.effects().await;
-            if effects.len() >= ids.len() {
-                break effects;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        };
-        let _ = stop.send(());
-        worker.await.unwrap().unwrap();
-        // Each once: in order, and without one too many.
-        let ids: Vec<_> = ids.iter().map(TaskId::to_string).collect();
-        assert_eq!(effects, ids);
-        assert_eq!(service.effects().await.len(), ids.len());
-        drop(server);
-    })
-    .unwrap()
-    .await;
+    let mut ids: Vec<TaskId> = caller.await.unwrap();
+    ids.sort();
+    while service.effects().await.len() < ids.len() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let _ = stop.send(());
+    worker.await.unwrap().unwrap();
+    // Each once, and none too many.
+    let ids: Vec<_> = ids.iter().map(TaskId::to_string).collect();
+    assert_eq!(service.effects().await, ids);
 }
 
 #[cfg(feature = "postgres")]
