@@ -8,6 +8,8 @@ mod support;
 
 #[path = "worker/counting.rs"]
 mod counting;
+#[path = "worker/idling.rs"]
+mod idling;
 #[path = "worker/leases.rs"]
 mod leases;
 #[path = "worker/limits.rs"]

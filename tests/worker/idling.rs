@@ -1,0 +1,80 @@
+//! What a worker asks of the store when there is nothing to do.
+
+use delayline::{NewTask, Scheduler, Worker, defaults};
+
+use crate::support::{KIND, Op, Running, World, ms, secs};
+
+const EVERY_OP: [Op; 13] = [
+    Op::Now,
+    Op::Insert,
+    Op::Change,
+    Op::Arrive,
+    Op::Hop,
+    Op::Ready,
+    Op::Sweep,
+    Op::Settle,
+    Op::Renew,
+    Op::Upcoming,
+    Op::Find,
+    Op::List,
+    Op::Purge,
+];
+
+/// A scheduler whose precise backend is the table, and a worker beside it.
+fn on_the_table(world: &World) -> (Scheduler, Running) {
+    let builder = Scheduler::builder(world.store.clone()).clock(world.clock.clone());
+    let scheduler = builder.build().unwrap();
+    let worker = Worker::new(&scheduler).handle(KIND, world.runs.handler(&world.store_clock));
+    (scheduler, Running::start(worker))
+}
+
+fn calls(world: &World) -> usize {
+    EVERY_OP.map(|op| world.store.calls(op).len()).iter().sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_worker_on_the_table_asks_the_store_twice_a_second() {
+    let world = World::new();
+    let (scheduler, _worker) = on_the_table(&world);
+    scheduler
+        .schedule(NewTask::new(KIND, "").after(secs(3_600)))
+        .await
+        .unwrap();
+    world.pass(secs(2)).await;
+    let (before, purges) = (calls(&world), world.store.calls(Op::Purge).len());
+    world.pass(secs(100)).await;
+    let asked = calls(&world) - before - (world.store.calls(Op::Purge).len() - purges);
+    assert!((199..=201).contains(&asked), "{asked} calls in 100 s");
+    assert_eq!(
+        world.store.calls(Op::Upcoming).len(),
+        1,
+        "the sweep looks ahead for the table"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_another_process_is_found_by_the_sweep_and_is_on_time_if_that_is_in_time() {
+    let world = World::new();
+    let (_, _worker) = on_the_table(&world);
+    let builder = Scheduler::builder(world.store.clone()).clock(world.clock.clone());
+    let other = builder.build().unwrap();
+    world.pass(secs(2)).await;
+    let start = world.now();
+    for delay in [510, 1_000, 1_999, 5_000] {
+        other
+            .schedule(NewTask::new(KIND, "").after(ms(delay)))
+            .await
+            .unwrap();
+    }
+    let soon = other
+        .schedule(NewTask::new(KIND, "").after(ms(20)))
+        .await
+        .unwrap();
+    world.pass(secs(6)).await;
+    let late = world.runs.of(soon.task().id)[0].at - start - 20;
+    let sweep = i64::try_from(defaults::SWEEP_EVERY.as_millis()).unwrap();
+    assert!((0..=sweep).contains(&late), "{late} ms late");
+    let mut times = world.runs.times();
+    times.retain(|time| *time != start + 20 + late);
+    assert_eq!(times, [510, 1_000, 1_999, 5_000].map(|delay| start + delay));
+}
