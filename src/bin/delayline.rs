@@ -1,5 +1,7 @@
 //! The command-line tool. Each command has a file in the folder beside this one.
 
+#[path = "delayline/migrate.rs"]
+mod migrate;
 #[path = "delayline/plan.rs"]
 mod plan;
 #[path = "delayline/span.rs"]
@@ -23,6 +25,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Plan(plan::Plan),
+    Migrate(migrate::Migrate),
 }
 
 /// Why a command did not succeed: one line for people, and the exit status.
@@ -31,9 +34,24 @@ enum Failure {
     /// An argument cannot be used; nothing was done.
     #[error("{0}")]
     Argument(String),
+    /// A store could not do it.
+    #[error("{0}")]
+    Store(delayline::Error),
+    /// There is no runtime to do it in.
+    #[error("no runtime: {0}")]
+    Runtime(io::Error),
     /// What there was to say could not be said.
     #[error("standard output: {0}")]
     Output(io::Error),
+}
+
+impl From<delayline::Error> for Failure {
+    fn from(error: delayline::Error) -> Self {
+        match error {
+            delayline::Error::Invalid { .. } => Self::Argument(error.to_string()),
+            error => Self::Store(error),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -44,7 +62,7 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "delayline: {failure}");
             ExitCode::from(match failure {
                 Failure::Argument(_) => 2,
-                Failure::Output(_) => 1,
+                Failure::Store(_) | Failure::Runtime(_) | Failure::Output(_) => 1,
             })
         }
     }
@@ -59,6 +77,7 @@ fn run() -> Result<(), Failure> {
     };
     match cli.command {
         Command::Plan(plan) => print(&plan.run()?),
+        Command::Migrate(migrate) => print(&migrate.run()?),
     }
 }
 

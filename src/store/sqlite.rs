@@ -90,6 +90,11 @@ impl SqliteStore {
         })
     }
 
+    /// The whole SQL of the schema, which [`open`](Self::open) applies by itself.
+    pub fn migrations() -> String {
+        schema::text()
+    }
+
     /// Joins a transaction that the service has begun on a connection of its own to the same file: what the result is
     /// given to happens when the service commits, or not at all.
     ///

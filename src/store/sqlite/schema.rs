@@ -24,6 +24,18 @@ struct TooNew {
     known: usize,
 }
 
+/// All migrations, as a person would apply them.
+pub(super) fn text() -> String {
+    let mut text = format!("BEGIN;\n\n{CREATE_VERSIONS};\n\n");
+    for (version, migration) in (1..).zip(MIGRATIONS) {
+        text += &format!(
+            "{migration}\nINSERT INTO delayline_migrations (version, applied_at) \
+             VALUES ({version}, CAST(unixepoch('subsec') * 1000 AS INTEGER));\n\n"
+        );
+    }
+    text + "COMMIT;\n"
+}
+
 /// Brings the schema up to date; the caller has begun a transaction, and commits it.
 pub(super) async fn migrate(connection: &mut SqliteConnection, now: i64) -> Result<(), sqlx::Error> {
     sqlx::query(CREATE_VERSIONS).execute(&mut *connection).await?;

@@ -1,0 +1,177 @@
+//! `delayline migrate`: the tables of a store.
+
+use clap::ValueEnum;
+
+use crate::Failure;
+
+/// Make the tables of a store, bring them up to date, check them, or print the SQL for whoever does it by hand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Migrate {
+    /// The kind of database
+    #[arg(value_name = "DATABASE")]
+    database: Database,
+    /// The database, such as postgres://user:password@host/database, or a file for sqlite; otherwise what the
+    /// environment variable DATABASE_URL says
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Print the SQL, and connect to nothing
+    #[arg(long, conflicts_with = "check")]
+    print: bool,
+    /// Change nothing: say whether the tables are what this release needs
+    #[arg(long)]
+    check: bool,
+    /// The schema of the table (postgres only); otherwise the first of the connection's search_path
+    #[arg(long, value_name = "NAME")]
+    schema: Option<String>,
+    /// The table of the tasks (not for sqlite); otherwise delayline_tasks
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+}
+
+/// The kinds of databases that this build knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Database {
+    #[cfg(feature = "postgres")]
+    Postgres,
+    #[cfg(feature = "mysql")]
+    Mysql,
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+}
+
+impl Migrate {
+    pub(crate) fn run(self) -> Result<String, Failure> {
+        let is_for = |option: Option<&String>, name: &str, is_right: bool| match option {
+            Some(_) if !is_right => Err(Failure::Argument(format!("--{name} is not for {}", self.name()))),
+            _ => Ok(()),
+        };
+        is_for(self.schema.as_ref(), "schema", self.name() == "postgres")?;
+        is_for(self.table.as_ref(), "table", self.name() != "sqlite")?;
+        match self.database {
+            #[cfg(feature = "postgres")]
+            Database::Postgres => self.postgres(),
+            #[cfg(feature = "mysql")]
+            Database::Mysql => self.mysql(),
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite => self.sqlite(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.database {
+            #[cfg(feature = "postgres")]
+            Database::Postgres => "postgres",
+            #[cfg(feature = "mysql")]
+            Database::Mysql => "mysql",
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite => "sqlite",
+        }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    fn url(&self) -> Result<String, Failure> {
+        let given = self.url.clone().or_else(|| std::env::var("DATABASE_URL").ok());
+        given.ok_or_else(|| Failure::Argument("--url is missing, and so is DATABASE_URL".to_owned()))
+    }
+
+    /// What was done, in a line.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    fn done(&self) -> String {
+        let done = if self.check { "are" } else { "are now" };
+        format!("the tables {done} what this release needs\n")
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Migrate {
+    fn postgres(self) -> Result<String, Failure> {
+        use delayline::store::{PostgresStore, Store};
+
+        let options = match self.print {
+            true => Default::default(),
+            // What the parser says could quote a part of the password.
+            false => self.url()?.parse().map_err(|_| {
+                Failure::Argument(
+                    "url is not shown: allowed is postgres://user:password@host:port/database".to_owned(),
+                )
+            })?,
+        };
+        let mut builder = PostgresStore::builder(options).connections(1);
+        if let Some(schema) = &self.schema {
+            builder = builder.schema(schema);
+        }
+        if let Some(table) = &self.table {
+            builder = builder.table(table);
+        }
+        if self.print {
+            return Ok(builder.migrations()?);
+        }
+        in_runtime(async {
+            let store = builder.connect().await?;
+            if !self.check {
+                store.migrate().await?;
+            }
+            store.check().await
+        })?;
+        Ok(self.done())
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl Migrate {
+    fn mysql(self) -> Result<String, Failure> {
+        use delayline::store::{MySqlStore, Store};
+
+        let options = match self.print {
+            true => Default::default(),
+            // What the parser says could quote a part of the password.
+            false => self.url()?.parse().map_err(|_| {
+                Failure::Argument(
+                    "url is not shown: allowed is mysql://user:password@host:port/database".to_owned(),
+                )
+            })?,
+        };
+        let mut builder = MySqlStore::builder(options).connections(1);
+        if let Some(table) = &self.table {
+            builder = builder.table(table);
+        }
+        if self.print {
+            return Ok(builder.migrations()?);
+        }
+        in_runtime(async {
+            let store = builder.connect().await?;
+            if !self.check {
+                store.migrate().await?;
+            }
+            store.check().await
+        })?;
+        Ok(self.done())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Migrate {
+    fn sqlite(self) -> Result<String, Failure> {
+        use delayline::store::SqliteStore;
+
+        if self.print {
+            return Ok(SqliteStore::migrations());
+        }
+        if self.check {
+            return Err(Failure::Argument(
+                "--check is not for sqlite, whose tables are brought up to date when a file is opened"
+                    .to_owned(),
+            ));
+        }
+        let file = self.url()?;
+        in_runtime(async { SqliteStore::open(file).await.map(drop) })?;
+        Ok(self.done())
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+fn in_runtime(work: impl Future<Output = Result<(), delayline::Error>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::Runtime)?;
+    Ok(runtime.block_on(work)?)
+}
