@@ -12,6 +12,12 @@ use delayline::testing::store_conformance;
 store_conformance!(memory, Memory::new());
 #[cfg(feature = "sqlite")]
 store_conformance!(sqlite, files::Sqlite::new());
+#[cfg(feature = "mysql")]
+store_conformance!(mysql, tables::MySql);
+
+#[cfg(feature = "mysql")]
+#[path = "support/database.rs"]
+mod database;
 
 #[derive(Debug)]
 struct Memory {
@@ -77,6 +83,54 @@ mod files {
         async fn pass(&self, time: Duration) {
             let millis = time.as_millis().try_into().expect("cases wait for short");
             self.clock.step(millis);
+        }
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod tables {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use delayline::store::MySqlStore;
+    use sqlx::MySqlConnection;
+    use sqlx::mysql::MySqlConnectOptions;
+    use tokio::runtime::Handle;
+    use tokio::sync::OnceCell;
+
+    use super::database::Database;
+    use super::*;
+
+    static URL: OnceCell<String> = OnceCell::const_new();
+    static TABLES: AtomicUsize = AtomicUsize::new(0);
+
+    /// Its future is not one that a runtime may move from thread to thread.
+    async fn fresh() -> String {
+        let fresh = || Handle::current().block_on(Database::MariaDb.fresh::<MySqlConnection>());
+        tokio::task::spawn_blocking(fresh).await.expect("a database")
+    }
+
+    /// Rows in tables of a database of this process, each table for one store.
+    #[derive(Debug)]
+    pub(super) struct MySql;
+
+    #[async_trait]
+    impl StoreFixture for MySql {
+        async fn store(&self, history: Duration) -> Arc<dyn Store> {
+            let url = URL.get_or_init(fresh).await;
+            let options: MySqlConnectOptions = url.parse().expect("the server's URL");
+            let number = TABLES.fetch_add(1, Ordering::Relaxed);
+            let builder = MySqlStore::builder(options).table(format!("tasks_{number}"));
+            let store = builder
+                .keep_history(history)
+                .connect()
+                .await
+                .expect("the shared server");
+            store.migrate().await.expect("a new table");
+            Arc::new(store)
+        }
+
+        async fn pass(&self, time: Duration) {
+            tokio::time::sleep(time).await;
         }
     }
 }

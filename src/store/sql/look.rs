@@ -40,6 +40,12 @@ impl<'a> Look<'a> {
         self.due.push(row.wake.id);
     }
 
+    /// When it looked.
+    #[cfg(feature = "mysql")]
+    pub(in crate::store) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// What was found.
     pub(in crate::store) fn stamped(self) -> Stamped<Looked> {
         Stamped {

@@ -1,0 +1,204 @@
+//! Keeps rows in a table of a MySQL or MariaDB server.
+
+mod builder;
+mod claim;
+mod codec;
+mod connections;
+mod errors;
+mod lanes;
+mod read;
+mod schema;
+mod session;
+mod settle;
+mod sql;
+mod sweep;
+mod transaction;
+mod verbs;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlConnectOptions;
+
+pub use self::builder::MySqlBuilder;
+use self::connections::Connections;
+use self::errors::failed;
+use self::lanes::Known;
+use self::sql::Sql;
+use super::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Transaction,
+};
+use crate::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+
+const NAME: &str = "mysql";
+
+/// Keeps rows in a table of a MariaDB or MySQL server, beside the service's own tables.
+///
+/// It is tested with MariaDB 10.11, needs 10.6 or later, and is written in SQL that MySQL 8.0.19 and later take as well;
+/// it is untested on MySQL 8. The table must be InnoDB's.
+///
+/// A clone is another handle of the same connections, which are the store's own: on them every statement sees what is
+/// committed when it begins (`READ COMMITTED`), nobody waits for a lock for more than 5 s, and what was undone for the
+/// sake of somebody else's transaction is tried again. Times are those of the server's clock. A call that comes back is
+/// as durable as the server's `innodb_flush_log_at_trx_commit` says.
+#[derive(Clone)]
+pub struct MySqlStore {
+    server: Arc<Server>,
+    history: Duration,
+}
+
+/// One table, and the connections to its server.
+struct Server {
+    connections: Connections,
+    sql: Sql,
+    table: String,
+    /// The kinds of live rows.
+    live: Known,
+    /// The kinds of history.
+    past: Known,
+}
+
+impl MySqlStore {
+    /// Connects to a database, such as `mysql://user:password@host:3306/database`, with the defaults of the builder.
+    ///
+    /// It makes no table: that does [`migrate`](Self::migrate).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a URL that cannot be used; [`Error::Store`], transient if the server is away. None of them
+    /// tells the password.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let options: Result<MySqlConnectOptions, _> = url.parse();
+        // What the parser says might quote a part of the password.
+        let options = options.map_err(|_| {
+            Error::invalid(
+                "url",
+                "not shown",
+                "allowed is mysql://user:password@host:port/database",
+            )
+        })?;
+        Self::builder(options).connect().await
+    }
+
+    /// Sets up a store for the database that these options name.
+    ///
+    /// The store sets the time zone, SQL mode, isolation level and lock timeout of its connections itself.
+    pub fn builder(options: MySqlConnectOptions) -> MySqlBuilder {
+        MySqlBuilder::new(options)
+    }
+
+    /// Makes the tables, or brings them up to date. Any number of processes may do it at once, and again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`], also if the tables were made by a later release.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        let server = &self.server;
+        schema::migrate(&server.connections, &server.table)
+            .await
+            .map_err(failed)
+    }
+
+    /// The whole SQL that [`migrate`](Self::migrate) runs on an empty database, for who applies it by hand.
+    pub fn migrations(&self) -> String {
+        schema::text(&self.server.table)
+    }
+
+    /// Joins a transaction that the service has begun on a connection of its own to the same database: what the result
+    /// is given to happens when the service commits, or not at all.
+    ///
+    /// The service may begin it at `READ COMMITTED` or at `REPEATABLE READ`, MySQL's default. All verbs decide by rows
+    /// as they are now, and lock them until the transaction ends; those that run are not locked, for which the store
+    /// looks at them on a connection of its own. Two things remain: a row that is claimed between that look and the lock
+    /// stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until it would
+    /// have ended), and so does one whose key, or id, comes to be there while a new row is written; and at
+    /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
+    /// way. [`Transaction::find`] shows what the transaction sees, which at `REPEATABLE READ` are the rows as they were
+    /// when it first read.
+    pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {
+        transaction::Joined::new(self, connection)
+    }
+}
+
+impl fmt::Debug for MySqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlStore")
+            .field("table", &self.server.table)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MySqlStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        read::server_now(&self.server).await.map_err(failed)
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        verbs::insert(&self.server, rows).await.map_err(failed)
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        let answers = verbs::change(&self.server, &changes, self.history).await;
+        answers.map_err(failed)
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        claim::arrive(&self.server, wakes, claim).await.map_err(failed)
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+        settle::hop(&self.server, hops).await.map_err(failed)
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        claim::ready(&self.server, claim).await.map_err(failed)
+    }
+
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        let looked = sweep::sweep(&self.server, claim, sweep).await;
+        looked.map_err(failed)
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+        let settled = settle::settle(&self.server, settlements, self.history).await;
+        settled.map_err(failed)
+    }
+
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+        settle::renew(&self.server, claims, lease).await.map_err(failed)
+    }
+
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        sweep::upcoming(&self.server, ahead).await.map_err(failed)
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        read::find(&self.server, target).await.map_err(failed)
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        read::list(&self.server, page).await.map_err(failed)
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        sweep::purge(&self.server, limit).await.map_err(failed)
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        let server = &self.server;
+        schema::check(&server.connections, &server.table)
+            .await
+            .map_err(failed)
+    }
+}

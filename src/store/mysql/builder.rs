@@ -1,0 +1,120 @@
+//! How a store is set up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnectOptions;
+
+use super::connections::Connections;
+use super::sql::Sql;
+use super::{MySqlStore, Server};
+use crate::{Error, defaults};
+
+/// How many connections a store has at the most, unless told otherwise.
+const CONNECTIONS: u32 = 8;
+const TABLE: &str = "delayline_tasks";
+/// How long the name of a table may be: names of up to 64 are made of it.
+const LONGEST_NAME: usize = 40;
+
+/// Sets up a [`MySqlStore`].
+#[derive(Clone)]
+#[must_use]
+pub struct MySqlBuilder {
+    options: MySqlConnectOptions,
+    table: String,
+    connections: u32,
+    history: Duration,
+}
+
+impl MySqlBuilder {
+    pub(super) fn new(options: MySqlConnectOptions) -> Self {
+        Self {
+            options,
+            table: TABLE.to_owned(),
+            connections: CONNECTIONS,
+            history: defaults::HISTORY,
+        }
+    }
+
+    /// Keeps rows in a table of this name, `delayline_tasks` otherwise, in the database that the options name. A
+    /// second table, of the same name and `_migrations`, records the version of its schema. Allowed are
+    /// `[a-z_][a-z0-9_]{0,39}`.
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// Opens up to `max` connections, 8 otherwise, as they are needed.
+    pub fn connections(mut self, max: u32) -> Self {
+        self.connections = max;
+        self
+    }
+
+    /// Keeps rows that the store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
+    pub fn keep_history(mut self, history: Duration) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// Connects to the server, once to see that it answers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a setting that cannot be used; [`Error::Store`], transient if the server is away.
+    pub async fn connect(self) -> Result<MySqlStore, Error> {
+        if !is_name(&self.table) {
+            return Err(Error::invalid(
+                "table",
+                &self.table,
+                "allowed is [a-z_][a-z0-9_]{0,39}",
+            ));
+        }
+        if self.connections == 0 {
+            return Err(Error::invalid("connections", 0, "allowed is 1 and more"));
+        }
+        if self.options.get_database().is_none_or(str::is_empty) {
+            return Err(Error::invalid(
+                "database",
+                "",
+                "the URL or the options must name one",
+            ));
+        }
+        let count = usize::try_from(self.connections).unwrap_or(usize::MAX);
+        let server = Server {
+            connections: Connections::new(self.options, count.min(tokio::sync::Semaphore::MAX_PERMITS)),
+            sql: Sql::of(&self.table),
+            table: self.table,
+            live: Default::default(),
+            past: Default::default(),
+        };
+        server
+            .connections
+            .lend()
+            .await
+            .map_err(super::errors::failed)?
+            .give_back();
+        Ok(MySqlStore {
+            server: Arc::new(server),
+            history: self.history,
+        })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    let is_part = |byte: u8| is_letter(byte) || byte.is_ascii_digit();
+    name.len() <= LONGEST_NAME && name.bytes().next().is_some_and(is_letter) && name.bytes().all(is_part)
+}
+
+impl fmt::Debug for MySqlBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The options have the password.
+        f.debug_struct("MySqlBuilder")
+            .field("host", &self.options.get_host())
+            .field("table", &self.table)
+            .field("connections", &self.connections)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}

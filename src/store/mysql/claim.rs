@@ -1,0 +1,139 @@
+//! Looks at rows, and claims those that are due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::MySqlConnection;
+
+use super::{Server, codec, read, write};
+use crate::store::sql::Look;
+use crate::store::{Claim, Looked, Stamped, row};
+use crate::{State, Task, Timestamp, Wake};
+
+pub(super) async fn arrive(
+    server: &Server,
+    wakes: &[Wake],
+    claim: &Claim,
+) -> Result<Stamped<Looked>, sqlx::Error> {
+    // Stale wake-ups and hops need no lock.
+    let mut lent = server.connections.lend().await?;
+    let mut looked = read::look(&mut lent, &server.sql.look, wakes.iter().map(|wake| wake.id)).await?;
+    let now = match looked.now {
+        Some(now) => now,
+        None => read::now(&mut lent, &server.sql).await?,
+    };
+    lent.give_back();
+    let mut look = Look::new(claim, now);
+    for wake in wakes {
+        match looked.rows.remove(&wake.id) {
+            Some((State::Scheduled, row)) if row.wake.version == wake.version => look.at(row),
+            _ => look.found.stale += 1,
+        }
+    }
+    if look.due.is_empty() {
+        return Ok(look.stamped());
+    }
+    let mut tries = 0;
+    loop {
+        match take(server, wakes, &look).await {
+            Err(error) => server.connections.pause_after(error, &mut tries).await?,
+            taken => return taken,
+        }
+    }
+}
+
+/// Claims what a look at wake-ups marked.
+async fn take(server: &Server, wakes: &[Wake], look: &Look<'_>) -> Result<Stamped<Looked>, sqlx::Error> {
+    let mut found = look.found.clone();
+    let mut writing = server.connections.begin().await?;
+    // What somebody else has locked is left to the sweep.
+    let unlocked = &server.sql.by_ids_unlocked;
+    let read = read::sound_by_ids(&mut writing, unlocked, look.due.iter().copied()).await?;
+    let now = read.now.unwrap_or(look.now()).max(look.now());
+    let mut rows = read.rows;
+    // Since the look, somebody else may have had them, or the clock may have been set back.
+    let versions: BTreeMap<_, _> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
+    let count = rows.len();
+    rows.retain(|row| row.state == State::Scheduled && versions.get(&row.id) == Some(&row.version));
+    found.stale += count - rows.len();
+    let (due, early): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.due_at <= now);
+    found.early.extend(early.iter().map(row::pending));
+    found.claimed = self::claim(&mut writing, server, due, look.claim, now).await?;
+    writing.commit().await?;
+    Ok(Stamped { now, found })
+}
+
+pub(super) async fn ready(server: &Server, claim: &Claim) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
+    let mut lent = server.connections.lend().await?;
+    let now = read::now(&mut lent, &server.sql).await?;
+    let mut due = Vec::new();
+    for (kind, &room) in &claim.room {
+        if room > 0 && read::any_due(&mut lent, &server.sql, kind, now).await? {
+            due.push((kind, room));
+        }
+    }
+    lent.give_back();
+    if due.is_empty() {
+        let found = Vec::new();
+        return Ok(Stamped { now, found });
+    }
+    let mut tries = 0;
+    loop {
+        match take_ready(server, claim, &due, now).await {
+            Err(error) => server.connections.pause_after(error, &mut tries).await?,
+            taken => return taken,
+        }
+    }
+}
+
+/// Claims rows of kinds of which there are due ones, each as many as there is room.
+async fn take_ready(
+    server: &Server,
+    claim: &Claim,
+    kinds: &[(&crate::Kind, usize)],
+    due_at: Timestamp,
+) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
+    let mut writing = server.connections.begin().await?;
+    let (mut rows, mut now) = (Vec::new(), due_at);
+    for (kind, room) in kinds {
+        let query = read::query(&server.sql.due_unlocked)
+            .bind(kind.as_str().as_bytes().to_vec())
+            .bind(due_at.as_millis())
+            .bind(codec::limit(*room));
+        let read = read::sound(query.fetch_all(&mut *writing).await?)?;
+        rows.extend(read.rows);
+        now = read.now.map_or(now, |read| read.max(now));
+    }
+    let mut found = self::claim(&mut writing, server, rows, claim, now).await?;
+    writing.commit().await?;
+    found.sort_by_key(|task| (task.due_at, task.id));
+    Ok(Stamped { now, found })
+}
+
+/// Claims rows that are locked, each of them scheduled and due.
+pub(super) async fn claim(
+    connection: &mut MySqlConnection,
+    server: &Server,
+    mut rows: Vec<Task>,
+    claim: &Claim,
+    now: Timestamp,
+) -> Result<Vec<Task>, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(rows);
+    }
+    let until = now.after(claim.lease);
+    let ids: BTreeSet<_> = rows.iter().map(|row| row.id).collect();
+    let query = read::query(&server.sql.claim)
+        .bind(codec::ids(ids)?)
+        .bind(claim.owner.to_string())
+        .bind(until.as_millis())
+        .bind(now.as_millis());
+    let touched = query.execute(connection).await?.rows_affected();
+    write::ensure("a claim", touched, rows.len())?;
+    for row in &mut rows {
+        row::enter(row, State::Running, now);
+        row.attempt += 1;
+        row.owner = Some(claim.owner.to_string());
+        row.wake_at = Some(until);
+    }
+    Ok(rows)
+}

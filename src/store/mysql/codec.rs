@@ -1,0 +1,177 @@
+//! A row as MySQL has it, and back.
+
+use serde::{Serialize, Serializer};
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+use uuid::Uuid;
+
+use crate::store::Pending;
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+
+/// What is wrong with a row that this crate cannot have written.
+#[derive(Debug, thiserror::Error)]
+enum Garbled {
+    #[error("column state has the value {0}")]
+    State(u8),
+    #[error("column {0} is not UTF-8")]
+    Text(&'static str),
+    #[error("column id is not 16 bytes long")]
+    Id,
+    #[error("column headers: {0}")]
+    Headers(serde_json::Error),
+}
+
+impl From<Garbled> for sqlx::Error {
+    fn from(garbled: Garbled) -> Self {
+        Self::Decode(garbled.into())
+    }
+}
+
+/// The time in the column after those of a row.
+pub(super) const TASK_NOW: usize = 18;
+/// The time in the column after those of a look.
+pub(super) const LOOK_NOW: usize = 5;
+
+/// The task of a row that was read with all columns, in their order.
+pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
+    let perhaps = |column: usize| -> Result<Option<Timestamp>, sqlx::Error> {
+        let millis: Option<i64> = row.try_get(column)?;
+        Ok(millis.map(Timestamp::from_millis))
+    };
+    let key: Option<&[u8]> = row.try_get(2)?;
+    Ok(Task {
+        id: id(row, 0)?,
+        kind: kind(row, 1)?,
+        key: key.map(|key| text("key", key).map(Key::from)).transpose()?,
+        state: state(row.try_get(3)?)?,
+        version: row.try_get(4)?,
+        due_at: time(row, 5)?,
+        planned_at: time(row, 6)?,
+        wake_at: perhaps(7)?,
+        attempt: row.try_get(8)?,
+        max_attempts: row.try_get(9)?,
+        hop: row.try_get(10)?,
+        created_at: time(row, 11)?,
+        updated_at: time(row, 12)?,
+        finished_at: perhaps(13)?,
+        owner: row.try_get(14)?,
+        last_error: row.try_get(15)?,
+        headers: match row.try_get(16)? {
+            "{}" => Default::default(),
+            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
+        },
+        payload: row.try_get(17)?,
+    })
+}
+
+/// What tells of a row whether a wake-up or a claim still holds: its state, and the wake-up that would. Nothing if
+/// there is no such row.
+pub(super) fn look(row: &MySqlRow) -> Result<Option<(State, Pending)>, sqlx::Error> {
+    if row.try_get::<Option<&[u8]>, _>(0)?.is_none() {
+        return Ok(None);
+    }
+    let wake = Wake {
+        id: id(row, 0)?,
+        kind: kind(row, 1)?,
+        version: row.try_get(2)?,
+    };
+    let due_at = time(row, 4)?;
+    Ok(Some((state(row.try_get(3)?)?, Pending { wake, due_at })))
+}
+
+/// The id in a column.
+pub(super) fn id(row: &MySqlRow, column: usize) -> Result<TaskId, sqlx::Error> {
+    let bytes: &[u8] = row.try_get(column)?;
+    let bytes = bytes.try_into().map_err(|_| Garbled::Id)?;
+    Ok(TaskId::from_bytes(bytes))
+}
+
+/// The id in a column, if there is one.
+pub(super) fn some_id(row: &MySqlRow, column: usize) -> Result<Option<TaskId>, sqlx::Error> {
+    let bytes: Option<&[u8]> = row.try_get(column)?;
+    bytes.map(|_| id(row, column)).transpose()
+}
+
+/// The kind in a column.
+pub(super) fn kind(row: &MySqlRow, column: usize) -> Result<Kind, sqlx::Error> {
+    Ok(text("kind", row.try_get(column)?).map(Kind::from)?)
+}
+
+/// The time in a column.
+pub(super) fn time(row: &MySqlRow, column: usize) -> Result<Timestamp, sqlx::Error> {
+    row.try_get(column).map(Timestamp::from_millis)
+}
+
+fn text<'a>(name: &'static str, bytes: &'a [u8]) -> Result<&'a str, Garbled> {
+    std::str::from_utf8(bytes).map_err(|_| Garbled::Text(name))
+}
+
+/// The number of a state.
+pub(super) const fn number(state: State) -> i64 {
+    match state {
+        State::Scheduled => 0,
+        State::Running => 1,
+        State::Done => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+    }
+}
+
+fn state(number: u8) -> Result<State, Garbled> {
+    Ok(match number {
+        0 => State::Scheduled,
+        1 => State::Running,
+        2 => State::Done,
+        3 => State::Dead,
+        4 => State::Cancelled,
+        _ => return Err(Garbled::State(number)),
+    })
+}
+
+/// A count as a limit has it.
+pub(super) fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// An id, kind or key within a JSON array.
+pub(super) enum Hex<'a> {
+    Id(TaskId),
+    Text(&'a str),
+}
+
+impl Serialize for Hex<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Id(id) => {
+                let mut digits = Uuid::encode_buffer();
+                let id = Uuid::from_bytes(*id.as_bytes()).simple();
+                serializer.serialize_str(id.encode_lower(&mut digits))
+            }
+            Self::Text(text) => {
+                let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+                let digits = text
+                    .bytes()
+                    .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
+                serializer.serialize_str(&digits.collect::<String>())
+            }
+        }
+    }
+}
+
+/// Values as a JSON array, for a statement's parameter.
+pub(super) fn json<T: Serialize>(values: &[T]) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// Ids as a JSON array, in their order, so that all lock rows in the same one.
+pub(super) fn ids(ids: impl IntoIterator<Item = TaskId>) -> Result<String, sqlx::Error> {
+    let mut ids: Vec<_> = ids.into_iter().collect();
+    ids.sort_unstable();
+    ids.dedup();
+    json(&ids.into_iter().map(Hex::Id).collect::<Vec<_>>())
+}
+
+/// Headers as a column has them.
+pub(super) fn headers(headers: &std::collections::BTreeMap<String, String>) -> Result<String, sqlx::Error> {
+    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
+}

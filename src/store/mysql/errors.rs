@@ -1,0 +1,111 @@
+//! What the driver's errors mean.
+
+use std::time::Duration;
+
+use sqlx::mysql::MySqlDatabaseError;
+
+use super::NAME;
+use crate::Error;
+
+/// The server did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the server did not answer within {0:?}")]
+pub(super) struct Away(Duration);
+
+impl Away {
+    pub(super) fn within(time: Duration) -> Self {
+        Self(time)
+    }
+}
+
+impl From<Away> for sqlx::Error {
+    fn from(away: Away) -> Self {
+        Self::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, away))
+    }
+}
+
+/// A row that no statement can carry to the server.
+#[derive(Debug, thiserror::Error)]
+#[error("a row of {bytes} bytes is longer than max_allowed_packet, {limit} bytes, allows")]
+pub(super) struct TooBig {
+    pub(super) bytes: usize,
+    pub(super) limit: usize,
+}
+
+impl From<TooBig> for sqlx::Error {
+    fn from(big: TooBig) -> Self {
+        Self::Encode(big.into())
+    }
+}
+
+/// Numbers of errors, as MySQL and MariaDB have them.
+mod number {
+    pub(super) const DUPLICATE: u16 = 1062;
+    pub(super) const NO_SUCH_TABLE: u16 = 1146;
+    pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    pub(super) const DEADLOCK: u16 = 1213;
+    /// MariaDB: a row was written by others since a snapshot was taken.
+    pub(super) const RECORD_CHANGED: u16 = 1020;
+
+    /// What time, or somebody's hand, may mend: a server that is full, ends, is in recovery or takes no writes for now,
+    /// and a connection or statement that was broken off.
+    pub(super) const PASSING: &[u16] = &[
+        1021, // the disk is full
+        1037, 1038, 1041, // out of memory
+        1040, 1203, 1226, // too many connections
+        1047, // not ready (a cluster's node)
+        1053, // the server shuts down
+        1152, 1158, 1159, 1160, 1161, // the connection broke
+        1184, // the same
+        1290, 1836, // read-only: a failover
+        1317, 1927, // killed
+        1969, 3024, // out of time
+        2002, 2003, 2006, 2013, // away, as proxies say it
+        4031, // idle for too long
+    ];
+}
+
+fn number_of(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?;
+    Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+/// Whether a row was not written because its id or live key is there.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    number_of(error) == Some(number::DUPLICATE)
+}
+
+/// Whether a statement names a table that is not there.
+pub(super) fn is_missing_table(error: &sqlx::Error) -> bool {
+    number_of(error) == Some(number::NO_SUCH_TABLE)
+}
+
+/// Whether the transaction, or the statement outside of one, was undone for the sake of somebody else's.
+pub(super) fn is_crossed(error: &sqlx::Error) -> bool {
+    use number::{DEADLOCK, DUPLICATE, LOCK_WAIT_TIMEOUT, RECORD_CHANGED};
+    let crossed = [LOCK_WAIT_TIMEOUT, DEADLOCK, RECORD_CHANGED, DUPLICATE];
+    number_of(error).is_some_and(|number| crossed.contains(&number))
+}
+
+fn is_transient(error: &sqlx::Error) -> bool {
+    let broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolClosed);
+    broken || is_crossed(error) || number_of(error).is_some_and(|number| number::PASSING.contains(&number))
+}
+
+/// The store's error for what the driver said.
+pub(super) fn failed(error: sqlx::Error) -> Error {
+    if let sqlx::Error::Encode(cause) = &error
+        && let Some(big) = cause.downcast_ref::<TooBig>()
+    {
+        let allowed = format!(
+            "with what goes beside it, at most the server's max_allowed_packet, {} bytes, are allowed",
+            big.limit
+        );
+        return Error::invalid("payload", format_args!("{} bytes long", big.bytes), allowed);
+    }
+    Error::Store {
+        store: NAME,
+        transient: is_transient(&error),
+        source: error.into(),
+    }
+}

@@ -1,0 +1,146 @@
+//! The schema, and how a database gets the newest one.
+
+use std::fmt::Write;
+
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
+
+use super::connections::Connections;
+use super::errors;
+
+/// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
+/// databases out there have them already. MySQL commits every statement of a schema by itself, so each can be repeated
+/// after it was broken off.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_tasks.sql")];
+
+const CREATE_VERSIONS: &str = "CREATE TABLE IF NOT EXISTS delayline_tasks_migrations (
+    version    INT    NOT NULL PRIMARY KEY,
+    applied_at BIGINT NOT NULL -- milliseconds since 1970-01-01T00:00:00Z
+) ENGINE = InnoDB;
+";
+
+/// For how many seconds to wait for another process that migrates.
+const PATIENCE: u32 = 60;
+
+/// The schema is not what this release needs.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(
+        "the schema of {table} is not there: call `MySqlStore::migrate`, or apply what `delayline migrate --print` prints"
+    )]
+    Missing { table: String },
+    #[error(
+        "the schema of {table} has version {found}, this release needs {known}: call `MySqlStore::migrate`, or apply \
+         what `delayline migrate --print` prints"
+    )]
+    Old {
+        table: String,
+        found: usize,
+        known: usize,
+    },
+    #[error(
+        "the schema of {table} has version {found}, this release knows versions up to {known}: use a later release"
+    )]
+    New {
+        table: String,
+        found: usize,
+        known: usize,
+    },
+    #[error("another process has been migrating {table} for {PATIENCE} s")]
+    Busy { table: String },
+}
+
+impl From<Unfit> for sqlx::Error {
+    fn from(unfit: Unfit) -> Self {
+        Self::Configuration(unfit.into())
+    }
+}
+
+/// All statements that make the schema, as a person may apply them.
+pub(super) fn text(table: &str) -> String {
+    let mut text = named(CREATE_VERSIONS, table);
+    for (place, migration) in MIGRATIONS.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n{}\n{};\n",
+            named(migration, table),
+            record(table, place + 1)
+        );
+    }
+    text
+}
+
+/// Brings the schema up to date; processes that do it at once wait for each other.
+pub(super) async fn migrate(connections: &Connections, table: &str) -> Result<(), sqlx::Error> {
+    let mut lent = connections.lend().await?;
+    // Names of locks are the whole server's.
+    let had: Option<i64> =
+        sqlx::query_scalar("SELECT GET_LOCK(CONCAT('delayline ', MD5(CONCAT(DATABASE(), ' ', ?))), ?)")
+            .bind(table.to_owned())
+            .bind(PATIENCE)
+            .fetch_one(&mut *lent)
+            .await?;
+    if had != Some(1) {
+        return Err(Unfit::Busy {
+            table: table.to_owned(),
+        }
+        .into());
+    }
+    run(&mut lent, named(CREATE_VERSIONS, table)).await?;
+    let found = version(&mut lent, table).await?;
+    let Some(missing) = MIGRATIONS.get(found..) else {
+        return Err(too_new(table, found).into());
+    };
+    for (place, migration) in (found..).zip(missing) {
+        run(&mut lent, named(migration, table)).await?;
+        run(&mut lent, record(table, place + 1)).await?;
+    }
+    // With the connection goes the lock.
+    drop(lent);
+    Ok(())
+}
+
+/// Fails unless the schema is there, of the version that this release knows.
+pub(super) async fn check(connections: &Connections, table: &str) -> Result<(), sqlx::Error> {
+    let mut lent = connections.lend().await?;
+    let found = match version(&mut lent, table).await {
+        Err(error) if errors::is_missing_table(&error) => 0,
+        found => found?,
+    };
+    lent.give_back();
+    let (table, known) = (table.to_owned(), MIGRATIONS.len());
+    match found {
+        0 => Err(Unfit::Missing { table }.into()),
+        found if found < known => Err(Unfit::Old { table, found, known }.into()),
+        found if found > known => Err(too_new(&table, found).into()),
+        _ => Ok(()),
+    }
+}
+
+fn too_new(table: &str, found: usize) -> Unfit {
+    let (table, known) = (table.to_owned(), MIGRATIONS.len());
+    Unfit::New { table, found, known }
+}
+
+async fn version(connection: &mut MySqlConnection, table: &str) -> Result<usize, sqlx::Error> {
+    let query = format!("SELECT CAST(COALESCE(MAX(version), 0) AS SIGNED) FROM {table}_migrations");
+    let found: i64 = sqlx::query_scalar(AssertSqlSafe(query))
+        .fetch_one(connection)
+        .await?;
+    Ok(usize::try_from(found).unwrap_or(0))
+}
+
+async fn run(connection: &mut MySqlConnection, sql: String) -> Result<(), sqlx::Error> {
+    connection.execute(AssertSqlSafe(sql)).await?;
+    Ok(())
+}
+
+fn named(sql: &str, table: &str) -> String {
+    sql.replace("delayline_tasks", table)
+}
+
+fn record(table: &str, version: usize) -> String {
+    format!(
+        "INSERT IGNORE INTO {table}_migrations (version, applied_at)
+    VALUES ({version}, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+    )
+}

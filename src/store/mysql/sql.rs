@@ -1,0 +1,310 @@
+//! Every statement of a running store, in one place.
+//!
+//! A batch is one statement, whatever its size: its values come as one JSON array (ids, kinds and keys as hex digits),
+//! each element an array in turn unless it is a single value. So the texts are constant, and stay prepared.
+//!
+//! None may read the table from end to end, whatever the server believes about it. So every access names its index,
+//! and is by values that are known when the statement begins: `ref` and `range` on those, and nothing that depends on
+//! another table's row but the whole of a unique key.
+//!
+//! The texts name the table `delayline_tasks`; [`Sql::of`] puts the real name in its place.
+
+use std::sync::Arc;
+
+/// The time, when the statement began. It is one value for the whole statement, so an index can be searched by it.
+/// It is of no time zone, and the part of a millisecond is cut off.
+macro_rules! now {
+    () => {
+        "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+    };
+}
+
+/// The time when the row in hand had been read, and locked where that was asked for: what others have committed to it
+/// is not later. Only on the store's own connections, whose time zone is UTC.
+macro_rules! now_here {
+    () => {
+        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) DIV 1000"
+    };
+}
+
+/// The columns of a row, in the order in which [`codec::task`](super::codec::task) reads them.
+macro_rules! columns {
+    ($headers:literal, $payload:literal) => {
+        concat!(
+            "t.id, t.kind, t.`key`, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, ",
+            "t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
+            $headers,
+            ", ",
+            $payload,
+            ", ",
+            now_here!()
+        )
+    };
+    () => {
+        columns!("t.headers", "t.payload")
+    };
+    (lean) => {
+        columns!("'{}'", "x''")
+    };
+}
+
+/// What tells of a row whether a wake-up or a claim still holds.
+macro_rules! look {
+    () => {
+        concat!("t.id, t.kind, t.version, t.state, t.due_at, ", now_here!())
+    };
+}
+
+/// The rows that a JSON array of ids names, in its order.
+macro_rules! of_ids {
+    ($join:literal) => {
+        concat!(
+            "JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) j ",
+            $join,
+            " delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id) "
+        )
+    };
+    () => {
+        of_ids!("STRAIGHT_JOIN")
+    };
+}
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
+        /// The statements for one table.
+        pub(super) struct Sql {
+            $($(#[$doc])* pub(super) $name: Arc<str>,)*
+            inserts: [Arc<str>; 2],
+            live: [Arc<str>; WIDTHS.len()],
+            past: [Arc<str>; WIDTHS.len()],
+        }
+
+        impl Sql {
+            /// Those for a table of this name.
+            pub(super) fn of(table: &str) -> Self {
+                let of = |sql: &str| Arc::<str>::from(sql.replace("delayline_tasks", table));
+                Self {
+                    $($name: of($sql),)*
+                    inserts: [1, INSERT_WIDTH].map(|rows| of(&insert(rows))),
+                    live: WIDTHS.map(|kinds| of(&lanes([0, 1], true, kinds))),
+                    past: WIDTHS.map(|kinds| of(&lanes([2, 4], false, kinds))),
+                }
+            }
+
+            /// All of them, each with its name.
+            #[cfg(test)]
+            pub(super) fn all(&self) -> Vec<(&'static str, Arc<str>)> {
+                let mut all = vec![$((stringify!($name), self.$name.clone())),*];
+                let lists = [("insert", &self.inserts[..]), ("live", &self.live), ("past", &self.past)];
+                for (name, list) in lists {
+                    all.extend(list.iter().map(|sql| (name, sql.clone())));
+                }
+                all
+            }
+        }
+    };
+}
+
+statements! {
+    /// The time.
+    now = concat!("SELECT ", now!());
+
+    /// How long a statement with its values may be.
+    packet = "SELECT @@max_allowed_packet";
+
+    /// What tells of these ids whether a wake-up or a claim still holds; one row for each id, there or not.
+    look = concat!("SELECT ", look!(), " FROM ", of_ids!("LEFT JOIN"));
+
+    /// The same of those that are there, and locks them.
+    look_locked = concat!("SELECT ", look!(), " FROM ", of_ids!(), "FOR UPDATE");
+
+    /// The same of those that are there and that nobody else has locked, and locks them.
+    look_unlocked = concat!("SELECT ", look!(), " FROM ", of_ids!(), "FOR UPDATE SKIP LOCKED");
+
+    /// The ids of the live and the newest rows of these kinds and keys.
+    look_keys = "SELECT
+            (SELECT l.id FROM delayline_tasks l FORCE INDEX (`live`)
+             WHERE l.kind = UNHEX(j.kind) AND l.live_key = UNHEX(j.name)),
+            (SELECT n.id FROM delayline_tasks n FORCE INDEX (`named`)
+             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name) ORDER BY n.id DESC LIMIT 1)
+        FROM JSON_TABLE(?, '$[*]' COLUMNS (kind VARCHAR(200) PATH '$[0]', name VARCHAR(510) PATH '$[1]')) j";
+
+    /// The rows of these ids.
+    by_ids = concat!("SELECT ", columns!(), " FROM ", of_ids!());
+
+    /// The same, and locks them.
+    by_ids_locked = concat!("SELECT ", columns!(), " FROM ", of_ids!(), "FOR UPDATE");
+
+    /// The same of those that nobody else has locked, and locks them.
+    by_ids_unlocked = concat!("SELECT ", columns!(), " FROM ", of_ids!(), "FOR UPDATE SKIP LOCKED");
+
+    /// The rows of these ids without payload and headers, for what needs neither, and locks them.
+    lean_locked = concat!("SELECT ", columns!(lean), " FROM ", of_ids!(), "FOR UPDATE");
+
+    /// The same of those that nobody else has locked, and locks them.
+    lean_unlocked = concat!("SELECT ", columns!(lean), " FROM ", of_ids!(), "FOR UPDATE SKIP LOCKED");
+
+    /// The live and the newest row of a kind and key, each given twice.
+    by_key = concat!(
+        "(SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`live`) WHERE t.kind = ? AND t.live_key = ?)
+        UNION ALL
+        (SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`named`) WHERE t.kind = ? AND t.`key` = ?
+         ORDER BY t.id DESC LIMIT 1)"
+    );
+
+    /// Claims these rows: for whom, until when, and when.
+    claim = concat!(
+        "UPDATE ", of_ids!(),
+        "SET t.state = 1, t.version = t.version + 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?,
+            t.updated_at = ?
+        WHERE t.state = 0"
+    );
+
+    /// Records hops: id, how many, `wake_at`.
+    hop = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', hops INT UNSIGNED PATH '$[1]',
+            wake_at BIGINT PATH '$[2]')) j
+        STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
+        SET t.version = t.version + j.hops, t.hop = t.hop + j.hops, t.wake_at = j.wake_at
+        WHERE t.state = 0";
+
+    /// Moves `wake_at` alone.
+    wake_at = concat!("UPDATE ", of_ids!(), "SET t.wake_at = ?");
+
+    /// Writes what a transition has made of rows: id, the version it was read at, and then each column.
+    write = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', read_at BIGINT UNSIGNED PATH '$[1]',
+            state TINYINT UNSIGNED PATH '$[2]', version BIGINT UNSIGNED PATH '$[3]', due_at BIGINT PATH '$[4]',
+            planned_at BIGINT PATH '$[5]', attempt INT UNSIGNED PATH '$[6]', hop INT UNSIGNED PATH '$[7]',
+            updated_at BIGINT PATH '$[8]', wake_at BIGINT PATH '$[9]', finished_at BIGINT PATH '$[10]',
+            last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[11]')) j
+        STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
+        SET t.state = j.state, t.version = j.version, t.due_at = j.due_at, t.planned_at = j.planned_at,
+            t.attempt = j.attempt, t.hop = j.hop, t.updated_at = j.updated_at, t.wake_at = j.wake_at,
+            t.finished_at = j.finished_at, t.last_error = j.last_error
+        WHERE t.version = j.read_at";
+
+    /// Gives the row of an id, the last value, the payload, headers and limit of another.
+    refill = "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.payload = ?, t.headers = ?, t.max_attempts = ?
+        WHERE t.id = ?";
+
+    /// One scheduled row of a kind that is due at a time, if there is any.
+    any_due = "SELECT t.id FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ? LIMIT 1";
+
+    /// Scheduled rows of a kind that are due at a time and that nobody else has locked, the longest due first, and
+    /// locks them.
+    due_unlocked = concat!(
+        "SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ?
+        ORDER BY t.due_at, t.id LIMIT ? FOR UPDATE SKIP LOCKED"
+    );
+
+    /// Rows of a kind and a state after a due time, given twice, and an id.
+    list = concat!(
+        "SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = ? AND (t.due_at > ? OR (t.due_at = ? AND t.id > ?))
+        ORDER BY t.due_at, t.id LIMIT ?"
+    );
+
+    /// Which of these rows are done or cancelled, their `wake_at` passed, and not locked by anybody else; and locks them.
+    past_unlocked = concat!(
+        "SELECT t.id FROM ", of_ids!(),
+        "WHERE t.state IN (2, 4) AND t.wake_at <= ", now!(), " FOR UPDATE SKIP LOCKED"
+    );
+
+    /// Removes these rows.
+    remove = concat!("DELETE t FROM ", of_ids!());
+}
+
+impl Sql {
+    /// Writes that many rows, and whether the statement is one of those that are kept prepared.
+    pub(super) fn insert(&self, table: &str, rows: usize) -> (Arc<str>, bool) {
+        let [one, many] = &self.inserts;
+        match rows {
+            1 => (one.clone(), true),
+            INSERT_WIDTH => (many.clone(), true),
+            rows => (insert(rows).replace("delayline_tasks", table).into(), false),
+        }
+    }
+
+    /// What is overdue of live rows, and what comes up, for up to so many kinds as it says.
+    pub(super) fn live(&self, kinds: usize) -> (Arc<str>, usize) {
+        widest(&self.live, kinds)
+    }
+
+    /// What is overdue of history, for up to so many kinds as it says.
+    pub(super) fn past(&self, kinds: usize) -> (Arc<str>, usize) {
+        widest(&self.past, kinds)
+    }
+}
+
+/// The narrowest of the statements that takes so many kinds, else the widest.
+fn widest(statements: &[Arc<str>; WIDTHS.len()], kinds: usize) -> (Arc<str>, usize) {
+    let place = WIDTHS.iter().position(|&width| width >= kinds);
+    let place = place.unwrap_or(WIDTHS.len() - 1);
+    (statements[place].clone(), WIDTHS[place])
+}
+
+/// How many rows one statement of [`Sql::insert`] writes at the most: a usual batch.
+pub(super) const INSERT_WIDTH: usize = crate::defaults::BATCH;
+
+/// Writes that many new rows: id, kind, key, `due_at`, `planned_at`, `wake_at`, `max_attempts`, `created_at`,
+/// `updated_at`, headers, payload.
+fn insert(rows: usize) -> String {
+    let row = "(?,?,?,0,1,?,?,?,0,?,0,?,?,?,?)";
+    format!(
+        "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, \
+         max_attempts, hop, created_at, updated_at, headers, payload) VALUES {}",
+        vec![row; rows].join(",")
+    )
+}
+
+/// For how many kinds there are statements of [`lanes`].
+const WIDTHS: [usize; 3] = [4, 16, 64];
+
+/// What is overdue in two states, up to a limit of each kind and state, the longest ago first; what comes up; and which
+/// kinds there are. For so many kinds, each with its values; the kind that is not there finds nothing.
+///
+/// MySQL has no search from which each of many kinds would take only its first rows that MariaDB has too, and neither
+/// can be made to jump from kind to kind in an index. So each kind has searches of its own, by values; and for each
+/// it is asked which kind is the next in the index, so that one that was not thought of comes to light.
+fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
+    // A union of a NULL and an unsigned number would be a decimal one.
+    let mut parts = vec![format!("SELECT {}, NULL, NULL, NULL, {}", part::NOW, now!())];
+    for _ in 0..kinds {
+        for (place, state) in states.into_iter().enumerate() {
+            parts.push(format!(
+                "(SELECT {}, t.kind, NULL, NULL, NULL FROM delayline_tasks t FORCE INDEX (`wake`) \
+                 WHERE t.state = {state} AND t.kind > ? ORDER BY t.kind LIMIT 1)",
+                part::KIND
+            ));
+            parts.push(format!(
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at FROM delayline_tasks t FORCE INDEX (`wake`) \
+                 WHERE t.state = {state} AND t.kind = ? AND t.wake_at <= {} ORDER BY t.wake_at LIMIT ?)",
+                part::OVERDUE[place],
+                now!()
+            ));
+        }
+        if ahead {
+            parts.push(format!(
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at FROM delayline_tasks t FORCE INDEX (`due`) \
+                 WHERE t.kind = ? AND t.state = 0 AND t.due_at BETWEEN {now} AND {now} + ? \
+                 ORDER BY t.due_at, t.id LIMIT ?)",
+                part::AHEAD,
+                now = now!()
+            ));
+        }
+    }
+    parts.join(" UNION ALL ")
+}
+
+/// Which part of [`lanes`] a row of its answer is from.
+pub(super) mod part {
+    /// The time, in the last column.
+    pub(crate) const NOW: i64 = 0;
+    /// A kind that is there.
+    pub(crate) const KIND: i64 = 1;
+    /// Overdue in the first or the second state.
+    pub(crate) const OVERDUE: [i64; 2] = [2, 3];
+    /// What comes up.
+    pub(crate) const AHEAD: i64 = 4;
+}

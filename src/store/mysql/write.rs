@@ -1,0 +1,195 @@
+//! Writes what has been decided.
+
+use std::collections::BTreeSet;
+
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use super::Server;
+use super::codec::{self, Hex};
+use super::errors::TooBig;
+use super::read::query;
+use super::sql::{INSERT_WIDTH, Sql};
+use crate::store::sql::Changed;
+use crate::store::{NewRow, row};
+use crate::{Task, TaskId, Timestamp};
+
+/// How many bytes of values one statement carries, unless a single row is longer. Servers take at least 16 MB by
+/// default, but all of it has to be in their memory at once.
+const STATEMENT: usize = 4 << 20;
+/// How many bytes of values any server takes. Those that allow less cannot be used for much.
+const ALWAYS: usize = 512 << 10;
+/// How many bytes a row may take beside its payload, headers and names.
+const REST_OF_ROW: usize = 512;
+
+/// A statement did not touch the rows that it was made for, though they are locked.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} touched {touched} of {meant} rows")]
+struct Missed {
+    what: &'static str,
+    touched: u64,
+    meant: usize,
+}
+
+/// Refuses to go on unless so many rows were touched as were meant.
+pub(super) fn ensure(what: &'static str, touched: u64, meant: usize) -> Result<(), sqlx::Error> {
+    if usize::try_from(touched) == Ok(meant) {
+        return Ok(());
+    }
+    let missed = Missed { what, touched, meant };
+    Err(sqlx::Error::Protocol(missed.to_string()))
+}
+
+/// How many bytes of values a statement may carry of rows of these sizes. Fails if one of them is too long for any:
+/// a server that gets it ends the connection without a word.
+async fn budget(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    sizes: impl Iterator<Item = usize> + Clone,
+) -> Result<usize, sqlx::Error> {
+    if sizes.clone().sum::<usize>() <= ALWAYS {
+        return Ok(ALWAYS);
+    }
+    let row = query(&sql.packet).fetch_one(connection).await?;
+    let limit = usize::try_from(row.try_get::<u64, _>(0)?).unwrap_or(usize::MAX);
+    match sizes.max() {
+        Some(bytes) if bytes >= limit => Err(TooBig { bytes, limit }.into()),
+        _ => Ok(STATEMENT.min(limit / 2)),
+    }
+}
+
+/// The rows of each statement: at most so many, and not more bytes than `budget` unless it is a single row.
+fn statements<T>(mut rows: &[T], budget: usize, size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |row: &&T| {
+            bytes += size(row);
+            bytes <= budget
+        };
+        let count = rows.iter().take(INSERT_WIDTH).take_while(fits).count();
+        let (now, later) = rows.split_at_checked(count.max(1))?;
+        rows = later;
+        Some(now)
+    })
+}
+
+fn size(row: &NewRow) -> usize {
+    // Each `"` of a header, and each control character, is longer in JSON; six times is the most.
+    let headers: usize = row
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 6)
+        .sum();
+    REST_OF_ROW + row.kind.as_str().len() + row.payload.len() + 6 * headers
+}
+
+/// Writes new rows as they are at `now`. Says which: an error is not one if `is_pardoned` says so, for then the
+/// statement has written none of its rows.
+pub(super) async fn add(
+    connection: &mut MySqlConnection,
+    server: &Server,
+    rows: &[NewRow],
+    now: Timestamp,
+    is_pardoned: impl Fn(&sqlx::Error) -> bool,
+) -> Result<BTreeSet<TaskId>, sqlx::Error> {
+    let budget = budget(connection, &server.sql, rows.iter().map(size)).await?;
+    let mut added = BTreeSet::new();
+    for rows in statements(rows, budget, size) {
+        let (sql, keep) = server.sql.insert(&server.table, rows.len());
+        let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(keep);
+        for new in rows {
+            let due_at = row::due_at(new.due, now).as_millis();
+            query = query
+                .bind(new.id.as_bytes().to_vec())
+                .bind(new.kind.as_str().as_bytes().to_vec())
+                .bind(new.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()))
+                .bind(due_at)
+                .bind(due_at)
+                .bind(now.after(new.look_in).as_millis())
+                .bind(new.max_attempts)
+                .bind(now.as_millis())
+                .bind(now.as_millis())
+                .bind(codec::headers(&new.headers)?)
+                .bind(new.payload.clone());
+        }
+        match query.execute(&mut *connection).await {
+            Ok(_) => added.extend(rows.iter().map(|row| row.id)),
+            Err(error) if is_pardoned(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(added)
+}
+
+/// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how
+/// many.
+pub(super) async fn write(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[Changed],
+) -> Result<u64, sqlx::Error> {
+    // In JSON a control character takes six bytes.
+    let size = |(_, row): &Changed| REST_OF_ROW + 6 * row.last_error.as_ref().map_or(0, String::len);
+    let budget = budget(connection, sql, rows.iter().map(size)).await?;
+    let mut written = 0;
+    for rows in statements(rows, budget, size) {
+        let mut rows: Vec<_> = rows.iter().collect();
+        rows.sort_unstable_by_key(|(_, row)| row.id);
+        let values: Vec<_> = rows
+            .iter()
+            .map(|(read_at, row)| {
+                (
+                    Hex::Id(row.id),
+                    read_at,
+                    codec::number(row.state),
+                    row.version,
+                    row.due_at,
+                    row.planned_at,
+                    row.attempt,
+                    row.hop,
+                    row.updated_at,
+                    row.wake_at,
+                    row.finished_at,
+                    &row.last_error,
+                )
+            })
+            .collect();
+        let query = query(&sql.write).bind(codec::json(&values)?);
+        written += query.execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(written)
+}
+
+/// Gives a row its new payload, headers and limit.
+pub(super) async fn refill(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    row: &Task,
+) -> Result<(), sqlx::Error> {
+    let headers = codec::headers(&row.headers)?;
+    let bytes = REST_OF_ROW + headers.len() + row.payload.len();
+    budget(connection, sql, std::iter::once(bytes)).await?;
+    let query = query(&sql.refill)
+        .bind(row.payload.clone())
+        .bind(headers)
+        .bind(row.max_attempts)
+        .bind(row.id.as_bytes().to_vec());
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a refill", touched, 1)
+}
+
+/// Moves `wake_at` of rows, and nothing else.
+pub(super) async fn wake_at(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: &BTreeSet<TaskId>,
+    time: Timestamp,
+) -> Result<(), sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let query = query(&sql.wake_at)
+        .bind(codec::ids(ids.iter().copied())?)
+        .bind(time.as_millis());
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a move", touched, ids.len())
+}
