@@ -15,6 +15,7 @@ pub mod defaults;
 pub mod delay;
 mod error;
 mod handler;
+mod merger;
 mod outbox;
 mod request;
 mod retry;
