@@ -151,6 +151,13 @@ impl Clock {
     }
 }
 
+/// The moment `delay` after `at`; a century after it at the most, since instants end somewhere and a due time may be
+/// further.
+pub(crate) fn instant_after(at: Instant, delay: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
+    at + delay.min(FAR)
+}
+
 fn whole_millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }

@@ -76,11 +76,92 @@ impl Error {
         }
     }
 
+    /// The same for another who waited for the same call, its cause as text.
+    pub(crate) fn once_more(&self) -> Self {
+        match self {
+            Self::Invalid {
+                field,
+                value,
+                allowed,
+            } => Self::Invalid {
+                field,
+                value: value.clone(),
+                allowed: allowed.clone(),
+            },
+            Self::Encode { kind, source } => Self::Encode {
+                kind: kind.clone(),
+                source: serde::ser::Error::custom(source),
+            },
+            Self::Store {
+                store,
+                transient,
+                source,
+            } => Self::Store {
+                store,
+                transient: *transient,
+                source: source.to_string().into(),
+            },
+            Self::Backend {
+                backend,
+                transient,
+                source,
+            } => Self::Backend {
+                backend,
+                transient: *transient,
+                source: source.to_string().into(),
+            },
+            Self::ClaimLost { id } => Self::ClaimLost { id: *id },
+            Self::Worker { source } => Self::Worker {
+                source: source.to_string().into(),
+            },
+        }
+    }
+
     pub(crate) fn invalid(field: &'static str, value: impl Display, allowed: impl Into<String>) -> Self {
         Self::Invalid {
             field,
             value: value.to_string(),
             allowed: allowed.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_once_more_says_the_same() {
+        let store = |transient| Error::Store {
+            store: "s",
+            transient,
+            source: "away".into(),
+        };
+        let backend = |transient| Error::Backend {
+            backend: "b",
+            transient,
+            source: "away".into(),
+        };
+        let encode = Error::Encode {
+            kind: "k".to_owned(),
+            source: serde_json::from_str::<u64>("x").unwrap_err(),
+        };
+        let worker = Error::Worker {
+            source: "a defect".into(),
+        };
+        let invalid = Error::invalid("field", 1, "2");
+        for error in [
+            store(true),
+            store(false),
+            backend(true),
+            backend(false),
+            encode,
+            worker,
+            invalid,
+        ] {
+            let again = error.once_more();
+            assert_eq!(again.to_string(), error.to_string());
+            assert_eq!(again.is_transient(), error.is_transient());
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod defaults;
 pub mod delay;
 mod error;
 mod handler;
+mod merger;
 mod outbox;
 mod receipt;
 mod request;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Backend, TableBackend};
+use crate::merger::Merger;
 use crate::outbox::Outbox;
 use crate::receipt::Follow;
 use crate::router::{Router, Trip};
@@ -35,9 +36,10 @@ pub(crate) struct Parts {
     pub(crate) router: Arc<Router>,
     /// The table, where it is the precise backend by default: then the sweep looks ahead for it.
     pub(crate) table: Option<Arc<TableBackend>>,
-    pub(crate) time: StoreTime,
+    pub(crate) time: Arc<StoreTime>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
+    merger: Merger,
     outbox: Outbox,
     /// Ends with the scheduler.
     _watching: Spawned,
@@ -124,7 +126,8 @@ impl SchedulerBuilder {
             clock.spawn(async move { router.watch().await })
         };
         let outbox = Outbox::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
-        let time = StoreTime::new(clock.clone());
+        let time = Arc::new(StoreTime::new(clock.clone()));
+        let merger = Merger::new(Arc::clone(&store), Arc::clone(&time), clock.clone());
         let parts = Parts {
             store,
             router,
@@ -132,6 +135,7 @@ impl SchedulerBuilder {
             time,
             clock,
             counters,
+            merger,
             outbox,
             _watching: watching,
         };
@@ -165,6 +169,8 @@ impl Scheduler {
     }
 
     /// Schedules a task.
+    ///
+    /// Concurrent callers share calls of the store, and so commits; each waits for its own row.
     pub async fn schedule(&self, task: NewTask) -> Result<Scheduled, Error> {
         only(self.schedule_all([task]).await?)
     }
@@ -183,9 +189,7 @@ impl Scheduler {
         let mut answers = Vec::with_capacity(rows.len());
         while !rows.is_empty() {
             let rest = rows.split_off(rows.len().min(defaults::BATCH));
-            let heard = parts
-                .time
-                .heard(parts.store.insert(std::mem::replace(&mut rows, rest)).await?);
+            let heard = parts.merger.insert(std::mem::replace(&mut rows, rest)).await?;
             parts.follow(Follow::scheduled(&heard)).await;
             answers.extend(heard.found);
         }
@@ -305,9 +309,10 @@ impl Scheduler {
         if !expect.holds(&task) {
             return Ok(Err(Answer::Conflict(task)));
         }
-        let mut due = When::At(by.from(task.due_at));
+        let moved = by.from(task.due_at);
+        let mut due = When::At(moved);
         check(due)?;
-        if self.parts.time.until(due, &*self.parts.store).await?.is_zero() {
+        if self.parts.time.has_passed(moved, &*self.parts.store).await? {
             // Deadlines and lateness count from the due time: one in the past would use them up.
             due = When::After(Duration::ZERO);
         }
@@ -371,9 +376,9 @@ impl Scheduler {
         let mut answers = Vec::with_capacity(changes.len());
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(defaults::BATCH));
-            let heard = parts
-                .time
-                .heard(parts.store.change(std::mem::replace(&mut changes, rest)).await?);
+            let asked = parts.clock.instant();
+            let stamped = parts.store.change(std::mem::replace(&mut changes, rest)).await?;
+            let heard = parts.time.heard(asked, stamped);
             parts.follow(Follow::changed(&heard)).await;
             answers.extend(heard.found);
         }
@@ -396,7 +401,8 @@ impl Scheduler {
     /// Sends the wake-ups that are still waiting, and closes the backends: the end of a process that goes in peace.
     ///
     /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
-    /// afterwards, but their wake-ups are left to the sweep.
+    /// afterwards, but their wake-ups are left to the sweep. A backend that does not close within
+    /// [`defaults::STOP_TIMEOUT`] is an error; the others are closed all the same.
     pub async fn close(&self) -> Result<(), Error> {
         let parts = &self.parts;
         // A backend that hangs must not keep a process from ending.
@@ -410,7 +416,8 @@ impl Scheduler {
         }
         let mut result = Ok(());
         for (_, backend) in parts.router.backends() {
-            result = result.and(backend.close().await);
+            let closed = parts.clock.timeout(defaults::STOP_TIMEOUT, backend.close()).await;
+            result = result.and(closed.unwrap_or_else(|| Err(not_closed(backend.name()))));
         }
         result
     }
@@ -506,6 +513,14 @@ impl Follow {
             }
         }
         follow
+    }
+}
+
+fn not_closed(backend: &'static str) -> Error {
+    Error::Backend {
+        backend,
+        transient: false,
+        source: format!("not closed within {:?}", defaults::STOP_TIMEOUT).into(),
     }
 }
 

@@ -1,14 +1,21 @@
 //! What the store's clock says, without asking it.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::instant_after;
 use crate::store::{Stamped, Store};
 use crate::timestamp::duration;
 use crate::{Clock, Error, Timestamp, When};
+
+/// How long after it was called a store is believed to have read its clock, at the most.
+///
+/// When between call and answer it did is not known. By the call, what is reckoned from it is early, and a wake-up that
+/// is early costs its task a hop; by the answer it is late by the way back. So: by the answer, as long as that costs no
+/// more than these few ms.
+pub(crate) const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 
 /// Follows the store's clock from one answer of the store to the next, by the monotonic clock between them.
 ///
@@ -16,7 +23,17 @@ use crate::{Clock, Error, Timestamp, When};
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     clock: Clock,
-    last: Mutex<Option<(Timestamp, Instant)>>,
+    last: Mutex<Option<Reading>>,
+}
+
+/// A time by the store's clock, and what is known of the moment at which it was read.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    now: Timestamp,
+    /// As far as is believed.
+    at: Instant,
+    /// Not later than this.
+    answered: Instant,
 }
 
 impl StoreTime {
@@ -27,21 +44,37 @@ impl StoreTime {
         }
     }
 
-    /// The store has just answered.
-    pub(crate) fn heard<T>(&self, stamped: Stamped<T>) -> Heard<T> {
-        let at = self.clock.instant();
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamped.now, at));
-        Heard {
-            now: stamped.now,
-            at,
-            found: stamped.found,
+    /// The store, called at `asked`, has just answered.
+    pub(crate) fn heard<T>(&self, asked: Instant, stamped: Stamped<T>) -> Heard<T> {
+        let Stamped { now, found } = stamped;
+        let Reading { at, .. } = self.read(asked, now);
+        Heard { now, at, found }
+    }
+
+    fn read(&self, asked: Instant, now: Timestamp) -> Reading {
+        let answered = self.clock.instant();
+        let at = answered.min(asked + CLOCK_READ_WITHIN);
+        let reading = Reading { now, at, answered };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+        reading
+    }
+
+    fn last(&self) -> Option<Reading> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last reading; asks the store if it never answered yet.
+    async fn last_or_ask(&self, store: &dyn Store) -> Result<Reading, Error> {
+        if let Some(last) = self.last() {
+            return Ok(last);
         }
+        let asked = self.clock.instant();
+        Ok(self.read(asked, store.now().await?))
     }
 
     /// The time by the store's clock, as far as it is known; none if the store never answered yet.
     pub(crate) fn now(&self) -> Option<Timestamp> {
-        let (heard, at) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(heard.after(self.clock.instant().saturating_duration_since(at)))
+        Some(self.last()?.now(self.clock.instant()))
     }
 
     /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.
@@ -49,20 +82,33 @@ impl StoreTime {
         match due {
             When::After(delay) => Ok(delay),
             When::At(time) => {
-                let now = match self.now() {
-                    Some(now) => now,
-                    None => {
-                        let now = store.now().await?;
-                        self.heard(Stamped { now, found: () }).now
-                    }
-                };
+                let now = self.last_or_ask(store).await?.now(self.clock.instant());
                 Ok(duration(time.millis_since(now)))
             }
         }
     }
+
+    /// Whether `due` has passed by the store's clock, at whatever moment of its call the store read it; asks the store
+    /// if it never answered yet.
+    pub(crate) async fn has_passed(&self, due: Timestamp, store: &dyn Store) -> Result<bool, Error> {
+        let earliest = self.last_or_ask(store).await?.earliest(self.clock.instant());
+        Ok(due <= earliest)
+    }
 }
 
-/// What the store found, and when it answered by both clocks.
+impl Reading {
+    /// The time by the store's clock at `instant`, as far as is believed.
+    fn now(&self, instant: Instant) -> Timestamp {
+        self.now.after(instant.saturating_duration_since(self.at))
+    }
+
+    /// It is this or later.
+    fn earliest(&self, instant: Instant) -> Timestamp {
+        self.now.after(instant.saturating_duration_since(self.answered))
+    }
+}
+
+/// What the store found, and when it read its clock, by both clocks.
 #[derive(Debug)]
 pub(crate) struct Heard<T> {
     /// By the store's clock.
@@ -73,15 +119,13 @@ pub(crate) struct Heard<T> {
 }
 
 impl<T> Heard<T> {
-    /// How long until `due`, when the store answered.
+    /// How long until `due`, when the store read its clock.
     pub(crate) fn until(&self, due: Timestamp) -> Duration {
         duration(due.millis_since(self.now))
     }
 
     /// The moment of `due` by the monotonic clock.
     pub(crate) fn instant_of(&self, due: Timestamp) -> Instant {
-        // Instants end somewhere after centuries; a due time may be further.
-        const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
-        self.at + self.until(due).min(FAR)
+        instant_after(self.at, self.until(due))
     }
 }

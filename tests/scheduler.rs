@@ -10,6 +10,8 @@ mod support;
 mod answers;
 #[path = "scheduler/inputs.rs"]
 mod inputs;
+#[path = "scheduler/merging.rs"]
+mod merging;
 #[path = "scheduler/moving.rs"]
 mod moving;
 #[path = "scheduler/race.rs"]
@@ -18,3 +20,5 @@ mod race;
 mod routes;
 #[path = "scheduler/scheduling.rs"]
 mod scheduling;
+#[path = "scheduler/slow_answers.rs"]
+mod slow_answers;

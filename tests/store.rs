@@ -105,7 +105,7 @@ mod tables {
 
     /// Its future is not one that a runtime may move from thread to thread.
     async fn fresh() -> String {
-        let fresh = || Handle::current().block_on(Database::MariaDb.fresh::<MySqlConnection>());
+        let fresh = || Handle::current().block_on(Database::MariaDb.fresh());
         tokio::task::spawn_blocking(fresh).await.expect("a database")
     }
 

@@ -14,6 +14,7 @@ use super::in_process::{InProcess, next_millis};
 use super::wheel::WakeWheel;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::store::{Ahead, Pending, Stamped, Store};
+use crate::store_time::CLOCK_READ_WITHIN;
 use crate::timestamp::duration;
 use crate::{Clock, Error, Spawned, Timestamp, Wake, defaults};
 
@@ -35,10 +36,6 @@ const LOOK_ON: Duration = Duration::from_millis(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How many wake-ups are held at the most, whether anybody receives or not: about 10 MB.
 const CAPACITY: usize = 16 * LOOK_LIMIT;
-/// How much later than the call of a look the store may have read its clock, to be believed.
-///
-/// A wake-up that is a few ms late costs these; one that is early costs its task a hop.
-const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 
 /// The precise backend that needs nothing but the rows: reads ahead which are due next, and waits for them in a
 /// timing wheel.

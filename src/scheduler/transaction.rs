@@ -36,7 +36,8 @@ impl Scheduler {
         for task in tasks {
             rows.push(self.row(task).await?);
         }
-        let heard = self.parts.time.heard(transaction.insert(rows).await?);
+        let asked = self.parts.clock.instant();
+        let heard = self.parts.time.heard(asked, transaction.insert(rows).await?);
         let follow = Follow::scheduled(&heard);
         Ok(Receipt::new(heard.found, follow))
     }
@@ -112,7 +113,11 @@ impl Scheduler {
         change: Change,
     ) -> Result<Receipt<Answer>, Error> {
         change.target.check()?;
-        let heard = self.parts.time.heard(transaction.change(vec![change]).await?);
+        let asked = self.parts.clock.instant();
+        let heard = self
+            .parts
+            .time
+            .heard(asked, transaction.change(vec![change]).await?);
         let follow = Follow::changed(&heard);
         Ok(Receipt::new(only(heard.found)?, follow))
     }

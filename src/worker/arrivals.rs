@@ -96,7 +96,7 @@ pub(crate) async fn act(
     woken_by: WokenBy,
 ) -> Result<(), Error> {
     let counters = &engine.parts.counters;
-    let heard = engine.parts.time.heard(looked);
+    let heard = engine.parts.time.heard(asked, looked);
     counters.stale.add(heard.found.stale);
     counters.expired.add(heard.found.expired);
     let Heard { now, at, found } = heard;

@@ -43,7 +43,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
         let asked = parts.clock.instant();
         match parts.store.ready(&reserved.claim).await {
             Ok(claimed) => {
-                let heard = parts.time.heard(claimed);
+                let heard = parts.time.heard(asked, claimed);
                 for lane in &hungry {
                     let room = reserved.claim.room.get(&lane.kind).copied().unwrap_or(0);
                     let got = heard.found.iter().filter(|task| task.kind == lane.kind).count();

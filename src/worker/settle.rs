@@ -9,6 +9,7 @@ use tracing::{error, warn};
 use super::engine::Engine;
 use super::lane::{Finished, Settled};
 use super::verdict::next_after;
+use crate::clock::instant_after;
 use crate::router::Trip;
 use crate::store::{Ending, Settlement};
 use crate::{State, Target, Task, Wake, defaults};
@@ -36,7 +37,7 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
                     };
                     trips.push(Trip {
                         wake,
-                        due: settled_at + after.min(FAR),
+                        due: instant_after(settled_at, after),
                     });
                 }
             } else if has_finished(&engine, &settled).await {
@@ -51,9 +52,6 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
         engine.parts.send_soon(trips).await;
     }
 }
-
-/// Instants end somewhere after centuries.
-const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// Writes the endings, as often as it takes; says of each whether the claim was still ours. `repeated`: an earlier
 /// try may have had its effect.

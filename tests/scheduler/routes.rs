@@ -78,7 +78,7 @@ impl Backend for Down {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        Ok(())
+        self.health().await
     }
 }
 
@@ -388,8 +388,10 @@ async fn a_backend_that_hangs_keeps_no_process_from_ending() {
         .await
         .unwrap();
     let asked = world.now();
-    world.scheduler.close().await.unwrap();
-    assert!(world.now() - asked <= 30_000, "{}", world.now() - asked);
+    let error = world.scheduler.close().await.unwrap_err();
+    assert_eq!(error.to_string(), "backend down: not closed within 30s");
+    // As long for what waits to be sent, and as long for the backend.
+    assert!(world.now() - asked <= 60_000, "{}", world.now() - asked);
 }
 
 #[tokio::test(start_paused = true)]

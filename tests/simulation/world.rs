@@ -433,6 +433,9 @@ async fn call(world: Arc<World>, scheduler: Scheduler, script: u64) {
     let clock = &world.clock;
     let most = u64::try_from(world.plan.longest.as_millis()).unwrap();
     if script != u64::MAX {
+        // One after the other, or all at once and so in few calls of the store.
+        let at_once = clock.random_below(2) == 0;
+        let mut callers = tokio::task::JoinSet::new();
         for _ in 0..world.plan.tasks {
             let task = || {
                 let kind = KINDS[clock.random_below(2) as usize];
@@ -447,18 +450,24 @@ async fn call(world: Arc<World>, scheduler: Scheduler, script: u64) {
                     new = new.replace();
                 }
             }
-            let answer = scheduler.schedule(new).await;
-            world.history.note(match &answer {
-                Ok(scheduled) => {
-                    format!(
-                        "scheduled {} v{}",
-                        short(scheduled.task().id),
-                        scheduled.task().version
-                    )
-                }
-                Err(error) => format!("schedule {}: {error}", short(id)),
+            let (scheduler, history) = (scheduler.clone(), Arc::clone(&world.history));
+            callers.spawn(async move {
+                history.note(match scheduler.schedule(new).await {
+                    Ok(scheduled) => {
+                        format!(
+                            "scheduled {} v{}",
+                            short(scheduled.task().id),
+                            scheduled.task().version
+                        )
+                    }
+                    Err(error) => format!("schedule {}: {error}", short(id)),
+                });
             });
+            if !at_once {
+                callers.join_next().await;
+            }
         }
+        while callers.join_next().await.is_some() {}
     }
     for _ in 0..world.plan.actions {
         clock.sleep(Duration::from_millis(clock.random_below(most))).await;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, Connection, Executor};
+use sqlx::{AssertSqlSafe, Executor};
 use tempfile::TempDir;
 
 /// How long a killed server may take to end: only so that a test does not hang.
@@ -38,13 +38,7 @@ impl Database {
     }
 
     /// Makes an empty database on the shared server, and tells its URL. It goes with the server.
-    ///
-    /// `C` is a connection to such a server.
-    pub(crate) async fn fresh<C>(self) -> String
-    where
-        C: Connection,
-        for<'c> &'c mut C: Executor<'c>,
-    {
+    pub(crate) async fn fresh(self) -> String {
         let variable = self.variable();
         let shared = env::var(variable).unwrap_or_else(|_| {
             panic!(
@@ -54,14 +48,24 @@ impl Database {
             )
         });
         let name = format!("delayline_{:016x}", fastrand::u64(..));
-        let mut server = C::connect(&shared)
-            .await
-            .expect("a connection to the shared server");
-        server
-            .execute(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .await
-            .expect("a database of the test's own");
-        server.close().await.expect("the end of the connection");
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        let made = match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres => sqlx::PgPool::connect_lazy(&shared)
+                .expect("a URL of PostgreSQL")
+                .execute(create)
+                .await
+                .map(drop),
+            #[cfg(feature = "mysql")]
+            Self::MariaDb => sqlx::MySqlPool::connect_lazy(&shared)
+                .expect("a URL of MariaDB")
+                .execute(create)
+                .await
+                .map(drop),
+            #[allow(unreachable_patterns)]
+            other => unreachable!("the feature of {other:?} is on where its tests are"),
+        };
+        made.expect("a database of the test's own");
         let (url, options) = shared.split_at(shared.find('?').unwrap_or(shared.len()));
         let (server, _) = url.rsplit_once('/').expect("a URL with a database");
         format!("{server}/{name}{options}")

@@ -45,6 +45,8 @@ struct Inner {
     /// Calls that wait until they are freed, before their effect (false) or after it, and how many wait now.
     held: BTreeSet<(Op, bool)>,
     waiting: BTreeMap<Op, usize>,
+    /// Rows that cannot be written, nor any with them.
+    spoilt: BTreeSet<TaskId>,
     /// How many more of each kind are claimed than was asked for.
     greed: usize,
     /// How long a call takes at the most before it has its effect, and after; in ms.
@@ -63,6 +65,15 @@ fn away() -> Error {
         store: "meddled",
         transient: true,
         source: "away".into(),
+    }
+}
+
+/// The error of a row that cannot be written.
+fn spoilt() -> Error {
+    Error::Store {
+        store: "meddled",
+        transient: false,
+        source: "spoilt".into(),
     }
 }
 
@@ -104,6 +115,11 @@ impl Meddled {
     fn plan(&self, op: Op, times: usize, after_effect: bool, error: fn() -> Error) {
         let failing = (0..times).map(|_| Failing { after_effect, error });
         self.inner().failing.entry(op).or_default().extend(failing);
+    }
+
+    /// Every insert fails, without any effect, that has a row of this id in it.
+    pub(crate) fn spoil(&self, id: TaskId) {
+        self.inner().spoilt.insert(id);
     }
 
     /// No call fails from now on.
@@ -217,7 +233,13 @@ impl Store for Meddled {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        self.through(Op::Insert, self.store.insert(rows), |answer| answer.found.len())
+        let inserting = async {
+            if rows.iter().any(|row| self.inner().spoilt.contains(&row.id)) {
+                return Err(spoilt());
+            }
+            self.store.insert(rows).await
+        };
+        self.through(Op::Insert, inserting, |answer| answer.found.len())
             .await
     }
 

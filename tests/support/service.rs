@@ -157,7 +157,7 @@ pub(crate) use sqlite::OnSqlite;
 #[cfg(feature = "postgres")]
 mod postgres {
     use delayline::store::PostgresStore;
-    use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, Postgres};
+    use sqlx::postgres::{PgPool, PgPoolOptions, Postgres};
 
     use super::super::database::Database;
     use super::*;
@@ -169,7 +169,7 @@ mod postgres {
 
     impl OnPostgres {
         async fn fresh() -> (String, Option<Arc<tempfile::TempDir>>) {
-            (Database::Postgres.fresh::<PgConnection>().await, None)
+            (Database::Postgres.fresh().await, None)
         }
 
         async fn pool_of(url: &str) -> PgPool {
@@ -194,7 +194,7 @@ pub(crate) use postgres::OnPostgres;
 #[cfg(feature = "mysql")]
 mod mysql {
     use delayline::store::MySqlStore;
-    use sqlx::mysql::{MySql, MySqlConnection, MySqlPool, MySqlPoolOptions};
+    use sqlx::mysql::{MySql, MySqlPool, MySqlPoolOptions};
 
     use super::super::database::Database;
     use super::*;
@@ -206,7 +206,7 @@ mod mysql {
 
     impl OnMySql {
         async fn fresh() -> (String, Option<Arc<tempfile::TempDir>>) {
-            (Database::MariaDb.fresh::<MySqlConnection>().await, None)
+            (Database::MariaDb.fresh().await, None)
         }
 
         async fn pool_of(url: &str) -> MySqlPool {

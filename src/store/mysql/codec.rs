@@ -30,7 +30,7 @@ impl From<Garbled> for sqlx::Error {
 /// The time in the column after those of a row.
 pub(super) const TASK_NOW: usize = 18;
 /// The time in the column after those of a look.
-pub(super) const LOOK_NOW: usize = 5;
+pub(super) const LOOK_NOW: usize = 7;
 
 /// The task of a row that was read with all columns, in their order.
 pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
@@ -38,11 +38,10 @@ pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
         let millis: Option<i64> = row.try_get(column)?;
         Ok(millis.map(Timestamp::from_millis))
     };
-    let key: Option<&[u8]> = row.try_get(2)?;
     Ok(Task {
         id: id(row, 0)?,
         kind: kind(row, 1)?,
-        key: key.map(|key| text("key", key).map(Key::from)).transpose()?,
+        key: key(row, 2)?,
         state: state(row.try_get(3)?)?,
         version: row.try_get(4)?,
         due_at: time(row, 5)?,
@@ -75,8 +74,13 @@ pub(super) fn look(row: &MySqlRow) -> Result<Option<(State, Pending)>, sqlx::Err
         kind: kind(row, 1)?,
         version: row.try_get(2)?,
     };
-    let due_at = time(row, 4)?;
-    Ok(Some((state(row.try_get(3)?)?, Pending { wake, due_at })))
+    let pending = Pending {
+        wake,
+        key: key(row, 4)?,
+        due_at: time(row, 5)?,
+        planned_at: time(row, 6)?,
+    };
+    Ok(Some((state(row.try_get(3)?)?, pending)))
 }
 
 /// The id in a column.
@@ -95,6 +99,12 @@ pub(super) fn some_id(row: &MySqlRow, column: usize) -> Result<Option<TaskId>, s
 /// The kind in a column.
 pub(super) fn kind(row: &MySqlRow, column: usize) -> Result<Kind, sqlx::Error> {
     Ok(text("kind", row.try_get(column)?).map(Kind::from)?)
+}
+
+/// The key in a column, if there is one.
+pub(super) fn key(row: &MySqlRow, column: usize) -> Result<Option<Key>, sqlx::Error> {
+    let key: Option<&[u8]> = row.try_get(column)?;
+    Ok(key.map(|key| text("key", key).map(Key::from)).transpose()?)
 }
 
 /// The time in a column.

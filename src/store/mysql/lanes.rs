@@ -156,6 +156,10 @@ fn pending(row: &MySqlRow) -> Result<Pending, sqlx::Error> {
         kind: codec::kind(row, 1)?,
         version: row.try_get::<i64, _>(3)?.cast_unsigned(),
     };
-    let due_at = codec::time(row, 4)?;
-    Ok(Pending { wake, due_at })
+    Ok(Pending {
+        wake,
+        key: codec::key(row, 5)?,
+        due_at: codec::time(row, 4)?,
+        planned_at: codec::time(row, 6)?,
+    })
 }

@@ -51,7 +51,10 @@ macro_rules! columns {
 /// What tells of a row whether a wake-up or a claim still holds.
 macro_rules! look {
     () => {
-        concat!("t.id, t.kind, t.version, t.state, t.due_at, ", now_here!())
+        concat!(
+            "t.id, t.kind, t.version, t.state, t.`key`, t.due_at, t.planned_at, ",
+            now_here!()
+        )
     };
 }
 
@@ -269,16 +272,20 @@ const WIDTHS: [usize; 3] = [4, 16, 64];
 /// it is asked which kind is the next in the index, so that one that was not thought of comes to light.
 fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
     // A union of a NULL and an unsigned number would be a decimal one.
-    let mut parts = vec![format!("SELECT {}, NULL, NULL, NULL, {}", part::NOW, now!())];
+    let mut parts = vec![format!(
+        "SELECT {}, NULL, NULL, NULL, {}, NULL, NULL",
+        part::NOW,
+        now!()
+    )];
     for _ in 0..kinds {
         for (place, state) in states.into_iter().enumerate() {
             parts.push(format!(
-                "(SELECT {}, t.kind, NULL, NULL, NULL FROM delayline_tasks t FORCE INDEX (`wake`) \
+                "(SELECT {}, t.kind, NULL, NULL, NULL, NULL, NULL FROM delayline_tasks t FORCE INDEX (`wake`) \
                  WHERE t.state = {state} AND t.kind > ? ORDER BY t.kind LIMIT 1)",
                 part::KIND
             ));
             parts.push(format!(
-                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at FROM delayline_tasks t FORCE INDEX (`wake`) \
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at FROM delayline_tasks t FORCE INDEX (`wake`) \
                  WHERE t.state = {state} AND t.kind = ? AND t.wake_at <= {} ORDER BY t.wake_at LIMIT ?)",
                 part::OVERDUE[place],
                 now!()
@@ -286,7 +293,7 @@ fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
         }
         if ahead {
             parts.push(format!(
-                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at FROM delayline_tasks t FORCE INDEX (`due`) \
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at FROM delayline_tasks t FORCE INDEX (`due`) \
                  WHERE t.kind = ? AND t.state = 0 AND t.due_at BETWEEN {now} AND {now} + ? \
                  ORDER BY t.due_at, t.id LIMIT ?)",
                 part::AHEAD,
