@@ -289,8 +289,12 @@ pub struct Looked {
 pub struct Pending {
     /// The row, at its version.
     pub wake: Wake,
+    /// Its caller's own name for it, if any.
+    pub key: Option<Key>,
     /// When it is due.
     pub due_at: Timestamp,
+    /// When its caller wanted it to run: the due time before any retry or snooze.
+    pub planned_at: Timestamp,
 }
 
 /// A hop to record.

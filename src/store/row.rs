@@ -44,7 +44,9 @@ pub(super) fn pending(row: &Task) -> Pending {
             kind: row.kind.clone(),
             version: row.version,
         },
+        key: row.key.clone(),
         due_at: row.due_at,
+        planned_at: row.planned_at,
     }
 }
 

@@ -166,7 +166,7 @@ async fn record(engine: &Engine, heard: &Heard<()>, early: &[Pending]) -> Result
     let parts = &engine.parts;
     let hops: Vec<Hop> = early
         .iter()
-        .map(|Pending { wake, due_at }| Hop {
+        .map(|Pending { wake, due_at, .. }| Hop {
             id: wake.id,
             version: wake.version,
             look_in: parts.router.look_in(heard.until(*due_at)),
@@ -177,7 +177,7 @@ async fn record(engine: &Engine, heard: &Heard<()>, early: &[Pending]) -> Result
         .iter()
         .zip(won)
         .filter(|&(_, won)| won)
-        .map(|(Pending { wake, due_at }, _)| {
+        .map(|(Pending { wake, due_at, .. }, _)| {
             debug!(id = %wake.id, kind = %wake.kind, remaining = ?heard.until(*due_at), "hop");
             let wake = Wake {
                 version: wake.version + 1,

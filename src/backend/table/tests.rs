@@ -137,7 +137,9 @@ impl Store for Looks {
         assert!(found.len() <= limit && found.iter().all(|&(_, delay)| delay <= within));
         let pending = |(number, delay)| Pending {
             wake: wake(number),
+            key: None,
             due_at: now.after(delay),
+            planned_at: now.after(delay),
         };
         Ok(Stamped {
             now,

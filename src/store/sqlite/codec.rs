@@ -69,8 +69,13 @@ pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
         kind: Kind::from(row.try_get::<&str, _>(1)?),
         version: read_version(row.try_get(2)?)?,
     };
-    let due_at = Timestamp::from_millis(row.try_get(4)?);
-    Ok((state(row.try_get(3)?)?, Pending { wake, due_at }))
+    let pending = Pending {
+        wake,
+        key: row.try_get::<Option<&str>, _>(4)?.map(Key::from),
+        due_at: Timestamp::from_millis(row.try_get(5)?),
+        planned_at: Timestamp::from_millis(row.try_get(6)?),
+    };
+    Ok((state(row.try_get(3)?)?, pending))
 }
 
 /// The id in a column.

@@ -72,7 +72,7 @@ statements! {
     );
 
     /// What tells of these ids whether a wake-up or a claim still holds.
-    LOOK = "SELECT t.id, t.kind, t.version, t.state, t.due_at FROM json_each(?1) j
+    LOOK = "SELECT t.id, t.kind, t.version, t.state, t.key, t.due_at, t.planned_at FROM json_each(?1) j
         CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
         WHERE t.id = unhex(j.value)";
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Claim, Looked, NewRow};
+use crate::store::{Claim, Ending, Looked, NewRow};
 use crate::{State, Task, Timestamp, Wake, When};
 
 pub(super) async fn a_due_row_is_claimed(fixture: &dyn StoreFixture) {
@@ -40,17 +40,24 @@ pub(super) fn assert_claimed(before: &Task, task: &Task, span: (Timestamp, Times
 
 pub(super) async fn a_row_that_is_not_due_is_early_and_unchanged(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    let task = trial.add(later(1)).await;
-    // Neither room nor a handler is asked for.
-    for claim in [any(), claim(&[(KIND, 0)]), nothing()] {
-        let looked = trial.arrive(&[wake(&task)], &claim).await;
-        let expected = Looked {
-            early: vec![pending(&task)],
-            ..Looked::default()
-        };
-        assert_eq!(looked, expected);
+    let new = trial.add(later(1)).await;
+    // One that is due at another time than it was planned for.
+    let due = trial.add(due(2).named("a")).await;
+    let claimed = trial.claim(&due, &any()).await;
+    let (after, look_in) = (LONG, LONG);
+    assert!(trial.end(&claimed, Ending::Snooze { after, look_in }).await);
+    for task in [new, trial.get(id(2)).await] {
+        // Neither room nor a handler is asked for.
+        for claim in [any(), claim(&[(KIND, 0)]), nothing()] {
+            let looked = trial.arrive(&[wake(&task)], &claim).await;
+            let expected = Looked {
+                early: vec![pending(&task)],
+                ..Looked::default()
+            };
+            assert_eq!(looked, expected);
+        }
+        assert_eq!(trial.get(task.id).await, task);
     }
-    assert_eq!(trial.get(id(1)).await, task);
 }
 
 pub(super) async fn a_row_is_claimed_once_time_has_made_it_due(fixture: &dyn StoreFixture) {

@@ -142,7 +142,9 @@ pub(super) fn wake(task: &Task) -> Wake {
 pub(super) fn pending(task: &Task) -> Pending {
     Pending {
         wake: wake(task),
+        key: task.key.clone(),
         due_at: task.due_at,
+        planned_at: task.planned_at,
     }
 }
 
