@@ -1,5 +1,6 @@
 //! The caller's verbs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::store::{Change, Expect, NewRow, Page, Store, Verb};
 use crate::store_time::{Heard, StoreTime};
 use crate::timestamp::millis;
 use crate::{
-    Answer, Clock, Error, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task, TaskId,
-    Timestamp, Wake, When, defaults,
+    Answer, Check, Clock, Error, Kind, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task,
+    TaskId, Timestamp, Wake, When, defaults,
 };
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -32,6 +33,8 @@ pub(crate) struct Parts {
     pub(crate) router: Arc<Router>,
     /// The table, where it is the precise backend by default: then the sweep looks ahead for it.
     pub(crate) table: Option<Arc<TableBackend>>,
+    /// What tasks of a kind follow.
+    pub(crate) checks: BTreeMap<Kind, Check>,
     pub(crate) time: StoreTime,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -54,6 +57,7 @@ pub struct SchedulerBuilder {
     levels: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
     routing: Routing,
+    checks: Vec<(Kind, Check)>,
     clock: Clock,
 }
 
@@ -80,6 +84,15 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Lets the tasks of `kind` follow the service's own table, which `check` asks; at most one check a kind.
+    ///
+    /// To be said in every process that schedules or runs tasks of the kind: each keeps its own wake-ups short.
+    #[must_use]
+    pub fn follow(mut self, kind: impl Into<Kind>, check: Check) -> Self {
+        self.checks.push((kind.into(), check));
+        self
+    }
+
     /// The source of time and chance. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -87,7 +100,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// The scheduler. Fails if a backend cannot do what it was given for.
+    /// The scheduler. Fails if a backend cannot do what it was given for, or a check cannot be used.
     ///
     /// # Panics
     ///
@@ -98,8 +111,18 @@ impl SchedulerBuilder {
             levels,
             precise,
             routing,
+            checks: given,
             clock,
         } = self;
+        let mut checks = BTreeMap::new();
+        let mut reach = BTreeMap::new();
+        for (kind, check) in given {
+            kind.check()?;
+            reach.insert(kind.clone(), check.reach()?);
+            if checks.insert(kind.clone(), check).is_some() {
+                return Err(Error::invalid("kind", kind, "allowed is one check a kind"));
+            }
+        }
         let (table, precise) = match precise {
             Some(precise) => (None, precise),
             None => {
@@ -108,7 +131,14 @@ impl SchedulerBuilder {
             }
         };
         let counters = Arc::new(Counters::default());
-        let router = Router::new(levels, precise, routing, clock.clone(), Arc::clone(&counters))?;
+        let router = Router::new(
+            levels,
+            precise,
+            routing,
+            reach,
+            clock.clone(),
+            Arc::clone(&counters),
+        )?;
         let router = Arc::new(router);
         let watching = {
             let router = Arc::clone(&router);
@@ -120,6 +150,7 @@ impl SchedulerBuilder {
             store,
             router,
             table,
+            checks,
             time,
             clock,
             counters,
@@ -151,6 +182,7 @@ impl Scheduler {
             levels: None,
             precise: None,
             routing: Routing::default(),
+            checks: Vec::new(),
             clock: Clock::system(),
         }
     }
@@ -210,6 +242,12 @@ impl Scheduler {
         kind.check()?;
         if let Some(key) = &key {
             key.check()?;
+        } else if self.parts.checks.contains_key(&kind) {
+            return Err(Error::invalid(
+                "key",
+                "none",
+                format!("allowed is a key, by which tasks of kind {kind} are checked"),
+            ));
         }
         check(due)?;
         if max_attempts == Some(0) {
@@ -219,7 +257,7 @@ impl Scheduler {
             kind: kind.to_string(),
             source,
         })?;
-        let look_in = self.look_in(due).await?;
+        let look_in = self.look_in(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| self.parts.clock.new_id());
         Ok(NewRow {
             id,
@@ -246,14 +284,25 @@ impl Scheduler {
     ) -> Result<Vec<Answer>, Error> {
         let mut changes = Vec::new();
         for (target, due) in moves {
-            changes.push(self.reschedule_change(target, due, Expect::Anything).await?);
+            let kind = match &target {
+                Target::Id(_) => None,
+                Target::Key(kind, _) => Some(kind.clone()),
+            };
+            let change = self.reschedule_change(target, kind.as_ref(), due, Expect::Anything);
+            changes.push(change.await?);
         }
         self.change(changes).await
     }
 
-    async fn reschedule_change(&self, target: Target, due: When, expect: Expect) -> Result<Change, Error> {
+    async fn reschedule_change(
+        &self,
+        target: Target,
+        kind: Option<&Kind>,
+        due: When,
+        expect: Expect,
+    ) -> Result<Change, Error> {
         check(due)?;
-        let look_in = self.look_in(due).await?;
+        let look_in = self.look_in(kind, due).await?;
         Ok(Change {
             target,
             verb: Verb::Reschedule { due, look_in },
@@ -300,8 +349,8 @@ impl Scheduler {
                 // The due time, not the version: a hop on the way is no conflict.
                 Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
             };
-            let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
-            match only(self.change(vec![change]).await?)? {
+            let change = self.reschedule_change(Target::Id(task.id), Some(&task.kind), due, read);
+            match only(self.change(vec![change.await?]).await?)? {
                 // Somebody else moved it in between: look again, by the caller's own expectation.
                 Answer::Conflict(_) => {}
                 answer => return Ok(answer),
@@ -321,7 +370,7 @@ impl Scheduler {
 
     /// Makes a task due now.
     pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
         only(
             self.change_each([target.into()], Verb::RunNow { look_in })
                 .await?,
@@ -330,7 +379,7 @@ impl Scheduler {
 
     /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
     pub async fn redrive(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
         only(
             self.change_each([target.into()], Verb::Redrive { look_in })
                 .await?,
@@ -427,9 +476,9 @@ impl Scheduler {
         self.parts.counters.snapshot()
     }
 
-    async fn look_in(&self, due: When) -> Result<Duration, Error> {
+    async fn look_in(&self, kind: Option<&Kind>, due: When) -> Result<Duration, Error> {
         let remaining = self.parts.time.until(due, &*self.parts.store).await?;
-        Ok(self.parts.router.look_in(remaining))
+        Ok(self.parts.router.look_in(kind, remaining))
     }
 }
 

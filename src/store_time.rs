@@ -40,8 +40,15 @@ impl StoreTime {
 
     /// The time by the store's clock, as far as it is known; none if the store never answered yet.
     pub(crate) fn now(&self) -> Option<Timestamp> {
-        let (heard, at) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(heard.after(self.clock.instant().saturating_duration_since(at)))
+        self.carried_on().map(|heard| heard.now)
+    }
+
+    /// As if the store had answered just now; none if it never did yet.
+    pub(crate) fn carried_on(&self) -> Option<Heard<()>> {
+        let (heard, then) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let at = self.clock.instant();
+        let now = heard.after(at.saturating_duration_since(then));
+        Some(Heard { now, at, found: () })
     }
 
     /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.

@@ -2,7 +2,9 @@
 
 mod arrivals;
 mod engine;
+mod following;
 mod handlers;
+mod inquiry;
 mod lane;
 mod lease;
 mod ready;
@@ -183,6 +185,15 @@ impl Worker {
             ready::claim_for_room(engine.clone(), stopped.clone()),
         );
         clock.spawn_in(&mut intake, sweep::sweep(engine.clone(), stopped.clone()));
+        for inquiry in engine.inquiries.values() {
+            let follow = following::follow(
+                engine.clone(),
+                Arc::clone(inquiry),
+                settle.clone(),
+                stopped.clone(),
+            );
+            clock.spawn_in(&mut intake, follow);
+        }
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {
             let run = handlers::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());

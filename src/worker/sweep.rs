@@ -76,10 +76,10 @@ async fn sweep_once(engine: &Engine) -> Result<Duration, Error> {
             lane.set_backlog(true);
         }
     }
-    act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
+    let left = act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
     engine.room.notify_one();
-    if taken >= defaults::SWEEP_LIMIT {
-        // There is more.
+    if taken - left >= defaults::SWEEP_LIMIT {
+        // There is more, and a place for it.
         next = Duration::ZERO;
     }
     Ok(next)
