@@ -8,12 +8,16 @@ mod support;
 
 #[path = "worker/counting.rs"]
 mod counting;
+#[path = "worker/expected/mod.rs"]
+mod expected;
 #[path = "worker/leases.rs"]
 mod leases;
 #[path = "worker/limits.rs"]
 mod limits;
 #[path = "worker/lost.rs"]
 mod lost;
+#[path = "worker/notified.rs"]
+mod notified;
 #[path = "worker/outcomes.rs"]
 mod outcomes;
 #[path = "worker/settings.rs"]
