@@ -101,15 +101,19 @@ async fn a_check_that_hangs_has_failed_after_five_seconds_or_a_third_of_the_leas
 #[tokio::test(start_paused = true)]
 async fn claims_that_wait_for_an_answer_keep_their_leases() {
     let (world, posts) = world();
-    let _worker = Running::start(world.worker().lease(secs(2)));
+    let policy = delayline::Policy::new().concurrency(1).prefetch(3_000);
+    let worker = crate::outcomes::worker_that(&world, policy, |_| {
+        Box::pin(async { Ok(delayline::Outcome::Done) })
+    });
+    let _worker = Running::start(worker.lease(secs(2)));
     let _another = Running::start(
         Worker::new(&world.unfollowing())
             .name("another")
             .handle(KIND, world.runs.handler(&world.store_clock)),
     );
     posts.feel(Mood::Hangs);
-    // The second waits until the check has failed for the first, for many leases in all.
-    for n in 0..1_500 {
+    // The last batch waits until the check has failed for the others, for longer than a lease.
+    for n in 0..2_500 {
         world.publish(&posts, &n.to_string(), 10_000).await;
     }
     world.pass_until(12_600).await;
