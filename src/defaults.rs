@@ -45,6 +45,15 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(3_600);
 /// For how long a handler may run.
 pub const EXECUTION_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// For how long a wake-up of a kind with a check is away at the most.
+pub const CHECK_EVERY: Duration = Duration::from_secs(300);
+/// After how long a check counts as failed, unless a third of the lease is shorter.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How soon a check that failed is asked again.
+pub const CHECK_AGAIN: Duration = Duration::from_secs(1);
+/// How many tasks of a kind wait to be asked about that are not due yet; more are left to the sweep.
+pub const UNASKED: usize = 10_000;
+
 /// How many wake-ups wait to be sent before callers wait for them.
 pub const OUTBOX: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.

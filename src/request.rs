@@ -147,6 +147,14 @@ impl<K: Into<Kind>, N: Into<Key>> From<(K, N)> for Target {
 }
 
 impl Target {
+    /// The kind, as far as the target says it.
+    pub(crate) fn kind(&self) -> Option<&Kind> {
+        match self {
+            Self::Id(_) => None,
+            Self::Key(kind, _) => Some(kind),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
             Self::Id(_) => Ok(()),

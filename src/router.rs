@@ -1,5 +1,6 @@
 //! Sends each wake-up on the route that is right now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::backend::{Backend, Delays, Departure, Reach, SendError};
 use crate::delay::{Route, route};
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
-use crate::{Clock, Error, Routing, Wake, WokenBy, defaults};
+use crate::{Clock, Error, Kind, Routing, Wake, WokenBy, defaults};
 
 /// Chooses a backend for each wake-up and sends it there; what the level backend does not take goes to the precise
 /// one at once.
@@ -21,6 +22,8 @@ pub(crate) struct Router {
     levels: Option<LevelBackend>,
     precise: Arc<dyn Backend>,
     routing: Routing,
+    /// How far a wake-up of a kind may reach that has a check.
+    reach: BTreeMap<Kind, Duration>,
     clock: Clock,
     counters: Arc<Counters>,
 }
@@ -60,6 +63,7 @@ impl Router {
         levels: Option<Arc<dyn Backend>>,
         precise: Arc<dyn Backend>,
         routing: Routing,
+        reach: BTreeMap<Kind, Duration>,
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, Error> {
@@ -94,6 +98,7 @@ impl Router {
             }),
             precise,
             routing,
+            reach,
             clock,
             counters,
         })
@@ -107,15 +112,25 @@ impl Router {
             .chain([(WokenBy::Precise, &self.precise)])
     }
 
-    /// When the wake-up of a task that is due in `remaining` will be overdue.
-    pub(crate) fn look_in(&self, remaining: Duration) -> Duration {
-        match self.leg(remaining) {
+    /// When the wake-up of a task of `kind` that is due in `remaining` will be overdue. Of an unknown kind: when it
+    /// may be, since a look too many costs less than one too late.
+    pub(crate) fn look_in(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
+        let reach = match kind {
+            Some(kind) => self.reach(kind),
+            None => self.reach.values().min().copied().unwrap_or(Duration::MAX),
+        };
+        match self.leg(remaining, reach) {
             (Leg::Level(delay) | Leg::Precise(delay), lateness) => delay.saturating_add(lateness),
         }
     }
 
-    /// The next leg of a task that is due in `remaining`, and how late the backend that takes it usually is.
-    fn leg(&self, remaining: Duration) -> (Leg, Duration) {
+    fn reach(&self, kind: &Kind) -> Duration {
+        self.reach.get(kind).copied().unwrap_or(Duration::MAX)
+    }
+
+    /// The next leg, no longer than `reach`, of a task that is due in `remaining`; and how late the backend that
+    /// takes it usually is.
+    fn leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
         let delays = self
             .levels
             .as_ref()
@@ -128,18 +143,28 @@ impl Router {
             }) => Some((table, *usual_lateness)),
             _ => None,
         };
-        match (route(remaining, &self.routing, table), table) {
-            (Route::Level(level), Some((_, lateness))) => (Leg::Level(level.delay), lateness),
-            _ => self.precise_leg(remaining),
-        }
+        let Some((table, lateness)) = table else {
+            return self.precise_leg(remaining, reach);
+        };
+        let level = match route(remaining, &self.routing, Some((table, lateness))) {
+            // Not even by the tolerance: that spares the last hops, and this is not one of them.
+            Route::Level(level) if level.delay > reach => table.largest_within(reach),
+            Route::Level(level) => Some(level),
+            Route::Run | Route::Precise => None,
+        };
+        level.map_or_else(
+            || self.precise_leg(remaining, reach),
+            |level| (Leg::Level(level.delay), lateness),
+        )
     }
 
-    fn precise_leg(&self, remaining: Duration) -> (Leg, Duration) {
+    fn precise_leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
         let delays = self.precise.delays();
         let delay = match delays.reach {
             Reach::Any { max } => remaining.min(max),
             Reach::Levels(_) => remaining,
         };
+        let delay = delay.min(reach);
         (Leg::Precise(delay), delays.usual_lateness)
     }
 
@@ -152,7 +177,7 @@ impl Router {
         let ill = self.levels.as_ref().is_some_and(|levels| !levels.is_well());
         for trip in trips {
             let remaining = trip.remaining(now);
-            match self.leg(remaining).0 {
+            match self.leg(remaining, self.reach(&trip.wake.kind)).0 {
                 Leg::Level(delay) => {
                     levels_batch.push(Departure {
                         wake: trip.wake.clone(),
@@ -208,7 +233,8 @@ impl Router {
             .into_iter()
             .map(|trip| {
                 let remaining = trip.remaining(now);
-                let (Leg::Level(delay) | Leg::Precise(delay), _) = self.precise_leg(remaining);
+                let reach = self.reach(&trip.wake.kind);
+                let (Leg::Level(delay) | Leg::Precise(delay), _) = self.precise_leg(remaining, reach);
                 Departure {
                     wake: trip.wake,
                     delay,

@@ -2,6 +2,7 @@
 
 mod transaction;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::store::{Change, Expect, NewRow, Page, Store, Verb};
 use crate::store_time::{Heard, StoreTime};
 use crate::timestamp::millis;
 use crate::{
-    Answer, Clock, Error, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task, TaskId,
-    Timestamp, Wake, When, defaults,
+    Answer, Check, Clock, Error, Kind, NewTask, Routing, Scheduled, Spawned, State, Stats, Target, Task,
+    TaskId, Timestamp, Wake, When, defaults,
 };
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -36,6 +37,8 @@ pub(crate) struct Parts {
     pub(crate) router: Arc<Router>,
     /// The table, where it is the precise backend by default: then the sweep looks ahead for it.
     pub(crate) table: Option<Arc<TableBackend>>,
+    /// What tasks of a kind follow.
+    pub(crate) checks: BTreeMap<Kind, Check>,
     pub(crate) time: Arc<StoreTime>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -65,6 +68,7 @@ pub struct SchedulerBuilder {
     levels: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
     routing: Routing,
+    checks: Vec<(Kind, Check)>,
     clock: Clock,
 }
 
@@ -91,6 +95,15 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Lets the tasks of `kind` follow the service's own table, which `check` asks; at most one check a kind.
+    ///
+    /// To be said in every process that schedules or runs tasks of the kind: each keeps its own wake-ups short.
+    #[must_use]
+    pub fn follow(mut self, kind: impl Into<Kind>, check: Check) -> Self {
+        self.checks.push((kind.into(), check));
+        self
+    }
+
     /// The source of time and chance. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -98,7 +111,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// The scheduler. Fails if a backend cannot do what it was given for.
+    /// The scheduler. Fails if a backend cannot do what it was given for, or a check cannot be used.
     ///
     /// # Panics
     ///
@@ -109,8 +122,18 @@ impl SchedulerBuilder {
             levels,
             precise,
             routing,
+            checks: given,
             clock,
         } = self;
+        let mut checks = BTreeMap::new();
+        let mut reach = BTreeMap::new();
+        for (kind, check) in given {
+            kind.check()?;
+            reach.insert(kind.clone(), check.reach()?);
+            if checks.insert(kind.clone(), check).is_some() {
+                return Err(Error::invalid("kind", kind, "allowed is one check a kind"));
+            }
+        }
         let (table, precise) = match precise {
             Some(precise) => (None, precise),
             None => {
@@ -119,7 +142,14 @@ impl SchedulerBuilder {
             }
         };
         let counters = Arc::new(Counters::default());
-        let router = Router::new(levels, precise, routing, clock.clone(), Arc::clone(&counters))?;
+        let router = Router::new(
+            levels,
+            precise,
+            routing,
+            reach,
+            clock.clone(),
+            Arc::clone(&counters),
+        )?;
         let router = Arc::new(router);
         let watching = {
             let router = Arc::clone(&router);
@@ -132,6 +162,7 @@ impl SchedulerBuilder {
             store,
             router,
             table,
+            checks,
             time,
             clock,
             counters,
@@ -164,6 +195,7 @@ impl Scheduler {
             levels: None,
             precise: None,
             routing: Routing::default(),
+            checks: Vec::new(),
             clock: Clock::system(),
         }
     }
@@ -182,7 +214,9 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Vec<Scheduled>, Error> {
         let parts = &self.parts;
-        let mut rows = Vec::new();
+        // First all of them: else the future would be as little `Send` as whatever they come from.
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
             rows.push(self.row(task).await?);
         }
@@ -210,6 +244,12 @@ impl Scheduler {
         kind.check()?;
         if let Some(key) = &key {
             key.check()?;
+        } else if self.parts.checks.contains_key(&kind) {
+            return Err(Error::invalid(
+                "key",
+                "none",
+                format!("allowed is a key, by which tasks of kind {kind} are checked"),
+            ));
         }
         check(due)?;
         if max_attempts == Some(0) {
@@ -219,7 +259,7 @@ impl Scheduler {
             kind: kind.to_string(),
             source,
         })?;
-        let look_in = self.look_in(due).await?;
+        let look_in = self.look_in(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| self.parts.clock.new_id());
         Ok(NewRow {
             id,
@@ -244,16 +284,25 @@ impl Scheduler {
         &self,
         moves: impl IntoIterator<Item = (Target, When)>,
     ) -> Result<Vec<Answer>, Error> {
-        let mut changes = Vec::new();
+        let moves: Vec<_> = moves.into_iter().collect();
+        let mut changes = Vec::with_capacity(moves.len());
         for (target, due) in moves {
-            changes.push(self.reschedule_change(target, due, Expect::Anything).await?);
+            let kind = target.kind().cloned();
+            let change = self.reschedule_change(target, kind.as_ref(), due, Expect::Anything);
+            changes.push(change.await?);
         }
         self.change(changes).await
     }
 
-    async fn reschedule_change(&self, target: Target, due: When, expect: Expect) -> Result<Change, Error> {
+    async fn reschedule_change(
+        &self,
+        target: Target,
+        kind: Option<&Kind>,
+        due: When,
+        expect: Expect,
+    ) -> Result<Change, Error> {
         check(due)?;
-        let look_in = self.look_in(due).await?;
+        let look_in = self.look_in(kind, due).await?;
         Ok(Change {
             target,
             verb: Verb::Reschedule { due, look_in },
@@ -321,7 +370,9 @@ impl Scheduler {
             // The due time, not the version: a hop on the way is no conflict.
             Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
         };
-        let change = self.reschedule_change(Target::Id(task.id), due, read).await?;
+        let change = self
+            .reschedule_change(Target::Id(task.id), Some(&task.kind), due, read)
+            .await?;
         Ok(Ok(change))
     }
 
@@ -337,7 +388,7 @@ impl Scheduler {
 
     /// Makes a task due now.
     pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
         only(
             self.change_each([target.into()], Verb::RunNow { look_in })
                 .await?,
@@ -346,7 +397,7 @@ impl Scheduler {
 
     /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
     pub async fn redrive(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
         only(
             self.change_each([target.into()], Verb::Redrive { look_in })
                 .await?,
@@ -432,9 +483,9 @@ impl Scheduler {
         self.parts.counters.snapshot()
     }
 
-    async fn look_in(&self, due: When) -> Result<Duration, Error> {
+    async fn look_in(&self, kind: Option<&Kind>, due: When) -> Result<Duration, Error> {
         let remaining = self.parts.time.until(due, &*self.parts.store).await?;
-        Ok(self.parts.router.look_in(remaining))
+        Ok(self.parts.router.look_in(kind, remaining))
     }
 }
 

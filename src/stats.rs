@@ -54,6 +54,8 @@ pub struct Stats {
     pub lost_claims: u64,
     /// Tasks moved or cancelled because the service's own table said so: see [`Expected`](crate::Expected).
     pub followed: u64,
+    /// Calls of a [`Check`](crate::Check) that failed.
+    pub check_failed: u64,
     /// Rows of old history removed.
     pub purged: u64,
     /// How late handlers started.
@@ -130,6 +132,7 @@ counters!(
     released,
     lost_claims,
     followed,
+    check_failed,
     purged,
 );
 

@@ -110,6 +110,8 @@ pub trait Store: Debug + Send + Sync {
 
     /// Waits until another process has said that rows were scheduled which are due soon. Never ends where nobody
     /// says so.
+    ///
+    /// What was said while nobody waited ends the next call at once; a call that is dropped loses nothing.
     async fn notified(&self) {
         std::future::pending().await
     }

@@ -77,6 +77,13 @@ impl StoreTime {
         Some(self.last()?.now(self.clock.instant()))
     }
 
+    /// As if the store had answered just now; none if it never did yet.
+    pub(crate) fn carried_on(&self) -> Option<Heard<()>> {
+        let at = self.clock.instant();
+        let now = self.last()?.now(at);
+        Some(Heard { now, at, found: () })
+    }
+
     /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.
     pub(crate) async fn until(&self, due: When, store: &dyn Store) -> Result<Duration, Error> {
         match due {

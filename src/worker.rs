@@ -2,7 +2,9 @@
 
 mod arrivals;
 mod engine;
+mod following;
 mod handlers;
+mod inquiry;
 mod lane;
 mod lease;
 mod ready;
@@ -158,8 +160,22 @@ impl Worker {
     /// handlers, and returns.
     ///
     /// Dropping the returned future instead stops everything at once, as a crash would; nothing is lost by it.
+    ///
+    /// Fails at once if the settings cannot be used, or if the store says that it can never work as it is. One that
+    /// is merely away is waited for.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let kinds = self.checked_kinds()?;
+        tokio::pin!(stop);
+        tokio::select! {
+            biased;
+            () = &mut stop => return Ok(()),
+            checked = self.scheduler.parts.store.check() => match checked {
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(%error, "the store could not be checked; the worker starts nevertheless");
+                }
+                checked => checked?,
+            },
+        }
         let stop_timeout = self.options.stop_timeout;
         let clock = self.scheduler.parts.clock.clone();
         let (settle, settlements) = mpsc::unbounded_channel();
@@ -183,6 +199,15 @@ impl Worker {
             ready::claim_for_room(engine.clone(), stopped.clone()),
         );
         clock.spawn_in(&mut intake, sweep::sweep(engine.clone(), stopped.clone()));
+        for inquiry in engine.inquiries.values() {
+            let follow = following::follow(
+                engine.clone(),
+                Arc::clone(inquiry),
+                settle.clone(),
+                stopped.clone(),
+            );
+            clock.spawn_in(&mut intake, follow);
+        }
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {
             let run = handlers::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());
@@ -195,7 +220,7 @@ impl Worker {
 
         tokio::select! {
             biased;
-            () = stop => {}
+            () = &mut stop => {}
             Some(ended) = intake.join_next() => return Err(defect(ended)),
             Some(ended) = lanes.join_next(), if !lanes.is_empty() => return Err(defect(ended)),
             Some(ended) = keeping.join_next() => return Err(defect(ended)),

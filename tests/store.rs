@@ -92,7 +92,6 @@ mod tables {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use delayline::store::MySqlStore;
-    use sqlx::MySqlConnection;
     use sqlx::mysql::MySqlConnectOptions;
     use tokio::runtime::Handle;
     use tokio::sync::OnceCell;

@@ -8,6 +8,8 @@ mod support;
 
 #[path = "worker/counting.rs"]
 mod counting;
+#[path = "worker/expected/mod.rs"]
+mod expected;
 #[path = "worker/idling.rs"]
 mod idling;
 #[path = "worker/leases.rs"]
@@ -16,6 +18,8 @@ mod leases;
 mod limits;
 #[path = "worker/lost.rs"]
 mod lost;
+#[path = "worker/notified.rs"]
+mod notified;
 #[path = "worker/outcomes.rs"]
 mod outcomes;
 #[path = "worker/settings.rs"]

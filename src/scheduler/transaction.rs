@@ -32,7 +32,8 @@ impl Scheduler {
         mut transaction: impl Transaction,
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Receipt<Vec<Scheduled>>, Error> {
-        let mut rows = Vec::new();
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
             rows.push(self.row(task).await?);
         }
@@ -49,8 +50,10 @@ impl Scheduler {
         target: impl Into<Target>,
         due: impl Into<When>,
     ) -> Result<Receipt<Answer>, Error> {
+        let target = target.into();
+        let kind = target.kind().cloned();
         let change = self
-            .reschedule_change(target.into(), due.into(), Expect::Anything)
+            .reschedule_change(target, kind.as_ref(), due.into(), Expect::Anything)
             .await?;
         self.change_in(transaction, change).await
     }
@@ -95,7 +98,7 @@ impl Scheduler {
         transaction: impl Transaction,
         target: impl Into<Target>,
     ) -> Result<Receipt<Answer>, Error> {
-        let look_in = self.look_in(When::After(Duration::ZERO)).await?;
+        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
         self.change_in(transaction, anyway(target, Verb::RunNow { look_in }))
             .await
     }

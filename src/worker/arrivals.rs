@@ -84,17 +84,19 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
     let asked = engine.parts.clock.instant();
     let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
-    act(engine, looked, asked, reserved, woken_by).await
+    act(engine, looked, asked, reserved, woken_by).await?;
+    Ok(())
 }
 
-/// What follows from a look, whoever took it: the wake-up's arrival or the sweep.
+/// What follows from a look, whoever took it: the wake-up's arrival or the sweep. Says how many rows had no place and
+/// are left to a later sweep.
 pub(crate) async fn act(
     engine: &Engine,
     looked: Stamped<Looked>,
     asked: Instant,
     reserved: Reserved<'_>,
     woken_by: WokenBy,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let counters = &engine.parts.counters;
     let heard = engine.parts.time.heard(asked, looked);
     counters.stale.add(heard.found.stale);
@@ -113,8 +115,9 @@ pub(crate) async fn act(
     };
     let heard = accept(engine, heard, asked, reserved, woken_by);
     engine.waiting(&waiting);
+    let (early, left) = ask_first(engine, early);
     for early in early.chunks(defaults::BATCH) {
-        let trips = record(engine, &heard, early).await?;
+        let trips = record(engine, &heard, early, Duration::MAX).await?;
         match woken_by {
             // A backend that hangs must not hold up the sweep, which is there to do without it.
             WokenBy::Sweep => engine.parts.send_soon(trips).await,
@@ -122,10 +125,28 @@ pub(crate) async fn act(
             WokenBy::Levels | WokenBy::Precise | WokenBy::Room => engine.parts.router.send(trips).await,
         }
     }
-    Ok(())
+    Ok(left)
 }
 
-/// Gives claimed tasks to their lanes.
+/// Hands over the rows of kinds that have a check; gives those that can go on at once, and how many had no place.
+fn ask_first(engine: &Engine, early: Vec<Pending>) -> (Vec<Pending>, usize) {
+    if engine.inquiries.is_empty() {
+        return (early, 0);
+    }
+    let mut rest = Vec::with_capacity(early.len());
+    let mut left = 0;
+    for row in early {
+        // One without a key was scheduled by a process that has no check: nobody knows what to ask.
+        match (engine.inquiries.get(&row.wake.kind), row.key.clone()) {
+            (Some(inquiry), Some(key)) => left += usize::from(!inquiry.add_early(key, row)),
+            _ => rest.push(row),
+        }
+    }
+    engine.parts.counters.left_to_sweep.add(left);
+    (rest, left)
+}
+
+/// Gives claimed tasks to their lanes, those of a kind that has a check to be asked about first.
 pub(crate) fn accept(
     engine: &Engine,
     heard: Heard<Vec<Task>>,
@@ -145,31 +166,51 @@ pub(crate) fn accept(
         WokenBy::Sweep => &counters.claimed_by_sweep,
     };
     claimed_by.add(claimed.len());
-    let mut by_kind: BTreeMap<Kind, Vec<Task>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<Kind, Vec<Arc<Task>>> = BTreeMap::new();
     for task in claimed {
         // A store that claims more than it was asked to leaves the rest to the end of their leases.
         if reserved.take(&task.kind).is_some() {
-            by_kind.entry(task.kind.clone()).or_default().push(task);
+            by_kind.entry(task.kind.clone()).or_default().push(Arc::new(task));
         }
     }
     for (kind, tasks) in by_kind {
-        if let Some(lane) = engine.lanes.get(&kind) {
-            let lost = lane.accept(tasks, woken_by, now, at, asked + engine.lease);
+        let Some(lane) = engine.lanes.get(&kind) else {
+            continue;
+        };
+        let inquiry = engine.inquiries.get(&kind);
+        let ask = |task: &Arc<Task>| inquiry.is_some() && task.key.is_some();
+        let (unsure, sure): (Vec<_>, Vec<_>) = tasks.into_iter().partition(ask);
+        let accept = |tasks: &[Arc<Task>], ask_first| {
+            let lost = lane.accept(tasks, ask_first, woken_by, now, at, asked + engine.lease);
             engine.parts.counters.lost_claims.add(lost);
+        };
+        accept(&sure, false);
+        accept(&unsure, true);
+        if let Some(inquiry) = inquiry {
+            inquiry.add_claimed(unsure);
         }
     }
     Heard { now, at, found: () }
 }
 
-/// Records hops: whoever wins the write is to send the next wake-up, of the new version; the others send nothing.
-async fn record(engine: &Engine, heard: &Heard<()>, early: &[Pending]) -> Result<Vec<Trip>, Error> {
+/// Records hops, each to the due time or at the most `within` far: whoever wins the write is to send the next wake-up,
+/// of the new version; the others send nothing.
+pub(crate) async fn record(
+    engine: &Engine,
+    heard: &Heard<()>,
+    early: &[Pending],
+    within: Duration,
+) -> Result<Vec<Trip>, Error> {
     let parts = &engine.parts;
+    let furthest = heard.now.after(within);
     let hops: Vec<Hop> = early
         .iter()
         .map(|Pending { wake, due_at, .. }| Hop {
             id: wake.id,
             version: wake.version,
-            look_in: parts.router.look_in(heard.until(*due_at)),
+            look_in: parts
+                .router
+                .look_in(Some(&wake.kind), heard.until(furthest.min(*due_at))),
         })
         .collect();
     let won = parts.store.hop(&hops).await?;
@@ -185,7 +226,7 @@ async fn record(engine: &Engine, heard: &Heard<()>, early: &[Pending]) -> Result
             };
             Trip {
                 wake,
-                due: heard.instant_of(*due_at),
+                due: heard.instant_of(furthest.min(*due_at)),
             }
         })
         .collect();

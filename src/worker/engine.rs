@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
+use super::inquiry::Inquiry;
 use super::lane::{Finished, Lane, Settled};
 use super::{Alarm, Options};
 use crate::handler::Handler;
@@ -20,6 +21,8 @@ use crate::{Kind, State, Task, Timestamp};
 pub(crate) struct Engine {
     pub(crate) parts: Arc<Parts>,
     pub(crate) lanes: BTreeMap<Kind, Arc<Lane>>,
+    /// Of the kinds that have a check, with a handler here or not.
+    pub(crate) inquiries: BTreeMap<Kind, Arc<Inquiry>>,
     pub(crate) lease: Duration,
     pub(crate) sweep_every: Duration,
     /// There is room again in a lane with a backlog.
@@ -40,9 +43,15 @@ impl Engine {
             .into_iter()
             .map(|(kind, (policy, handler))| (kind.clone(), Arc::new(Lane::new(kind, policy, handler))))
             .collect();
+        let inquiries = parts
+            .checks
+            .iter()
+            .map(|(kind, check)| (kind.clone(), Arc::new(Inquiry::new(kind.clone(), check.clone()))))
+            .collect();
         Self {
             parts,
             lanes,
+            inquiries,
             lease: options.lease,
             sweep_every: options.sweep_every,
             room: Notify::new(),

@@ -79,6 +79,8 @@ struct Held {
 }
 
 enum Phase {
+    /// The check of its kind is still to say whether it is to run.
+    Asking,
     Queued,
     Running {
         handler: AbortHandle,
@@ -146,10 +148,12 @@ impl Lane {
         self.state().backlog
     }
 
-    /// Takes claims in, each in a place that was kept for it. Says how many older claims are thereby known to be lost.
+    /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
+    /// [`passed`](Self::passed). Says how many older claims are thereby known to be lost.
     pub(crate) fn accept(
         &self,
-        tasks: Vec<Task>,
+        tasks: &[Arc<Task>],
+        ask_first: bool,
         woken_by: WokenBy,
         now: Timestamp,
         at: Instant,
@@ -161,14 +165,13 @@ impl Lane {
             for task in tasks {
                 state.reserved -= 1;
                 let id = task.id;
-                let task = Arc::new(task);
                 let held = Held {
-                    task,
+                    task: Arc::clone(task),
                     woken_by,
                     finishing: Finishing::default(),
                     lease_until,
                     claimed: (now, at),
-                    phase: Phase::Queued,
+                    phase: if ask_first { Phase::Asking } else { Phase::Queued },
                 };
                 // A claim that this worker lost without knowing, and got again. If it is being settled, that will
                 // be refused, and tells.
@@ -178,11 +181,34 @@ impl Lane {
                     replaced += 1;
                 }
                 state.claims.insert(id, held);
-                state.queue.push_back(id);
+                if !ask_first {
+                    state.queue.push_back(id);
+                }
             }
         }
         self.changed.notify_one();
         replaced
+    }
+
+    /// These claims are to run, says the check of their kind.
+    pub(crate) fn passed(&self, tasks: &[Arc<Task>]) {
+        {
+            let mut state = self.state();
+            for task in tasks {
+                if let Some(held) = state.asking(task) {
+                    held.phase = Phase::Queued;
+                    state.queue.push_back(task.id);
+                }
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    /// This claim is not to run, and is about to be settled; false if it has been lost or given back meanwhile.
+    pub(crate) fn refused(&self, task: &Task) -> bool {
+        let mut state = self.state();
+        let held = state.asking(task);
+        held.map(|held| held.phase = Phase::Settling).is_some()
     }
 
     /// The claims to renew: those whose handler may still run, or whose end is not settled yet.
@@ -192,7 +218,7 @@ impl Lane {
             Phase::Running {
                 until: Some(until), ..
             } => now < until,
-            Phase::Running { until: None, .. } | Phase::Queued | Phase::Settling => true,
+            Phase::Asking | Phase::Queued | Phase::Running { until: None, .. } | Phase::Settling => true,
         });
         renewable.map(|(&id, held)| (id, held.task.version)).collect()
     }
@@ -276,8 +302,14 @@ impl Lane {
     /// Takes what was not started, to be settled.
     pub(crate) fn take_queued(&self) -> Vec<Arc<Task>> {
         let mut state = self.state();
-        let queued = std::mem::take(&mut state.queue);
-        queued.into_iter().filter_map(|id| state.released(id)).collect()
+        let mut unstarted = std::mem::take(&mut state.queue);
+        let asking = state.claims.iter();
+        let asking = asking.filter(|(_, held)| matches!(held.phase, Phase::Asking));
+        unstarted.extend(asking.map(|(&id, _)| id));
+        unstarted
+            .into_iter()
+            .filter_map(|id| state.released(id))
+            .collect()
     }
 }
 
@@ -287,6 +319,11 @@ impl LaneState {
         self.claims
             .get_mut(&task.id)
             .filter(|held| held.task.version == task.version)
+    }
+
+    /// The claim of a task, if its check is still to say whether it is to run.
+    fn asking(&mut self, task: &Task) -> Option<&mut Held> {
+        self.held(task).filter(|held| matches!(held.phase, Phase::Asking))
     }
 
     fn forget(&mut self, id: TaskId) -> Option<Held> {

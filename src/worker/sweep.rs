@@ -22,10 +22,16 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
     let mut pause = Duration::from_millis(clock.random_below(millis));
     let mut until_purge = 0_u32;
     loop {
+        let told = async {
+            clock.sleep(TOLD_PAUSE).await;
+            engine.parts.store.notified().await;
+        };
         tokio::select! {
             biased;
             _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
             () = clock.sleep(pause) => {}
+            // Another process has scheduled what is due soon, and its wake-ups may be out of reach.
+            () = told => {}
         }
         pause = engine.sweep_every;
         match sweep_once(&engine).await {
@@ -47,6 +53,9 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
         }
     }
 }
+
+/// The least pause before a sweep because of what another process says, however much it says.
+const TOLD_PAUSE: Duration = Duration::from_millis(20);
 
 /// Sweeps between two removals of history: one in half a minute, by default.
 const PURGE_EVERY: u32 = 60;
@@ -76,10 +85,10 @@ async fn sweep_once(engine: &Engine) -> Result<Duration, Error> {
             lane.set_backlog(true);
         }
     }
-    act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
+    let left = act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
     engine.room.notify_one();
-    if taken >= defaults::SWEEP_LIMIT {
-        // There is more.
+    if taken - left >= defaults::SWEEP_LIMIT {
+        // There is more, and a place for it.
         next = Duration::ZERO;
     }
     Ok(next)

@@ -45,7 +45,7 @@ pub(crate) fn refusal(task: &Task, policy: &Policy, now: Timestamp) -> Option<Ve
 impl Verdict {
     /// How the claim ends.
     pub(crate) fn ending(self, task: &Task, policy: &Policy, now: Timestamp, parts: &Parts) -> Ending {
-        let look_in = |after| parts.router.look_in(after);
+        let look_in = |after| parts.router.look_in(Some(&task.kind), after);
         let reason = match self {
             Self::Refused(error) => {
                 return Ending::Dead {

@@ -13,7 +13,7 @@ const EACH: usize = 1_000;
 
 /// A server of the test's own dies while tasks are scheduled and run; it comes back, and everything goes on by itself.
 async fn survives<S: Service>(database: Database) {
-    let server = Server::start(database);
+    let mut server = Server::start(database);
     let service = S::open(server.url()).await;
     service.prepare().await;
     let scheduler = Scheduler::builder(service.store()).build().unwrap();
@@ -61,7 +61,6 @@ async fn survives<S: Service>(database: Database) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let server = tokio::task::spawn_blocking(move || {
-        let mut server = server;
         server.kill();
         std::thread::sleep(Duration::from_secs(1));
         server.start_again();

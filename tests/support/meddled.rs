@@ -27,6 +27,7 @@ pub(crate) enum Op {
     Find,
     List,
     Purge,
+    Check,
 }
 
 /// Passes every call on, meddling on the way.
@@ -35,6 +36,7 @@ pub(crate) struct Meddled {
     clock: Clock,
     inner: Mutex<Inner>,
     freed: Notify,
+    said: Notify,
 }
 
 #[derive(Default)]
@@ -90,6 +92,7 @@ impl Meddled {
             clock,
             inner: Mutex::default(),
             freed: Notify::new(),
+            said: Notify::new(),
         }
     }
 
@@ -173,6 +176,11 @@ impl Meddled {
     /// Of each call that had its effect: how many rows, wake-ups or claims it was about or brought.
     pub(crate) fn calls(&self, op: Op) -> Vec<usize> {
         self.inner().calls.get(&op).cloned().unwrap_or_default()
+    }
+
+    /// Says what another process would: rows were scheduled that are due soon.
+    pub(crate) fn say(&self) {
+        self.said.notify_one();
     }
 
     async fn pause(&self) {
@@ -300,5 +308,13 @@ impl Store for Meddled {
         let purging = self.store.purge(limit);
         self.through(Op::Purge, purging, |&purged| usize::try_from(purged).unwrap())
             .await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        self.through(Op::Check, self.store.check(), |()| 0).await
+    }
+
+    async fn notified(&self) {
+        self.said.notified().await;
     }
 }

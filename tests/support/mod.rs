@@ -13,8 +13,8 @@ use delayline::backend::{Backend, Delays, Reach};
 use delayline::store::{Claim, MemoryStore, Page, Store, Sweep};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
-    Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp, Worker,
-    defaults,
+    Check, Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp,
+    Worker, defaults,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -68,6 +68,10 @@ pub(crate) struct Setup {
     /// What the store's clock is ahead of the scheduler's, in ms.
     pub(crate) store_ahead: i64,
     pub(crate) history: Duration,
+    /// The kinds that follow a table of their service's own.
+    pub(crate) follow: Vec<(&'static str, Check)>,
+    /// Whether the scheduler does without a precise backend of its own, and has the table.
+    pub(crate) without_precise: bool,
     /// Stands before a backend, which it is given.
     pub(crate) wrap_levels: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
     pub(crate) wrap_precise: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
@@ -82,6 +86,8 @@ impl Default for Setup {
             precise_faults: Faults::default(),
             store_ahead: 0,
             history: defaults::HISTORY,
+            follow: Vec::new(),
+            without_precise: false,
             wrap_levels: |backend| backend,
             wrap_precise: |backend| backend,
         }
@@ -107,9 +113,13 @@ impl Setup {
         });
         let reach = Reach::Any { max: Duration::MAX };
         let precise = faulty(reach, defaults::PRECISE_LATENESS, self.precise_faults);
-        let mut builder = Scheduler::builder(store.clone())
-            .clock(clock.clone())
-            .precise((self.wrap_precise)(precise.clone()));
+        let mut builder = Scheduler::builder(store.clone()).clock(clock.clone());
+        if !self.without_precise {
+            builder = builder.precise((self.wrap_precise)(precise.clone()));
+        }
+        for (kind, check) in self.follow {
+            builder = builder.follow(kind, check);
+        }
         if let Some(levels) = &levels {
             builder = builder.levels((self.wrap_levels)(levels.clone()));
         }
