@@ -13,7 +13,7 @@ const EACH: usize = 1_000;
 
 /// A server of the test's own dies while tasks are scheduled and run; it comes back, and everything goes on by itself.
 async fn survives<S: Service>(database: Database) {
-    let mut server = Server::start(database);
+    let server = Server::start(database);
     let service = S::open(server.url()).await;
     service.prepare().await;
     let scheduler = Scheduler::builder(service.store()).build().unwrap();
