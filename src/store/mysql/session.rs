@@ -149,11 +149,14 @@ impl Session for MySqlSession<'_> {
         rows: &[NewRow],
         now: Option<Timestamp>,
     ) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
+        // Later ones have been decided by rows that were looked at and locked.
+        let is_first = now.is_none();
         let now = match now {
             Some(now) => now,
             None => self.now().await?,
         };
-        if let Within::Services(_) = self.within
+        if is_first
+            && let Within::Services(_) = self.within
             && self.is_any_there(rows).await?
         {
             let found = BTreeSet::new();
