@@ -1,5 +1,6 @@
 //! How the server goes about each statement.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row};
@@ -10,6 +11,8 @@ use crate::store::{Ahead, Page, Store, Sweep};
 use crate::{State, Target};
 
 const ROWS: usize = 100_000;
+
+type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Writes them: half of them history; the rest scheduled for a far future, of three kinds.
 async fn fill(connection: &mut MySqlConnection) {
@@ -113,7 +116,7 @@ async fn no_call_reads_more_than_it_needs() {
         store.sweep(&claim(9), &sweep(None)).await.unwrap();
         store.purge(9).await.unwrap();
         let mut before = reads(&store).await;
-        let calls: [(&str, std::pin::Pin<Box<dyn Future<Output = ()>>>); 6] = [
+        let calls: [(&str, Call<'_>); 6] = [
             (
                 "sweep",
                 Box::pin(async { drop(store.sweep(&claim(9), &sweep(None)).await.unwrap()) }),

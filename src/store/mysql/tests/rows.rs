@@ -58,7 +58,7 @@ async fn the_largest_numbers_come_back() {
     };
     let swept = fixture.store.sweep(&claim(1), &sweep).await.unwrap().found;
     let row = fixture.find(1).await;
-    assert_eq!(swept.claimed, [row.clone()]);
+    assert_eq!(swept.claimed, std::slice::from_ref(&row));
     assert_eq!(
         (row.version, row.attempt, row.hop),
         (u64::MAX, u32::MAX, u32::MAX)
