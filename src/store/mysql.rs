@@ -202,3 +202,6 @@ impl Store for MySqlStore {
             .map_err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,8 +168,8 @@ impl Serialize for Hex<'_> {
     }
 }
 
-/// Values as a JSON array, for a statement's parameter.
-pub(super) fn json<T: Serialize>(values: &[T]) -> Result<String, sqlx::Error> {
+/// Values as JSON, for a statement's parameter.
+pub(super) fn json<T: Serialize + ?Sized>(values: &T) -> Result<String, sqlx::Error> {
     serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 

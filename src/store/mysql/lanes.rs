@@ -16,14 +16,17 @@ const LONGEST: i64 = Timestamp::MAX.as_millis();
 
 /// The kinds that were there at the last look; only a guess for the next one, which finds those that it lacks.
 #[derive(Default)]
-pub(super) struct Known(Mutex<BTreeSet<Kind>>);
+pub(super) struct Known(Mutex<BTreeSet<Name>>);
+
+/// A kind as the column has it, which may have been edited by hand into what is no text.
+type Name = Vec<u8>;
 
 impl Known {
-    fn get(&self) -> BTreeSet<Kind> {
+    fn get(&self) -> BTreeSet<Name> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, kinds: BTreeSet<Kind>) {
+    fn set(&self, kinds: BTreeSet<Name>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kinds;
     }
 }
@@ -64,8 +67,8 @@ pub(super) async fn look<'k>(
     };
     // Before every kind comes the one that is not there.
     let mut to_ask = known.get();
-    to_ask.extend(expected.into_iter().cloned());
-    to_ask.insert(Kind::from(""));
+    to_ask.extend(expected.into_iter().map(|kind| kind.as_str().into()));
+    to_ask.insert(Name::new());
     let (mut asked, mut there) = (BTreeSet::new(), BTreeSet::new());
     let mut found: Option<Lanes> = None;
     while !to_ask.is_empty() {
@@ -97,9 +100,9 @@ async fn ask(
     server: &Server,
     what: What,
     limit: usize,
-    kinds: &mut &[Kind],
+    kinds: &mut &[Name],
     found: &mut Option<Lanes>,
-) -> Result<Vec<Kind>, sqlx::Error> {
+) -> Result<Vec<Name>, sqlx::Error> {
     let (sql, width) = match what {
         What::Live(_) => server.sql.live(kinds.len()),
         What::Past => server.sql.past(kinds.len()),
@@ -108,7 +111,7 @@ async fn ask(
     *kinds = later;
     let mut query = read::query(&sql);
     for place in 0..width {
-        let kind = now.get(place).map_or("", Kind::as_str).as_bytes();
+        let kind = now.get(place).map_or(&[][..], Vec::as_slice);
         for _ in 0..2 {
             query = query
                 .bind(kind.to_vec())
@@ -135,10 +138,16 @@ async fn ask(
                     ahead: Vec::new(),
                 });
             }
-            part::KIND => there.push(codec::kind(row, 1)?),
+            part::KIND => there.push(row.try_get(1)?),
             part => {
                 let Some(lanes) = found.as_mut() else { continue };
-                let pending = pending(row)?;
+                let pending = match pending(row) {
+                    Ok(pending) => pending,
+                    Err(error) => {
+                        read::left_alone(row, 2, &error);
+                        continue;
+                    }
+                };
                 match part {
                     part::AHEAD => lanes.ahead.push(pending),
                     part if part == part::OVERDUE[0] => lanes.overdue[0].push(pending),

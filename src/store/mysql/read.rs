@@ -81,8 +81,7 @@ pub(super) fn sound(found: Vec<MySqlRow>) -> Result<Read<Vec<Task>>, sqlx::Error
     let task = |row: &MySqlRow| match codec::task(row) {
         Ok(task) => Some(task),
         Err(error) => {
-            let id = codec::id(row, 0).map(|id| id.to_string()).unwrap_or_default();
-            tracing::error!(store = super::NAME, %id, %error, "a row makes no sense and is left alone");
+            left_alone(row, 0, &error);
             None
         }
     };
@@ -90,6 +89,12 @@ pub(super) fn sound(found: Vec<MySqlRow>) -> Result<Read<Vec<Task>>, sqlx::Error
         now: last_now(&found)?,
         rows: found.iter().filter_map(task).collect(),
     })
+}
+
+/// Tells of a row that makes no sense.
+pub(super) fn left_alone(row: &MySqlRow, id: usize, error: &sqlx::Error) {
+    let id = codec::id(row, id).map(|id| id.to_string()).unwrap_or_default();
+    tracing::error!(store = super::NAME, %id, %error, "a row makes no sense and is left alone");
 }
 
 /// The ids of the live and the newest rows of these kinds and keys: for each kind and key, those that there are.

@@ -29,38 +29,55 @@ pub(super) struct MySqlSession<'a> {
     pub(super) within: Within<'a>,
 }
 
+/// What is there of some ids.
+#[derive(Default)]
+struct There {
+    running: Vec<Task>,
+    others: BTreeSet<TaskId>,
+}
+
 impl MySqlSession<'_> {
-    /// Which of these rows run. A lock on one would keep its worker from renewing its lease until the transaction ends,
-    /// and in a service's transaction that may be long; so this is learned without one. What the transaction itself
-    /// has done to a row counts: then it has the row locked already.
-    async fn running(&mut self, ids: &BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
+    /// Which of these rows run, and which others there are; none is locked.
+    ///
+    /// A lock on a row that runs would keep its worker from renewing its lease until the transaction ends, and one on a
+    /// row that is not there, at `REPEATABLE READ`, others from adding rows; in a service's transaction that may be
+    /// long. What the transaction itself has done to a row counts: then it has the row locked already.
+    async fn look(&mut self, ids: &BTreeSet<TaskId>) -> Result<There, sqlx::Error> {
         let sql = &self.server.sql;
+        let look = read::look(self.outside(), &sql.look, ids.iter().copied()).await?;
+        let mut there = There::default();
         let mut running = BTreeMap::new();
-        let outside = self.outside();
-        let looked = read::look(outside, &sql.look, ids.iter().copied()).await?.rows;
-        for (id, (state, row)) in looked {
+        for (id, (state, row)) in look.rows {
             if state == State::Running {
                 running.insert(id, row.wake.version);
+            } else {
+                there.others.insert(id);
             }
         }
-        if running.is_empty() {
-            return Ok(Vec::new());
-        }
         if let Within::Services(_) = self.within {
-            let inside = read::look(self.connection, &sql.look, running.keys().copied()).await?;
+            let inside = read::look(self.connection, &sql.look, ids.iter().copied()).await?;
             for (id, (_, row)) in inside.rows {
-                if running
-                    .get(&id)
-                    .is_some_and(|version| row.wake.version > *version)
-                {
-                    running.remove(&id);
+                match running.get(&id) {
+                    Some(version) if row.wake.version <= *version => {}
+                    _ => {
+                        running.remove(&id);
+                        there.others.insert(id);
+                    }
                 }
             }
         }
-        let rows = read::by_ids(self.outside(), &sql.by_ids, running.into_keys()).await?;
-        let mut rows = rows.rows;
-        rows.retain(|row| row.state == State::Running);
-        Ok(rows)
+        if !running.is_empty() {
+            let ids: Vec<_> = running.into_keys().collect();
+            let read = read::by_ids(self.outside(), &sql.by_ids, ids).await?;
+            for row in read.rows {
+                if row.state == State::Running {
+                    there.running.push(row);
+                } else {
+                    there.others.insert(row.id);
+                }
+            }
+        }
+        Ok(there)
     }
 
     /// Ends it after success.
@@ -126,13 +143,11 @@ impl Session for MySqlSession<'_> {
         read::now(self.connection, &self.server.sql).await
     }
 
-    async fn rows_of_ids(&mut self, mut ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
-        let mut rows = self.running(&ids).await?;
-        for row in &rows {
-            ids.remove(&row.id);
-        }
-        if !ids.is_empty() {
-            let locked = read::by_ids(self.connection, &self.server.sql.by_ids_locked, ids).await?;
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
+        let There { running, others } = self.look(&ids).await?;
+        let mut rows = running;
+        if !others.is_empty() {
+            let locked = read::by_ids(self.connection, &self.server.sql.by_ids_locked, others).await?;
             rows.extend(locked.rows);
         }
         Ok(rows)
@@ -149,11 +164,14 @@ impl Session for MySqlSession<'_> {
         rows: &[NewRow],
         now: Option<Timestamp>,
     ) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
+        // Later ones have been decided by rows that were looked at and locked.
+        let is_first = now.is_none();
         let now = match now {
             Some(now) => now,
             None => self.now().await?,
         };
-        if let Within::Services(_) = self.within
+        if is_first
+            && let Within::Services(_) = self.within
             && self.is_any_there(rows).await?
         {
             let found = BTreeSet::new();

@@ -72,6 +72,26 @@ macro_rules! of_ids {
     };
 }
 
+macro_rules! write {
+    ($column:literal, $error:literal) => {
+        concat!(
+            "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', read_at BIGINT UNSIGNED PATH '$[1]',
+            state TINYINT UNSIGNED PATH '$[2]', version BIGINT UNSIGNED PATH '$[3]', due_at BIGINT PATH '$[4]',
+            planned_at BIGINT PATH '$[5]', attempt INT UNSIGNED PATH '$[6]', hop INT UNSIGNED PATH '$[7]',
+            updated_at BIGINT PATH '$[8]', wake_at BIGINT PATH '$[9]', finished_at BIGINT PATH '$[10]'",
+            $column,
+            ")) j
+        STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
+        SET t.state = j.state, t.version = j.version, t.due_at = j.due_at, t.planned_at = j.planned_at,
+            t.attempt = j.attempt, t.hop = j.hop, t.updated_at = j.updated_at, t.wake_at = j.wake_at,
+            t.finished_at = j.finished_at, t.last_error = ",
+            $error,
+            "
+        WHERE t.version = j.read_at"
+        )
+    };
+}
+
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
         /// The statements for one table.
@@ -173,17 +193,12 @@ statements! {
     /// Moves `wake_at` alone.
     wake_at = concat!("UPDATE ", of_ids!(), "SET t.wake_at = ?");
 
-    /// Writes what a transition has made of rows: id, the version it was read at, and then each column.
-    write = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', read_at BIGINT UNSIGNED PATH '$[1]',
-            state TINYINT UNSIGNED PATH '$[2]', version BIGINT UNSIGNED PATH '$[3]', due_at BIGINT PATH '$[4]',
-            planned_at BIGINT PATH '$[5]', attempt INT UNSIGNED PATH '$[6]', hop INT UNSIGNED PATH '$[7]',
-            updated_at BIGINT PATH '$[8]', wake_at BIGINT PATH '$[9]', finished_at BIGINT PATH '$[10]',
-            last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[11]')) j
-        STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
-        SET t.state = j.state, t.version = j.version, t.due_at = j.due_at, t.planned_at = j.planned_at,
-            t.attempt = j.attempt, t.hop = j.hop, t.updated_at = j.updated_at, t.wake_at = j.wake_at,
-            t.finished_at = j.finished_at, t.last_error = j.last_error
-        WHERE t.version = j.read_at";
+    /// Writes what a transition has made of rows without an error: id, the version it was read at, and then each column.
+    write = write!("", "NULL");
+
+    /// Writes what a transition has made of rows with an error, the last column. A long text makes the server keep all of
+    /// the batch in a file, so this is apart.
+    write_error = write!(", last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[11]'", "j.last_error");
 
     /// Gives the row of an id, the last value, the payload, headers and limit of another.
     refill = "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.payload = ?, t.headers = ?, t.max_attempts = ?

@@ -1,6 +1,7 @@
 //! Writes what has been decided.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
@@ -18,7 +19,7 @@ use crate::{Task, TaskId, Timestamp};
 const STATEMENT: usize = 4 << 20;
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.
 const ALWAYS: usize = 512 << 10;
-/// How many bytes a row may take beside its payload, headers and names.
+/// How many bytes a statement may take beside the values of a row that are long.
 const REST_OF_ROW: usize = 512;
 
 /// A statement did not touch the rows that it was made for, though they are locked.
@@ -52,7 +53,7 @@ async fn budget(
     let row = query(&sql.packet).fetch_one(connection).await?;
     let limit = usize::try_from(row.try_get::<u64, _>(0)?).unwrap_or(usize::MAX);
     match sizes.max() {
-        Some(bytes) if bytes >= limit => Err(TooBig { bytes, limit }.into()),
+        Some(bytes) if bytes.saturating_add(REST_OF_ROW) >= limit => Err(TooBig { bytes, limit }.into()),
         _ => Ok(STATEMENT.min(limit / 2)),
     }
 }
@@ -79,7 +80,7 @@ fn size(row: &NewRow) -> usize {
         .iter()
         .map(|(name, value)| name.len() + value.len() + 6)
         .sum();
-    REST_OF_ROW + row.kind.as_str().len() + row.payload.len() + 6 * headers
+    row.kind.as_str().len() + row.payload.len() + 6 * headers
 }
 
 /// Writes new rows as they are at `now`. Says which: an error is not one if `is_pardoned` says so, for then the
@@ -127,33 +128,39 @@ pub(super) async fn write(
     sql: &Sql,
     rows: &[Changed],
 ) -> Result<u64, sqlx::Error> {
-    // In JSON a control character takes six bytes.
-    let size = |(_, row): &Changed| REST_OF_ROW + 6 * row.last_error.as_ref().map_or(0, String::len);
-    let budget = budget(connection, sql, rows.iter().map(size)).await?;
+    let (with_error, without): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, row)| row.last_error.is_some());
+    let written = write_by(connection, sql, &sql.write, without).await?;
+    Ok(written + write_by(connection, sql, &sql.write_error, with_error).await?)
+}
+
+async fn write_by(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    statement: &Arc<str>,
+    mut rows: Vec<&Changed>,
+) -> Result<u64, sqlx::Error> {
+    rows.sort_unstable_by_key(|(_, row)| row.id);
+    let values = rows.into_iter().map(|(read_at, row)| {
+        codec::json(&(
+            Hex::Id(row.id),
+            read_at,
+            codec::number(row.state),
+            row.version,
+            row.due_at,
+            row.planned_at,
+            row.attempt,
+            row.hop,
+            row.updated_at,
+            row.wake_at,
+            row.finished_at,
+            &row.last_error,
+        ))
+    });
+    let values: Vec<String> = values.collect::<Result<_, _>>()?;
+    let budget = budget(connection, sql, values.iter().map(String::len)).await?;
     let mut written = 0;
-    for rows in statements(rows, budget, size) {
-        let mut rows: Vec<_> = rows.iter().collect();
-        rows.sort_unstable_by_key(|(_, row)| row.id);
-        let values: Vec<_> = rows
-            .iter()
-            .map(|(read_at, row)| {
-                (
-                    Hex::Id(row.id),
-                    read_at,
-                    codec::number(row.state),
-                    row.version,
-                    row.due_at,
-                    row.planned_at,
-                    row.attempt,
-                    row.hop,
-                    row.updated_at,
-                    row.wake_at,
-                    row.finished_at,
-                    &row.last_error,
-                )
-            })
-            .collect();
-        let query = query(&sql.write).bind(codec::json(&values)?);
+    for values in statements(&values, budget, String::len) {
+        let query = query(statement).bind(format!("[{}]", values.join(",")));
         written += query.execute(&mut *connection).await?.rows_affected();
     }
     Ok(written)
@@ -166,7 +173,7 @@ pub(super) async fn refill(
     row: &Task,
 ) -> Result<(), sqlx::Error> {
     let headers = codec::headers(&row.headers)?;
-    let bytes = REST_OF_ROW + headers.len() + row.payload.len();
+    let bytes = headers.len() + row.payload.len();
     budget(connection, sql, std::iter::once(bytes)).await?;
     let query = query(&sql.refill)
         .bind(row.payload.clone())

@@ -1,0 +1,162 @@
+//! What is special to rows on a MySQL server: its schema, locks, transactions, plans. The rest is in the conformance
+//! suite.
+
+#![allow(clippy::unwrap_used)]
+
+mod locks;
+mod plans;
+mod rows;
+mod schema;
+mod server;
+mod transactions;
+
+#[path = "../../../tests/support/database.rs"]
+mod database;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
+
+use self::database::Database;
+use super::MySqlStore;
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Verb};
+use crate::{Kind, Target, Task, TaskId, Wake, When};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A database of a test's own, and the store in it.
+struct Fixture {
+    url: String,
+    store: MySqlStore,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let empty = Self::empty().await;
+        empty.store.migrate().await.unwrap();
+        empty
+    }
+
+    /// Without the tables.
+    async fn empty() -> Self {
+        let url = Database::MariaDb.fresh::<MySqlConnection>().await;
+        let store = MySqlStore::connect(&url).await.unwrap();
+        Self { url, store }
+    }
+
+    /// A connection of somebody else's to the same database, with the server's settings.
+    async fn foreign(&self) -> MySqlConnection {
+        let options: MySqlConnectOptions = self.url.parse().unwrap();
+        options.connect().await.unwrap()
+    }
+
+    /// One that has begun a transaction, as many services do.
+    async fn service(&self, isolation: &str) -> MySqlConnection {
+        let mut service = self.foreign().await;
+        let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}");
+        run(&mut service, &isolation).await;
+        run(&mut service, "START TRANSACTION").await;
+        service
+    }
+
+    async fn find(&self, number: usize) -> Task {
+        self.store.find(&id(number).into()).await.unwrap().unwrap()
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) {
+        self.store.insert(rows).await.unwrap();
+    }
+
+    /// Rows that are due, and claimed.
+    async fn running(&self, numbers: std::ops::Range<usize>) -> Vec<Task> {
+        self.insert(due_rows(numbers.clone())).await;
+        let looked = self.store.arrive(&wakes(numbers), &claim(1_000)).await.unwrap();
+        looked.found.claimed
+    }
+}
+
+/// Both isolation levels that services use.
+const LEVELS: [&str; 2] = ["READ COMMITTED", "REPEATABLE READ"];
+
+async fn run(connection: &mut MySqlConnection, sql: &str) {
+    connection.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
+}
+
+fn id(number: usize) -> TaskId {
+    TaskId::from_bytes((number as u128).to_be_bytes())
+}
+
+/// The row of a number, as a condition.
+fn is(number: usize) -> String {
+    format!("id = UNHEX('{number:032x}')")
+}
+
+fn new_row(number: usize, due: Duration) -> NewRow {
+    NewRow {
+        id: id(number),
+        kind: "k".into(),
+        key: None,
+        payload: vec![0, 1, 255],
+        headers: BTreeMap::new(),
+        due: When::After(due),
+        look_in: due,
+        max_attempts: None,
+        replace: false,
+    }
+}
+
+fn named(number: usize, key: &str) -> NewRow {
+    NewRow {
+        key: Some(key.into()),
+        ..new_row(number, Duration::ZERO)
+    }
+}
+
+fn due_rows(numbers: impl IntoIterator<Item = usize>) -> Vec<NewRow> {
+    let row = |number| new_row(number, Duration::ZERO);
+    numbers.into_iter().map(row).collect()
+}
+
+fn wakes(numbers: impl IntoIterator<Item = usize>) -> Vec<Wake> {
+    let wake = |number| Wake {
+        id: id(number),
+        kind: "k".into(),
+        version: 1,
+    };
+    numbers.into_iter().map(wake).collect()
+}
+
+fn claim(room: usize) -> Claim {
+    Claim {
+        owner: Arc::from("me"),
+        lease: LEASE,
+        room: [(Kind::from("k"), room)].into(),
+    }
+}
+
+fn change(target: impl Into<Target>, verb: Verb) -> Change {
+    Change {
+        target: target.into(),
+        verb,
+        expect: Expect::Anything,
+    }
+}
+
+fn settlement(number: usize, version: u64, ending: Ending) -> Settlement {
+    Settlement {
+        id: id(number),
+        version,
+        ending,
+    }
+}
+
+/// For as long as a broken test may hang.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap()
+}

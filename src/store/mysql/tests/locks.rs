@@ -1,0 +1,312 @@
+//! Rows that somebody else has locked, and transactions that cross.
+
+use std::time::Duration;
+
+use sqlx::{Executor, MySqlConnection, Row};
+
+use super::{
+    Fixture, LEASE, change, claim, due_rows, id, in_time, is, named, new_row, run, settlement, wakes,
+};
+use crate::store::{Ahead, Ending, Hop, Looked, Renewal, Store, Sweep, Verb};
+use crate::{Answer, Scheduled, State, Task};
+
+/// Locks rows until the connection's transaction ends.
+async fn lock(other: &mut MySqlConnection, which: &str) {
+    run(other, "START TRANSACTION").await;
+    run(
+        other,
+        &format!("SELECT * FROM delayline_tasks WHERE {which} FOR UPDATE"),
+    )
+    .await;
+}
+
+/// Waits until a transaction of this database waits for a lock. The server answers anew only to who has not asked for
+/// 0.1 s.
+async fn somebody_waits(other: &mut MySqlConnection) {
+    loop {
+        let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
+            JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+            WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
+        let row = other.fetch_one(waiting).await.unwrap();
+        if row.get::<i64, _>(0) > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn sweep() -> Sweep {
+    let ahead = Ahead {
+        within: LEASE,
+        limit: 100,
+    };
+    Sweep {
+        limit: 100,
+        retake: LEASE,
+        ahead: Some(ahead),
+    }
+}
+
+#[tokio::test]
+async fn a_locked_row_is_left_to_others_and_nobody_waits() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.insert(due_rows([1, 2])).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(1)).await;
+    in_time(async {
+        let looked = store.arrive(&wakes([1]), &claim(9)).await.unwrap().found;
+        assert_eq!(looked, Looked::default());
+        // The other one has to wait for the room that this one was to have.
+        let swept = store.sweep(&claim(1), &sweep()).await.unwrap().found;
+        assert_eq!((swept.claimed, swept.waiting.len()), (vec![], 1));
+        let ready = store.ready(&claim(1)).await.unwrap().found;
+        assert_eq!(ready, [fixture.find(2).await]);
+    })
+    .await;
+    run(&mut other, "ROLLBACK").await;
+    let swept = store.sweep(&claim(1), &sweep()).await.unwrap().found;
+    assert_eq!(swept.claimed, [fixture.find(1).await]);
+}
+
+#[tokio::test]
+async fn a_sweep_leaves_ended_leases_and_lost_wakes_that_are_locked() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.running(1..3).await;
+    let lost = |number| crate::store::NewRow {
+        look_in: Duration::ZERO,
+        ..new_row(number, LEASE)
+    };
+    fixture.insert(vec![lost(3), lost(4)]).await;
+    let mut other = fixture.foreign().await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET wake_at = 0 WHERE state = 1",
+    )
+    .await;
+    lock(&mut other, &format!("{} OR {}", is(1), is(3))).await;
+    let swept = in_time(store.sweep(&claim(9), &sweep())).await.unwrap().found;
+    assert_eq!(
+        (swept.expired, swept.claimed, swept.early.len()),
+        (1, vec![fixture.find(2).await], 1)
+    );
+    assert_eq!(swept.early[0].wake.id, id(4));
+    assert_eq!(fixture.find(1).await.state, State::Running);
+}
+
+#[tokio::test]
+async fn a_renewal_of_a_locked_row_says_so() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.running(1..4).await;
+    store.settle(vec![settlement(3, 2, Ending::Done)]).await.unwrap();
+    let before = fixture.find(1).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &format!("{} OR {}", is(1), is(3))).await;
+    let claims = [(id(1), 2), (id(2), 2), (id(3), 2), (id(1), 1), (id(9), 1)];
+    let renewed = in_time(store.renew(&claims, 2 * LEASE)).await.unwrap();
+    use Renewal::{Locked, Lost, Renewed};
+    assert_eq!(renewed, [Locked, Renewed, Lost, Lost, Lost]);
+    assert_eq!(fixture.find(1).await, before);
+    assert!(fixture.find(2).await.wake_at > before.wake_at);
+}
+
+#[tokio::test]
+async fn a_purge_leaves_what_is_locked() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows([1, 2])).await;
+    let cancel = |number| change(id(number), Verb::Cancel);
+    fixture.store.change(vec![cancel(1), cancel(2)]).await.unwrap();
+    let mut other = fixture.foreign().await;
+    run(&mut other, "UPDATE delayline_tasks SET wake_at = 0").await;
+    lock(&mut other, &is(1)).await;
+    assert_eq!(in_time(fixture.store.purge(10)).await.unwrap(), 1);
+    assert_eq!(fixture.find(1).await.state, State::Cancelled);
+    run(&mut other, "ROLLBACK").await;
+    assert_eq!(fixture.store.purge(10).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_change_waits_for_a_lock_and_decides_by_what_it_finds_then() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows([1])).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(1)).await;
+    let store = fixture.store.clone();
+    let cancelled = tokio::spawn(async move { store.change(vec![change(id(1), Verb::Cancel)]).await });
+    in_time(somebody_waits(&mut fixture.foreign().await)).await;
+    run(
+        &mut other,
+        &format!("UPDATE delayline_tasks SET state = 2 WHERE {}", is(1)),
+    )
+    .await;
+    run(&mut other, "COMMIT").await;
+    let answers = in_time(cancelled).await.unwrap().unwrap().found;
+    assert_eq!(answers, [Answer::Finished(fixture.find(1).await)]);
+}
+
+#[tokio::test]
+async fn verbs_do_not_wait_for_a_running_row_that_is_locked() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.insert(vec![named(1, "a")]).await;
+    store.arrive(&wakes([1]), &claim(1)).await.unwrap();
+    let row = fixture.find(1).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(1)).await;
+    in_time(async {
+        let cancel = |target: crate::Target| vec![change(target, Verb::Cancel)];
+        for target in [id(1).into(), ("k", "a").into()] {
+            let answers = store.change(cancel(target)).await.unwrap().found;
+            assert_eq!(answers, [Answer::TooLate(row.clone())]);
+        }
+        let found = store.insert(vec![named(2, "a")]).await.unwrap().found;
+        assert_eq!(found, [Scheduled::Running(row.clone())]);
+    })
+    .await;
+}
+
+/// Lets `work` meet a transaction that locks row 2 first and row 1 then, while it locks them the other way round.
+/// That has written more, so it is the store's transaction that is undone.
+async fn cross<T: Send + 'static>(
+    fixture: &Fixture,
+    work: impl Future<Output = Result<T, crate::Error>> + Send + 'static,
+) -> T {
+    fixture
+        .insert((100..200).map(|number| new_row(number, LEASE)).collect())
+        .await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "START TRANSACTION").await;
+    run(
+        &mut other,
+        &format!(
+            "UPDATE delayline_tasks SET planned_at = 1 WHERE id >= UNHEX('{:032x}')",
+            100
+        ),
+    )
+    .await;
+    run(
+        &mut other,
+        &format!(
+            "UPDATE delayline_tasks SET planned_at = planned_at + 1 WHERE {}",
+            is(2)
+        ),
+    )
+    .await;
+    let mut working = tokio::spawn(work);
+    let mut watcher = fixture.foreign().await;
+    tokio::select! {
+        () = in_time(somebody_waits(&mut watcher)) => {}
+        done = &mut working => panic!("it did not wait: {:?}", done.unwrap().err()),
+    }
+    run(
+        &mut other,
+        &format!(
+            "UPDATE delayline_tasks SET planned_at = planned_at + 1 WHERE {}",
+            is(1)
+        ),
+    )
+    .await;
+    run(&mut other, "COMMIT").await;
+    in_time(working).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_change_that_was_undone_by_a_deadlock_is_done_again() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows([1, 2])).await;
+    let store = fixture.store.clone();
+    let answers = cross(&fixture, async move {
+        let cancel = |number| change(id(number), Verb::Cancel);
+        store.change(vec![cancel(1), cancel(2)]).await
+    })
+    .await;
+    assert!(
+        answers
+            .found
+            .iter()
+            .all(|answer| matches!(answer, Answer::Done(_)))
+    );
+    assert_eq!(fixture.find(1).await.state, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_settlement_that_was_undone_by_a_deadlock_is_done_again() {
+    let fixture = Fixture::new().await;
+    fixture.running(1..3).await;
+    let store = fixture.store.clone();
+    let settled = cross(&fixture, async move {
+        let done = |number| settlement(number, 2, Ending::Done);
+        store.settle(vec![done(1), done(2)]).await
+    })
+    .await;
+    assert_eq!(settled, [true, true]);
+}
+
+#[tokio::test]
+async fn a_hop_that_was_undone_by_a_deadlock_is_done_again() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows([1, 2])).await;
+    let store = fixture.store.clone();
+    let recorded = cross(&fixture, async move {
+        let hop = |number| Hop {
+            id: id(number),
+            version: 1,
+            look_in: LEASE,
+        };
+        store.hop(&[hop(1), hop(2)]).await
+    })
+    .await;
+    assert_eq!(recorded, [true, true]);
+}
+
+#[tokio::test]
+async fn who_has_nothing_to_write_begins_no_transaction() {
+    let fixture = Fixture::new().await;
+    let builder = super::MySqlStore::builder(fixture.url.parse().unwrap());
+    let store = builder.connections(1).connect().await.unwrap();
+    fixture.insert(vec![new_row(1, LEASE)]).await;
+    store.sweep(&claim(9), &sweep()).await.unwrap();
+    let before = questions(&store).await;
+    let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
+    assert_eq!(swept.ahead.len(), 1);
+    assert_eq!(store.purge(9).await.unwrap(), 0);
+    let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
+    assert_eq!((looked.early.len(), looked.stale), (1, 1));
+    let after = questions(&store).await;
+    // One statement each.
+    assert_eq!(after - before, 3);
+}
+
+/// How many statements a store of one connection has executed.
+async fn questions(store: &super::MySqlStore) -> u64 {
+    let mut lent = store.server.connections.lend().await.unwrap();
+    let row = lent
+        .fetch_one("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")
+        .await
+        .unwrap();
+    lent.give_back();
+    row.get::<String, _>(1).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_call_that_is_abandoned_holds_up_nobody() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows([1, 2])).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(2)).await;
+    let store = fixture.store.clone();
+    let cancel = |number| change(id(number), Verb::Cancel);
+    let changes = vec![cancel(1), cancel(2)];
+    let abandoned = tokio::spawn(async move { store.change(changes).await });
+    in_time(somebody_waits(&mut fixture.foreign().await)).await;
+    abandoned.abort();
+    run(&mut other, "ROLLBACK").await;
+    let answers = in_time(fixture.store.change(vec![cancel(1)]))
+        .await
+        .unwrap()
+        .found;
+    let task: Option<&Task> = answers[0].task();
+    assert_eq!(task.map(|task| task.state), Some(State::Cancelled));
+}

@@ -1,0 +1,157 @@
+//! How the server goes about each statement.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row};
+
+use super::{Fixture, LEASE, claim, id, run};
+use crate::store::mysql::MySqlStore;
+use crate::store::{Ahead, Page, Store, Sweep};
+use crate::{State, Target};
+
+const ROWS: usize = 100_000;
+
+type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Writes them: half of them history; the rest scheduled for a far future, of three kinds.
+async fn fill(connection: &mut MySqlConnection) {
+    let rows = format!(
+        "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, hop,
+            created_at, updated_at, headers, payload)
+        SELECT UNHEX(LPAD(HEX(seq), 32, '0')), CONCAT('k', seq % 3), IF(seq % 4 < 2, NULL, CONCAT('key ', seq % 1000)),
+            ELT(1 + seq % 4, 0, 0, 2, 4), 1, 9000000000000 + seq, 0, 9000000000000 + seq, 0, 0, 0, 0, '{{}}', ''
+        FROM seq_1_to_{ROWS}"
+    );
+    run(connection, &rows).await;
+}
+
+/// The steps of a plan that do not go by an index, or by another than is meant.
+async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
+    let sql = sql
+        .replace("LIMIT ?", "LIMIT 10")
+        .replace("JSON_TABLE(?", "JSON_TABLE('[]'")
+        .replace("kind = ?", "kind = 'k1'")
+        .replace("kind > ?", "kind > 'k0'")
+        .replace("= ?", "= '1'")
+        .replace('?', "5");
+    let plan = connection
+        .fetch_all(AssertSqlSafe(format!("EXPLAIN {sql}")))
+        .await
+        .unwrap();
+    let text = |row: &sqlx::mysql::MySqlRow, column: &str| -> String {
+        row.try_get::<Option<String>, _>(column)
+            .unwrap()
+            .unwrap_or_default()
+    };
+    let mut scans = Vec::new();
+    for row in &plan {
+        let (table, access, key) = (text(row, "table"), text(row, "type"), text(row, "key"));
+        let is_ours = ["t", "l", "n", "delayline_tasks"].contains(&table.as_str());
+        let is_searched = ["const", "eq_ref", "ref", "range"].contains(&access.as_str()) && !key.is_empty();
+        let extra = text(row, "Extra");
+        if is_ours && !sql.starts_with("INSERT") && (!is_searched || extra.contains("filesort")) {
+            scans.push(format!("{table} {access} {key} {extra}"));
+        }
+    }
+    scans
+}
+
+#[tokio::test]
+async fn no_statement_reads_the_table_from_end_to_end() {
+    let fixture = Fixture::new().await;
+    let mut connection = fixture.foreign().await;
+    assert_ne!(
+        scans(&mut connection, "SELECT * FROM delayline_tasks t").await,
+        [""; 0]
+    );
+    for stage in ["empty", "filled", "analyzed"] {
+        match stage {
+            "filled" => fill(&mut connection).await,
+            "analyzed" => run(&mut connection, "ANALYZE TABLE delayline_tasks").await,
+            _ => {}
+        }
+        for (name, sql) in fixture.store.server.sql.all() {
+            assert_eq!(scans(&mut connection, &sql).await, [""; 0], "{name}, {stage}");
+        }
+    }
+}
+
+/// How many rows and index entries a store of one connection has read.
+async fn reads(store: &MySqlStore) -> u64 {
+    let mut lent = store.server.connections.lend().await.unwrap();
+    let rows = lent
+        .fetch_all("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        .await
+        .unwrap();
+    lent.give_back();
+    let count = |row: &sqlx::mysql::MySqlRow| row.get::<String, _>(1).parse::<u64>().unwrap();
+    rows.iter().map(count).sum()
+}
+
+#[tokio::test]
+async fn no_call_reads_more_than_it_needs() {
+    let fixture = Fixture::new().await;
+    let mut connection = fixture.foreign().await;
+    fill(&mut connection).await;
+    let builder = MySqlStore::builder(fixture.url.parse().unwrap());
+    let store = builder.connections(1).connect().await.unwrap();
+    let ahead = Ahead {
+        within: Duration::from_secs(400 * 365 * 24 * 3_600),
+        limit: 10,
+    };
+    let sweep = |ahead| Sweep {
+        limit: 10,
+        retake: LEASE,
+        ahead,
+    };
+    let page = Page {
+        kind: "k1".into(),
+        state: State::Done,
+        after: Some((crate::Timestamp::from_millis(9_000_000_050_000), id(7))),
+        limit: 10,
+    };
+    for is_analyzed in [false, true] {
+        // Which kinds there are is learned once.
+        store.sweep(&claim(9), &sweep(None)).await.unwrap();
+        store.purge(9).await.unwrap();
+        let mut before = reads(&store).await;
+        let calls: [(&str, Call<'_>); 6] = [
+            (
+                "sweep",
+                Box::pin(async { drop(store.sweep(&claim(9), &sweep(None)).await.unwrap()) }),
+            ),
+            (
+                "ahead",
+                Box::pin(async { drop(store.sweep(&claim(9), &sweep(Some(ahead))).await.unwrap()) }),
+            ),
+            (
+                "purge",
+                Box::pin(async { assert_eq!(store.purge(9).await.unwrap(), 0) }),
+            ),
+            (
+                "ready",
+                Box::pin(async { assert_eq!(store.ready(&claim(9)).await.unwrap().found, []) }),
+            ),
+            (
+                "list",
+                Box::pin(async { assert_eq!(store.list(&page).await.unwrap().len(), 10) }),
+            ),
+            (
+                "find",
+                Box::pin(async { drop(store.find(&Target::from(("k1", "key 1"))).await.unwrap()) }),
+            ),
+        ];
+        for (name, call) in calls {
+            call.await;
+            let after = reads(&store).await;
+            assert!(
+                after - before < 500,
+                "{name}, analyzed: {is_analyzed}: {} reads",
+                after - before
+            );
+            before = after;
+        }
+        run(&mut connection, "ANALYZE TABLE delayline_tasks").await;
+    }
+}

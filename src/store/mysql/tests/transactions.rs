@@ -1,0 +1,240 @@
+//! Transactions of the service's own, joined by the store.
+
+use super::{Fixture, LEASE, LEVELS, change, claim, id, in_time, is, named, new_row, run, wakes};
+use crate::store::{Renewal, Store, Transaction, Verb};
+use crate::{Answer, Scheduled, State};
+
+#[tokio::test]
+async fn what_is_done_happens_at_the_commit_or_not_at_all() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        let store = &fixture.store;
+        fixture.insert(vec![new_row(1, LEASE)]).await;
+        for end in ["ROLLBACK", "COMMIT"] {
+            let mut service = fixture.service(level).await;
+            let mut joined = store.join(&mut service);
+            let new = joined.insert(vec![named(2, "a")]).await.unwrap().found;
+            assert!(matches!(new[0], Scheduled::New(_)));
+            let moved = joined
+                .change(vec![change(id(1), Verb::Cancel)])
+                .await
+                .unwrap()
+                .found;
+            assert!(matches!(moved[0], Answer::Done(_)));
+            let own = joined.find(&("k", "a").into()).await.unwrap();
+            assert_eq!(own.as_ref(), Some(new[0].task()));
+            drop(joined);
+            assert_eq!(store.find(&id(2).into()).await.unwrap(), None);
+            assert_eq!(fixture.find(1).await.state, State::Scheduled);
+            run(&mut service, end).await;
+        }
+        assert_eq!(fixture.find(2).await.state, State::Scheduled);
+        assert_eq!(fixture.find(1).await.state, State::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_sees_what_it_has_done_itself() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        let mut service = fixture.service(level).await;
+        let mut joined = fixture.store.join(&mut service);
+        joined.insert(vec![named(1, "a")]).await.unwrap();
+        let again = joined
+            .insert(vec![named(2, "a"), named(3, "b")])
+            .await
+            .unwrap()
+            .found;
+        assert!(
+            matches!(&again[0], Scheduled::Existing(row) if row.id == id(1)),
+            "{again:?}"
+        );
+        assert!(matches!(&again[1], Scheduled::New(_)), "{again:?}");
+        let cancelled = joined
+            .change(vec![change(("k", "a"), Verb::Cancel)])
+            .await
+            .unwrap()
+            .found;
+        assert!(matches!(cancelled[0], Answer::Done(_)));
+        let free = joined.insert(vec![named(4, "a")]).await.unwrap().found;
+        assert!(matches!(free[0], Scheduled::New(_)));
+        drop(joined);
+        run(&mut service, "COMMIT").await;
+        assert_eq!(
+            fixture.store.find(&("k", "a").into()).await.unwrap().unwrap().id,
+            id(4)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_handler_may_finish_its_task_and_schedule_the_next_of_its_key() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        fixture.insert(vec![named(1, "a")]).await;
+        fixture.store.arrive(&wakes([1]), &claim(1)).await.unwrap();
+        let mut service = fixture.service(level).await;
+        let mut joined = fixture.store.join(&mut service);
+        assert!(!joined.finish(id(1), 1).await.unwrap());
+        assert!(joined.finish(id(1), 2).await.unwrap());
+        assert!(!joined.finish(id(1), 2).await.unwrap());
+        let next = joined.insert(vec![named(2, "a")]).await.unwrap().found;
+        assert!(matches!(next[0], Scheduled::New(_)), "{level}: {next:?}");
+        let past = joined
+            .change(vec![change(id(1), Verb::Cancel)])
+            .await
+            .unwrap()
+            .found;
+        assert!(matches!(past[0], Answer::Finished(_)), "{level}: {past:?}");
+        drop(joined);
+        // Its worker is told that the row is locked, and not that it is lost.
+        let renewed = in_time(fixture.store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
+        assert_eq!(renewed, [Renewal::Locked]);
+        run(&mut service, "COMMIT").await;
+        assert_eq!(fixture.find(1).await.state, State::Done);
+        assert_eq!(fixture.find(2).await.state, State::Scheduled);
+    }
+}
+
+#[tokio::test]
+async fn verbs_decide_by_rows_as_they_are_and_lock_none_that_runs() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        let store = &fixture.store;
+        fixture.insert(vec![named(1, "a"), named(2, "b")]).await;
+        let mut service = fixture.service(level).await;
+        // So that at REPEATABLE READ it sees the rows as they are now until it ends.
+        run(&mut service, "SELECT * FROM delayline_tasks").await;
+        store.arrive(&wakes([1]), &claim(1)).await.unwrap();
+        fixture.insert(vec![named(3, "c")]).await;
+        store.change(vec![change(id(2), Verb::Cancel)]).await.unwrap();
+
+        let mut joined = store.join(&mut service);
+        let mut answers = Vec::new();
+        for target in [
+            crate::Target::from(id(1)),
+            ("k", "a").into(),
+            ("k", "b").into(),
+            ("k", "c").into(),
+        ] {
+            answers.extend(
+                joined
+                    .change(vec![change(target, Verb::Cancel)])
+                    .await
+                    .unwrap()
+                    .found,
+            );
+        }
+        let found = joined
+            .insert(vec![named(4, "a"), named(5, "b"), named(6, "c")])
+            .await;
+        let found = found.unwrap().found;
+        drop(joined);
+        assert!(
+            matches!(&answers[0], Answer::TooLate(row) if row.version == 2),
+            "{level}: {answers:?}"
+        );
+        assert!(
+            matches!(&answers[1], Answer::TooLate(row) if row.version == 2),
+            "{level}: {answers:?}"
+        );
+        assert!(matches!(&answers[2], Answer::Finished(_)), "{level}: {answers:?}");
+        assert!(matches!(&answers[3], Answer::Done(_)), "{level}: {answers:?}");
+        assert!(
+            matches!(&found[0], Scheduled::Running(row) if row.id == id(1)),
+            "{level}: {found:?}"
+        );
+        assert!(matches!(&found[1], Scheduled::New(_)), "{level}: {found:?}");
+        assert!(matches!(&found[2], Scheduled::New(_)), "{level}: {found:?}");
+        let renewed = in_time(store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
+        assert_eq!(renewed, [Renewal::Renewed], "{level}");
+        run(&mut service, "COMMIT").await;
+        assert_eq!(fixture.find(3).await.state, State::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn rows_that_were_changed_are_locked_until_the_end() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        fixture.insert(vec![named(1, "a")]).await;
+        let mut service = fixture.service(level).await;
+        let mut joined = fixture.store.join(&mut service);
+        let answers = joined
+            .change(vec![change(("k", "a"), Verb::Cancel)])
+            .await
+            .unwrap();
+        assert!(matches!(answers.found[0], Answer::Done(_)));
+        drop(joined);
+        let looked = in_time(fixture.store.arrive(&wakes([1]), &claim(1)))
+            .await
+            .unwrap()
+            .found;
+        assert_eq!(looked, Default::default());
+        run(&mut service, "COMMIT").await;
+        let looked = fixture.store.arrive(&wakes([1]), &claim(1)).await.unwrap().found;
+        assert_eq!(looked.stale, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_is_told_to_the_service_as_transient() {
+    let fixture = Fixture::new().await;
+    fixture.insert(vec![new_row(1, LEASE), new_row(2, LEASE)]).await;
+    fixture
+        .insert((100..200).map(|number| new_row(number, LEASE)).collect())
+        .await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "START TRANSACTION").await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET hop = 1 WHERE id >= UNHEX('00000000000000000000000000000064')",
+    )
+    .await;
+    run(
+        &mut other,
+        &format!("UPDATE delayline_tasks SET hop = 1 WHERE {}", is(2)),
+    )
+    .await;
+    let mut service = fixture.service("REPEATABLE READ").await;
+    run(
+        &mut service,
+        &format!("SELECT * FROM delayline_tasks WHERE {} FOR UPDATE", is(1)),
+    )
+    .await;
+    let mut joined = fixture.store.join(&mut service);
+    // Whichever waits first, it is the smaller transaction that is undone.
+    let one = is(1);
+    let cross = async {
+        run(
+            &mut other,
+            &format!("UPDATE delayline_tasks SET hop = 1 WHERE {one}"),
+        )
+        .await;
+        run(&mut other, "ROLLBACK").await;
+    };
+    let changed = async { joined.change(vec![change(id(2), Verb::Cancel)]).await };
+    let (changed, ()) = in_time(async { tokio::join!(changed, cross) }).await;
+    assert!(changed.unwrap_err().is_transient());
+}
+
+#[tokio::test]
+async fn the_settings_of_a_service_do_not_matter() {
+    let fixture = Fixture::new().await;
+    let mut service = fixture.service("REPEATABLE READ").await;
+    run(
+        &mut service,
+        "SET time_zone = '+10:00', sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+    )
+    .await;
+    let before = fixture.store.now().await.unwrap();
+    let mut joined = fixture.store.join(&mut service);
+    let new = joined.insert(vec![named(1, "a\\\"'")]).await.unwrap();
+    let changed = joined.change(vec![change(id(1), Verb::Cancel)]).await.unwrap();
+    drop(joined);
+    run(&mut service, "COMMIT").await;
+    let after = fixture.store.now().await.unwrap();
+    assert!(before <= new.now && new.now <= changed.now && changed.now <= after);
+    assert_eq!(fixture.find(1).await.finished_at, Some(changed.now));
+    assert_eq!(fixture.find(1).await.key, Some("a\\\"'".into()));
+}
