@@ -1,6 +1,8 @@
 //! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod row;
 mod rows;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -16,6 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};

@@ -1,5 +1,9 @@
 //! Holds each store of this crate to the contract of `Store`. One line per store: its name and its fixture.
 
+#[cfg(feature = "postgres")]
+#[path = "support/database.rs"]
+mod database;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +16,8 @@ use delayline::testing::store_conformance;
 store_conformance!(memory, Memory::new());
 #[cfg(feature = "sqlite")]
 store_conformance!(sqlite, files::Sqlite::new());
+#[cfg(feature = "postgres")]
+store_conformance!(postgres, postgres_database::Postgres::new().await);
 
 #[derive(Debug)]
 struct Memory {
@@ -77,6 +83,59 @@ mod files {
         async fn pass(&self, time: Duration) {
             let millis = time.as_millis().try_into().expect("cases wait for short");
             self.clock.step(millis);
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres_database {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use delayline::store::PostgresStore;
+    use sqlx::PgConnection;
+    use sqlx::postgres::PgConnectOptions;
+    use tokio::sync::OnceCell;
+
+    use super::*;
+    use crate::database::Database;
+
+    /// One database for this process, which goes with the server.
+    static URL: OnceCell<String> = OnceCell::const_new();
+    static TABLES: AtomicUsize = AtomicUsize::new(0);
+
+    /// Rows in tables of a real server, each store's in its own. The clock is the server's.
+    #[derive(Debug)]
+    pub(super) struct Postgres {
+        options: PgConnectOptions,
+    }
+
+    impl Postgres {
+        pub(super) async fn new() -> Self {
+            let url = URL
+                .get_or_init(|| Database::Postgres.fresh::<PgConnection>())
+                .await;
+            let options = url.parse().expect("the URL of the server");
+            Self { options }
+        }
+    }
+
+    #[async_trait]
+    impl StoreFixture for Postgres {
+        async fn store(&self, history: Duration) -> Arc<dyn Store> {
+            let number = TABLES.fetch_add(1, Ordering::Relaxed);
+            let store = PostgresStore::builder(self.options.clone())
+                .table(format!("tasks_{number}"))
+                .keep_history(history)
+                .connect()
+                .await
+                .expect("a connection");
+            store.migrate().await.expect("a new table");
+            store.check().await.expect("the schema");
+            Arc::new(store)
+        }
+
+        async fn pass(&self, time: Duration) {
+            tokio::time::sleep(time).await;
         }
     }
 }

@@ -3,10 +3,12 @@
 mod change;
 mod insert;
 mod loaded;
+#[cfg(feature = "sqlite")]
 mod look;
 mod session;
 
 pub(super) use self::change::change;
 pub(super) use self::insert::Insert;
+#[cfg(feature = "sqlite")]
 pub(super) use self::look::Look;
 pub(super) use self::session::{Changed, Session};
