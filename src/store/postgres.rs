@@ -51,10 +51,18 @@ impl PostgresStore {
     /// Connects to `postgres://user:password@host:port/database`, with the defaults of [`builder`](Self::builder).
     pub async fn connect(url: &str) -> Result<Self, Error> {
         // The URL may hold a password, so it is not repeated.
-        let options: PgConnectOptions = url.parse().map_err(|error| {
-            let allowed = format!("allowed is postgres://user:password@host:port/database: {error}");
+        let refused = |why: &str| {
+            let allowed = format!("allowed is postgres://user:password@host:port/database{why}");
             Error::invalid("url", "(not shown)", allowed)
-        })?;
+        };
+        // The driver takes any scheme, and then goes where nobody has meant.
+        if !["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
+            return Err(refused(""));
+        }
+        let options: PgConnectOptions = url.parse().map_err(|error| refused(&format!(": {error}")))?;
         Self::builder(options).connect().await
     }
 
@@ -166,3 +174,6 @@ impl Store for PostgresStore {
         self.database.listener.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests;
