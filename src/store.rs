@@ -3,6 +3,8 @@
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod row;
 mod rows;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -20,6 +22,8 @@ use async_trait::async_trait;
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};

@@ -1,5 +1,9 @@
 //! Holds each store of this crate to the contract of `Store`. One line per store: its name and its fixture.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "support/database.rs"]
+mod database;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +16,10 @@ use delayline::testing::store_conformance;
 store_conformance!(memory, Memory::new());
 #[cfg(feature = "sqlite")]
 store_conformance!(sqlite, files::Sqlite::new());
+#[cfg(feature = "postgres")]
+store_conformance!(postgres, on_postgres::Server);
 #[cfg(feature = "mysql")]
-store_conformance!(mysql, tables::MySql);
-
-#[cfg(feature = "mysql")]
-#[path = "support/database.rs"]
-mod database;
+store_conformance!(mysql, on_mysql::Server);
 
 #[derive(Debug)]
 struct Memory {
@@ -87,49 +89,62 @@ mod files {
     }
 }
 
-#[cfg(feature = "mysql")]
-mod tables {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+/// Rows in tables of a real server, each store's in its own. The clock is the server's.
+macro_rules! on_server {
+    ($name:ident, $feature:literal, $store:ident, $options:ty, $database:ident) => {
+        #[cfg(feature = $feature)]
+        mod $name {
+            use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use delayline::store::MySqlStore;
-    use sqlx::mysql::MySqlConnectOptions;
-    use tokio::runtime::Handle;
-    use tokio::sync::OnceCell;
+            use delayline::store::$store;
+            use tokio::sync::OnceCell;
 
-    use super::database::Database;
-    use super::*;
+            use super::*;
+            use crate::database::Database;
 
-    static URL: OnceCell<String> = OnceCell::const_new();
-    static TABLES: AtomicUsize = AtomicUsize::new(0);
+            /// One database for this process, which goes with the server.
+            static URL: OnceCell<String> = OnceCell::const_new();
+            static TABLES: AtomicUsize = AtomicUsize::new(0);
 
-    /// Its future is not one that a runtime may move from thread to thread.
-    async fn fresh() -> String {
-        let fresh = || Handle::current().block_on(Database::MariaDb.fresh());
-        tokio::task::spawn_blocking(fresh).await.expect("a database")
-    }
+            #[derive(Debug)]
+            pub(super) struct Server;
 
-    /// Rows in tables of a database of this process, each table for one store.
-    #[derive(Debug)]
-    pub(super) struct MySql;
+            #[async_trait]
+            impl StoreFixture for Server {
+                async fn store(&self, history: Duration) -> Arc<dyn Store> {
+                    let url = URL.get_or_init(|| Database::$database.fresh()).await;
+                    let options: $options = url.parse().expect("the server's URL");
+                    let number = TABLES.fetch_add(1, Ordering::Relaxed);
+                    let store = $store::builder(options)
+                        .table(format!("tasks_{number}"))
+                        .keep_history(history)
+                        .connect()
+                        .await
+                        .expect("the shared server");
+                    store.migrate().await.expect("a new table");
+                    store.check().await.expect("the schema");
+                    Arc::new(store)
+                }
 
-    #[async_trait]
-    impl StoreFixture for MySql {
-        async fn store(&self, history: Duration) -> Arc<dyn Store> {
-            let url = URL.get_or_init(fresh).await;
-            let options: MySqlConnectOptions = url.parse().expect("the server's URL");
-            let number = TABLES.fetch_add(1, Ordering::Relaxed);
-            let builder = MySqlStore::builder(options).table(format!("tasks_{number}"));
-            let store = builder
-                .keep_history(history)
-                .connect()
-                .await
-                .expect("the shared server");
-            store.migrate().await.expect("a new table");
-            Arc::new(store)
+                async fn pass(&self, time: Duration) {
+                    tokio::time::sleep(time).await;
+                }
+            }
         }
-
-        async fn pass(&self, time: Duration) {
-            tokio::time::sleep(time).await;
-        }
-    }
+    };
 }
+
+on_server!(
+    on_postgres,
+    "postgres",
+    PostgresStore,
+    sqlx::postgres::PgConnectOptions,
+    Postgres
+);
+on_server!(
+    on_mysql,
+    "mysql",
+    MySqlStore,
+    sqlx::mysql::MySqlConnectOptions,
+    MariaDb
+);

@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnectOptions;
 
 use super::connections::Connections;
 use super::sql::Sql;
-use super::{MySqlStore, Server};
+use super::{MySqlStore, Server, schema};
 use crate::{Error, defaults};
 
 /// How many connections a store has at the most, unless told otherwise.
@@ -57,19 +57,31 @@ impl MySqlBuilder {
         self
     }
 
+    /// The SQL by which a person makes the table in place of [`MySqlStore::migrate`]: all of it, from an empty database
+    /// on. Connects to nothing.
+    pub fn migrations(&self) -> Result<String, Error> {
+        self.check_name()?;
+        Ok(schema::text(&self.table))
+    }
+
+    fn check_name(&self) -> Result<(), Error> {
+        if is_name(&self.table) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "table",
+            &self.table,
+            "allowed is [a-z_][a-z0-9_]{0,39}",
+        ))
+    }
+
     /// Connects to the server, once to see that it answers.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] for a setting that cannot be used; [`Error::Store`], transient if the server is away.
     pub async fn connect(self) -> Result<MySqlStore, Error> {
-        if !is_name(&self.table) {
-            return Err(Error::invalid(
-                "table",
-                &self.table,
-                "allowed is [a-z_][a-z0-9_]{0,39}",
-            ));
-        }
+        self.check_name()?;
         if self.connections == 0 {
             return Err(Error::invalid("connections", 0, "allowed is 1 and more"));
         }

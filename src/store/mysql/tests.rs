@@ -43,7 +43,7 @@ impl Fixture {
 
     /// Without the tables.
     async fn empty() -> Self {
-        let url = Database::MariaDb.fresh::<MySqlConnection>().await;
+        let url = Database::MariaDb.fresh().await;
         let store = MySqlStore::connect(&url).await.unwrap();
         Self { url, store }
     }

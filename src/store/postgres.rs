@@ -1,0 +1,180 @@
+//! Keeps rows in a PostgreSQL database.
+
+mod builder;
+mod claim;
+mod codec;
+mod connections;
+mod listen;
+mod read;
+mod schema;
+mod session;
+mod settle;
+mod sql;
+mod sweep;
+mod table;
+mod transaction;
+mod verbs;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+use sqlx::postgres::PgConnectOptions;
+
+pub use self::builder::PostgresBuilder;
+use self::connections::{Database, failed};
+use super::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Transaction,
+};
+use crate::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+
+const NAME: &str = "postgres";
+
+/// Keeps rows in a table of a PostgreSQL database (12 or later), beside the service's own tables.
+///
+/// A clone is another handle of the same connections. Any number of processes may use one table. Times are those of
+/// the database's clock; a call that comes back has been written to the database's disk. The table is made by
+/// [`migrate`](Self::migrate), not by connecting. The store's own connections keep prepared statements and settings, so
+/// a pooler between them and the server has to pool sessions, not transactions.
+///
+/// What the database asks to be repeated, such as the victim of a deadlock, is repeated here. A database that is away
+/// gives errors that are transient; when it is back, so is the store.
+#[derive(Clone)]
+pub struct PostgresStore {
+    database: Arc<Database>,
+    history: Duration,
+}
+
+impl PostgresStore {
+    /// Connects to `postgres://user:password@host:port/database`, with the defaults of [`builder`](Self::builder).
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        // The URL may hold a password, so it is not repeated.
+        let refused = |why: &str| {
+            let allowed = format!("allowed is postgres://user:password@host:port/database{why}");
+            Error::invalid("url", "(not shown)", allowed)
+        };
+        // The driver takes any scheme, and then goes where nobody has meant.
+        if !["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
+            return Err(refused(""));
+        }
+        let options: PgConnectOptions = url.parse().map_err(|error| refused(&format!(": {error}")))?;
+        Self::builder(options).connect().await
+    }
+
+    /// A store with settings of its own, on a database that `options` lead to.
+    pub fn builder(options: PgConnectOptions) -> PostgresBuilder {
+        PostgresBuilder::new(options)
+    }
+
+    /// Makes the table, or brings it up to date; does nothing if it is. Any number of processes may call it at once.
+    ///
+    /// Only when there is something to do it needs the right to create tables in the schema, which must be there.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        schema::migrate(&self.database).await.map_err(failed)
+    }
+
+    /// The SQL by which a person makes the table in place of [`migrate`](Self::migrate): all of it, from an empty
+    /// schema on.
+    pub fn migrations(&self) -> String {
+        schema::script(&self.database.table)
+    }
+
+    /// Joins a transaction that the service has begun on a connection of its own to the same database: what the result
+    /// is given to happens when the service commits, or not at all.
+    ///
+    /// At `READ COMMITTED`, the default, it waits where somebody else has just changed the same rows. At a higher level
+    /// that is an error, which is transient: the service may repeat its transaction.
+    pub fn join<'t>(&'t self, connection: &'t mut PgConnection) -> impl Transaction + 't {
+        transaction::Joined::new(self, connection)
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("table", &self.database.table.full_name())
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        read::now(&self.database).await.map_err(failed)
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        verbs::insert(&self.database, rows).await.map_err(failed)
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        let answers = verbs::change(&self.database, &changes, self.history).await;
+        answers.map_err(failed)
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        let looked = claim::arrive(&self.database, wakes, claim).await;
+        looked.map_err(failed)
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+        settle::hop(&self.database, hops).await.map_err(failed)
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        claim::ready(&self.database, claim).await.map_err(failed)
+    }
+
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        let looked = sweep::sweep(&self.database, claim, sweep).await;
+        looked.map_err(failed)
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+        let settled = settle::settle(&self.database, &settlements, self.history).await;
+        settled.map_err(failed)
+    }
+
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+        let renewed = settle::renew(&self.database, claims, lease).await;
+        renewed.map_err(failed)
+    }
+
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        read::upcoming(&self.database, ahead).await.map_err(failed)
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        read::find(&self.database, target).await.map_err(failed)
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        read::list(&self.database, page).await.map_err(failed)
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        sweep::purge(&self.database, limit).await.map_err(failed)
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        schema::check(&self.database).await.map_err(failed)
+    }
+
+    async fn notified(&self) {
+        self.database.listener.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

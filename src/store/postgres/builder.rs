@@ -1,0 +1,118 @@
+//! The settings of a store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+
+use super::connections::{self, Database};
+use super::table::{self, Table};
+use super::{PostgresStore, failed, schema};
+use crate::{Error, defaults};
+
+/// How many connections a store opens at the most unless told.
+const CONNECTIONS: u32 = 8;
+
+/// Makes a [`PostgresStore`].
+#[must_use]
+#[derive(Clone)]
+pub struct PostgresBuilder {
+    options: PgConnectOptions,
+    pub(super) schema: Option<String>,
+    pub(super) table: String,
+    pub(super) connections: u32,
+    history: Duration,
+    pub(super) notify: bool,
+}
+
+impl PostgresBuilder {
+    pub(super) fn new(options: PgConnectOptions) -> Self {
+        Self {
+            options,
+            schema: None,
+            table: "delayline_tasks".to_owned(),
+            connections: CONNECTIONS,
+            history: defaults::HISTORY,
+            notify: false,
+        }
+    }
+
+    /// The schema of the table; otherwise the one where the connection's `search_path` finds the table, or would make
+    /// it. It must be there.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
+        self
+    }
+
+    /// The table of the tasks; `delayline_tasks` otherwise.
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// How many connections to open at the most, 1 or more; 8 otherwise. One more is opened to listen where
+    /// [`notify`](Self::notify) is set.
+    pub fn connections(mut self, max: u32) -> Self {
+        self.connections = max;
+        self
+    }
+
+    /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
+    pub fn keep_history(mut self, history: Duration) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// Tells the workers of other processes (`NOTIFY`) when rows are scheduled that are due within
+    /// [`defaults::LOOK_AHEAD`], and listens for it. Without it they find such a row when they next sweep.
+    ///
+    /// It has its price: PostgreSQL lets only one transaction that notifies commit at a time.
+    pub fn notify(mut self) -> Self {
+        self.notify = true;
+        self
+    }
+
+    /// The SQL by which a person makes the table in place of [`PostgresStore::migrate`]: all of it, from an empty
+    /// schema on. Connects to nothing.
+    pub fn migrations(&self) -> Result<String, Error> {
+        self.check_names()?;
+        let table = Table::new(self.schema.clone(), self.table.clone());
+        Ok(schema::script(&table))
+    }
+
+    fn check_names(&self) -> Result<(), Error> {
+        table::check("table", &self.table)?;
+        match &self.schema {
+            Some(schema) => table::check("schema", schema),
+            None => Ok(()),
+        }
+    }
+
+    /// Connects, and finds out where the table is; it need not be there yet.
+    pub async fn connect(self) -> Result<PostgresStore, Error> {
+        self.check_names()?;
+        if self.connections == 0 {
+            return Err(Error::invalid("connections", 0, "allowed is 1 or more"));
+        }
+        let options = connections::prepare(self.options.clone());
+        let database = Database::connect(options, &self).await.map_err(failed)?;
+        Ok(PostgresStore {
+            database: Arc::new(database),
+            history: self.history,
+        })
+    }
+}
+
+impl fmt::Debug for PostgresBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the options, which may hold a password.
+        f.debug_struct("PostgresBuilder")
+            .field("schema", &self.schema)
+            .field("table", &self.table)
+            .field("connections", &self.connections)
+            .field("history", &self.history)
+            .field("notify", &self.notify)
+            .finish_non_exhaustive()
+    }
+}

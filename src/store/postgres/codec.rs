@@ -1,0 +1,153 @@
+//! A row as PostgreSQL has it, and back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::store::Pending;
+use crate::timestamp::millis;
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+
+/// What is wrong with a row that this crate cannot have written.
+#[derive(Debug, thiserror::Error)]
+enum Garbled {
+    #[error("column {0} has the value {1}")]
+    Value(&'static str, i64),
+    #[error("column headers: {0}")]
+    Headers(serde_json::Error),
+}
+
+impl From<Garbled> for sqlx::Error {
+    fn from(garbled: Garbled) -> Self {
+        Self::Decode(garbled.into())
+    }
+}
+
+/// The task of a row that was read with all columns, in their order, after `before` others.
+pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
+    let number = |column: usize, name| {
+        let number: i64 = row.try_get(before + column)?;
+        u32::try_from(number).map_err(|_| sqlx::Error::from(Garbled::Value(name, number)))
+    };
+    let time = |column: usize| row.try_get(before + column).map(Timestamp::from_millis);
+    let perhaps = |column: usize| -> Result<Option<Timestamp>, sqlx::Error> {
+        let millis: Option<i64> = row.try_get(before + column)?;
+        Ok(millis.map(Timestamp::from_millis))
+    };
+    let limit: Option<i64> = row.try_get(before + 9)?;
+    Ok(Task {
+        id: id(row, before)?,
+        kind: kind(row, before + 1)?,
+        key: row.try_get::<Option<&str>, _>(before + 2)?.map(Key::from),
+        state: state(row.try_get(before + 3)?)?,
+        version: version(row, before + 4)?,
+        due_at: time(5)?,
+        planned_at: time(6)?,
+        wake_at: perhaps(7)?,
+        attempt: number(8, "attempt")?,
+        max_attempts: limit.map(|_| number(9, "max_attempts")).transpose()?,
+        hop: number(10, "hop")?,
+        created_at: time(11)?,
+        updated_at: time(12)?,
+        finished_at: perhaps(13)?,
+        owner: row.try_get(before + 14)?,
+        last_error: row.try_get(before + 15)?,
+        headers: match row.try_get(before + 16)? {
+            "{}" => BTreeMap::new(),
+            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
+        },
+        payload: row.try_get(before + 17)?,
+    })
+}
+
+/// A row that is not due yet, from the columns of its id, kind, key, version, due and planned time.
+pub(super) fn pending(row: &PgRow, columns: [usize; 6]) -> Result<Pending, sqlx::Error> {
+    let [id, kind, key, version, due_at, planned_at] = columns;
+    let wake = Wake {
+        id: self::id(row, id)?,
+        kind: self::kind(row, kind)?,
+        version: self::version(row, version)?,
+    };
+    Ok(Pending {
+        wake,
+        key: row.try_get::<Option<&str>, _>(key)?.map(Key::from),
+        due_at: Timestamp::from_millis(row.try_get(due_at)?),
+        planned_at: Timestamp::from_millis(row.try_get(planned_at)?),
+    })
+}
+
+/// The id in a column.
+pub(super) fn id(row: &PgRow, column: usize) -> Result<TaskId, sqlx::Error> {
+    Ok(row.try_get::<Uuid, _>(column)?.into())
+}
+
+/// The kind in a column.
+pub(super) fn kind(row: &PgRow, column: usize) -> Result<Kind, sqlx::Error> {
+    Ok(Kind::from(row.try_get::<&str, _>(column)?))
+}
+
+/// The version in a column.
+pub(super) fn version(row: &PgRow, column: usize) -> Result<u64, sqlx::Error> {
+    let number: i64 = row.try_get(column)?;
+    Ok(u64::try_from(number).map_err(|_| Garbled::Value("version", number))?)
+}
+
+/// The number of a state.
+pub(super) const fn number(state: State) -> i16 {
+    match state {
+        State::Scheduled => 0,
+        State::Running => 1,
+        State::Done => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+    }
+}
+
+fn state(number: i16) -> Result<State, Garbled> {
+    Ok(match number {
+        0 => State::Scheduled,
+        1 => State::Running,
+        2 => State::Done,
+        3 => State::Dead,
+        4 => State::Cancelled,
+        _ => return Err(Garbled::Value("state", number.into())),
+    })
+}
+
+/// An id as a column has it.
+pub(super) fn uuid(id: TaskId) -> Uuid {
+    Uuid::from_bytes(*id.as_bytes())
+}
+
+/// Ids as a parameter has them.
+pub(super) fn uuids(ids: impl IntoIterator<Item = TaskId>) -> Vec<Uuid> {
+    ids.into_iter().map(uuid).collect()
+}
+
+/// A version as a column has it. Those read from a row fit.
+pub(super) fn stored_version(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
+
+/// A count as a limit has it.
+pub(super) fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// A span in milliseconds, no longer than all time, so that a time and a span can be added.
+pub(super) fn span(span: Duration) -> i64 {
+    millis(span).min(Timestamp::MAX.as_millis())
+}
+
+/// A text without the one character that PostgreSQL cannot keep.
+pub(super) fn text(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}
+
+/// Headers as a column has them.
+pub(super) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
+    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
+}

@@ -1,0 +1,90 @@
+//! Hears of rows that others have scheduled.
+
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use tokio::sync::Notify;
+
+use crate::{Clock, Spawned};
+
+/// After how long it is tried again to listen.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Listens on one channel for every waiter of this process, from the first one on.
+pub(super) struct Listener {
+    options: PgConnectOptions,
+    /// None: nobody says anything.
+    channel: Option<String>,
+    clock: Clock,
+    heard: Arc<Notify>,
+    /// Ends with the listener.
+    listening: OnceLock<Spawned>,
+}
+
+impl Listener {
+    pub(super) fn new(options: PgConnectOptions, channel: Option<String>, clock: Clock) -> Self {
+        Self {
+            options,
+            channel,
+            clock,
+            heard: Arc::default(),
+            listening: OnceLock::new(),
+        }
+    }
+
+    /// Waits for a notification, or for a moment after which one may have been missed.
+    pub(super) async fn notified(&self) {
+        let Some(channel) = &self.channel else {
+            return pending().await;
+        };
+        self.listening.get_or_init(|| {
+            let (options, channel) = (self.options.clone(), channel.clone());
+            let (clock, heard) = (self.clock.clone(), Arc::clone(&self.heard));
+            self.clock.spawn(async move {
+                loop {
+                    if let Err(error) = listen(&options, &channel, &heard).await {
+                        tracing::debug!(%error, "not listening; trying again");
+                    }
+                    clock.sleep(TRY_AGAIN).await;
+                }
+            })
+        });
+        self.heard.notified().await;
+    }
+}
+
+/// Passes on what is heard until the connection fails for good.
+async fn listen(options: &PgConnectOptions, channel: &str, heard: &Notify) -> Result<(), sqlx::Error> {
+    // The listener connects again by itself, by a pool.
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_lazy_with(options.clone());
+    let mut listener = PgListener::connect_with(&own).await?;
+    listener.listen(channel).await?;
+    loop {
+        // Whatever was said before it listened, or while it did not, was missed.
+        tell(heard);
+        listener.try_recv().await?;
+    }
+}
+
+/// Ends the wait of everybody who waits, and the next one too: a worker that sweeps at this moment may have looked
+/// before the row was there.
+fn tell(heard: &Notify) {
+    heard.notify_waiters();
+    heard.notify_one();
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("channel", &self.channel)
+            .field("is_listening", &self.listening.get().is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+-- One row for each task. Times are milliseconds since 1970-01-01T00:00:00Z. Texts compare by their bytes, whatever the
+-- collation of the database: in names, "a" and "A" differ, and an index can be walked from kind to kind.
+CREATE TABLE {tasks} (
+    id           uuid     PRIMARY KEY,
+    due_at       bigint   NOT NULL,
+    planned_at   bigint   NOT NULL,
+    wake_at      bigint,
+    version      bigint   NOT NULL CHECK (version >= 0),
+    attempt      bigint   NOT NULL CHECK (attempt BETWEEN 0 AND 4294967295),
+    max_attempts bigint            CHECK (max_attempts BETWEEN 0 AND 4294967295),
+    hop          bigint   NOT NULL CHECK (hop BETWEEN 0 AND 4294967295),
+    created_at   bigint   NOT NULL,
+    updated_at   bigint   NOT NULL,
+    finished_at  bigint,
+    state        smallint NOT NULL CHECK (state BETWEEN 0 AND 4), -- 0 scheduled, 1 running, 2 done, 3 dead, 4 cancelled
+    kind         text     COLLATE "C" NOT NULL,
+    key          text     COLLATE "C",
+    owner        text     COLLATE "C",
+    last_error   text     COLLATE "C",
+    headers      text     COLLATE "C" NOT NULL, -- a JSON object
+    payload      bytea    NOT NULL
+) WITH (
+    -- Every row is written at least three times, soon after one another. With room on its page the next version goes
+    -- there too, so that a transition makes one page dirty and not two.
+    fillfactor = 70,
+    -- A queue turns over its rows all the time while its history grows: the usual fifth of the table would leave the
+    -- indexes full of entries that every sweep has to step over.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05
+);
+
+-- The sweep, and which kinds there are.
+CREATE INDEX {wake} ON {tasks} (state, kind, wake_at);
+
+-- What is ready, what comes up, and lists.
+CREATE INDEX {due} ON {tasks} (kind, state, due_at, id);
+
+-- At most one live row for each key.
+CREATE UNIQUE INDEX {live} ON {tasks} (kind, key) WHERE state IN (0, 1) AND key IS NOT NULL;
+
+-- The newest row of a key, also when it is finished.
+CREATE INDEX {key} ON {tasks} (kind, key, id) WHERE key IS NOT NULL;

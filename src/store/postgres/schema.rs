@@ -1,0 +1,125 @@
+//! The schema, and how a database gets the newest one.
+
+use sqlx::PgConnection;
+
+use super::connections::Database;
+use super::table::Table;
+
+/// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
+/// databases out there have them already.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_tasks.sql")];
+
+const CREATE_VERSIONS: &str =
+    "-- Which versions of the schema have been applied, and when: milliseconds since 1970-01-01T00:00:00Z.
+CREATE TABLE IF NOT EXISTS {migrations} (
+    version    integer PRIMARY KEY,
+    applied_at bigint  NOT NULL
+);
+";
+const RECORD: &str =
+    "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
+";
+const IS_THERE: &str = "SELECT to_regclass($1::text) IS NOT NULL AND to_regclass($2::text) IS NOT NULL";
+const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
+/// One process at a time, for as long as its transaction lasts.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('delayline ' || $1::text, 0))";
+
+/// Why the table cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(
+        "the schema of table {table} is not there: call `PostgresStore::migrate`, or apply what \
+         `delayline migrate --print` prints"
+    )]
+    Missing { table: String },
+    #[error(
+        "table {table} has schema version {found}, this release needs version {known}: call `PostgresStore::migrate`, \
+         or apply what `delayline migrate --print` prints"
+    )]
+    TooOld { table: String, found: i32, known: usize },
+    #[error(
+        "table {table} has schema version {found}, this release knows versions up to {known}: use a later release"
+    )]
+    TooNew { table: String, found: i32, known: usize },
+}
+
+impl From<Unfit> for sqlx::Error {
+    fn from(unfit: Unfit) -> Self {
+        Self::Configuration(unfit.into())
+    }
+}
+
+/// Fails unless the schema is the one that this release knows.
+pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
+    let mut connection = database.pool.acquire().await?;
+    let table = database.table.full_name();
+    let known = MIGRATIONS.len();
+    let Some(found) = version(&mut connection, &database.table).await? else {
+        return Err(Unfit::Missing { table }.into());
+    };
+    match applied(found) {
+        applied if applied < known => Err(Unfit::TooOld { table, found, known }.into()),
+        applied if applied > known => Err(Unfit::TooNew { table, found, known }.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Brings the schema up to date.
+pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
+    // Nearly always it is, and then a service needs no right to create tables.
+    if check(database).await.is_ok() {
+        return Ok(());
+    }
+    let table = &database.table;
+    let mut transaction = database.pool.begin().await?;
+    sqlx::query(LOCK)
+        .bind(table.full_name())
+        .execute(&mut *transaction)
+        .await?;
+    let found = version(&mut transaction, table).await?.unwrap_or(0);
+    let Some(missing) = MIGRATIONS.get(applied(found)..) else {
+        let (table, known) = (table.full_name(), MIGRATIONS.len());
+        return Err(Unfit::TooNew { table, found, known }.into());
+    };
+    for (version, migration) in (found + 1..).zip(missing) {
+        let script = step(version, migration);
+        sqlx::raw_sql(table.fill(&script))
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await
+}
+
+/// All migrations, for a person to apply.
+pub(super) fn script(table: &Table) -> String {
+    let steps = (1..)
+        .zip(MIGRATIONS)
+        .map(|(version, migration)| step(version, migration));
+    table.text(&format!("BEGIN;\n\n{}COMMIT;\n", steps.collect::<String>()))
+}
+
+fn step(version: i32, migration: &str) -> String {
+    let first = if version == 1 { CREATE_VERSIONS } else { "" };
+    let record = RECORD.replace("{version}", &version.to_string());
+    format!("{first}\n{migration}\n{record}\n")
+}
+
+/// The version of the schema; none if a table is not there.
+async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
+    let is_there: bool = sqlx::query_scalar(IS_THERE)
+        .bind(table.full_name())
+        .bind(table.text("{migrations}"))
+        .fetch_one(&mut *connection)
+        .await?;
+    if !is_there {
+        return Ok(None);
+    }
+    let version = sqlx::query_scalar(table.fill(VERSION))
+        .fetch_one(connection)
+        .await?;
+    Ok(Some(version))
+}
+
+fn applied(version: i32) -> usize {
+    usize::try_from(version).unwrap_or(0)
+}

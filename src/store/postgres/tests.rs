@@ -1,0 +1,164 @@
+//! What is special to rows in a PostgreSQL database: its schema, transactions, locks and plans. The rest is in the
+//! conformance suite.
+
+#![allow(clippy::unwrap_used)]
+
+mod connect;
+#[path = "../../../tests/support/database.rs"]
+mod database;
+mod locks;
+mod notify;
+mod plans;
+mod rows;
+mod schema;
+mod transactions;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use self::database::Database;
+use super::{PostgresBuilder, PostgresStore};
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
+use crate::{Kind, Target, Task, TaskId, Wake, When};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A database of its own, and a store in it.
+struct Fixture {
+    options: PgConnectOptions,
+    store: PostgresStore,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let url = Database::Postgres.fresh().await;
+        let options: PgConnectOptions = url.parse().unwrap();
+        let store = PostgresStore::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        Self { options, store }
+    }
+
+    fn builder(&self) -> PostgresBuilder {
+        PostgresStore::builder(self.options.clone())
+    }
+
+    /// A connection of somebody else's to the same database.
+    async fn foreign(&self) -> PgConnection {
+        PgConnection::connect_with(&self.options).await.unwrap()
+    }
+
+    async fn find(&self, id: TaskId) -> Task {
+        self.store.find(&id.into()).await.unwrap().unwrap()
+    }
+
+    /// Waits until another session of this database waits for a lock.
+    async fn somebody_waits(&self) {
+        let mut connection = self.foreign().await;
+        let count = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while sqlx::query_scalar::<_, i64>(count)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+/// Begins a transaction that has these rows locked.
+async fn lock(connection: &mut PgConnection, numbers: &[usize]) {
+    run(connection, "BEGIN").await;
+    let ids = numbers
+        .iter()
+        .map(|&number| uuid::Uuid::from_bytes(*id(number).as_bytes()));
+    sqlx::query("SELECT 1 FROM delayline_tasks WHERE id = ANY($1) FOR UPDATE")
+        .bind(ids.collect::<Vec<_>>())
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+fn id(number: usize) -> TaskId {
+    TaskId::from_bytes((number as u128).to_be_bytes())
+}
+
+fn new_row(number: usize, due: Duration) -> NewRow {
+    NewRow {
+        id: id(number),
+        kind: "k".into(),
+        key: None,
+        payload: vec![0, 1, 255],
+        headers: BTreeMap::new(),
+        due: When::After(due),
+        look_in: due,
+        max_attempts: None,
+        replace: false,
+    }
+}
+
+fn due_rows(numbers: impl IntoIterator<Item = usize>) -> Vec<NewRow> {
+    let row = |number| new_row(number, Duration::ZERO);
+    numbers.into_iter().map(row).collect()
+}
+
+fn wakes(numbers: impl IntoIterator<Item = usize>) -> Vec<Wake> {
+    let wake = |number| Wake {
+        id: id(number),
+        kind: "k".into(),
+        version: 1,
+    };
+    numbers.into_iter().map(wake).collect()
+}
+
+fn claim(room: usize) -> Claim {
+    Claim {
+        owner: Arc::from("me"),
+        lease: LEASE,
+        room: [(Kind::from("k"), room)].into(),
+    }
+}
+
+fn sweep() -> Sweep {
+    Sweep {
+        limit: 100,
+        retake: LEASE,
+        ahead: None,
+    }
+}
+
+fn change(target: impl Into<Target>, verb: Verb) -> Change {
+    Change {
+        target: target.into(),
+        verb,
+        expect: Expect::Anything,
+    }
+}
+
+fn done(number: usize, version: u64) -> Settlement {
+    Settlement {
+        id: id(number),
+        version,
+        ending: Ending::Done,
+    }
+}
+
+/// For as long as a broken test may hang.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap()
+}

@@ -1,0 +1,166 @@
+//! Rows that somebody else has locked, and calls that the database gives up.
+
+use std::time::Duration;
+
+use super::{Fixture, LEASE, change, claim, done, due_rows, id, in_time, lock, new_row, run, sweep, wakes};
+use crate::store::{Ahead, Looked, Renewal, Store, Transaction, Verb};
+use crate::{Answer, State};
+
+#[tokio::test]
+async fn a_locked_row_is_neither_claimed_nor_early_nor_stale_nor_waiting() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert(due_rows([1, 2, 3])).await.unwrap();
+    store.insert(vec![new_row(4, LEASE)]).await.unwrap();
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[1, 3, 4]).await;
+    in_time(async {
+        let looked = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
+        assert_eq!(looked.claimed.len(), 1);
+        assert_eq!((looked.stale, looked.waiting.len()), (0, 0));
+        let looked = store.arrive(&wakes([1, 3, 4]), &claim(0)).await.unwrap().found;
+        assert_eq!(looked, Looked::default());
+        let looked = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
+        assert_eq!((looked.stale, looked.claimed.len()), (1, 0));
+        assert_eq!(store.ready(&claim(9)).await.unwrap().found, []);
+        let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
+        assert_eq!(swept, Looked::default());
+        let ahead = Ahead {
+            within: 2 * LEASE,
+            limit: 9,
+        };
+        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 1);
+    })
+    .await;
+    run(&mut other, "COMMIT").await;
+    let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
+    assert_eq!(swept.claimed.len(), 2);
+}
+
+#[tokio::test]
+async fn room_that_a_locked_row_does_not_take_is_left_to_others() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(due_rows([1, 2])).await.unwrap();
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[1]).await;
+    let found = fixture
+        .store
+        .arrive(&wakes([1, 2]), &claim(1))
+        .await
+        .unwrap()
+        .found;
+    assert_eq!(found.claimed.len(), 1);
+    fixture.store.insert(due_rows([3])).await.unwrap();
+    let found = in_time(fixture.store.ready(&claim(1))).await.unwrap().found;
+    assert_eq!(found[0].id, id(3));
+}
+
+#[tokio::test]
+async fn a_locked_claim_is_not_renewed_and_not_lost() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert(due_rows([1, 2, 3])).await.unwrap();
+    store.ready(&claim(9)).await.unwrap();
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[1, 3]).await;
+    let claims = [(id(1), 2), (id(2), 2), (id(3), 1), (id(4), 2)];
+    let renewed = in_time(store.renew(&claims, LEASE)).await.unwrap();
+    let expected = [Renewal::Locked, Renewal::Renewed, Renewal::Lost, Renewal::Lost];
+    assert_eq!(renewed, expected);
+}
+
+#[tokio::test]
+async fn a_locked_lease_that_has_ended_is_left_and_so_is_locked_history() {
+    let fixture = Fixture::new().await;
+    let store = fixture
+        .builder()
+        .keep_history(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap();
+    store.insert(due_rows([1, 2])).await.unwrap();
+    let brief = crate::store::Claim {
+        lease: Duration::ZERO,
+        ..claim(9)
+    };
+    store.ready(&brief).await.unwrap();
+    assert_eq!(store.settle(vec![done(2, 2)]).await.unwrap(), [true]);
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[1, 2]).await;
+    in_time(async {
+        let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
+        assert_eq!(swept, Looked::default());
+        assert_eq!(store.purge(9).await.unwrap(), 0);
+    })
+    .await;
+    run(&mut other, "COMMIT").await;
+    assert_eq!(store.sweep(&claim(9), &sweep()).await.unwrap().found.expired, 1);
+    assert_eq!(store.purge(9).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_verb_waits_for_a_scheduled_row_and_decides_on_what_it_has_become() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(due_rows([1])).await.unwrap();
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[1]).await;
+    run(&mut other, "UPDATE delayline_tasks SET state = 1, version = 2").await;
+    let store = fixture.store.clone();
+    let cancel = tokio::spawn(async move { store.change(vec![change(id(1), Verb::Cancel)]).await });
+    in_time(fixture.somebody_waits()).await;
+    assert!(!cancel.is_finished());
+    run(&mut other, "COMMIT").await;
+    let answers = in_time(cancel).await.unwrap().unwrap().found;
+    let [Answer::TooLate(task)] = answers.as_slice() else {
+        panic!("{answers:?}");
+    };
+    assert_eq!(task.version, 2);
+}
+
+#[tokio::test]
+async fn a_verb_neither_waits_for_a_running_row_nor_locks_it() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut row = due_rows([1]).remove(0);
+    row.key = Some("a".into());
+    store.insert(vec![row.clone()]).await.unwrap();
+    store.ready(&claim(9)).await.unwrap();
+
+    let mut service = fixture.foreign().await;
+    run(&mut service, "BEGIN").await;
+    let mut joined = store.join(&mut service);
+    let cancel = || vec![change(id(1), Verb::Cancel), change(("k", "a"), Verb::Cancel)];
+    let answers = joined.change(cancel()).await.unwrap().found;
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::TooLate(_))));
+    row.id = id(2);
+    joined.insert(vec![row]).await.unwrap();
+    drop(joined);
+    let renewed = in_time(store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
+    assert_eq!(renewed, [Renewal::Renewed]);
+    run(&mut service, "COMMIT").await;
+
+    lock(&mut service, &[1]).await;
+    let answers = in_time(store.change(cancel())).await.unwrap().found;
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::TooLate(_))));
+}
+
+#[tokio::test]
+async fn a_deadlock_is_begun_anew() {
+    let fixture = Fixture::new().await;
+    fixture.store.insert(due_rows([1, 2])).await.unwrap();
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &[2]).await;
+    let store = fixture.store.clone();
+    let cancel = [1, 2].map(|number| change(id(number), Verb::Cancel));
+    let cancel = tokio::spawn(async move { store.change(cancel.to_vec()).await });
+    in_time(fixture.somebody_waits()).await;
+    // It has the first and waits for the second. It looks for a deadlock first, as it has waited for longer.
+    in_time(run(
+        &mut other,
+        "SELECT 1 FROM delayline_tasks WHERE id = '00000000-0000-0000-0000-000000000001' FOR UPDATE; COMMIT",
+    ))
+    .await;
+    let answers = in_time(cancel).await.unwrap().unwrap().found;
+    assert!(answers.iter().all(Answer::is_done));
+    assert_eq!(fixture.find(id(1)).await.state, State::Cancelled);
+}

@@ -1,0 +1,149 @@
+//! How PostgreSQL goes about each statement.
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use super::{Fixture, due_rows, run};
+use crate::store::Store;
+
+/// 100,000 rows: half of them finished and kept, a quarter waits for room, a quarter is due later.
+const FILL: &str = "
+    INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, hop, created_at,
+        updated_at, headers, payload)
+    SELECT gen_random_uuid(), 'k' || n % 3, CASE WHEN n % 2 = 0 THEN 'key ' || n END,
+        CASE WHEN n % 4 < 2 THEN 2 ELSE 0 END, 1, at, at, at, 0, 0, 0, 0, '{}', '\\x00'
+    FROM (SELECT n, CASE WHEN n % 4 = 2 THEN n ELSE 4000000000000 + n END AS at FROM generate_series(1, 100000) n) rows";
+
+/// A prepared statement called `s`, and that many NULLs for its parameters.
+async fn prepare(connection: &mut PgConnection, sql: &str) -> String {
+    run(connection, &format!("DEALLOCATE ALL; PREPARE s AS {sql}")).await;
+    let count: i32 = sqlx::query_scalar(
+        "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 's'",
+    )
+    .persistent(false)
+    .fetch_one(connection)
+    .await
+    .unwrap();
+    vec!["NULL"; usize::try_from(count).unwrap()].join(", ")
+}
+
+/// The nodes of the plan by which `s` is executed that touch the table.
+async fn nodes(connection: &mut PgConnection, options: &str, values: &str) -> Vec<Value> {
+    let values = if values.is_empty() {
+        String::new()
+    } else {
+        format!("({values})")
+    };
+    let explain = format!("EXPLAIN (FORMAT JSON{options}) EXECUTE s{values}");
+    let row = sqlx::raw_sql(AssertSqlSafe(explain))
+        .fetch_one(connection)
+        .await
+        .unwrap();
+    let plan: Value = serde_json::from_str(&row.get_unchecked::<String, _>(0)).unwrap();
+    let mut found = Vec::new();
+    let mut left = vec![plan[0]["Plan"].clone()];
+    while let Some(node) = left.pop() {
+        left.extend(node["Plans"].as_array().into_iter().flatten().cloned());
+        if node["Relation Name"] == "delayline_tasks" && node["Node Type"] != "ModifyTable" {
+            found.push(node);
+        }
+    }
+    found
+}
+
+fn is_search(node: &Value) -> bool {
+    let by_index = ["Index Scan", "Index Only Scan"]
+        .map(Value::from)
+        .contains(&node["Node Type"]);
+    by_index && node["Index Cond"].is_string()
+}
+
+#[tokio::test]
+async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
+    let fixture = Fixture::new().await;
+    let database = &fixture.store.database;
+    let mut other = fixture.foreign().await;
+    for stage in ["empty", "few", "full", "analyzed"] {
+        match stage {
+            // The statistics of few rows, all of one kind and state, are those that mislead a planner most.
+            "few" => {
+                fixture.store.insert(due_rows(0..20)).await.unwrap();
+                run(&mut other, "VACUUM ANALYZE delayline_tasks").await;
+            }
+            "full" => run(&mut other, FILL).await,
+            "analyzed" => run(&mut other, "ANALYZE delayline_tasks").await,
+            _ => {}
+        }
+        let mut own = database.pool.acquire().await.unwrap();
+        for (name, sql) in database.statements.all() {
+            let nulls = prepare(&mut own, sql).await;
+            for node in nodes(&mut own, "", &nulls).await {
+                assert!(is_search(&node), "{name}, {stage}: {node:#}");
+            }
+        }
+        own.close_on_drop();
+        // Those that run on a connection of the service, with its settings. A table of a few pages may be read.
+        if ["empty", "few"].contains(&stage) {
+            continue;
+        }
+        run(&mut other, "SET plan_cache_mode = force_generic_plan").await;
+        let joined = [
+            "add",
+            "write",
+            "refill",
+            "hold_ids",
+            "hold_keys",
+            "by_ids",
+            "by_keys",
+            "settle",
+        ];
+        let all = database.statements.all();
+        for (name, sql) in all.iter().filter(|(name, _)| joined.contains(name)) {
+            let nulls = prepare(&mut other, sql).await;
+            for node in nodes(&mut other, "", &nulls).await {
+                let of_index = node["Node Type"] == "Bitmap Heap Scan";
+                assert!(is_search(&node) || of_index, "{name}, {stage}, joined: {node:#}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_runs_all_the_time_reads_few_rows() {
+    let fixture = Fixture::new().await;
+    let statements = &fixture.store.database.statements;
+    let mut other = fixture.foreign().await;
+    run(&mut other, FILL).await;
+    for stage in ["full", "analyzed"] {
+        if stage == "analyzed" {
+            run(&mut other, "ANALYZE delayline_tasks").await;
+        }
+        let mut own = fixture.store.database.pool.acquire().await.unwrap();
+        for (name, sql, values) in [
+            (
+                "sweep",
+                &statements.sweep,
+                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100",
+            ),
+            ("ready", &statements.ready, "'{k0,k1}', '{5,5}', 'me', 30000"),
+            ("upcoming", &statements.upcoming, "4000000000000, 100"),
+            ("purge", &statements.purge, "100"),
+            (
+                "list",
+                &statements.list,
+                "'k1', 2::smallint, 0, '00000000-0000-0000-0000-000000000000', 100",
+            ),
+        ] {
+            prepare(&mut own, sql.as_str()).await;
+            let mut read = 0.0;
+            for node in nodes(&mut own, ", ANALYZE", values).await {
+                let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
+                let rows = number("Actual Rows") + number("Rows Removed by Filter");
+                read += rows * number("Actual Loops");
+            }
+            // Up to 100 of each of three kinds, each looked at, ahead, and jumped to.
+            assert!(read <= 700.0, "{name}, {stage}: {read} rows");
+        }
+        own.close_on_drop();
+    }
+}
