@@ -89,7 +89,7 @@ async fn one_row_may_be_named_twice_in_a_batch() {
 #[tokio::test]
 async fn the_last_moment_in_the_statements_is_the_last_moment() {
     let last = Timestamp::MAX.as_millis().to_string();
-    let table = Table::new("s".to_owned(), "t".to_owned());
+    let table = Table::new(Some("s".to_owned()), "t".to_owned());
     let statements = super::super::sql::Statements::of(&table);
     let hop = statements.hop.as_str();
     assert!(hop.contains(&last), "{hop}");
