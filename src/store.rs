@@ -13,6 +13,8 @@ mod sql;
 mod sqlite;
 
 use std::collections::BTreeMap;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,10 @@ pub use self::mysql::{MySqlBuilder, MySqlStore};
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
-use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
+use crate::timestamp::millis;
+use crate::{
+    Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When, defaults,
+};
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
 ///
@@ -94,7 +99,8 @@ pub trait Store: Debug + Send + Sync {
     /// each what came of it. Never waits for a row that another transaction has locked.
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error>;
 
-    /// Looks ahead: the scheduled rows that become due from now up to `ahead.within` from now, the earliest due first. What was due before is found by `ready` and the sweep.
+    /// Looks ahead: the scheduled rows that become due up to `ahead.within` from now, the earliest due first; and those
+    /// that have become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by `ready` and the sweep.
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest by id.
@@ -285,6 +291,17 @@ pub struct Ahead {
     pub limit: usize,
 }
 
+impl Ahead {
+    /// How long ago the first rows have become due. A row is overdue only when its backend has had its usual lateness;
+    /// one that another process scheduled for the time before would have to wait for the sweep after the next.
+    pub const SINCE: Duration = defaults::PRECISE_LATENESS;
+
+    /// The earliest due time of the rows.
+    pub(crate) fn from(now: Timestamp) -> Timestamp {
+        now.shifted(-millis(Self::SINCE))
+    }
+}
+
 /// What came of the renewal of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
@@ -311,6 +328,15 @@ pub struct Looked {
     pub expired: usize,
     /// What comes next, for a sweep that was to look ahead: the earliest due first.
     pub ahead: Vec<Pending>,
+}
+
+impl Looked {
+    /// Leaves out of the look ahead what was claimed right after it.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn forget_claimed(&mut self) {
+        let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();
+        self.ahead.retain(|row| !claimed.contains(&row.wake.id));
+    }
 }
 
 /// A scheduled row that is not due yet.

@@ -240,7 +240,7 @@ impl Rows {
         let mut due: Vec<_> = self
             .kinds(State::Scheduled)
             .iter()
-            .flat_map(|kind| self.due(kind, now..=until))
+            .flat_map(|kind| self.due(kind, Ahead::from(now)..=until))
             .filter_map(|id| self.get(id))
             .collect();
         due.sort_by_key(|row| (row.due_at, row.id));

@@ -216,6 +216,7 @@ macro_rules! store_cases {
                 upcoming_is_by_due_time_up_to_the_limit
                 upcoming_is_due_within_the_time
                 upcoming_leaves_what_was_due_before_to_others
+                upcoming_begins_a_moment_ago
                 upcoming_is_scheduled_rows_as_they_are
                 time_goes_on
                 every_answer_is_of_the_time_of_its_call

@@ -309,10 +309,11 @@ fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
         if ahead {
             parts.push(format!(
                 "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at FROM delayline_tasks t FORCE INDEX (`due`) \
-                 WHERE t.kind = ? AND t.state = 0 AND t.due_at BETWEEN {now} AND {now} + ? \
+                 WHERE t.kind = ? AND t.state = 0 AND t.due_at BETWEEN {now} - {since} AND {now} + ? \
                  ORDER BY t.due_at, t.id LIMIT ?)",
                 part::AHEAD,
-                now = now!()
+                now = now!(),
+                since = crate::store::Ahead::SINCE.as_millis()
             ));
         }
     }

@@ -109,6 +109,7 @@ async fn take(
         look.found.claimed = claim::claim(&mut writing, server, due.rows, claim, now).await?;
     }
     writing.commit().await?;
+    look.found.forget_claimed();
     Ok(look.stamped())
 }
 

@@ -105,13 +105,13 @@ macro_rules! claim {
     };
 }
 
-/// The rows that become due from now on, of the lanes that are scheduled.
+/// The rows that become due, or have done so in the last 50 ms (`Ahead::SINCE`), of the lanes that are scheduled.
 macro_rules! ahead {
     ($within:literal, $limit:literal) => {
         concat!(
             "SELECT u.id, u.kind, u.key, u.version, u.due_at, u.planned_at FROM lanes l CROSS JOIN LATERAL (
                 SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at FROM {tasks} t
-                WHERE t.kind = l.kind AND t.state = 0 AND t.due_at >= (SELECT clock.now FROM clock)
+                WHERE t.kind = l.kind AND t.state = 0 AND t.due_at >= (SELECT clock.now - 50 FROM clock)
                     AND t.due_at <= (SELECT ",
             after!($within),
             " FROM clock)

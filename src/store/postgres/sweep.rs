@@ -1,7 +1,5 @@
 //! Takes rows whose `wake_at` has passed.
 
-use std::collections::BTreeSet;
-
 use super::connections::Database;
 use super::{claim, codec};
 use crate::store::{Claim, Looked, Stamped, Sweep};
@@ -31,8 +29,7 @@ pub(super) async fn sweep(
     let mut looked = claim::looked(&database.retried(run).await?)?;
     let found = &mut looked.found;
     // The look ahead sees the rows as they were before the claim: one that is due this very moment is in both.
-    let claimed: BTreeSet<_> = found.claimed.iter().map(|task| task.id).collect();
-    found.ahead.retain(|row| !claimed.contains(&row.wake.id));
+    found.forget_claimed();
     found.ahead.sort_by_key(|row| (row.due_at, row.wake.id));
     Ok(looked)
 }

@@ -1,6 +1,7 @@
 //! New rows.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use super::loaded::Loaded;
 use super::session::Session;
@@ -61,7 +62,8 @@ impl Insert {
         let mut tries = 0;
         while !left.is_empty() {
             if tries == TRIES {
-                return Err(sqlx::Error::Protocol(Crossed(left.len()).to_string()));
+                // A later call may have better luck.
+                return Err(sqlx::Error::Io(io::Error::other(Crossed(left.len()))));
             }
             tries += 1;
             left = among(session, left, &mut answers).await?;

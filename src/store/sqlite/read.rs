@@ -93,7 +93,7 @@ pub(super) async fn look_ahead(
     let query = sqlx::query(sql::UPCOMING)
         .bind(codec::number(State::Scheduled))
         .bind(now.after(ahead.within).as_millis())
-        .bind(now.as_millis())
+        .bind(Ahead::from(now).as_millis())
         .bind(codec::limit(ahead.limit));
     let found = tasks(connection, query).await?;
     Ok(found.iter().map(row::pending).collect())

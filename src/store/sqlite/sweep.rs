@@ -64,8 +64,9 @@ pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<S
     // For this worker alone for a while.
     let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
     write::wake_at(&mut writing, &early, now.after(sweep.retake)).await?;
-    let looked = claim::take(plan.look, &mut writing).await?;
+    let mut looked = claim::take(plan.look, &mut writing).await?;
     writing.commit().await?;
+    looked.found.forget_claimed();
     Ok(looked)
 }
 

@@ -152,6 +152,25 @@ pub(super) async fn upcoming_leaves_what_was_due_before_to_others(fixture: &dyn 
     assert_eq!(trial.upcoming(2 * LONG, MANY).await, [pending(&lost)]);
 }
 
+pub(super) async fn upcoming_begins_a_moment_ago(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let ahead = Ahead {
+        within: NONE,
+        limit: MANY,
+    };
+    // A busy machine may let the moment pass; not a hundred times.
+    for n in 1..=100 {
+        let task = trial.add(due(n)).await;
+        let looked = ok(trial.store.upcoming(ahead).await);
+        let late = looked.now.millis_since(task.due_at);
+        if u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
+            assert!(looked.found.contains(&pending(&task)), "{late} ms late");
+            return;
+        }
+    }
+    panic!("a look came too late each time");
+}
+
 pub(super) async fn upcoming_is_scheduled_rows_as_they_are(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let states = [State::Running, State::Done, State::Dead, State::Cancelled];

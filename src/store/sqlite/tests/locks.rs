@@ -191,7 +191,8 @@ async fn who_has_nothing_to_write_needs_no_lock() {
         let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
         assert_eq!((looked.early.len(), looked.stale), (1, 1));
         assert_eq!(store.purge(100).await.unwrap(), 0);
-        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 1);
+        let coming = store.upcoming(ahead).await.unwrap().found;
+        assert!(coming.iter().any(|row| row.wake.id == id(1)));
     })
     .await;
 }
