@@ -1,5 +1,6 @@
 //! Processes that are killed, databases that are restarted, crowds and wrong clocks: nothing is lost, nothing has its
 //! effect twice.
+#![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod child;

@@ -1,4 +1,5 @@
 //! What is done within the service's own transactions, on each kind of database.
+#![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod finishing;

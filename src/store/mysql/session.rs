@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use sqlx::MySqlConnection;
 
 use super::connections::Lent;
+use super::write::Whose;
 use super::{Server, errors, read, write};
 use crate::store::sql::{Changed, Session};
 use crate::store::{NewRow, Stamped};
@@ -182,7 +183,11 @@ impl Session for MySqlSession<'_> {
             Within::Nothing => errors::is_crossed,
             Within::Own | Within::Services(_) => errors::is_duplicate,
         };
-        let found = write::add(self.connection, self.server, rows, now, is_pardoned).await?;
+        let whose = match self.within {
+            Within::Nothing | Within::Own => Whose::Own,
+            Within::Services(_) => Whose::Services,
+        };
+        let found = write::add(self.connection, self.server, rows, now, whose, is_pardoned).await?;
         Ok(Stamped { now, found })
     }
 

@@ -9,6 +9,7 @@
 //!
 //! The texts name the table `delayline_tasks`; [`Sql::of`] puts the real name in its place.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// The time, when the statement began. It is one value for the whole statement, so an index can be searched by it.
@@ -234,13 +235,13 @@ statements! {
 }
 
 impl Sql {
-    /// Writes that many rows, and whether the statement is one of those that are kept prepared.
-    pub(super) fn insert(&self, table: &str, rows: usize) -> (Arc<str>, bool) {
+    /// Writes that many rows, if that is one of the statements that are kept prepared.
+    pub(super) fn insert(&self, rows: usize) -> Option<Arc<str>> {
         let [one, many] = &self.inserts;
         match rows {
-            1 => (one.clone(), true),
-            INSERT_WIDTH => (many.clone(), true),
-            rows => (insert(rows).replace("delayline_tasks", table).into(), false),
+            1 => Some(one.clone()),
+            INSERT_WIDTH => Some(many.clone()),
+            _ => None,
         }
     }
 
@@ -268,11 +269,15 @@ pub(super) const INSERT_WIDTH: usize = crate::defaults::BATCH;
 /// Writes that many new rows: id, kind, key, `due_at`, `planned_at`, `wake_at`, `max_attempts`, `created_at`,
 /// `updated_at`, headers, payload.
 fn insert(rows: usize) -> String {
-    let row = "(?,?,?,0,1,?,?,?,0,?,0,?,?,?,?)";
+    insert_of("delayline_tasks", &vec!["(?,?,?,0,1,?,?,?,0,?,0,?,?,?,?)"; rows])
+}
+
+/// Writes new rows, each given as its values in the order of [`insert`].
+pub(super) fn insert_of<T: Borrow<str>>(table: &str, rows: &[T]) -> String {
+    let rows = rows.join(",");
     format!(
-        "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, \
-         max_attempts, hop, created_at, updated_at, headers, payload) VALUES {}",
-        vec![row; rows].join(",")
+        "INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, max_attempts, hop, \
+         created_at, updated_at, headers, payload) VALUES {rows}"
     )
 }
 

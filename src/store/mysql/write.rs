@@ -9,7 +9,7 @@ use super::Server;
 use super::codec::{self, Hex};
 use super::errors::TooBig;
 use super::read::query;
-use super::sql::{INSERT_WIDTH, Sql};
+use super::sql::{self, INSERT_WIDTH, Sql};
 use crate::store::sql::Changed;
 use crate::store::{NewRow, row};
 use crate::{Task, TaskId, Timestamp};
@@ -54,7 +54,8 @@ async fn budget(
     let limit = usize::try_from(row.try_get::<u64, _>(0)?).unwrap_or(usize::MAX);
     match sizes.max() {
         Some(bytes) if bytes.saturating_add(REST_OF_ROW) >= limit => Err(TooBig { bytes, limit }.into()),
-        _ => Ok(STATEMENT.min(limit / 2)),
+        // In a text, each byte takes two digits.
+        _ => Ok(STATEMENT.min(limit / 4)),
     }
 }
 
@@ -90,35 +91,105 @@ pub(super) async fn add(
     server: &Server,
     rows: &[NewRow],
     now: Timestamp,
+    whose: Whose,
     is_pardoned: impl Fn(&sqlx::Error) -> bool,
 ) -> Result<BTreeSet<TaskId>, sqlx::Error> {
     let budget = budget(connection, &server.sql, rows.iter().map(size)).await?;
     let mut added = BTreeSet::new();
     for rows in statements(rows, budget, size) {
-        let (sql, keep) = server.sql.insert(&server.table, rows.len());
-        let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(keep);
-        for new in rows {
-            let due_at = row::due_at(new.due, now).as_millis();
-            query = query
-                .bind(new.id.as_bytes().to_vec())
-                .bind(new.kind.as_str().as_bytes().to_vec())
-                .bind(new.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()))
-                .bind(due_at)
-                .bind(due_at)
-                .bind(now.after(new.look_in).as_millis())
-                .bind(new.max_attempts)
-                .bind(now.as_millis())
-                .bind(now.as_millis())
-                .bind(codec::headers(&new.headers)?)
-                .bind(new.payload.clone());
-        }
-        match query.execute(&mut *connection).await {
-            Ok(_) => added.extend(rows.iter().map(|row| row.id)),
-            Err(error) if is_pardoned(&error) => {}
-            Err(error) => return Err(error),
+        let at_once = match whose {
+            Whose::Services if server.sql.insert(rows.len()).is_none() => 1,
+            Whose::Services | Whose::Own => rows.len(),
+        };
+        for rows in rows.chunks(at_once) {
+            let written = match server.sql.insert(rows.len()) {
+                Some(sql) => add_prepared(connection, sql, rows, now).await,
+                None => add_literally(connection, &server.table, rows, now).await,
+            };
+            match written {
+                Ok(()) => added.extend(rows.iter().map(|row| row.id)),
+                Err(error) if is_pardoned(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(added)
+}
+
+/// Whose connection a statement is sent on.
+#[derive(Clone, Copy)]
+pub(super) enum Whose {
+    /// The store's own, whose statements nobody logs.
+    Own,
+    /// The service's, which may log the texts of statements: so values are no part of them.
+    Services,
+}
+
+async fn add_prepared(
+    connection: &mut MySqlConnection,
+    sql: Arc<str>,
+    rows: &[NewRow],
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let mut query = query(&sql);
+    for new in rows {
+        let due_at = row::due_at(new.due, now).as_millis();
+        query = query
+            .bind(new.id.as_bytes().to_vec())
+            .bind(new.kind.as_str().as_bytes().to_vec())
+            .bind(new.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()))
+            .bind(due_at)
+            .bind(due_at)
+            .bind(now.after(new.look_in).as_millis())
+            .bind(new.max_attempts)
+            .bind(now.as_millis())
+            .bind(now.as_millis())
+            .bind(codec::headers(&new.headers)?)
+            .bind(new.payload.clone());
+    }
+    query.execute(connection).await?;
+    Ok(())
+}
+
+/// Writes rows by a statement that has them in its text, every byte of theirs as hex digits: for numbers of rows for
+/// which none is kept prepared. One that is prepared for a single use is closed afterwards by a message that the
+/// server does not answer, and the next one then waits some 40 ms for the acknowledgement of that (TCP's delayed
+/// acknowledgement, and the driver has no TCP_NODELAY).
+async fn add_literally(
+    connection: &mut MySqlConnection,
+    table: &str,
+    rows: &[NewRow],
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let mut values = Vec::with_capacity(rows.len());
+    for new in rows {
+        let due_at = row::due_at(new.due, now).as_millis();
+        let key = new.key.as_ref().map(|key| hex(key.as_str().as_bytes()));
+        let limit = new.max_attempts.map(|limit| limit.to_string());
+        values.push(format!(
+            "({id},{kind},{key},0,1,{due_at},{due_at},{wake_at},0,{limit},0,{now},{now},_utf8mb4 {headers},{payload})",
+            id = hex(new.id.as_bytes()),
+            kind = hex(new.kind.as_str().as_bytes()),
+            key = key.as_deref().unwrap_or("NULL"),
+            wake_at = now.after(new.look_in).as_millis(),
+            limit = limit.as_deref().unwrap_or("NULL"),
+            now = now.as_millis(),
+            headers = hex(codec::headers(&new.headers)?.as_bytes()),
+            payload = hex(&new.payload),
+        ));
+    }
+    let text = sql::insert_of(table, &values);
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?;
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
+    ["x'", &digits.collect::<String>(), "'"].concat()
 }
 
 /// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how
