@@ -1,6 +1,5 @@
 //! The blog: posts in a table of its own, beside the tasks, in whichever database.
 
-use std::future::Future;
 use std::time::Duration;
 
 use delayline::{Scheduler, Task, Timestamp, Worker};
