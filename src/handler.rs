@@ -60,7 +60,7 @@ pub enum WokenBy {
     Levels,
     /// A wake-up from the precise backend.
     Precise,
-    /// A free place: the task had been due before, and no worker had room for it.
+    /// A free place: the task had been due before, and no worker had room for it, or another process had said so.
     Room,
     /// The sweep: its wake-up did not come, or the worker that had it died.
     Sweep,

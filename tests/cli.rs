@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "support/database.rs"]
+mod database;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[path = "cli/migrate.rs"]
+mod migrate;
+
 use std::ffi::OsStr;
 use std::io;
 use std::process::{Command, Output, Stdio};
@@ -279,7 +286,7 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 #[test]
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
     const PLAN: &str = "<DELAY>, --levels <TABLE>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
-    const TOOL: &str = "plan, help, --help, --version";
+    const TOOL: &str = "plan, migrate, help, --help, --version";
     for (arguments, reason, allowed) in [
         (&[][..], "a command is missing", TOOL),
         (&["bogus"], "\"bogus\" is not known", TOOL),

@@ -28,5 +28,7 @@ mod settings;
 mod settling;
 #[path = "worker/stopping.rs"]
 mod stopping;
+#[path = "worker/switching.rs"]
+mod switching;
 #[path = "worker/wakes.rs"]
 mod wakes;

@@ -78,8 +78,12 @@ async fn run(options: Options) -> Result<(), Error> {
             let file = folder.path().join("blog.db");
             morning(blog::sqlite::Blog::open(&file.to_string_lossy()).await?).await
         }
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        _ => Err("that database needs its feature: cargo run --features postgres,mysql ...".into()),
+        #[cfg(not(feature = "postgres"))]
+        Options {
+            postgres: Some(_), ..
+        } => Err("--postgres needs the feature: --features postgres".into()),
+        #[cfg(not(feature = "mysql"))]
+        Options { mysql: Some(_), .. } => Err("--mysql needs the feature: --features mysql".into()),
     }
 }
 

@@ -38,6 +38,7 @@ enum Failure {
     #[error("{0}")]
     Store(delayline::Error),
     /// There is no runtime to do it in.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     #[error("no runtime: {0}")]
     Runtime(io::Error),
     /// What there was to say could not be said.
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "delayline: {failure}");
             ExitCode::from(match failure {
                 Failure::Argument(_) => 2,
-                Failure::Store(_) | Failure::Runtime(_) | Failure::Output(_) => 1,
+                _ => 1,
             })
         }
     }
@@ -101,20 +102,44 @@ fn one_line(refused: &clap::Error) -> String {
     ) {
         // `--levels <TABLE>` and `<DELAY>`, as they are known.
         let name = argument.split(' ').next().unwrap_or_default();
-        return format!("{} is {value:?}: {allowed}", name.trim_matches(['<', '>']));
+        return format!(
+            "{} is {}: {allowed}",
+            name.trim_matches(['<', '>']),
+            shown(&value)
+        );
     }
-    let unknown = |name: String| format!("{name:?} is not known");
+    // One of a few words.
+    if let (Some(argument), Some(value), Some(allowed)) = (
+        context(ContextKind::InvalidArg),
+        context(ContextKind::InvalidValue).filter(|value| !value.is_empty()),
+        context(ContextKind::ValidValue),
+    ) {
+        return format!(
+            "{} is {}: allowed are {allowed}",
+            argument.trim_matches(['<', '>']),
+            shown(&value)
+        );
+    }
+    let unknown = |name: String| format!("{} is not known", shown(&name));
     let reason = match refused.kind() {
         Refused::MissingSubcommand => Some("a command is missing".to_owned()),
         Refused::InvalidSubcommand => context(ContextKind::InvalidSubcommand).map(unknown),
         Refused::UnknownArgument => context(ContextKind::InvalidArg).map(whole_argument).map(unknown),
         Refused::TooManyValues => context(ContextKind::InvalidArg)
             .zip(context(ContextKind::InvalidValue))
-            .map(|(argument, value)| format!("{argument} is {value:?}, but takes no value")),
+            .map(|(argument, value)| format!("{argument} is {}, but takes no value", shown(&value))),
         _ => None,
     };
     let reason = reason.unwrap_or_else(|| first_paragraph(&refused.to_string()));
     format!("{reason}; allowed are {}", allowed())
+}
+
+/// A value as it was given, quoted. A URL may hold a password, so of anything like it only the scheme is shown.
+fn shown(value: &str) -> String {
+    match value.split_once("://") {
+        Some((scheme, _)) => format!("{:?}", format!("{scheme}://...")),
+        None => format!("{value:?}"),
+    }
 }
 
 /// The first paragraph of a page, as one line.

@@ -73,12 +73,16 @@ impl MySqlStore {
     /// [`Error::Invalid`] for a URL that cannot be used; [`Error::Store`], transient if the server is away. None of them
     /// tells the password.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let options: Result<MySqlConnectOptions, _> = url.parse();
+        // The driver takes any scheme, and then goes where nobody has meant.
+        let is_meant = ["mysql://", "mariadb://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
         // What the parser says might quote a part of the password.
-        let options = options.map_err(|_| {
+        let options: Option<MySqlConnectOptions> = url.parse().ok().filter(|_| is_meant);
+        let options = options.ok_or_else(|| {
             Error::invalid(
                 "url",
-                "not shown",
+                "(not shown)",
                 "allowed is mysql://user:password@host:port/database",
             )
         })?;

@@ -34,6 +34,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// Lets every lane with room claim what is due, whether or not its wake-up has come.
+    pub(crate) fn look_for_due(&self) {
+        for lane in self.lanes.values() {
+            lane.set_backlog(true);
+        }
+        self.room.notify_one();
+    }
+
     pub(crate) fn new(parts: Arc<Parts>, kinds: BTreeMap<Kind, (Policy, Handler)>, options: Options) -> Self {
         let owner = options.name.unwrap_or_else(|| {
             let number = parts.clock.random_below(1 << 32);

@@ -26,17 +26,21 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
             clock.sleep(TOLD_PAUSE).await;
             engine.parts.store.notified().await;
         };
-        tokio::select! {
+        let is_told = tokio::select! {
             biased;
             _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
-            () = clock.sleep(pause) => {}
+            () = clock.sleep(pause) => false,
             // Another process has scheduled what is due soon, and its wake-ups may be out of reach.
-            () = told => {}
-        }
+            () = told => true,
+        };
         pause = engine.sweep_every;
         match sweep_once(&engine).await {
             Ok(next) => pause = pause.min(next),
             Err(error) => warn!(%error, "the sweep failed and will be repeated"),
+        }
+        if is_told {
+            // What was due at once is no longer ahead, and not yet overdue.
+            engine.look_for_due();
         }
         if until_purge > 0 {
             until_purge -= 1;

@@ -25,6 +25,9 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
 
     fn store(&self) -> Arc<dyn Store>;
 
+    /// Another store on the same database, with as few connections as one can have.
+    fn narrow_store(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
+
     fn begin(&self) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
 
     fn join<'t>(&'t self, tx: &'t mut Self::Tx) -> impl Transaction + 't;
@@ -92,6 +95,10 @@ macro_rules! service {
                 Arc::new(self.store.clone())
             }
 
+            async fn narrow_store(&self) -> Arc<dyn Store> {
+                Arc::new(Self::narrow_store_of(&self.url).await)
+            }
+
             async fn begin(&self) -> Result<Self::Tx, sqlx::Error> {
                 $begin(&self.pool).await
             }
@@ -148,6 +155,11 @@ mod sqlite {
             SqliteStore::open(path).await.unwrap()
         }
 
+        /// It has one that writes in any case.
+        async fn narrow_store_of(path: &str) -> SqliteStore {
+            Self::store_of(path).await
+        }
+
         async fn migrate(&self) {}
     }
 }
@@ -181,6 +193,11 @@ mod postgres {
 
         async fn store_of(url: &str) -> PostgresStore {
             PostgresStore::connect(url).await.unwrap()
+        }
+
+        async fn narrow_store_of(url: &str) -> PostgresStore {
+            let builder = PostgresStore::builder(url.parse().unwrap());
+            builder.connections(1).connect().await.unwrap()
         }
 
         async fn migrate(&self) {
@@ -218,6 +235,11 @@ mod mysql {
 
         async fn store_of(url: &str) -> MySqlStore {
             MySqlStore::connect(url).await.unwrap()
+        }
+
+        async fn narrow_store_of(url: &str) -> MySqlStore {
+            let builder = MySqlStore::builder(url.parse().unwrap());
+            builder.connections(1).connect().await.unwrap()
         }
 
         async fn migrate(&self) {

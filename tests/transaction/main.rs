@@ -2,7 +2,12 @@
 #![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod crossing;
 mod finishing;
+mod narrow;
+#[cfg(feature = "postgres")]
+mod notified;
 mod verbs;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -11,12 +16,12 @@ mod database;
 #[path = "../support/service.rs"]
 mod service;
 
-/// One test of each case for each database.
+/// One test of each case for each database, and of each case on servers for each that is one.
 macro_rules! cases {
-    ($($group:ident { $($case:ident)* })*) => {
+    ($($group:ident { $($case:ident)* })*; $($more:ident { $($there:ident)* })*) => {
         cases!(on sqlite, "sqlite", OnSqlite: $($group { $($case)* })*);
-        cases!(on postgres, "postgres", OnPostgres: $($group { $($case)* })*);
-        cases!(on mysql, "mysql", OnMySql: $($group { $($case)* })*);
+        cases!(on postgres, "postgres", OnPostgres: $($group { $($case)* })* $($more { $($there)* })*);
+        cases!(on mysql, "mysql", OnMySql: $($group { $($case)* })* $($more { $($there)* })*);
     };
     (on $name:ident, $feature:literal, $service:ident: $($group:ident { $($case:ident)* })*) => {
         #[cfg(feature = $feature)]
@@ -48,5 +53,11 @@ cases! {
         a_handler_that_fails_after_its_commit_is_done
         who_has_lost_the_claim_cannot_finish
         a_claim_is_kept_while_its_transaction_is_open
+    }
+    narrow {
+        one_connection_serves_many_callers_and_their_worker
+    };
+    crossing {
+        of_two_transactions_that_cross_one_is_given_up_and_can_be_repeated
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn start(worker: Worker) -> tokio_task::Aborting {
     tokio_task::Aborting(tokio::spawn(async move { worker.run().await.unwrap() }))
 }
 
-fn work(scheduler: &Scheduler, sweep_every: Duration) -> Work {
+pub(crate) fn work(scheduler: &Scheduler, sweep_every: Duration) -> Work {
     let (ran, runs) = mpsc::unbounded_channel();
     let worker = Worker::new(scheduler)
         .sweep_every(sweep_every)
@@ -58,7 +58,7 @@ fn work(scheduler: &Scheduler, sweep_every: Duration) -> Work {
     }
 }
 
-async fn every(scheduler: &Scheduler, state: State) -> Vec<Task> {
+pub(crate) async fn every(scheduler: &Scheduler, state: State) -> Vec<Task> {
     let page = Page {
         kind: Kind::from(KIND),
         state,

@@ -74,6 +74,13 @@ async fn a_worker_sweeps_when_another_process_says_that_something_is_due_soon() 
         world.store.say();
         world.pass_until(601).await;
         assert_eq!(world.runs.times(), [600]);
+        // Due at once, and not overdue for a while: its process may yet wake it.
+        schedule_elsewhere(&world, 0, 1_000).await;
+        world.pass_until(650).await;
+        assert_eq!(world.runs.count(), 1);
+        world.store.say();
+        world.pass_until(651).await;
+        assert_eq!(world.runs.times(), [600, 650]);
     }
     // With the table it is read ahead, and runs to the millisecond.
     let world = Setup {

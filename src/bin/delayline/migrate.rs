@@ -10,7 +10,7 @@ pub(crate) struct Migrate {
     /// The kind of database
     #[arg(value_name = "DATABASE")]
     database: Database,
-    /// The database, such as postgres://user:password@host/database, or a file for sqlite; otherwise what the
+    /// The database, such as postgres://user:password@host/database, or the file for sqlite; otherwise what the
     /// environment variable DATABASE_URL says
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -69,9 +69,19 @@ impl Migrate {
     }
 
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-    fn url(&self) -> Result<String, Failure> {
-        let given = self.url.clone().or_else(|| std::env::var("DATABASE_URL").ok());
-        given.ok_or_else(|| Failure::Argument("--url is missing, and so is DATABASE_URL".to_owned()))
+    fn address(&self) -> Result<Address, Failure> {
+        const VARIABLE: &str = "DATABASE_URL";
+        let (given_by, text) = match (&self.url, std::env::var_os(VARIABLE)) {
+            (Some(url), _) => ("--url", Some(url.clone())),
+            (None, Some(url)) => (VARIABLE, url.into_string().ok()),
+            (None, None) => {
+                let missing = format!("--url is missing, and {VARIABLE} is not set");
+                return Err(Failure::Argument(missing));
+            }
+        };
+        let text = text.filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty, or no text")))?;
+        Ok(Address { given_by, text })
     }
 
     /// What was done, in a line.
@@ -82,6 +92,49 @@ impl Migrate {
     }
 }
 
+/// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+struct Address {
+    /// The option or the variable.
+    given_by: &'static str,
+    text: String,
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+impl Address {
+    /// What the driver makes of a URL. It would take any scheme, and then go where nobody has meant.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    fn options<O: std::str::FromStr>(&self, schemes: [&str; 2]) -> Result<O, Failure> {
+        let scheme = self.text.split_once("://").map(|(scheme, _)| scheme);
+        let is_meant = scheme.is_some_and(|scheme| schemes.contains(&scheme));
+        let options = self.text.parse().ok().filter(|_| is_meant);
+        options.ok_or_else(|| self.refused(&format!("{}://user:password@host:port/database", schemes[0])))
+    }
+
+    /// The path, which may also be written as sqlx's own tools have it in `DATABASE_URL`.
+    #[cfg(feature = "sqlite")]
+    fn file(&self) -> Result<std::path::PathBuf, Failure> {
+        let path = match self.text.strip_prefix("sqlite:") {
+            Some(path) if path.contains(":memory:") || path.contains("mode=memory") => None,
+            Some(_) => {
+                let options: Option<sqlx::sqlite::SqliteConnectOptions> = self.text.parse().ok();
+                options.map(|options| options.get_filename().to_owned())
+            }
+            // The URL of another database.
+            None if self.text.contains("://") => None,
+            None => Some(self.text.clone().into()),
+        };
+        path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
+    }
+
+    fn refused(&self, allowed: &str) -> Failure {
+        let given_by = self.given_by;
+        Failure::Argument(format!(
+            "{given_by} is not shown, as it may hold a password: allowed is {allowed}"
+        ))
+    }
+}
+
 #[cfg(feature = "postgres")]
 impl Migrate {
     fn postgres(self) -> Result<String, Failure> {
@@ -89,12 +142,7 @@ impl Migrate {
 
         let options = match self.print {
             true => Default::default(),
-            // What the parser says could quote a part of the password.
-            false => self.url()?.parse().map_err(|_| {
-                Failure::Argument(
-                    "url is not shown: allowed is postgres://user:password@host:port/database".to_owned(),
-                )
-            })?,
+            false => self.address()?.options(["postgres", "postgresql"])?,
         };
         let mut builder = PostgresStore::builder(options).connections(1);
         if let Some(schema) = &self.schema {
@@ -124,12 +172,7 @@ impl Migrate {
 
         let options = match self.print {
             true => Default::default(),
-            // What the parser says could quote a part of the password.
-            false => self.url()?.parse().map_err(|_| {
-                Failure::Argument(
-                    "url is not shown: allowed is mysql://user:password@host:port/database".to_owned(),
-                )
-            })?,
+            false => self.address()?.options(["mysql", "mariadb"])?,
         };
         let mut builder = MySqlStore::builder(options).connections(1);
         if let Some(table) = &self.table {
@@ -163,7 +206,7 @@ impl Migrate {
                     .to_owned(),
             ));
         }
-        let file = self.url()?;
+        let file = self.address()?.file()?;
         in_runtime(async { SqliteStore::open(file).await.map(drop) })?;
         Ok(self.done())
     }

@@ -25,12 +25,13 @@ const PATIENCE: u32 = 60;
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error(
-        "the schema of {table} is not there: call `MySqlStore::migrate`, or apply what `delayline migrate --print` prints"
+        "the schema of {table} is not there: call `MySqlStore::migrate`, run `delayline migrate mysql`, or apply what \
+         `delayline migrate mysql --print` prints"
     )]
     Missing { table: String },
     #[error(
-        "the schema of {table} has version {found}, this release needs {known}: call `MySqlStore::migrate`, or apply \
-         what `delayline migrate --print` prints"
+        "the schema of {table} has version {found}, this release needs {known}: call `MySqlStore::migrate`, or run \
+         `delayline migrate mysql`"
     )]
     Old {
         table: String,

@@ -28,13 +28,13 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('delayline ' |
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error(
-        "the schema of table {table} is not there: call `PostgresStore::migrate`, or apply what \
-         `delayline migrate --print` prints"
+        "the schema of table {table} is not there: call `PostgresStore::migrate`, run `delayline migrate postgres`, or \
+         apply what `delayline migrate postgres --print` prints"
     )]
     Missing { table: String },
     #[error(
         "table {table} has schema version {found}, this release needs version {known}: call `PostgresStore::migrate`, \
-         or apply what `delayline migrate --print` prints"
+         or run `delayline migrate postgres`"
     )]
     TooOld { table: String, found: i32, known: usize },
     #[error(

@@ -1,0 +1,381 @@
+//! `delayline migrate`, on databases that are there.
+
+use super::*;
+
+/// What the tool says when it is run without a `DATABASE_URL` of the machine's.
+fn ended(arguments: &[&str], environment: Option<&str>) -> (Option<i32>, String, String) {
+    let mut command = tool(&[&["migrate"], arguments].concat());
+    command
+        .env_remove("DATABASE_URL")
+        .envs(environment.map(|url| ("DATABASE_URL", url)));
+    let output = command.output().unwrap();
+    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code(), said, complained)
+}
+
+/// What it prints when all is well.
+#[track_caller]
+fn done(arguments: &[&str]) -> String {
+    let (status, said, complained) = ended(arguments, None);
+    assert_eq!((status, complained.as_str()), (Some(0), ""), "{arguments:?}");
+    said
+}
+
+/// The one line that it says when it fails with `status`.
+#[track_caller]
+fn fails(arguments: &[&str], environment: Option<&str>, status: i32) -> String {
+    let (ended, said, line) = ended(arguments, environment);
+    assert_eq!(
+        (ended, said.as_str()),
+        (Some(status), ""),
+        "{arguments:?}: {line}"
+    );
+    let line = line.strip_suffix('\n').unwrap();
+    assert!(!line.contains(char::is_control), "{line:?}");
+    line.strip_prefix("delayline: ").unwrap().to_owned()
+}
+
+const MADE: &str = "the tables are now what this release needs\n";
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const CHECKED: &str = "the tables are what this release needs\n";
+
+/// The databases of this build, with what the URLs of each begin with.
+const DATABASES: &[(&str, &str)] = &[
+    #[cfg(feature = "postgres")]
+    ("postgres", "postgres"),
+    #[cfg(feature = "mysql")]
+    ("mysql", "mysql"),
+    #[cfg(feature = "sqlite")]
+    ("sqlite", "sqlite"),
+];
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod servers {
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+    use crate::database::Database;
+
+    /// Does what a person does with the SQL.
+    async fn apply(database: Database, url: &str, sql: String) {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+        match database {
+            #[cfg(feature = "postgres")]
+            Database::Postgres => drop(
+                sql.execute(&sqlx::PgPool::connect(url).await.unwrap())
+                    .await
+                    .unwrap(),
+            ),
+            #[cfg(feature = "mysql")]
+            Database::MariaDb => drop(
+                sql.execute(&sqlx::MySqlPool::connect(url).await.unwrap())
+                    .await
+                    .unwrap(),
+            ),
+            #[allow(unreachable_patterns)]
+            other => unreachable!("the feature of {other:?} is on where its tests are"),
+        }
+    }
+
+    /// Makes the tables by the SQL that is printed, and by the tool, under the names that `options` give.
+    async fn makes_the_tables(database: Database, name: &str, options: &[&str], before: &[&str]) {
+        let by_hand = database.fresh().await;
+        let by_tool = database.fresh().await;
+        for url in [&by_hand, &by_tool] {
+            for &sql in before {
+                apply(database, url, sql.to_owned()).await;
+            }
+            let check = [&[name, "--check", "--url", url], options].concat();
+            let line = fails(&check, None, 1);
+            assert!(line.contains("is not there"), "{line}");
+            for remedy in [
+                format!("`delayline migrate {name}`"),
+                format!("`delayline migrate {name} --print`"),
+            ] {
+                assert!(line.contains(&remedy), "{line}");
+            }
+        }
+
+        let sql = done(&[&[name, "--print"], options].concat());
+        apply(database, &by_hand, sql).await;
+        let migrate = [&[name, "--url", &by_tool], options].concat();
+        assert_eq!([done(&migrate), done(&migrate)], [MADE, MADE]);
+        for url in [&by_hand, &by_tool] {
+            assert_eq!(
+                done(&[&[name, "--check", "--url", url], options].concat()),
+                CHECKED
+            );
+            if !options.is_empty() {
+                // The tables of the usual name are not there: only the named ones were made.
+                fails(&[name, "--check", "--url", url], None, 1);
+            }
+        }
+        // What was made by hand is found to be so, too.
+        assert_eq!(done(&[&[name, "--url", &by_hand], options].concat()), MADE);
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test]
+    async fn postgres_gets_its_tables_by_hand_and_by_the_tool() {
+        makes_the_tables(Database::Postgres, "postgres", &[], &[]).await;
+    }
+
+    #[cfg(feature = "mysql")]
+    #[tokio::test]
+    async fn mysql_gets_its_tables_by_hand_and_by_the_tool() {
+        makes_the_tables(Database::MariaDb, "mysql", &[], &[]).await;
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test]
+    async fn the_names_of_schema_and_table_are_those_that_were_asked_for() {
+        let schema = ["CREATE SCHEMA shop"];
+        let options = ["--schema", "shop", "--table", "later"];
+        makes_the_tables(Database::Postgres, "postgres", &options, &schema).await;
+        makes_the_tables(Database::Postgres, "postgres", &options[..2], &schema).await;
+        makes_the_tables(Database::Postgres, "postgres", &options[2..], &[]).await;
+    }
+
+    #[cfg(feature = "mysql")]
+    #[tokio::test]
+    async fn the_name_of_the_table_is_the_one_that_was_asked_for() {
+        makes_the_tables(Database::MariaDb, "mysql", &["--table", "later"], &[]).await;
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test]
+    async fn a_schema_that_is_not_there_is_not_made() {
+        let url = Database::Postgres.fresh().await;
+        let line = fails(&["postgres", "--url", &url, "--schema", "shop"], None, 1);
+        assert!(line.contains("shop"), "{line}");
+    }
+
+    #[tokio::test]
+    async fn the_url_may_come_from_the_environment() {
+        for (database, name) in [
+            #[cfg(feature = "postgres")]
+            (Database::Postgres, "postgres"),
+            #[cfg(feature = "mysql")]
+            (Database::MariaDb, "mysql"),
+        ] {
+            let (here, elsewhere) = (database.fresh().await, database.fresh().await);
+            assert_eq!(
+                ended(&[name], Some(&here)),
+                (Some(0), MADE.to_owned(), String::new())
+            );
+            assert_eq!(done(&[name, "--check", "--url", &here]), CHECKED);
+            // What is said on the command line goes first.
+            let (status, ..) = ended(&[name, "--check", "--url", &elsewhere], Some(&here));
+            assert_eq!(status, Some(1));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_password_that_is_refused_is_not_shown() {
+        for (database, name) in [
+            #[cfg(feature = "postgres")]
+            (Database::Postgres, "postgres"),
+            #[cfg(feature = "mysql")]
+            (Database::MariaDb, "mysql"),
+        ] {
+            let url = database.fresh().await;
+            let (scheme, rest) = url.split_once("://").unwrap();
+            let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+            let url = format!("{scheme}://nobody:hunter2@{place}");
+            let line = fails(&[name, "--url", &url], None, 1);
+            assert!(!line.contains("hunter2"), "{line}");
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_gets_its_tables_by_hand_and_by_the_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let by_tool = path("by tool.db");
+        assert_eq!(
+            [&by_tool; 2].map(|file| done(&["sqlite", "--url", file])),
+            [MADE; 2]
+        );
+
+        let by_hand = path("by_hand.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new()
+            .filename(&by_hand)
+            .create_if_missing(true);
+        let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+        let sql = sqlx::AssertSqlSafe(done(&["sqlite", "--print"]));
+        sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+        let tables = "SELECT group_concat(sql, ';') FROM sqlite_schema";
+        let made: String = sqlx::query_scalar(tables).fetch_one(&pool).await.unwrap();
+        assert_eq!(done(&["sqlite", "--url", &by_hand]), MADE);
+        let kept: String = sqlx::query_scalar(tables).fetch_one(&pool).await.unwrap();
+        assert_eq!(kept, made);
+    }
+
+    #[tokio::test]
+    async fn a_file_may_be_named_as_a_url_and_in_the_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a b.db");
+        let url = format!("sqlite://{}?mode=rwc", file.to_str().unwrap().replace(' ', "%20"));
+        assert_eq!(
+            ended(&["sqlite"], Some(&url)),
+            (Some(0), MADE.to_owned(), String::new())
+        );
+        assert!(file.exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_an_error() {
+        let line = fails(&["sqlite", "--url", "/nowhere/at/all.db"], None, 1);
+        assert!(line.contains("/nowhere/at/all.db"), "{line}");
+    }
+
+    #[test]
+    fn what_is_not_for_sqlite_is_refused() {
+        for (arguments, reason) in [
+            (
+                &["--check"][..],
+                "--check is not for sqlite, whose tables are brought up to date when a file is opened",
+            ),
+            (&["--table", "later"], "--table is not for sqlite"),
+            (&["--schema", "shop"], "--schema is not for sqlite"),
+        ] {
+            assert_eq!(fails(&[&["sqlite"], arguments].concat(), None, 2), reason);
+        }
+        for url in [
+            "sqlite::memory:",
+            "sqlite://x?mode=memory",
+            "postgres://me:hunter2@localhost/shop",
+        ] {
+            let line = fails(&["sqlite", "--url", url], None, 2);
+            assert_eq!(
+                line,
+                "--url is not shown, as it may hold a password: allowed is the path of a file, or sqlite://path"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_not_known_is_refused() {
+    let names: Vec<_> = DATABASES.iter().map(|(name, _)| *name).collect();
+    let allowed = names.join(", ");
+    assert_eq!(
+        fails(&["oracle"], None, 2),
+        format!("DATABASE is \"oracle\": allowed are {allowed}")
+    );
+    assert_eq!(
+        fails(&["postgres://me:hunter2@localhost/shop"], None, 2),
+        format!("DATABASE is \"postgres://...\": allowed are {allowed}")
+    );
+    let line = fails(&[names[0], "postgres://me:hunter2@localhost/shop"], None, 2);
+    assert!(
+        line.starts_with("\"postgres://...\" is not known; allowed are <DATABASE>, --url <URL>"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_missing_url_is_refused() {
+    for (name, _) in DATABASES {
+        let line = fails(&[name], None, 2);
+        assert_eq!(line, "--url is missing, and DATABASE_URL is not set");
+        assert_eq!(fails(&[name, "--url", ""], None, 2), "--url is empty, or no text");
+        assert_eq!(fails(&[name], Some(""), 2), "DATABASE_URL is empty, or no text");
+    }
+}
+
+#[test]
+fn printing_and_checking_at_once_is_refused() {
+    for (name, _) in DATABASES {
+        let line = fails(&[name, "--print", "--check"], None, 2);
+        assert!(
+            line.starts_with("the argument '--print' cannot be used with '--check'"),
+            "{line}"
+        );
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[test]
+fn a_bad_name_is_refused_before_anything_is_reached() {
+    for (name, scheme) in DATABASES.iter().filter(|(name, _)| *name != "sqlite") {
+        let url = format!("{scheme}://localhost:1/shop");
+        for how in [&["--print"][..], &["--url", &url], &["--check", "--url", &url]] {
+            for table in [
+                "",
+                "Later",
+                "1st",
+                "a-b",
+                "a\"; DROP TABLE x; --",
+                &"x".repeat(41),
+            ] {
+                let line = fails(&[&[*name], how, &["--table", table]].concat(), None, 2);
+                assert!(
+                    line.starts_with(&format!("table is {table:?}: allowed ")),
+                    "{line}"
+                );
+            }
+        }
+    }
+    #[cfg(feature = "postgres")]
+    {
+        let line = fails(&["postgres", "--print", "--schema", "a.b"], None, 2);
+        assert!(line.starts_with("schema is \"a.b\": allowed "), "{line}");
+    }
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_schema_is_not_for_mysql() {
+    assert_eq!(
+        fails(&["mysql", "--print", "--schema", "shop"], None, 2),
+        "--schema is not for mysql"
+    );
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[test]
+fn a_url_that_cannot_be_used_is_refused_without_being_shown() {
+    for (name, scheme) in DATABASES.iter().filter(|(name, _)| *name != "sqlite") {
+        for url in [
+            "hunter2".to_owned(),
+            format!("{scheme}:hunter2"),
+            format!("{scheme}://me:hunter2@localhost:port/shop"),
+            format!("{scheme}://me:hun/ter2@localhost/shop"),
+            format!("{scheme}://me:hunter2%ff@localhost/shop"),
+            format!("{scheme}://me@localhost/shop?sslmode=hunter2"),
+            "http://me:hunter2@localhost/shop".to_owned(),
+        ] {
+            let allowed = format!(
+                "is not shown, as it may hold a password: allowed is {scheme}://user:password@host:port/database"
+            );
+            for check in [&[][..], &["--check"]] {
+                let line = fails(&[&[*name, "--url", &url], check].concat(), None, 2);
+                assert_eq!(line, format!("--url {allowed}"), "{url}");
+                let line = fails(&[&[*name], check].concat(), Some(&url), 2);
+                assert_eq!(line, format!("DATABASE_URL {allowed}"), "{url}");
+            }
+        }
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[test]
+fn a_server_that_cannot_be_reached_is_an_error_without_the_password() {
+    for (name, scheme) in DATABASES.iter().filter(|(name, _)| *name != "sqlite") {
+        // Nobody listens on port 1.
+        let url = format!("{scheme}://me:hunter2@127.0.0.1:1/shop");
+        for check in [&[][..], &["--check"]] {
+            let line = fails(&[&[*name, "--url", &url], check].concat(), None, 1);
+            assert!(
+                line.starts_with(&format!("store {name}: ")) && !line.contains("hunter2"),
+                "{line}"
+            );
+        }
+    }
+}
