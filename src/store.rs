@@ -1,5 +1,8 @@
 //! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
 
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[path = "../tests/support/database.rs"]
+mod database;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;

@@ -10,9 +10,6 @@ mod schema;
 mod server;
 mod transactions;
 
-#[path = "../../../tests/support/database.rs"]
-mod database;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,8 +18,8 @@ use std::time::Duration;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
 
-use self::database::Database;
 use super::MySqlStore;
+use crate::store::database::Database;
 use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Verb};
 use crate::{Kind, Target, Task, TaskId, Wake, When};
 

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
-#[path = "../../../tests/support/database.rs"]
-mod database;
 mod locks;
 mod notify;
 mod plans;
@@ -21,8 +19,8 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use self::database::Database;
 use super::{PostgresBuilder, PostgresStore};
+use crate::store::database::Database;
 use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
 use crate::{Kind, Target, Task, TaskId, Wake, When};
 

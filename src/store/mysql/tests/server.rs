@@ -1,8 +1,8 @@
 //! A server that is away, and comes back.
 
-use super::database::{Database, Server};
 use super::{due_rows, id, in_time};
 use crate::store::Store;
+use crate::store::database::{Database, Server};
 use crate::store::mysql::MySqlStore;
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
 
-use super::database::{Database, Server};
 use super::{Fixture, due_rows, id, run};
 use crate::Error;
 use crate::store::Store;
+use crate::store::database::{Database, Server};
 use crate::store::postgres::PostgresStore;
 
 #[tokio::test]
