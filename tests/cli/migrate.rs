@@ -284,8 +284,11 @@ fn a_missing_url_is_refused() {
     for (name, _) in DATABASES {
         let line = fails(&[name], None, 2);
         assert_eq!(line, "--url is missing, and DATABASE_URL is not set");
-        assert_eq!(fails(&[name, "--url", ""], None, 2), "--url is empty, or no text");
-        assert_eq!(fails(&[name], Some(""), 2), "DATABASE_URL is empty, or no text");
+        assert_eq!(
+            fails(&[name, "--url", ""], None, 2),
+            "--url is empty or not UTF-8"
+        );
+        assert_eq!(fails(&[name], Some(""), 2), "DATABASE_URL is empty or not UTF-8");
     }
 }
 

@@ -80,7 +80,7 @@ impl Migrate {
             }
         };
         let text = text.filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty, or no text")))?;
+        let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty or not UTF-8")))?;
         Ok(Address { given_by, text })
     }
 
