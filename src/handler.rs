@@ -158,7 +158,8 @@ impl Context {
         self.task.due_at
     }
 
-    /// How long after its due time the handler was started, by the store's clock.
+    /// How long after its due time the handler was started, by the store's clock. Where the store was slow to answer it
+    /// is rather too long than too short, by up to the time that the answer took.
     pub fn lateness(&self) -> Duration {
         self.lateness
     }

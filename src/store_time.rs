@@ -28,12 +28,12 @@ pub(crate) struct StoreTime {
 
 /// A time by the store's clock, and what is known of the moment at which it was read.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
-    now: Timestamp,
+pub(crate) struct Reading {
+    pub(crate) now: Timestamp,
     /// As far as is believed.
-    at: Instant,
+    pub(crate) at: Instant,
     /// Not later than this.
-    answered: Instant,
+    pub(crate) answered: Instant,
 }
 
 impl StoreTime {
@@ -105,12 +105,12 @@ impl StoreTime {
 
 impl Reading {
     /// The time by the store's clock at `instant`, as far as is believed.
-    fn now(&self, instant: Instant) -> Timestamp {
+    pub(crate) fn now(&self, instant: Instant) -> Timestamp {
         self.now.after(instant.saturating_duration_since(self.at))
     }
 
     /// It is this or later.
-    fn earliest(&self, instant: Instant) -> Timestamp {
+    pub(crate) fn earliest(&self, instant: Instant) -> Timestamp {
         self.now.after(instant.saturating_duration_since(self.answered))
     }
 }

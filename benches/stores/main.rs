@@ -13,7 +13,7 @@ mod sides;
 use std::time::{Duration, Instant};
 
 use delayline::store::Store as _;
-use delayline::{NewTask, Outcome, Scheduler, Worker};
+use delayline::{Clock, NewTask, Outcome, Scheduler, Worker};
 
 use crate::limit::Limit;
 use crate::sides::Side;
@@ -267,8 +267,10 @@ async fn schedule_batches(
     Ok(())
 }
 
+/// As the library makes them: in the order of time, which is where an index grows.
 fn new_id() -> uuid::Uuid {
-    uuid::Uuid::from_u128(fastrand::u128(..))
+    let id = Clock::system().new_id();
+    uuid::Uuid::from_bytes(*id.as_bytes())
 }
 
 fn batches(rows: usize) -> Vec<Vec<uuid::Uuid>> {

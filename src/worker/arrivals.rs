@@ -13,7 +13,7 @@ use super::engine::{Engine, Reserved};
 use crate::backend::{Arrival, Backend};
 use crate::router::Trip;
 use crate::store::{Hop, Looked, Pending, Stamped};
-use crate::store_time::Heard;
+use crate::store_time::{Heard, Reading};
 use crate::{Error, Kind, Task, TaskId, Wake, WokenBy, defaults};
 
 /// Receives from one backend until stopped.
@@ -159,6 +159,11 @@ pub(crate) fn accept(
         at,
         found: claimed,
     } = heard;
+    let claimed_at = Reading {
+        now,
+        at,
+        answered: engine.parts.clock.instant(),
+    };
     let counters = &engine.parts.counters;
     let claimed_by = match woken_by {
         WokenBy::Levels | WokenBy::Precise => &counters.claimed_on_arrival,
@@ -181,7 +186,7 @@ pub(crate) fn accept(
         let ask = |task: &Arc<Task>| inquiry.is_some() && task.key.is_some();
         let (unsure, sure): (Vec<_>, Vec<_>) = tasks.into_iter().partition(ask);
         let accept = |tasks: &[Arc<Task>], ask_first| {
-            let lost = lane.accept(tasks, ask_first, woken_by, now, at, asked + engine.lease);
+            let lost = lane.accept(tasks, ask_first, woken_by, claimed_at, asked + engine.lease);
             engine.parts.counters.lost_claims.add(lost);
         };
         accept(&sure, false);

@@ -92,21 +92,22 @@ fn start_next(
     let parts = &engine.parts;
     loop {
         let now = parts.clock.instant();
-        let (task, woken_by, finishing, store_now, lease_until) = match lane.next(now)? {
+        let (task, woken_by, finishing, store_now, store_earliest, lease_until) = match lane.next(now)? {
             Next::Start {
                 task,
                 woken_by,
                 finishing,
                 store_now,
+                store_earliest,
                 lease_until,
-            } => (task, woken_by, finishing, store_now, lease_until),
+            } => (task, woken_by, finishing, store_now, store_earliest, lease_until),
             Next::Lost => {
                 parts.counters.lost_claims.add(1);
                 engine.room.notify_one();
                 continue;
             }
         };
-        if let Some(verdict) = refusal(&task, &lane.policy, store_now) {
+        if let Some(verdict) = refusal(&task, &lane.policy, store_earliest) {
             finish(engine, lane, settle, Running { task, finishing }, verdict);
             continue;
         }
@@ -151,8 +152,8 @@ fn finish(
         Verdict::Answered(Ok(Outcome::Done)) => (Verdict::NotCommitted, Finished::Yes),
         verdict => (verdict, Finished::Perhaps),
     };
-    if let Some(store_now) = lane.settling(&task, parts.clock.instant()) {
-        let ending = verdict.ending(&task, &lane.policy, store_now, parts);
+    if let Some(store_earliest) = lane.settling(&task, parts.clock.instant()) {
+        let ending = verdict.ending(&task, &lane.policy, store_earliest, parts);
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),

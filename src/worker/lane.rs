@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::handler::{Finishing, Handler};
 use crate::retry::Policy;
 use crate::store::Ending;
+use crate::store_time::Reading;
 use crate::{Kind, Task, TaskId, Timestamp, WokenBy};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
@@ -40,8 +41,10 @@ pub(crate) enum Next {
         task: Arc<Task>,
         woken_by: WokenBy,
         finishing: Finishing,
-        /// The time by the store's clock.
+        /// The time by the store's clock, as far as is believed.
         store_now: Timestamp,
+        /// It is this or later: by which nothing is too late that may be in time.
+        store_earliest: Timestamp,
         lease_until: Instant,
     },
     /// A claim whose lease has ended; it is forgotten.
@@ -74,7 +77,7 @@ struct Held {
     /// The end of the lease by the monotonic clock, begun before the claim was sent: never later than the store's.
     lease_until: Instant,
     /// The time by the store's clock when it was claimed, and the moment of it.
-    claimed: (Timestamp, Instant),
+    claimed: Reading,
     phase: Phase,
 }
 
@@ -155,8 +158,7 @@ impl Lane {
         tasks: &[Arc<Task>],
         ask_first: bool,
         woken_by: WokenBy,
-        now: Timestamp,
-        at: Instant,
+        claimed: Reading,
         lease_until: Instant,
     ) -> usize {
         let mut replaced = 0;
@@ -170,7 +172,7 @@ impl Lane {
                     woken_by,
                     finishing: Finishing::default(),
                     lease_until,
-                    claimed: (now, at),
+                    claimed,
                     phase: if ask_first { Phase::Asking } else { Phase::Queued },
                 };
                 // A claim that this worker lost without knowing, and got again. If it is being settled, that will
@@ -273,7 +275,8 @@ impl Lane {
                     task: Arc::clone(&held.task),
                     woken_by: held.woken_by,
                     finishing: held.finishing.clone(),
-                    store_now: held.store_now(now),
+                    store_now: held.claimed.now(now),
+                    store_earliest: held.claimed.earliest(now),
                     lease_until: held.lease_until,
                 });
             }
@@ -291,12 +294,13 @@ impl Lane {
         }
     }
 
-    /// The claim is about to be settled; gives the time by the store's clock, or none if the claim is lost.
+    /// The claim is about to be settled; gives a time than which the store's clock is not earlier, or none if the claim
+    /// is lost.
     pub(crate) fn settling(&self, task: &Task, now: Instant) -> Option<Timestamp> {
         let mut state = self.state();
         let held = state.held(task)?;
         held.phase = Phase::Settling;
-        Some(held.store_now(now))
+        Some(held.claimed.earliest(now))
     }
 
     /// Takes what was not started, to be settled.
@@ -353,11 +357,5 @@ impl Held {
         if let Phase::Running { handler, .. } = &self.phase {
             handler.abort();
         }
-    }
-
-    /// The time by the store's clock.
-    fn store_now(&self, now: Instant) -> Timestamp {
-        let (claimed, at) = self.claimed;
-        claimed.after(now.saturating_duration_since(at))
     }
 }

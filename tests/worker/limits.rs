@@ -295,3 +295,26 @@ async fn two_workers_over_one_store_share_the_work_and_each_task_runs_once() {
         assert!(share >= 300, "{owner}: {share}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waited_for_the_store_is_not_taken_for_later_than_it_is() {
+    let world = World::new();
+    let runs = world.runs.clone();
+    let policy = Policy::new().deadline(secs(6));
+    let worker = worker_that(&world, policy, move |_| Box::pin(async { Ok(Outcome::Done) }));
+    let _worker = Running::start(worker.sweep_every(secs(3_600)));
+    world.pass(secs(1)).await;
+    for op in [Op::Arrive, Op::Ready] {
+        world.store.hold(op);
+    }
+    let task = NewTask::new(KIND, "");
+    let id = world.scheduler.schedule(task).await.unwrap().task().id;
+    world.pass(secs(4)).await;
+    for op in [Op::Arrive, Op::Ready] {
+        world.store.free(op);
+    }
+    // The store read its clock after those 4 s: the deadline is 2 s away.
+    world.settle().await;
+    assert_eq!(world.row(id).await.state, State::Done);
+    assert_eq!(runs.of(id).len(), 1);
+}
