@@ -29,7 +29,9 @@ async fn a_locked_row_is_neither_claimed_nor_early_nor_stale_nor_waiting() {
             within: 2 * LEASE,
             limit: 9,
         };
-        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 1);
+        // Also of those that have just become due.
+        let coming = store.upcoming(ahead).await.unwrap().found;
+        assert!(coming.iter().any(|row| row.wake.id == id(4)));
     })
     .await;
     run(&mut other, "COMMIT").await;
