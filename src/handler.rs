@@ -120,16 +120,13 @@ impl Context {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
         self.finishing.set(true);
         let id = self.task.id;
-        match transaction.finish(id, self.task.version).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.finishing.set(false);
-                Err(Error::ClaimLost { id })
-            }
-            Err(error) => {
-                self.finishing.set(false);
-                Err(error)
-            }
+        let finished = transaction.finish(id, self.task.version).await;
+        if !matches!(finished, Ok(true)) {
+            self.finishing.set(false);
+        }
+        match finished? {
+            true => Ok(()),
+            false => Err(Error::ClaimLost { id }),
         }
     }
 

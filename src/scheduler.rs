@@ -214,12 +214,7 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Vec<Scheduled>, Error> {
         let parts = &self.parts;
-        // First all of them: else the future would be as little `Send` as whatever they come from.
-        let tasks: Vec<_> = tasks.into_iter().collect();
-        let mut rows = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            rows.push(self.row(task).await?);
-        }
+        let mut rows = self.rows(tasks).await?;
         let mut answers = Vec::with_capacity(rows.len());
         while !rows.is_empty() {
             let rest = rows.split_off(rows.len().min(defaults::BATCH));
@@ -228,6 +223,17 @@ impl Scheduler {
             answers.extend(heard.found);
         }
         Ok(answers)
+    }
+
+    /// The rows of tasks, each of which can be used.
+    async fn rows(&self, tasks: impl IntoIterator<Item = NewTask>) -> Result<Vec<NewRow>, Error> {
+        // First all of them: else the future would be as little `Send` as whatever they come from.
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let mut rows = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            rows.push(self.row(task).await?);
+        }
+        Ok(rows)
     }
 
     async fn row(&self, task: NewTask) -> Result<NewRow, Error> {

@@ -103,7 +103,8 @@ pub trait Store: Debug + Send + Sync {
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error>;
 
     /// Looks ahead: the scheduled rows that become due up to `ahead.within` from now, the earliest due first; and those
-    /// that have become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by `ready` and the sweep.
+    /// that have become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before
+    /// is found by `ready` and the sweep.
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest by id.

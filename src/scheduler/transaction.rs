@@ -32,11 +32,7 @@ impl Scheduler {
         mut transaction: impl Transaction,
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Receipt<Vec<Scheduled>>, Error> {
-        let tasks: Vec<_> = tasks.into_iter().collect();
-        let mut rows = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            rows.push(self.row(task).await?);
-        }
+        let rows = self.rows(tasks).await?;
         let asked = self.parts.clock.instant();
         let heard = self.parts.time.heard(asked, transaction.insert(rows).await?);
         let follow = Follow::scheduled(&heard);
@@ -61,11 +57,10 @@ impl Scheduler {
     /// [`shift`](Self::shift) within a transaction.
     pub async fn shift_in(
         &self,
-        transaction: impl Transaction,
+        mut transaction: impl Transaction,
         target: impl Into<Target>,
         by: Shift,
     ) -> Result<Receipt<Answer>, Error> {
-        let mut transaction = transaction;
         let target = target.into();
         target.check()?;
         let mut tries = 1;

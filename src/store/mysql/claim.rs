@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::MySqlConnection;
 
-use super::{Server, codec, read, write};
-use crate::store::sql::Look;
+use super::{Server, codec, read};
+use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
 use crate::{State, Task, Timestamp, Wake};
 
@@ -128,7 +128,7 @@ pub(super) async fn claim(
         .bind(until.as_millis())
         .bind(now.as_millis());
     let touched = query.execute(connection).await?.rows_affected();
-    write::ensure("a claim", touched, rows.len())?;
+    ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
         row::enter(row, State::Running, now);
         row.attempt += 1;

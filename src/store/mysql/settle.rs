@@ -1,7 +1,6 @@
 //! What becomes of rows that a worker holds: hops, renewed leases, the ends of claims.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sqlx::MySqlConnection;
@@ -9,7 +8,8 @@ use sqlx::MySqlConnection;
 use super::codec::{self, Hex};
 use super::sql::Sql;
 use super::{Server, read, write};
-use crate::store::{Hop, Renewal, Settlement, row};
+use crate::store::sql::{self, ensure};
+use crate::store::{Hop, Renewal, Settlement};
 use crate::{State, TaskId, Timestamp};
 
 pub(super) async fn hop(server: &Server, hops: &[Hop]) -> Result<Vec<bool>, sqlx::Error> {
@@ -26,30 +26,17 @@ async fn hop_once(server: &Server, hops: &[Hop]) -> Result<Vec<bool>, sqlx::Erro
     let mut writing = server.connections.begin().await?;
     let ids = hops.iter().map(|hop| hop.id);
     let mut looked = read::look(&mut writing, &server.sql.look_locked, ids).await?;
-    let now = looked.now;
-    // How many hops each row takes, nearly always one, and its `wake_at` after them.
-    let mut taken = BTreeMap::new();
-    let record = |hop: &Hop| {
-        let (Some((State::Scheduled, row)), Some(now)) = (looked.rows.get_mut(&hop.id), now) else {
-            return false;
-        };
-        if row.wake.version != hop.version {
-            return false;
-        }
-        row.wake.version += 1;
-        let (count, wake_at) = taken.entry(hop.id).or_insert((0, now));
-        *count += 1;
-        *wake_at = now.after(hop.look_in);
-        true
+    let (recorded, taken) = match looked.now {
+        Some(now) => sql::hop(&mut looked.rows, hops, now),
+        None => (vec![false; hops.len()], Default::default()),
     };
-    let recorded = hops.iter().map(record).collect();
     if !taken.is_empty() {
         let values = taken
             .iter()
             .map(|(&id, (count, wake_at))| (Hex::Id(id), count, wake_at));
         let query = read::query(&server.sql.hop).bind(codec::json(&values.collect::<Vec<_>>())?);
         let touched = query.execute(&mut *writing).await?.rows_affected();
-        write::ensure("a hop", touched, taken.len())?;
+        ensure("a hop", touched, taken.len())?;
     }
     writing.commit().await?;
     Ok(recorded)
@@ -88,29 +75,15 @@ async fn settle_once(
 /// Ends claims of rows that are locked.
 pub(super) async fn end(
     connection: &mut MySqlConnection,
-    sql: &Sql,
+    statements: &Sql,
     rows: Vec<crate::Task>,
     settlements: Vec<Settlement>,
     now: Timestamp,
     history: Duration,
 ) -> Result<Vec<bool>, sqlx::Error> {
-    let mut rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row.id, row)).collect();
-    let mut ended = Vec::new();
-    let end = |settlement: Settlement| {
-        let Entry::Occupied(held) = rows.entry(settlement.id) else {
-            return false;
-        };
-        if held.get().state != State::Running || held.get().version != settlement.version {
-            return false;
-        }
-        let mut row = held.remove();
-        row::end(&mut row, settlement.ending, now, history);
-        ended.push((settlement.version, row));
-        true
-    };
-    let settled = settlements.into_iter().map(end).collect();
-    let touched = write::write(connection, sql, &ended).await?;
-    write::ensure("a settlement", touched, ended.len())?;
+    let (settled, ended) = sql::end(rows, settlements, now, history);
+    let touched = write::write(connection, statements, &ended).await?;
+    ensure("a settlement", touched, ended.len())?;
     Ok(settled)
 }
 

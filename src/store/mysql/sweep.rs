@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lanes::{self, Lanes, What};
 use super::{Server, claim, codec, read, write};
-use crate::store::sql::Look;
+use crate::store::sql::{Look, ensure};
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep, row};
 use crate::{State, TaskId};
 
@@ -100,7 +100,7 @@ async fn take(
     }
     look.found.expired = expired.len();
     let touched = write::write(&mut writing, &server.sql, &expired).await?;
-    write::ensure("an end of leases", touched, expired.len())?;
+    ensure("an end of leases", touched, expired.len())?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = look.found.early.iter().map(|row| row.wake.id).collect();
     write::wake_at(&mut writing, &server.sql, &early, now.after(sweep.retake)).await?;

@@ -10,7 +10,7 @@ use super::codec::{self, Hex};
 use super::errors::TooBig;
 use super::read::query;
 use super::sql::{self, INSERT_WIDTH, Sql};
-use crate::store::sql::Changed;
+use crate::store::sql::{Changed, ensure};
 use crate::store::{NewRow, row};
 use crate::{Task, TaskId, Timestamp};
 
@@ -21,24 +21,6 @@ const STATEMENT: usize = 4 << 20;
 const ALWAYS: usize = 512 << 10;
 /// How many bytes a statement may take beside the values of a row that are long.
 const REST_OF_ROW: usize = 512;
-
-/// A statement did not touch the rows that it was made for, though they are locked.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} touched {touched} of {meant} rows")]
-struct Missed {
-    what: &'static str,
-    touched: u64,
-    meant: usize,
-}
-
-/// Refuses to go on unless so many rows were touched as were meant.
-pub(super) fn ensure(what: &'static str, touched: u64, meant: usize) -> Result<(), sqlx::Error> {
-    if usize::try_from(touched) == Ok(meant) {
-        return Ok(());
-    }
-    let missed = Missed { what, touched, meant };
-    Err(sqlx::Error::Protocol(missed.to_string()))
-}
 
 /// How many bytes of values a statement may carry of rows of these sizes. Fails if one of them is too long for any:
 /// a server that gets it ends the connection without a word.

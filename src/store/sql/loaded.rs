@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ensure::ensure;
 use super::session::{Changed, Session};
 use crate::store::rows::Rows;
 use crate::{Key, Kind, Task, TaskId};
@@ -12,14 +13,6 @@ pub(super) struct Loaded {
     pub(super) rows: Rows,
     /// The version of each when it was read.
     read_at: BTreeMap<TaskId, u64>,
-}
-
-/// A statement did not touch the rows that it was made for, though they are locked.
-#[derive(Debug, thiserror::Error)]
-#[error("a write touched {touched} of {meant} rows")]
-struct Missed {
-    touched: u64,
-    meant: usize,
 }
 
 impl Loaded {
@@ -66,11 +59,7 @@ impl Loaded {
             return Ok(changed);
         }
         let touched = session.write(&changed).await?;
-        let meant = changed.len();
-        if usize::try_from(touched) == Ok(meant) {
-            return Ok(changed);
-        }
-        let missed = Missed { touched, meant };
-        Err(sqlx::Error::Protocol(missed.to_string()))
+        ensure("a write", touched, changed.len())?;
+        Ok(changed)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::codec;
 use super::connections::Writing;
-use super::{File, read, sql, write};
-use crate::store::sql::Look;
+use super::{File, read, sql};
+use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
 use crate::{State, Task, Wake};
 
@@ -99,7 +99,7 @@ async fn claim(
         .bind(until.as_millis())
         .bind(now.as_millis());
     let touched = query.execute(&mut **writing).await?.rows_affected();
-    write::ensure("a claim", touched, rows.len())?;
+    ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
         row::enter(row, State::Running, now);
         row.attempt += 1;

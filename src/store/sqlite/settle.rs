@@ -1,43 +1,28 @@
 //! What becomes of rows that a worker holds: hops, renewed leases, the ends of claims.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
 use super::codec::{self, Hex};
 use super::{File, read, sql, write};
-use crate::store::{Hop, Renewal, Settlement, row};
+use crate::store::sql::{self as shared, ensure};
+use crate::store::{Hop, Renewal, Settlement};
 use crate::{State, TaskId, Timestamp};
 
 pub(super) async fn hop(file: &File, hops: &[Hop]) -> Result<Vec<bool>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
     let now = writing.now;
     let mut rows = read::look(&mut writing, hops.iter().map(|hop| hop.id)).await?;
-    // How many hops each row takes, nearly always one, and its `wake_at` after them.
-    let mut taken = BTreeMap::new();
-    let record = |hop: &Hop| {
-        let Some((State::Scheduled, row)) = rows.get_mut(&hop.id) else {
-            return false;
-        };
-        if row.wake.version != hop.version {
-            return false;
-        }
-        row.wake.version += 1;
-        let (count, wake_at) = taken.entry(hop.id).or_insert((0, now));
-        *count += 1;
-        *wake_at = now.after(hop.look_in);
-        true
-    };
-    let recorded = hops.iter().map(record).collect();
+    let (recorded, taken) = shared::hop(&mut rows, hops, now);
     if !taken.is_empty() {
         let values = taken
             .iter()
             .map(|(&id, (count, wake_at))| (Hex(id), count, wake_at));
         let query = sqlx::query(sql::HOP).bind(codec::json(&values.collect::<Vec<_>>())?);
         let touched = query.execute(&mut *writing).await?.rows_affected();
-        write::ensure("a hop", touched, taken.len())?;
+        ensure("a hop", touched, taken.len())?;
     }
     writing.commit().await?;
     Ok(recorded)
@@ -64,23 +49,9 @@ pub(super) async fn end(
 ) -> Result<Vec<bool>, sqlx::Error> {
     let ids = settlements.iter().map(|settlement| settlement.id);
     let rows = read::lean_by_ids(connection, ids).await?;
-    let mut rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row.id, row)).collect();
-    let mut ended = Vec::new();
-    let end = |settlement: Settlement| {
-        let Entry::Occupied(held) = rows.entry(settlement.id) else {
-            return false;
-        };
-        if held.get().state != State::Running || held.get().version != settlement.version {
-            return false;
-        }
-        let mut row = held.remove();
-        row::end(&mut row, settlement.ending, now, history);
-        ended.push((settlement.version, row));
-        true
-    };
-    let settled = settlements.into_iter().map(end).collect();
+    let (settled, ended) = shared::end(rows, settlements, now, history);
     let touched = write::write(connection, &ended).await?;
-    write::ensure("a settlement", touched, ended.len())?;
+    ensure("a settlement", touched, ended.len())?;
     Ok(settled)
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::SqliteConnection;
 
 use super::{File, claim, codec, read, sql, write};
-use crate::store::sql::{Changed, Look};
+use crate::store::sql::{Changed, Look, ensure};
 use crate::store::{Claim, Looked, Stamped, Sweep, row};
 use crate::{State, Task, Timestamp};
 
@@ -60,7 +60,7 @@ pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<S
     let now = writing.now;
     let plan = Plan::make(&mut writing, claim, sweep, now).await?;
     let touched = write::write(&mut writing, &plan.expired).await?;
-    write::ensure("an end of leases", touched, plan.expired.len())?;
+    ensure("an end of leases", touched, plan.expired.len())?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
     write::wake_at(&mut writing, &early, now.after(sweep.retake)).await?;

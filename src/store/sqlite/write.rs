@@ -6,26 +6,8 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::codec::{self, Hex};
 use super::sql;
-use crate::store::sql::Changed;
+use crate::store::sql::{Changed, ensure};
 use crate::{Task, TaskId, Timestamp};
-
-/// A statement did not touch the rows that it was made for, though nobody else can have changed them.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} touched {touched} of {meant} rows")]
-struct Missed {
-    what: &'static str,
-    touched: u64,
-    meant: usize,
-}
-
-/// Refuses to go on unless so many rows were touched as were meant.
-pub(super) fn ensure(what: &'static str, touched: u64, meant: usize) -> Result<(), sqlx::Error> {
-    if usize::try_from(touched) == Ok(meant) {
-        return Ok(());
-    }
-    let missed = Missed { what, touched, meant };
-    Err(sqlx::Error::Protocol(missed.to_string()))
-}
 
 /// Adds rows, but leaves those of an id or a live key that is there; says how many it added.
 pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Result<u64, sqlx::Error> {
