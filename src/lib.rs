@@ -27,6 +27,8 @@ mod outbox;
 mod receipt;
 mod request;
 mod retry;
+#[cfg(feature = "rocketmq")]
+pub mod rocketmq;
 mod router;
 mod scheduler;
 mod stats;

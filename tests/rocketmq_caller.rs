@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use delayline::backend::{Backend, RocketMqBackend, RocketMqOptions};
+use delayline::backend::{Backend, RocketMqBackend};
+use delayline::rocketmq::RocketMqOptions;
 
 #[tokio::test]
 async fn needs_no_recursion_limit_of_its_own() {

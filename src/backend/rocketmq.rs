@@ -1,13 +1,10 @@
 //! Wake-ups through the delay levels of RocketMQ brokers.
 
-mod broker;
-mod client;
 mod connection;
 mod consumer;
-mod failure;
 mod handover;
 mod lines;
-mod options;
+mod masters;
 mod producer;
 
 use std::future::Future;
@@ -18,11 +15,9 @@ use async_trait::async_trait;
 
 use self::connection::Connection;
 use self::handover::Handover;
-pub use self::options::RocketMqOptions;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
+use crate::rocketmq::{NAME, RocketMqOptions};
 use crate::{Error, Wake};
-
-const NAME: &str = "rocketmq";
 
 /// Carries wake-ups as delayed messages of RocketMQ brokers, through their delay levels.
 ///

@@ -16,7 +16,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend, RocketMqOptions};
+use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend};
+use delayline::rocketmq::RocketMqOptions;
 use delayline::{Error, TaskId, Wake};
 use tokio::time::timeout;
 

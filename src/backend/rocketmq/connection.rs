@@ -9,13 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{sleep, timeout};
 
-use super::client::{Client, joined};
-use super::failure::transient;
 use super::handover::Handover;
 use super::lines::Lines;
-use super::options::RocketMqOptions;
-use super::{NAME, broker, producer};
+use super::{masters, producer};
 use crate::backend::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use crate::rocketmq::{Client, NAME, RocketMqOptions, joined, transient};
 use crate::{Error, LevelTable, Wake, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
@@ -41,10 +39,10 @@ impl Connection {
         options.check()?;
         let topic = options.topic.clone();
         let handover = Arc::new(Handover::new(ANSWER_AFTER));
-        let client = Client::start(&options.nameservers).await?;
+        let client = Client::start(&options).await?;
         let (base, for_lines) = (client.base(), handover.clone());
         let opening = client.run(async move {
-            let levels = broker::prepare(&base, &options).await?;
+            let levels = masters::prepare(&base, &options).await?;
             Ok((levels, Lines::open(base, options, for_lines).await?))
         });
         let opened = match timeout(CONNECT_WITHIN, opening).await {

@@ -12,11 +12,9 @@ use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
 use rocketmq_model::common::message::MessageTrait;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
-use super::client::{Base, LISTENERS};
-use super::failure::failure;
 use super::handover::Handover;
-use super::options::RocketMqOptions;
 use crate::Error;
+use crate::rocketmq::{Base, LISTENERS, RocketMqOptions, failure};
 
 /// How many messages a listener is given at once, which is also as many as a broker gives at once.
 const BATCH: u32 = 32;

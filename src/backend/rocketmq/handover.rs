@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::failure::closed;
 use crate::backend::Arrival;
+use crate::rocketmq::closed;
 use crate::{Error, Wake};
 
 /// Hands batches of wake-ups over, and holds whoever brought one until all of it is acknowledged.

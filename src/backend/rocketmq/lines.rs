@@ -5,12 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use rocketmq_client_rust::{DefaultMQProducer, DefaultMQPushConsumer};
 use tokio::sync::Mutex;
 
-use super::client::Base;
-use super::failure::closed;
 use super::handover::Handover;
-use super::options::RocketMqOptions;
-use super::{broker, consumer, producer};
+use super::{consumer, masters, producer};
 use crate::Error;
+use crate::rocketmq::{Base, RocketMqOptions, closed};
 
 /// A producer, and a consumer once something is received.
 ///
@@ -76,12 +74,12 @@ impl Lines {
     pub(super) async fn ask(&self) -> Result<(), Error> {
         let mut worn = self.worn.lock().await;
         if !*worn {
-            let answer = broker::probe(&self.producer(), &self.options.topic).await;
+            let answer = masters::probe(&self.producer(), &self.options.topic).await;
             *worn = answer.is_err();
             return answer;
         }
         let mut fresh = producer::start(&self.base, &self.options).await?;
-        if let Err(error) = broker::probe(&fresh, &self.options.topic).await {
+        if let Err(error) = masters::probe(&fresh, &self.options.topic).await {
             fresh.shutdown().await;
             return Err(error);
         }

@@ -9,10 +9,8 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::Base;
-use super::failure::{failure, permanent, transient};
-use super::options::RocketMqOptions;
 use crate::backend::Departure;
+use crate::rocketmq::{Base, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, LevelTable, defaults};
 
 /// How many messages of a batch are on their way at once; more bring nothing.
@@ -26,18 +24,7 @@ const PATIENCE: Duration = defaults::SEND_TIMEOUT
 
 /// Starts a producer.
 pub(super) async fn start(base: &Base, options: &RocketMqOptions) -> Result<DefaultMQProducer, Error> {
-    let mut producer = DefaultMQProducer::builder(base.runtime())
-        .client_config(base.config())
-        .producer_group(options.group.as_str())
-        .send_msg_timeout(PATIENCE.as_millis() as u32)
-        .build();
-    match producer.start().await {
-        Ok(()) => Ok(producer),
-        Err(cause) => {
-            producer.shutdown().await;
-            Err(failure("starting the producer", cause))
-        }
-    }
+    base.producer(&options.group, PATIENCE).await
 }
 
 /// The message that brings a wake-up.

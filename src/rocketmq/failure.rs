@@ -47,7 +47,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The error of a call of the client.
-pub(super) fn failure(doing: &'static str, cause: ClientError) -> Error {
+pub(crate) fn failure(doing: &'static str, cause: ClientError) -> Error {
     Error::Backend {
         backend: NAME,
         transient: is_transient(&cause),
@@ -65,7 +65,7 @@ fn is_transient(cause: &ClientError) -> bool {
 }
 
 /// An error of ours, in words, that may go away by itself.
-pub(super) fn transient(text: impl Into<String>) -> Error {
+pub(crate) fn transient(text: impl Into<String>) -> Error {
     Error::Backend {
         backend: NAME,
         transient: true,
@@ -74,7 +74,7 @@ pub(super) fn transient(text: impl Into<String>) -> Error {
 }
 
 /// An error of ours, in words, that stays.
-pub(super) fn permanent(text: impl Into<String>) -> Error {
+pub(crate) fn permanent(text: impl Into<String>) -> Error {
     Error::Backend {
         backend: NAME,
         transient: false,
@@ -83,6 +83,6 @@ pub(super) fn permanent(text: impl Into<String>) -> Error {
 }
 
 /// The error of every call after close.
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     permanent("it is closed")
 }

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rocketmq_client_rust::{ClientConfig, ClientRuntime, ClientRuntimeConfig};
+use rocketmq_client_rust::{
+    ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer,
+};
 use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{BlockingPoolPolicy, RuntimeConfig, RuntimeOwner};
 use tokio::runtime::Handle;
@@ -12,10 +14,11 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::failure::{closed, failure, permanent};
+use super::options::RocketMqOptions;
 use crate::Error;
 
 /// How many batches may be with the receiver at once; each holds a thread of the client until it is acknowledged.
-pub(super) const LISTENERS: usize = 32;
+pub(crate) const LISTENERS: usize = 32;
 /// Threads for what else the client does blocking.
 const OTHER_BLOCKING: usize = 16;
 /// Enough for the network's part; the listeners have threads of their own.
@@ -32,7 +35,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// The client brings a runtime of its own. All of its futures run there and nowhere else: so its connections do not
 /// end with the caller's runtime, a defect in it ends a task of ours and not of the caller's, and its future types,
 /// too deep for a compiler's default limit, stay inside this crate.
-pub(super) struct Client {
+pub(crate) struct Client {
     owner: Mutex<Option<RuntimeOwner>>,
     tasks: Handle,
     base: Base,
@@ -40,19 +43,42 @@ pub(super) struct Client {
 
 /// What producers, consumers and admin clients are made with.
 #[derive(Clone)]
-pub(super) struct Base {
+pub(crate) struct Base {
     runtime: Arc<ClientRuntime>,
     config: ClientConfig,
 }
 
 impl Base {
-    pub(super) fn runtime(&self) -> Arc<ClientRuntime> {
+    pub(crate) fn runtime(&self) -> Arc<ClientRuntime> {
         self.runtime.clone()
+    }
+
+    /// An admin client that is not started yet.
+    pub(super) fn admin(&self) -> DefaultMQAdminExt {
+        let mut admin = DefaultMQAdminExt::new(self.runtime());
+        *admin.client_config_mut() = self.config();
+        admin
+    }
+
+    /// Starts a producer whose sends take no longer than `patience`.
+    pub(crate) async fn producer(&self, group: &str, patience: Duration) -> Result<DefaultMQProducer, Error> {
+        let mut producer = DefaultMQProducer::builder(self.runtime())
+            .client_config(self.config())
+            .producer_group(group)
+            .send_msg_timeout(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX))
+            .build();
+        match producer.start().await {
+            Ok(()) => Ok(producer),
+            Err(cause) => {
+                producer.shutdown().await;
+                Err(failure("starting the producer", cause))
+            }
+        }
     }
 
     /// Settings under a name of its own, so that what is made with them shares no connection, and no memory of failed
     /// ones, with anything else. Brokers share queues out by that name.
-    pub(super) fn config(&self) -> ClientConfig {
+    pub(crate) fn config(&self) -> ClientConfig {
         let mut config = self.config.clone();
         config.instance_name =
             format!("delayline-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into();
@@ -62,7 +88,7 @@ impl Base {
 
 impl Client {
     /// Starts the runtime; connects to nothing yet.
-    pub(super) async fn start(nameservers: &str) -> Result<Self, Error> {
+    pub(crate) async fn start(options: &RocketMqOptions) -> Result<Self, Error> {
         let owner = RuntimeOwner::plan(runtime_config()?)
             .map_err(|cause| permanent(format!("the client's runtime cannot be configured: {cause}")))?
             .build()
@@ -81,7 +107,7 @@ impl Client {
             .map_err(|cause| failure("making a client", cause))?;
 
         let mut config = ClientConfig::new();
-        config.namesrv_addr = Some(nameservers.into());
+        config.namesrv_addr = Some(options.nameservers.as_str().into());
         config.poll_name_server_interval = REFRESH.as_millis() as u32;
         config.heartbeat_broker_interval = REFRESH.as_millis() as u32;
         Ok(Self {
@@ -92,12 +118,12 @@ impl Client {
     }
 
     /// What producers, consumers and admin clients are made with.
-    pub(super) fn base(&self) -> Base {
+    pub(crate) fn base(&self) -> Base {
         self.base.clone()
     }
 
     /// Runs a future in the client's runtime; it is abandoned when the caller is.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
@@ -107,7 +133,7 @@ impl Client {
     }
 
     /// Runs a future in the client's runtime, to its end whatever becomes of the caller.
-    pub(super) fn spawn<T: Send + 'static>(
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
@@ -116,7 +142,7 @@ impl Client {
     }
 
     /// Ends the runtime.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(owner) = owner else { return };
         let report = self.base.runtime.shutdown().await;
@@ -129,7 +155,7 @@ impl Client {
 }
 
 /// What a task of the client's runtime came to.
-pub(super) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
+pub(crate) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
     task.await.map_err(|ended| {
         if ended.is_panic() {
             permanent("the RocketMQ client panicked")

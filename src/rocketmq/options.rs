@@ -7,15 +7,16 @@ const LONGEST_TOPIC: usize = 127;
 /// The longest name of a consumer group that a broker takes.
 const LONGEST_GROUP: usize = 255;
 
-/// Which nameservers, and what to use there: for [`RocketMqBackend::connect`](super::RocketMqBackend::connect).
+/// Which nameservers, and what to use there: for
+/// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect).
 ///
 /// A plain `"HOST:PORT"` is enough where the defaults fit.
 #[derive(Clone, Debug)]
 pub struct RocketMqOptions {
-    pub(super) nameservers: String,
-    pub(super) topic: String,
-    pub(super) group: String,
-    pub(super) levels: Option<LevelTable>,
+    pub(crate) nameservers: String,
+    pub(crate) topic: String,
+    pub(crate) group: String,
+    pub(crate) levels: Option<LevelTable>,
 }
 
 impl RocketMqOptions {
@@ -52,7 +53,7 @@ impl RocketMqOptions {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let is_address = |address: &str| {
             address
                 .rsplit_once(':')

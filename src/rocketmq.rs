@@ -1,0 +1,15 @@
+//! What everything that speaks to RocketMQ has in common: how to connect, the client's runtime, what brokers are asked,
+//! and what their refusals mean.
+
+mod admin;
+mod client;
+mod failure;
+mod options;
+
+pub(crate) use self::admin::{Admin, Unanswered};
+pub(crate) use self::client::{Base, Client, LISTENERS, joined};
+pub(crate) use self::failure::{closed, failure, permanent, transient};
+pub use self::options::RocketMqOptions;
+
+/// As errors and logs name it.
+pub(crate) const NAME: &str = "rocketmq";

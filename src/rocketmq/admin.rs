@@ -1,0 +1,163 @@
+//! What is asked of nameservers and brokers beside messages: who is there, how they are set, what they hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use rocketmq_client_rust::{BrokerAdmin, ClientError, DefaultMQAdminExt, RouteAdmin, TopicAdmin};
+use rocketmq_model::topic::TopicConfig;
+use tokio::time::{Instant, sleep};
+
+use super::client::Base;
+use super::failure::{failure, transient};
+use crate::Error;
+
+/// The number of a master among the brokers of one name.
+const MASTER: u64 = 0;
+/// The queues of a new topic on each master: as many workers can share it.
+const QUEUES: u32 = 8;
+/// For how long a new topic may take to become known to the nameservers.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+/// How often they are asked for it.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// The masters by name, each with its address.
+pub(crate) type Masters = BTreeMap<CheetahString, CheetahString>;
+
+/// Asks nameservers and brokers.
+///
+/// Must be closed in the end, and be used in the client's runtime only.
+pub(crate) struct Admin(DefaultMQAdminExt);
+
+/// Why a broker did not say what it was asked.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// It is there, and does not say: by its access rules, for one.
+    Refused(Error),
+    /// It may or may not be there.
+    Absent(Error),
+}
+
+impl Unanswered {
+    fn new(doing: &'static str, cause: ClientError) -> Self {
+        let answered = cause.broker_response_code().is_some();
+        let error = failure(doing, cause);
+        if answered {
+            Self::Refused(error)
+        } else {
+            Self::Absent(error)
+        }
+    }
+}
+
+impl Admin {
+    /// Starts a client; asks nobody yet.
+    pub(crate) async fn open(base: &Base) -> Result<Self, Error> {
+        let mut client = base.admin();
+        match client.start().await {
+            Ok(()) => Ok(Self(client)),
+            Err(cause) => {
+                client.shutdown().await;
+                Err(failure("starting the admin client", cause))
+            }
+        }
+    }
+
+    pub(crate) async fn close(mut self) {
+        self.0.shutdown().await;
+    }
+
+    /// The masters that the nameservers know; an error if there is none.
+    pub(crate) async fn masters(&self) -> Result<Masters, Error> {
+        let cluster = RouteAdmin::examine_broker_cluster_info(&self.0)
+            .await
+            .map_err(|cause| failure("asking the nameservers for their brokers", cause))?;
+        let masters: Masters = cluster
+            .broker_addr_table
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|(name, broker)| Some((name, broker.broker_addrs().get(&MASTER)?.clone())))
+            .collect();
+        if masters.is_empty() {
+            return Err(transient("the nameservers know of no master broker"));
+        }
+        Ok(masters)
+    }
+
+    /// A broker's settings, as it has them now (request `GET_BROKER_CONFIG`).
+    pub(crate) async fn settings(
+        &self,
+        address: &CheetahString,
+    ) -> Result<BTreeMap<String, String>, Unanswered> {
+        match self.0.get_broker_config(address.clone()).await {
+            Ok(settings) => Ok(spelled(settings)),
+            Err(cause) => Err(Unanswered::new("asking a broker for its settings", cause)),
+        }
+    }
+
+    /// A broker's figures, its version among them (request `GET_BROKER_RUNTIME_INFO`).
+    pub(crate) async fn figures(
+        &self,
+        address: &CheetahString,
+    ) -> Result<BTreeMap<String, String>, Unanswered> {
+        match self.0.fetch_broker_runtime_stats(address.clone()).await {
+            Ok(figures) => Ok(spelled(figures.table)),
+            Err(cause) => Err(Unanswered::new("asking a broker for its figures", cause)),
+        }
+    }
+
+    /// Makes the topic on each master that lacks it, and waits until the nameservers know of it.
+    ///
+    /// Before anything consumes: a consumer that starts earlier learns of a topic only when it next reads routes.
+    /// A topic that is there stays as its operator made it.
+    pub(crate) async fn ensure_topic(&self, masters: &Masters, topic: &str) -> Result<(), Error> {
+        let known = self.brokers_with(topic).await;
+        let mut made = BTreeSet::new();
+        for (name, address) in masters.iter().filter(|(name, _)| !known.contains(*name)) {
+            let config = TopicConfig::with_queues(topic, QUEUES, QUEUES);
+            match self
+                .0
+                .create_and_update_topic_config(address.clone(), config)
+                .await
+            {
+                Ok(()) => {
+                    made.insert(name.clone());
+                }
+                Err(cause) => {
+                    let error = failure("making the topic", cause);
+                    tracing::warn!(broker = %name, topic, %error, "a broker has not made the topic");
+                }
+            }
+        }
+        let deadline = Instant::now() + KNOWN_WITHIN;
+        while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await) {
+            if Instant::now() >= deadline {
+                return Err(transient(format!(
+                    "the nameservers do not learn of the new topic {topic}"
+                )));
+            }
+            sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// The names of the brokers that have the topic, as far as the nameservers know.
+    async fn brokers_with(&self, topic: &str) -> BTreeSet<CheetahString> {
+        // That nobody has it is told as an error.
+        match self.0.examine_topic_route_info(topic.into()).await {
+            Ok(Some(route)) => route
+                .broker_datas
+                .iter()
+                .map(|broker| broker.broker_name().clone())
+                .collect(),
+            Ok(None) | Err(_) => BTreeSet::new(),
+        }
+    }
+}
+
+fn spelled(table: impl IntoIterator<Item = (CheetahString, CheetahString)>) -> BTreeMap<String, String> {
+    table
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
