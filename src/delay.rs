@@ -56,6 +56,44 @@ impl LevelTable {
         let above = self.ascending.partition_point(|level| level.delay <= limit);
         self.ascending[..above].last().copied()
     }
+
+    fn numbered(delays: Arc<[Duration]>) -> Self {
+        let mut ascending: Vec<Level> = delays
+            .iter()
+            .enumerate()
+            .map(|(at, &delay)| Level {
+                number: at + 1,
+                delay,
+            })
+            .collect();
+        // Stable, so that of equal delays the first stays first and the others go.
+        ascending.sort_by_key(|level| level.delay);
+        ascending.dedup_by_key(|level| level.delay);
+        Self {
+            delays,
+            ascending: ascending.into(),
+        }
+    }
+}
+
+#[cfg(feature = "rocketmq")]
+impl LevelTable {
+    /// A table of these delays: at least one, each of at least a second.
+    pub(crate) fn of(delays: Vec<Duration>) -> Self {
+        Self::numbered(delays.into())
+    }
+
+    /// Whether both have the same delays, under whatever numbers.
+    pub(crate) fn same_delays(&self, other: &Self) -> bool {
+        let delays = |table: &Self| {
+            table
+                .ascending
+                .iter()
+                .map(|level| level.delay)
+                .collect::<Vec<_>>()
+        };
+        delays(self) == delays(other)
+    }
 }
 
 impl Default for LevelTable {
@@ -76,21 +114,7 @@ impl FromStr for LevelTable {
         if delays.is_empty() {
             return Err(invalid_level(text));
         }
-        let mut ascending: Vec<Level> = delays
-            .iter()
-            .enumerate()
-            .map(|(at, &delay)| Level {
-                number: at + 1,
-                delay,
-            })
-            .collect();
-        // Stable, so that of equal delays the first stays first and the others go.
-        ascending.sort_by_key(|level| level.delay);
-        ascending.dedup_by_key(|level| level.delay);
-        Ok(Self {
-            delays,
-            ascending: ascending.into(),
-        })
+        Ok(Self::numbered(delays))
     }
 }
 

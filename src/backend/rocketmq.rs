@@ -1,9 +1,11 @@
 //! Wake-ups through the delay levels of RocketMQ brokers.
 
+mod backlog;
 mod connection;
 mod consumer;
 mod handover;
 mod lines;
+mod lookout;
 mod masters;
 mod producer;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::{BrokerAdmin, ClientError, DefaultMQAdminExt, RouteAdmin, TopicAdmin};
+use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
 use tokio::time::{Instant, sleep};
 
@@ -12,6 +13,8 @@ use super::client::Base;
 use super::failure::{failure, transient};
 use crate::Error;
 
+/// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
+const WRITE: u32 = 2;
 /// The number of a master among the brokers of one name.
 const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
@@ -139,6 +142,29 @@ impl Admin {
             sleep(ASK_EVERY).await;
         }
         Ok(())
+    }
+
+    /// The queues of the topic that may be written to, by their broker; of each broker that the nameservers name for it.
+    pub(crate) async fn queues(
+        &self,
+        topic: &str,
+    ) -> Result<BTreeMap<CheetahString, Vec<MessageQueue>>, Error> {
+        let route = self
+            .0
+            .examine_topic_route_info(topic.into())
+            .await
+            .map_err(|cause| failure("asking the nameservers for the topic", cause))?
+            .unwrap_or_default();
+        let queues = route.queue_datas.iter().map(|queues| {
+            let may_write = queues.perm() & WRITE != 0;
+            let count = if may_write { queues.write_queue_nums() } else { 0 };
+            let name = queues.broker_name();
+            let queues = (0..count)
+                .filter_map(|number| i32::try_from(number).ok())
+                .map(|number| MessageQueue::from_parts(topic, name.clone(), number));
+            (name.clone(), queues.collect())
+        });
+        Ok(queues.collect())
     }
 
     /// The names of the brokers that have the topic, as far as the nameservers know.

@@ -160,8 +160,16 @@ impl<'a> Case<'a> {
     }
 
     async fn send_in(&self, wakes: &[Wake], delay: Duration) {
-        let batch: Vec<_> = wakes.iter().map(|wake| departure(wake, delay)).collect();
-        self.backend.send(&batch).await.expect("sending works");
+        let mut batch: Vec<_> = wakes.iter().map(|wake| departure(wake, delay)).collect();
+        let sending = async {
+            // A machine that is too busy is no defect of the backend.
+            while let Err(unsent) = self.backend.send(&batch).await {
+                assert!(unsent.cause.is_transient(), "sending works: {unsent}");
+                batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        patiently(sending).await;
     }
 
     /// Receives and acknowledges once.

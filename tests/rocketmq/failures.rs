@@ -43,7 +43,7 @@ async fn closing_ends_a_receiver_and_everything_after() {
 #[tokio::test]
 async fn dropping_without_close_is_harmless() {
     let backend = Place::new().connect().await;
-    backend.send(&departures(0..40, ONE)).await.unwrap();
+    send(&backend, departures(0..40, ONE)).await;
     let arrivals = timeout(SAFETY, backend.receive(10))
         .await
         .expect("it arrives")
@@ -92,7 +92,7 @@ async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_i
             .await
             .unwrap(),
     );
-    backend.send(&departures(0..10, TWO)).await.unwrap();
+    send(&backend, departures(0..10, TWO)).await;
     let receiver = tokio::spawn({
         let backend = backend.clone();
         async move { receive_all(&backend, 20).await }

@@ -97,6 +97,18 @@ fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> 
         .collect()
 }
 
+/// Sends all of them, also on a machine too busy to take a batch in the second that one has.
+async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
+    let sending = async {
+        while let Err(unsent) = backend.send(&batch).await {
+            assert!(unsent.cause.is_transient(), "{unsent}");
+            batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(SAFETY, sending).await.expect("all are sent");
+}
+
 /// Receives and acknowledges until each of `count` wake-ups came at least once.
 async fn receive_all(backend: &RocketMqBackend, count: usize) -> BTreeSet<Wake> {
     let mut seen = BTreeSet::new();

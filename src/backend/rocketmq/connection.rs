@@ -1,20 +1,22 @@
 //! The backend itself, with the client's types in it.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::handover::Handover;
 use super::lines::Lines;
-use super::{masters, producer};
+use super::lookout::Lookout;
+use super::masters::Masters;
+use super::producer;
 use crate::backend::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::rocketmq::{Client, NAME, RocketMqOptions, joined, transient};
-use crate::{Error, LevelTable, Wake, defaults};
+use crate::{Error, Wake, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
@@ -27,9 +29,11 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     client: Client,
     lines: Arc<Lines>,
+    masters: Arc<Masters>,
+    lookout: Arc<Lookout>,
+    /// Until closed.
+    looking: Mutex<Option<JoinHandle<()>>>,
     handover: Arc<Handover>,
-    topic: String,
-    levels: LevelTable,
     /// Whether the consumer is known to have been started.
     consuming: AtomicBool,
 }
@@ -37,27 +41,35 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) async fn open(options: RocketMqOptions) -> Result<Self, Error> {
         options.check()?;
-        let topic = options.topic.clone();
         let handover = Arc::new(Handover::new(ANSWER_AFTER));
         let client = Client::start(&options).await?;
         let (base, for_lines) = (client.base(), handover.clone());
         let opening = client.run(async move {
-            let levels = masters::prepare(&base, &options).await?;
-            Ok((levels, Lines::open(base, options, for_lines).await?))
+            let masters = Arc::new(Lookout::open(&base, &options).await?);
+            let lines = Arc::new(Lines::open(base.clone(), options.clone(), for_lines).await?);
+            let lookout = Lookout::new(base, &options, masters.clone(), lines.clone());
+            Ok((masters, lines, Arc::new(lookout)))
         });
         let opened = match timeout(CONNECT_WITHIN, opening).await {
             Ok(opened) => opened.flatten(),
             Err(_) => Err(transient(format!("not connected within {CONNECT_WITHIN:?}"))),
         };
         match opened {
-            Ok((levels, lines)) => Ok(Self {
-                client,
-                lines: Arc::new(lines),
-                handover,
-                topic,
-                levels,
-                consuming: AtomicBool::new(false),
-            }),
+            Ok((masters, lines, lookout)) => {
+                let looking = client.spawn({
+                    let lookout = lookout.clone();
+                    async move { lookout.keep_looking().await }
+                });
+                Ok(Self {
+                    client,
+                    lines,
+                    masters,
+                    lookout,
+                    looking: Mutex::new(Some(looking)),
+                    handover,
+                    consuming: AtomicBool::new(false),
+                })
+            }
             Err(error) => {
                 client.close().await;
                 Err(error)
@@ -70,18 +82,11 @@ impl Connection {
         self.handover.clone()
     }
 
-    /// Does something with the lines, to its end even if the caller goes away.
-    async fn with_lines<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-        &self,
-        act: impl FnOnce(Arc<Lines>) -> F,
-    ) -> Result<T, Error> {
-        joined(self.client.spawn(act(self.lines.clone()))).await
-    }
-
     async fn consume(&self) -> Result<(), Error> {
         if !self.consuming.load(Ordering::Acquire) {
-            self.with_lines(|lines| async move { lines.consume().await })
-                .await??;
+            let lines = self.lines.clone();
+            // To its end even if the caller goes away.
+            joined(self.client.spawn(async move { lines.consume().await })).await??;
             self.consuming.store(true, Ordering::Release);
         }
         Ok(())
@@ -96,30 +101,17 @@ impl Backend for Connection {
 
     fn delays(&self) -> Delays {
         Delays {
-            reach: Reach::Levels(self.levels.clone()),
+            reach: Reach::Levels(self.masters.offers().table().clone()),
             usual_lateness: defaults::LEVELS_LATENESS,
         }
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        let mut failed = BTreeMap::new();
-        let mut messages = Vec::with_capacity(batch.len());
-        for (place, departure) in batch.iter().enumerate() {
-            match producer::message(departure, &self.topic, &self.levels) {
-                Ok(message) => messages.push((place, message)),
-                Err(cause) => {
-                    failed.insert(place, cause);
-                }
-            }
-        }
-        match self
-            .client
-            .run(producer::send(self.lines.producer(), messages))
-            .await
-        {
-            Ok(unconfirmed) => failed.extend(unconfirmed),
+        let sending = producer::send(self.lines.producer(), self.masters.clone(), batch.to_vec());
+        let mut failed = match self.client.run(sending).await {
+            Ok(failed) => failed,
             Err(cause) => return Err(SendError::all(batch.len(), cause)),
-        }
+        };
         let places = failed.keys().copied().collect();
         match failed.pop_first() {
             None => Ok(()),
@@ -150,8 +142,14 @@ impl Backend for Connection {
     }
 
     async fn health(&self) -> Result<(), Error> {
-        let asking = self.with_lines(|lines| async move { lines.ask().await });
-        match timeout(defaults::SEND_TIMEOUT, asking).await {
+        let (masters, lookout) = (self.masters.clone(), self.lookout.clone());
+        let asking = self.client.spawn(async move {
+            if !masters.offers().any() {
+                lookout.look().await;
+            }
+            lookout.reach_one().await
+        });
+        match timeout(defaults::SEND_TIMEOUT, joined(asking)).await {
             Ok(answer) => answer.flatten(),
             Err(_) => Err(transient("no broker answered in time")),
         }
@@ -159,8 +157,18 @@ impl Backend for Connection {
 
     async fn close(&self) -> Result<(), Error> {
         self.handover.close();
-        // An error says that the runtime has ended, by an earlier close.
-        let _ended = self.with_lines(|lines| async move { lines.close().await }).await;
+        let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(looking) = looking {
+            let (lookout, lines) = (self.lookout.clone(), self.lines.clone());
+            let closing = self.client.spawn(async move {
+                lookout.close().await;
+                // What is half renewed cannot be closed.
+                let _ended = looking.await;
+                lines.close().await;
+            });
+            // An error says that the runtime has ended.
+            let _ended = joined(closing).await;
+        }
         // Only now: a batch that was answered earlier would count as consumed.
         self.handover.release();
         self.client.close().await;
@@ -171,8 +179,7 @@ impl Backend for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("topic", &self.topic)
-            .field("levels", &self.levels)
+            .field("levels", self.masters.offers().table())
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,20 @@
 //! The producer and the consumer in use, and their replacement.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
 use rocketmq_client_rust::{DefaultMQProducer, DefaultMQPushConsumer};
+use rocketmq_model::message::MessageQueue;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::handover::Handover;
-use super::{consumer, masters, producer};
+use super::{consumer, producer};
 use crate::Error;
-use crate::rocketmq::{Base, RocketMqOptions, closed};
+use crate::rocketmq::{Base, RocketMqOptions, closed, failure, transient};
+
+/// For how long a broker that is asked whether it is there may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// A producer, and a consumer once something is received.
 ///
@@ -19,8 +25,6 @@ pub(super) struct Lines {
     handover: Arc<Handover>,
     producer: RwLock<Arc<DefaultMQProducer>>,
     consumer: Mutex<Consumer>,
-    /// Whether no broker answered when one was last asked; held by whoever asks, for one at a time may replace.
-    worn: Mutex<bool>,
 }
 
 enum Consumer {
@@ -42,7 +46,6 @@ impl Lines {
             handover,
             producer: RwLock::new(Arc::new(producer)),
             consumer: Mutex::new(Consumer::NotStarted),
-            worn: Mutex::new(false),
         })
     }
 
@@ -67,19 +70,19 @@ impl Lines {
         }
     }
 
-    /// Whether a broker answers; if none did before, a fresh producer and consumer are used from now on.
+    /// Whether the producer in use reaches the master of `queue`: asks it for the end of the queue, which whoever may
+    /// send may ask.
+    pub(super) async fn reach(&self, queue: &MessageQueue) -> Result<(), Error> {
+        reach(&self.producer(), queue).await
+    }
+
+    /// Uses a fresh producer, and consumer, from now on, if the fresh one reaches the master of `queue`.
     ///
     /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come
     /// back, and a restarted broker gives nothing to a consumer until it next sends its heartbeat.
-    pub(super) async fn ask(&self) -> Result<(), Error> {
-        let mut worn = self.worn.lock().await;
-        if !*worn {
-            let answer = masters::probe(&self.producer(), &self.options.topic).await;
-            *worn = answer.is_err();
-            return answer;
-        }
+    pub(super) async fn renew(&self, queue: &MessageQueue) -> Result<(), Error> {
         let mut fresh = producer::start(&self.base, &self.options).await?;
-        if let Err(error) = masters::probe(&fresh, &self.options.topic).await {
+        if let Err(error) = reach(&fresh, queue).await {
             fresh.shutdown().await;
             return Err(error);
         }
@@ -95,7 +98,6 @@ impl Lines {
             let mut old = std::mem::replace(&mut **old, self.fresh_consumer().await?);
             old.shutdown().await;
         }
-        *worn = false;
         Ok(())
     }
 
@@ -116,5 +118,14 @@ impl Lines {
             Consumer::Started(mut consumer) => consumer.shutdown().await,
         }
         DefaultMQProducer::clone(&self.producer()).shutdown().await;
+    }
+}
+
+async fn reach(producer: &DefaultMQProducer, queue: &MessageQueue) -> Result<(), Error> {
+    let mut producer = producer.clone();
+    match timeout(ANSWER_WITHIN, producer.max_offset(queue)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(cause)) => Err(failure("asking a broker for the topic", cause)),
+        Err(_) => Err(transient("a broker did not answer in time")),
     }
 }

@@ -1,168 +1,363 @@
-//! The masters that levels go through, and their level tables.
+//! The masters that levels go through, and which of them offers which delay.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
-use rocketmq_client_rust::DefaultMQProducer;
-use tokio::time::timeout;
+use rocketmq_model::message::MessageQueue;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, failure, transient};
-use crate::{Error, LevelTable};
+use super::backlog::{self, Backlog};
+use crate::LevelTable;
 
-/// For how long a broker that is asked whether it is there may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-
-/// Asks every master for its level table and makes the topic where it is missing; gives the table.
-pub(super) async fn prepare(base: &Base, options: &RocketMqOptions) -> Result<LevelTable, Error> {
-    let admin = Admin::open(base).await?;
-    let prepared = prepare_with(&admin, options).await;
-    admin.close().await;
-    prepared
-}
-
-async fn prepare_with(admin: &Admin, options: &RocketMqOptions) -> Result<LevelTable, Error> {
-    let masters = admin.masters().await?;
-    let table = match &options.levels {
-        Some(levels) => levels.clone(),
-        None => {
-            let mut told = BTreeMap::new();
-            for (name, address) in &masters {
-                told.insert(name.clone(), table_of(admin, address).await);
-            }
-            agree(told)?
-        }
-    };
-    admin.ensure_topic(&masters, &options.topic).await?;
-    Ok(table)
-}
-
-/// What a master says of its level table.
-type Told = Result<LevelTable, Unanswered>;
-
-async fn table_of(admin: &Admin, address: &CheetahString) -> Told {
-    let settings = admin.settings(address).await?;
-    let levels = settings
-        .get("messageDelayLevel")
-        .ok_or_else(|| Unanswered::Refused(transient("the broker's settings have no messageDelayLevel")))?;
-    levels.parse().map_err(Unanswered::Refused)
-}
-
-/// The one table of all masters that tell theirs; the default one if none does.
-fn agree(told: BTreeMap<CheetahString, Told>) -> Result<LevelTable, Error> {
-    let mut agreed: Option<(CheetahString, LevelTable)> = None;
-    let mut there = false;
-    let mut absent = None;
-    for (name, told) in told {
-        match told {
-            Ok(table) => match &agreed {
-                Some((first, same)) if *same != table => {
-                    return Err(Error::invalid(
-                        "messageDelayLevel",
-                        format!("{first}: {same}; {name}: {table}"),
-                        "all masters must have the same levels",
-                    ));
-                }
-                Some(_) => {}
-                None => agreed = Some((name, table)),
-            },
-            Err(Unanswered::Refused(error)) => {
-                there = true;
-                tracing::warn!(broker = %name, %error, "a broker does not tell its delay levels");
-            }
-            Err(Unanswered::Absent(error)) => {
-                tracing::warn!(broker = %name, %error, "a broker did not answer");
-                absent = Some(error);
-            }
-        }
-    }
-    match (agreed, absent) {
-        (Some((_, table)), _) => Ok(table),
-        (None, Some(error)) if !there => Err(error),
-        (None, _) => {
-            let table = LevelTable::default();
-            tracing::warn!(
-                levels = %table,
-                "no broker tells its delay levels, so RocketMQ's default ones are assumed; \
-                 if that is wrong, configure them, or wake-ups will be early or late"
-            );
-            Ok(table)
-        }
-    }
-}
-
-/// Whether at least one broker answers for the topic.
+/// Knows the masters, and chooses one for each wake-up.
 ///
-/// It asks the nameservers which brokers have the topic, and each of these, until one answers, for the end of a
-/// queue: what whoever may send may also ask.
-pub(super) async fn probe(producer: &DefaultMQProducer, topic: &str) -> Result<(), Error> {
-    timeout(ANSWER_WITHIN, ask(producer.clone(), topic))
-        .await
-        .unwrap_or_else(|_| Err(transient("no broker answered in time")))
+/// Masters may have unlike tables, so a level's number means nothing without its master: what is offered are delays.
+pub(super) struct Masters {
+    known: Mutex<BTreeMap<CheetahString, Master>>,
+    offers: RwLock<Arc<Offers>>,
+    /// Told when a master has not taken a message.
+    trouble: Notify,
 }
 
-async fn ask(mut producer: DefaultMQProducer, topic: &str) -> Result<(), Error> {
-    let queues = producer
-        .fetch_publish_message_queues(topic)
-        .await
-        .map_err(|cause| failure("asking the nameservers for the topic", cause))?;
-    let one_each: BTreeMap<_, _> = queues.iter().map(|queue| (queue.broker_name(), queue)).collect();
-    let mut absent = transient(format!("no broker has the topic {topic}"));
-    for queue in one_each.into_values() {
-        match producer.max_offset(queue).await {
-            Ok(_) => return Ok(()),
-            Err(cause) => absent = failure("asking a broker for the topic", cause),
+/// What is known of a master.
+pub(super) struct Master {
+    pub(super) address: CheetahString,
+    /// By which a restart is known; none where it does not tell.
+    pub(super) boot: Option<String>,
+    pub(super) table: Option<LevelTable>,
+    /// Those of the topic that may be written to.
+    pub(super) queues: Vec<MessageQueue>,
+    pub(super) health: Health,
+    /// By level number; only of levels that have held something.
+    backlogs: BTreeMap<usize, Backlog>,
+}
+
+/// Whether a master is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Well,
+    /// It did not take a message.
+    Unwell,
+    /// It did not answer at all, so connections to it may be worn.
+    Absent,
+}
+
+/// The delays that can be had, and where.
+#[derive(Debug)]
+pub(super) struct Offers {
+    table: LevelTable,
+    by_delay: BTreeMap<Duration, Vec<Offer>>,
+    next: AtomicUsize,
+}
+
+/// A level of a master, and one of its queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// The level's number on that master.
+    pub(super) number: usize,
+    pub(super) queue: MessageQueue,
+}
+
+impl Offer {
+    pub(super) fn master(&self) -> &CheetahString {
+        self.queue.broker_name()
+    }
+}
+
+impl Master {
+    pub(super) fn new(address: CheetahString) -> Self {
+        Self {
+            address,
+            boot: None,
+            table: None,
+            queues: Vec::new(),
+            health: Health::Well,
+            backlogs: BTreeMap::new(),
         }
     }
-    Err(absent)
+
+    /// Reads how far each level has been delivered; says which have become stuck, and which no longer are.
+    pub(super) fn look_at_levels(
+        &mut self,
+        now: Instant,
+        figures: &BTreeMap<String, String>,
+    ) -> Vec<(Duration, bool)> {
+        let mut changed = Vec::new();
+        for level in self.table.iter().flat_map(LevelTable::levels) {
+            let figure = figures.get(&format!("scheduleMessageOffset_{}", level.number));
+            let Some((delivered, reaches)) = figure.and_then(|figure| backlog::read(figure)) else {
+                continue;
+            };
+            let backlog = self
+                .backlogs
+                .entry(level.number)
+                .or_insert_with(|| Backlog::new(level.delay));
+            let was = backlog.is_stuck();
+            let is = backlog.look(now, delivered, reaches);
+            if was != is {
+                changed.push((level.delay, is));
+            }
+        }
+        changed
+    }
+
+    /// It was started again, or turns out to have another table: nothing of before holds.
+    pub(super) fn restarted(&mut self, boot: Option<String>, table: LevelTable) {
+        self.boot = boot;
+        self.table = Some(table);
+        self.backlogs.clear();
+    }
+
+    fn is_stuck(&self, number: usize) -> bool {
+        self.backlogs.get(&number).is_some_and(Backlog::is_stuck)
+    }
+}
+
+impl Masters {
+    /// Those known at the start; `table` is what is offered as long as nobody is well.
+    pub(super) fn new(known: BTreeMap<CheetahString, Master>, table: LevelTable) -> Self {
+        let offers = Offers::of(&known, &table);
+        Self {
+            known: Mutex::new(known),
+            offers: RwLock::new(Arc::new(offers)),
+            trouble: Notify::new(),
+        }
+    }
+
+    /// The delays that can be had now.
+    pub(super) fn offers(&self) -> Arc<Offers> {
+        self.offers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A master has not taken a message: the others are used until it answers again.
+    pub(super) fn unwell(&self, name: &CheetahString) {
+        let is_news = self
+            .known()
+            .get(name)
+            .is_some_and(|master| master.health == Health::Well);
+        if is_news {
+            self.change(|known| {
+                if let Some(master) = known.get_mut(name) {
+                    master.health = Health::Unwell;
+                }
+            });
+            self.trouble.notify_one();
+        }
+    }
+
+    /// Waits until a master has become unwell.
+    pub(super) async fn trouble(&self) {
+        self.trouble.notified().await;
+    }
+
+    /// Whether each master is well.
+    pub(super) fn all_well(&self) -> bool {
+        self.known().values().all(|master| master.health == Health::Well)
+    }
+
+    /// Changes what is known, and then what is offered.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<CheetahString, Master>) -> T) -> T {
+        let mut known = self.known();
+        let result = change(&mut known);
+        let before = self.offers();
+        let offers = Offers::of(&known, &before.table);
+        if !offers.table.same_delays(&before.table) {
+            tracing::info!(levels = %offers.table, "the brokers' levels have changed");
+        }
+        *self.offers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(offers);
+        result
+    }
+
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<CheetahString, Master>> {
+        // A holder that panicked has left the masters as they were or as they shall be.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Offers {
+    /// What the well masters offer; with none, `last` is what the table stays.
+    fn of(known: &BTreeMap<CheetahString, Master>, last: &LevelTable) -> Self {
+        let mut by_delay: BTreeMap<Duration, Vec<Offer>> = BTreeMap::new();
+        let mut tables = Vec::new();
+        for master in known.values().filter(|master| master.health == Health::Well) {
+            let Some(table) = master.table.as_ref().filter(|_| !master.queues.is_empty()) else {
+                continue;
+            };
+            tables.push(table);
+            // Each delay once: of equal levels the first is as good as the others, unless it is stuck.
+            let mut offered = BTreeMap::new();
+            for level in table.levels().filter(|level| !master.is_stuck(level.number)) {
+                offered.entry(level.delay).or_insert(level.number);
+            }
+            for (delay, number) in offered {
+                let queues = master.queues.iter().cloned();
+                by_delay
+                    .entry(delay)
+                    .or_default()
+                    .extend(queues.map(|queue| Offer { number, queue }));
+            }
+        }
+        for offers in by_delay.values_mut() {
+            // One master after the other, not one queue after the other.
+            offers.sort_by(|one, other| {
+                (one.queue.queue_id(), one.master()).cmp(&(other.queue.queue_id(), other.master()))
+            });
+        }
+        Self {
+            table: table_of(&by_delay, &tables, last),
+            by_delay,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The delays as a table: that of the brokers, where they have the same and all of it can be had.
+    pub(super) fn table(&self) -> &LevelTable {
+        &self.table
+    }
+
+    /// Whether anything can be had.
+    pub(super) fn any(&self) -> bool {
+        !self.by_delay.is_empty()
+    }
+
+    /// A queue of each master that offers anything.
+    pub(super) fn one_queue_each(&self) -> Vec<MessageQueue> {
+        let offers = self.by_delay.values().flatten();
+        let each: BTreeMap<_, _> = offers.map(|offer| (offer.master(), &offer.queue)).collect();
+        each.into_values().cloned().collect()
+    }
+
+    /// Where to send what shall wait for `delay`: each time another queue, and not that of the master `except`.
+    pub(super) fn choose(&self, delay: Duration, except: Option<&CheetahString>) -> Option<&Offer> {
+        let offers = self.by_delay.get(&delay)?;
+        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        (0..offers.len())
+            .map(|step| &offers[start.wrapping_add(step) % offers.len()])
+            .find(|offer| Some(offer.master()) != except)
+    }
+}
+
+fn table_of(
+    by_delay: &BTreeMap<Duration, Vec<Offer>>,
+    tables: &[&LevelTable],
+    last: &LevelTable,
+) -> LevelTable {
+    let delays: Vec<_> = by_delay.keys().copied().collect();
+    if delays.is_empty() {
+        return last.clone();
+    }
+    let union = LevelTable::of(delays);
+    match tables {
+        [first, rest @ ..] if rest.iter().all(|table| table == first) && first.same_delays(&union) => {
+            (*first).clone()
+        }
+        _ => union,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table(text: &str) -> Told {
-        Ok(text.parse().unwrap())
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn masters<const N: usize>(tables: [&str; N]) -> Masters {
+        let known = tables.into_iter().enumerate().map(|(at, table)| {
+            let name = CheetahString::from(format!("broker-{at}"));
+            let mut master = Master::new("127.0.0.1:1".into());
+            master.table = Some(table.parse().unwrap());
+            master.queues = (0..2)
+                .map(|queue| MessageQueue::from_parts("t", name.clone(), queue))
+                .collect();
+            (name, master)
+        });
+        Masters::new(known.collect(), LevelTable::default())
     }
 
-    fn told<const N: usize>(told: [Told; N]) -> BTreeMap<CheetahString, Told> {
-        (0..)
-            .map(|number| format!("broker-{number}").into())
-            .zip(told)
-            .collect()
-    }
-
-    #[test]
-    fn the_table_of_those_who_tell_is_everybodys() {
-        let agreed = agree(told([
-            table("1s 2s"),
-            Err(Unanswered::Refused(transient("no permission"))),
-            Err(Unanswered::Absent(transient("refused"))),
-            table("1s 2s"),
-        ]));
-        assert_eq!(agreed.unwrap().to_string(), "1s 2s");
-    }
-
-    #[test]
-    fn unlike_tables_are_refused_and_both_are_named() {
-        let text = agree(told([table("1s 2s"), table("1s 3s")]))
-            .unwrap_err()
-            .to_string();
-        assert!(text.contains("broker-0: 1s 2s; broker-1: 1s 3s"), "{text}");
+    fn chosen(masters: &Masters, delay: Duration, except: Option<&str>) -> Vec<(String, i32, usize)> {
+        let offers = masters.offers();
+        let except = except.map(CheetahString::from);
+        let mut chosen: Vec<_> = (0..8)
+            .filter_map(|_| offers.choose(delay, except.as_ref()))
+            .map(|offer| (offer.master().to_string(), offer.queue.queue_id(), offer.number))
+            .collect();
+        chosen.sort();
+        chosen.dedup();
+        chosen
     }
 
     #[test]
-    fn brokers_that_are_there_and_do_not_tell_have_the_default_table() {
-        let agreed = agree(told([
-            Err(Unanswered::Absent(transient("refused"))),
-            Err(Unanswered::Refused(transient("no permission"))),
-        ]));
-        assert_eq!(agreed.unwrap(), LevelTable::default());
+    fn like_tables_are_offered_as_they_are_and_every_queue_is_used() {
+        let masters = masters(["5s 1s", "5s 1s"]);
+        assert_eq!(masters.offers().table().to_string(), "5s 1s");
+        let b = |name: &str, queue| (name.to_owned(), queue, 2);
+        assert_eq!(
+            chosen(&masters, SECOND, None),
+            [
+                b("broker-0", 0),
+                b("broker-0", 1),
+                b("broker-1", 0),
+                b("broker-1", 1)
+            ]
+        );
     }
 
     #[test]
-    fn nothing_is_assumed_of_brokers_that_are_not_there() {
-        let error = agree(told([Err(Unanswered::Absent(transient("refused")))])).unwrap_err();
-        assert!(error.is_transient());
+    fn a_delay_is_had_from_those_masters_that_have_it_by_their_own_number() {
+        let masters = masters(["1s 3s", "2s 1s"]);
+        assert_eq!(masters.offers().table().to_string(), "1s 2s 3s");
+        let all = chosen(&masters, SECOND, None);
+        assert_eq!(all.len(), 4);
+        assert!(all.contains(&("broker-0".to_owned(), 0, 1)) && all.contains(&("broker-1".to_owned(), 0, 2)));
+        assert_eq!(
+            chosen(&masters, 2 * SECOND, None),
+            [("broker-1".to_owned(), 0, 1), ("broker-1".to_owned(), 1, 1)]
+        );
+        assert_eq!(chosen(&masters, 2 * SECOND, Some("broker-1")), []);
+        assert_eq!(chosen(&masters, 4 * SECOND, None), []);
+    }
+
+    #[test]
+    fn an_unwell_master_is_left_out_and_with_none_well_nothing_is_had() {
+        let masters = masters(["1s 3s", "2s 1s"]);
+        masters.unwell(&"broker-1".into());
+        assert_eq!(masters.offers().table().to_string(), "1s 3s");
+        masters.unwell(&"broker-0".into());
+        assert!(!masters.offers().any());
+        assert_eq!(
+            masters.offers().table().to_string(),
+            "1s 3s",
+            "as long as nothing is known to be otherwise"
+        );
+    }
+
+    #[test]
+    fn a_stuck_level_is_not_offered_until_it_goes_on() {
+        let masters = masters(["1s 3s"]);
+        let figures = |delivered: u64| {
+            BTreeMap::from([
+                ("scheduleMessageOffset_1".to_owned(), "7,7".to_owned()),
+                ("scheduleMessageOffset_2".to_owned(), format!("{delivered},9")),
+            ])
+        };
+        let look = |after: u64, delivered| {
+            let now = Instant::now() + Duration::from_secs(after);
+            masters.change(|known| {
+                known
+                    .values_mut()
+                    .flat_map(|master| master.look_at_levels(now, &figures(delivered)))
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(look(0, 4), []);
+        assert_eq!(look(60, 4), [(3 * SECOND, true)]);
+        assert_eq!(masters.offers().table().to_string(), "1s");
+        assert_eq!(look(61, 4), []);
+        assert_eq!(look(62, 9), [(3 * SECOND, false)]);
+        assert_eq!(masters.offers().table().to_string(), "1s 3s");
     }
 }

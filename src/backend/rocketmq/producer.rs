@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_string::CheetahString;
 use rocketmq_client_rust::DefaultMQProducer;
 use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::masters::{Masters, Offer};
 use crate::backend::Departure;
 use crate::rocketmq::{Base, RocketMqOptions, failure, permanent, transient};
-use crate::{Error, LevelTable, defaults};
+use crate::{Error, defaults};
 
 /// How many messages of a batch are on their way at once; more bring nothing.
 const IN_FLIGHT: usize = 64;
 
-/// How long one message may take, and how long a batch goes on without any confirmation: a little less than callers
-/// give the whole call, so that they learn which part of it failed.
+/// How long a batch may take: a little less than callers give the whole call, so that they learn which part of it
+/// failed.
 const PATIENCE: Duration = defaults::SEND_TIMEOUT
     .checked_sub(Duration::from_millis(100))
     .unwrap();
@@ -30,17 +32,10 @@ pub(super) async fn start(base: &Base, options: &RocketMqOptions) -> Result<Defa
 /// The message that brings a wake-up.
 ///
 /// Always a fresh one: a delivered message still has the broker's own marks of its last delay.
-pub(super) fn message(departure: &Departure, topic: &str, levels: &LevelTable) -> Result<Message, Error> {
-    let level = levels.level_of(departure.delay).ok_or_else(|| {
-        Error::invalid(
-            "delay",
-            format!("{:?}", departure.delay),
-            format!("allowed are the broker's levels: {levels}"),
-        )
-    })?;
-    let number = i32::try_from(level.number).map_err(|_| permanent("the level table is too long"))?;
+fn message(departure: &Departure, offer: &Offer) -> Result<Message, Error> {
+    let number = i32::try_from(offer.number).map_err(|_| permanent("the level table is too long"))?;
     Message::builder()
-        .topic(topic)
+        .topic(offer.queue.topic().clone())
         // By which people find it on the broker.
         .key(departure.wake.id.to_string())
         .body(departure.wake.encode())
@@ -49,49 +44,119 @@ pub(super) fn message(departure: &Departure, topic: &str, levels: &LevelTable) -
         .map_err(|cause| permanent(format!("no message can be made of a wake-up: {cause}")))
 }
 
-/// Sends messages, each with its place in the batch; gives the places that were not confirmed, and why.
+/// Sends wake-ups to masters that offer their delays; gives the places in the batch that were not confirmed, and why.
+///
+/// One that a master does not take is sent to another one, if there is one.
 pub(super) async fn send(
     producer: Arc<DefaultMQProducer>,
-    messages: Vec<(usize, Message)>,
+    masters: Arc<Masters>,
+    batch: Vec<Departure>,
 ) -> BTreeMap<usize, Error> {
-    let mut deadline = Instant::now() + PATIENCE;
-    let mut unconfirmed: BTreeMap<usize, Option<Error>> =
-        messages.iter().map(|(place, _)| (*place, None)).collect();
-    let mut messages = messages.into_iter();
-    // Ends with its tasks when the batch is abandoned.
-    let mut flights = JoinSet::new();
+    let deadline = Instant::now() + PATIENCE;
+    let mut sending = Sending {
+        producer,
+        masters,
+        batch,
+        flights: JoinSet::new(),
+        away: BTreeMap::new(),
+        failed: BTreeMap::new(),
+    };
+    let mut next = 0;
     loop {
-        while flights.len() < IN_FLIGHT
-            && let Some((place, message)) = messages.next()
-        {
-            let producer = producer.clone();
-            flights.spawn(Box::pin(async move { (place, producer.send(message).await) }));
+        while sending.flights.len() < IN_FLIGHT && next < sending.batch.len() {
+            sending.start(next, None);
+            next += 1;
         }
-        match timeout_at(deadline, flights.join_next()).await {
-            Ok(Some(Ok((place, outcome)))) => match outcome {
-                // Every status means that it is stored. Those other than "ok" say that it was not flushed or copied
-                // in time, and a wake-up that a crash then loses is the sweep's.
-                Ok(Some(_)) => {
-                    unconfirmed.remove(&place);
-                    deadline = Instant::now() + PATIENCE;
-                }
-                Ok(None) => {}
-                Err(cause) => {
-                    unconfirmed.insert(place, Some(failure("sending a wake-up", cause)));
-                }
-            },
-            // A send that panicked stays unconfirmed.
+        match timeout_at(deadline, sending.flights.join_next()).await {
+            Ok(Some(Ok(flight))) => sending.landed(flight),
+            // A send that panicked stays away.
             Ok(Some(Err(_))) => {}
             Ok(None) | Err(_) => break,
         }
     }
-    unconfirmed
-        .into_iter()
-        .map(|(place, cause)| {
-            (
-                place,
-                cause.unwrap_or_else(|| transient("sending a wake-up was not confirmed in time")),
-            )
-        })
-        .collect()
+    let late = |_| transient("sending a wake-up was not confirmed in time");
+    for master in sending.away.values() {
+        sending.masters.unwell(master);
+    }
+    let unconfirmed = sending.away.into_keys().chain(next..sending.batch.len());
+    let mut failed = sending.failed;
+    failed.extend(unconfirmed.map(|place| (place, late(place))));
+    failed
+}
+
+/// A batch on its way.
+struct Sending {
+    producer: Arc<DefaultMQProducer>,
+    masters: Arc<Masters>,
+    batch: Vec<Departure>,
+    /// Ends with its tasks when the batch is abandoned.
+    flights: JoinSet<Flight>,
+    /// To which master each place went whose outcome is not known.
+    away: BTreeMap<usize, CheetahString>,
+    failed: BTreeMap<usize, Error>,
+}
+
+/// What became of one message.
+struct Flight {
+    place: usize,
+    is_first: bool,
+    result: Result<(), Error>,
+}
+
+impl Sending {
+    /// Sends the wake-up at `place`, not to the master `except`.
+    fn start(&mut self, place: usize, except: Option<&CheetahString>) -> bool {
+        let offers = self.masters.offers();
+        let departure = &self.batch[place];
+        let prepared = match offers.choose(departure.delay, except) {
+            Some(offer) => message(departure, offer).map(|message| (message, offer.queue.clone())),
+            None if offers.table().level_of(departure.delay).is_some() => {
+                Err(transient("no broker that has the level takes messages"))
+            }
+            None => Err(Error::invalid(
+                "delay",
+                format_args!("{:?}", departure.delay),
+                format!("allowed are the brokers' levels: {}", offers.table()),
+            )),
+        };
+        match prepared {
+            Ok((message, queue)) => {
+                let producer = self.producer.clone();
+                let is_first = except.is_none();
+                self.away.insert(place, queue.broker_name().clone());
+                self.flights.spawn(Box::pin(async move {
+                    let result = match producer.send_to_queue(message, queue).await {
+                        // Every status means that it is stored. Those other than "ok" say that it was not flushed or
+                        // copied in time, and a wake-up that a crash then loses is the sweep's.
+                        Ok(Some(_)) => Ok(()),
+                        Ok(None) => Err(transient("sending a wake-up had no outcome")),
+                        Err(cause) => Err(failure("sending a wake-up", cause)),
+                    };
+                    Flight {
+                        place,
+                        is_first,
+                        result,
+                    }
+                }));
+                true
+            }
+            Err(error) => {
+                self.failed.insert(place, error);
+                false
+            }
+        }
+    }
+
+    fn landed(&mut self, flight: Flight) {
+        let master = self.away.remove(&flight.place);
+        let (Err(error), Some(master)) = (flight.result, master) else {
+            return;
+        };
+        if error.is_transient() {
+            self.masters.unwell(&master);
+        }
+        if !(flight.is_first && self.start(flight.place, Some(&master))) {
+            self.failed.insert(flight.place, error);
+        }
+    }
 }
