@@ -8,6 +8,7 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod masters;
 mod raw;
 #[path = "../support/rocketmq.rs"]
 mod servers;

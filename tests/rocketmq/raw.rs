@@ -1,10 +1,11 @@
 //! The bare client, for what the backend does not do: foreign messages, and a look at what was sent back.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rocketmq_client_rust::{
-    ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer, RouteAdmin,
-    TopicAdmin,
+    BrokerAdmin, ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer,
+    RouteAdmin, TopicAdmin,
 };
 use rocketmq_model::common::message::message_single::Message;
 use rocketmq_model::topic::TopicConfig;
@@ -39,13 +40,27 @@ impl Raw {
 
     /// Sends bodies, with no delay.
     pub(crate) async fn send(&self, topic: &str, bodies: Vec<Vec<u8>>) {
+        self.send_each(topic, bodies, 0).await;
+    }
+
+    /// Sends a body through a level.
+    pub(crate) async fn send_delayed(&self, topic: &str, body: Vec<u8>, level: i32) {
+        self.send_each(topic, vec![body], level).await;
+    }
+
+    async fn send_each(&self, topic: &str, bodies: Vec<Vec<u8>>, level: i32) {
         let mut producer = DefaultMQProducer::builder(self.runtime.clone())
             .client_config(self.config.clone())
             .producer_group("raw")
             .build();
         producer.start().await.unwrap();
         for body in bodies {
-            let message = Message::builder().topic(topic).body(body).build().unwrap();
+            let message = Message::builder()
+                .topic(topic)
+                .body(body)
+                .delay_level(level)
+                .build()
+                .unwrap();
             producer.send(message).await.unwrap().unwrap();
         }
         producer.shutdown().await;
@@ -56,6 +71,20 @@ impl Raw {
         *admin.client_config_mut() = self.config.clone();
         admin.start().await.unwrap();
         admin
+    }
+
+    /// Sets something on every broker, while it runs.
+    pub(crate) async fn set_everywhere(&self, name: &str, value: &str) {
+        let mut admin = self.admin().await;
+        let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
+        for broker in cluster.broker_addr_table.unwrap().values() {
+            let settings = HashMap::from([(name.into(), value.into())]);
+            admin
+                .update_broker_config(broker.broker_addrs()[&0].clone(), settings)
+                .await
+                .unwrap();
+        }
+        admin.shutdown().await;
     }
 
     /// Makes a topic on the one broker there is.

@@ -1,0 +1,118 @@
+//! Several masters, unlike ones, and what becomes of their levels.
+
+use super::servers::{BROKER, RocketMqServers};
+use super::*;
+
+const OTHER: &str = "broker-b";
+
+fn table(backend: &RocketMqBackend) -> String {
+    match backend.delays().reach {
+        Reach::Levels(table) => table.to_string(),
+        reach => panic!("{reach:?}"),
+    }
+}
+
+/// Waits until the backend offers these levels.
+async fn until_offered(backend: &RocketMqBackend, levels: &str) {
+    let offered = async {
+        while table(backend) != levels {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(SAFETY, offered).await.is_err() {
+        panic!("{levels} expected, but offered is {}", table(backend));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_takes_only_its_own_along() {
+    let servers = RocketMqServers::start(&["--masters", "2", "--levels", "1s 2s", "--levels", "3s 1s"]);
+    let backend = Arc::new(
+        RocketMqBackend::connect(servers.nameserver.as_str())
+            .await
+            .unwrap(),
+    );
+    assert_eq!(table(&backend), "1s 2s 3s");
+    // The second master's 1 s is its second level; taken for the first, it would be 3 s.
+    let sent = Instant::now();
+    send(&backend, departures(0..40, ONE)).await;
+    assert_eq!(receive_all(&backend, 40).await.len(), 40);
+    assert!(
+        sent.elapsed() < Duration::from_millis(2_800),
+        "{:?}",
+        sent.elapsed()
+    );
+    let mut batch = departures(40..50, TWO);
+    batch.extend(departures(50..60, Duration::from_secs(3)));
+    send(&backend, batch).await;
+    assert_eq!(receive_all(&backend, 20).await.len(), 20);
+
+    servers.kill(OTHER);
+    let batch = departures(100..140, ONE);
+    backend
+        .send(&batch)
+        .await
+        .expect("what one master does not take, the other does");
+    assert_eq!(table(&backend), "1s 2s");
+    backend.health().await.unwrap();
+    assert_eq!(receive_all(&backend, 40).await.len(), 40);
+    let error = backend
+        .send(&departures(0..1, Duration::from_secs(3)))
+        .await
+        .unwrap_err();
+    assert_eq!(error.failed, [0]);
+
+    servers.start_again();
+    until_offered(&backend, "1s 2s 3s").await;
+    send(&backend, departures(200..210, Duration::from_secs(3))).await;
+    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+    backend.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_has_changed_with_a_restart_is_read_again() {
+    let servers = RocketMqServers::start(&["--levels", "1s 2s"]);
+    let backend = Arc::new(
+        RocketMqBackend::connect(servers.nameserver.as_str())
+            .await
+            .unwrap(),
+    );
+    assert_eq!(table(&backend), "1s 2s");
+    servers.stop(BROKER);
+    servers.start_again_with(&["--levels", "3s 1s"]);
+    until_offered(&backend, "3s 1s").await;
+    let sent = Instant::now();
+    send(&backend, departures(0..10, ONE)).await;
+    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+    assert!(sent.elapsed() >= ONE);
+    backend.close().await.unwrap();
+}
+
+/// A level is first in, first out, and a broker tries a message that it cannot deliver for ever: one that has become
+/// too large, here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_level_that_stops_delivering_is_not_used_until_it_goes_on() {
+    let servers = RocketMqServers::start(&["--levels", "1s 2s 5s"]);
+    let backend = Arc::new(
+        RocketMqBackend::connect(servers.nameserver.as_str())
+            .await
+            .unwrap(),
+    );
+    let raw = Raw::new(&servers.nameserver);
+    raw.send_delayed("somebody_elses", vec![7; 3_000], 2).await;
+    raw.set_everywhere("maxMessageSize", "1000").await;
+    until_offered(&backend, "1s 5s").await;
+    backend
+        .health()
+        .await
+        .expect("a broker with a stuck level is not ill");
+    send(&backend, departures(0..10, ONE)).await;
+    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+
+    raw.set_everywhere("maxMessageSize", "4194304").await;
+    until_offered(&backend, "1s 2s 5s").await;
+    send(&backend, departures(10..20, TWO)).await;
+    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+    raw.close().await;
+    backend.close().await.unwrap();
+}
