@@ -4,6 +4,7 @@ use super::servers::{BROKER, RocketMqServers};
 use super::*;
 
 const OTHER: &str = "broker-b";
+const FORTY: Duration = Duration::from_secs(40);
 
 fn table(backend: &RocketMqBackend) -> String {
     match backend.delays().reach {
@@ -26,26 +27,18 @@ async fn until_offered(backend: &RocketMqBackend, levels: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_takes_only_its_own_along() {
-    let servers = RocketMqServers::start(&["--masters", "2", "--levels", "1s 2s", "--levels", "3s 1s"]);
+    let servers = RocketMqServers::start(&["--masters", "2", "--levels", "1s 2s", "--levels", "40s 1s"]);
     let backend = Arc::new(
         RocketMqBackend::connect(servers.nameserver.as_str())
             .await
             .unwrap(),
     );
-    assert_eq!(table(&backend), "1s 2s 3s");
-    // The second master's 1 s is its second level; taken for the first, it would be 3 s.
+    assert_eq!(table(&backend), "1s 2s 40s");
+    // The second master's 1 s is its second level; taken for the first, it would be 40 s.
     let sent = Instant::now();
     send(&backend, departures(0..40, ONE)).await;
     assert_eq!(receive_all(&backend, 40).await.len(), 40);
-    assert!(
-        sent.elapsed() < Duration::from_millis(2_800),
-        "{:?}",
-        sent.elapsed()
-    );
-    let mut batch = departures(40..50, TWO);
-    batch.extend(departures(50..60, Duration::from_secs(3)));
-    send(&backend, batch).await;
-    assert_eq!(receive_all(&backend, 20).await.len(), 20);
+    assert!(sent.elapsed() < FORTY, "{:?}", sent.elapsed());
 
     servers.kill(OTHER);
     let batch = departures(100..140, ONE);
@@ -56,15 +49,12 @@ async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_tak
     assert_eq!(table(&backend), "1s 2s");
     backend.health().await.unwrap();
     assert_eq!(receive_all(&backend, 40).await.len(), 40);
-    let error = backend
-        .send(&departures(0..1, Duration::from_secs(3)))
-        .await
-        .unwrap_err();
+    let error = backend.send(&departures(0..1, FORTY)).await.unwrap_err();
     assert_eq!(error.failed, [0]);
 
     servers.start_again();
-    until_offered(&backend, "1s 2s 3s").await;
-    send(&backend, departures(200..210, Duration::from_secs(3))).await;
+    until_offered(&backend, "1s 2s 40s").await;
+    send(&backend, departures(200..210, FORTY)).await;
     assert_eq!(receive_all(&backend, 10).await.len(), 10);
     backend.close().await.unwrap();
 }
