@@ -1,6 +1,6 @@
 //! What ends, is not there, or goes away.
 
-use super::servers::OwnBroker;
+use super::servers::{BROKER, RocketMqServers};
 use super::*;
 
 #[tokio::test]
@@ -86,9 +86,9 @@ async fn an_address_that_is_none_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_is_back() {
-    let broker = OwnBroker::start();
+    let servers = RocketMqServers::start(&["--levels", LEVELS]);
     let backend = Arc::new(
-        RocketMqBackend::connect(broker.nameserver.as_str())
+        RocketMqBackend::connect(servers.nameserver.as_str())
             .await
             .unwrap(),
     );
@@ -97,7 +97,7 @@ async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_i
         let backend = backend.clone();
         async move { receive_all(&backend, 20).await }
     });
-    broker.kill();
+    servers.kill(BROKER);
     // Often enough for the client to give the broker up for the next 30 s.
     for _ in 0..5 {
         let error = timeout(SAFETY, backend.send(&departures(10..20, TWO)))
@@ -113,9 +113,9 @@ async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_i
                 .is_err()
         );
     }
-    broker.start_again();
+    servers.start_again();
     // A backend of its own finds the broker again, and so must this one.
-    let other = RocketMqBackend::connect(broker.nameserver.as_str())
+    let other = RocketMqBackend::connect(servers.nameserver.as_str())
         .await
         .unwrap();
     other.close().await.unwrap();

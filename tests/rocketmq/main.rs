@@ -9,6 +9,7 @@ mod carrying;
 mod conformance;
 mod failures;
 mod raw;
+#[path = "../support/rocketmq.rs"]
 mod servers;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,94 @@
+//! RocketMQ servers of a test's own.
+#![allow(dead_code)] // Not every test that starts them asks everything of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// The part that is always there; the others are `namesrv`, and with more masters `broker-b` and so on.
+pub(crate) const BROKER: &str = "broker-a";
+
+/// A nameserver and brokers for a test that kills them, or wants them otherwise than they are elsewhere; stopped when
+/// this is dropped.
+#[derive(Debug)]
+pub(crate) struct RocketMqServers {
+    folder: TempDir,
+    pub(crate) nameserver: String,
+}
+
+impl RocketMqServers {
+    /// Starts them with arguments of `scripts/rocketmq start`.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        // Held already while they start: what has come up is stopped if the rest does not.
+        let mut servers = Self {
+            folder,
+            nameserver: String::new(),
+        };
+        servers.nameserver = servers.run("start", args);
+        servers
+    }
+
+    /// Ends a part as `kill -9` does, and waits until it has ended.
+    pub(crate) fn kill(&self, part: &str) {
+        self.run("kill", &["--only", part]);
+    }
+
+    /// Lets a part end by itself, and waits for it.
+    pub(crate) fn stop(&self, part: &str) {
+        self.run("stop", &["--only", part]);
+    }
+
+    /// Starts what has ended, as it was.
+    pub(crate) fn start_again(&self) {
+        self.start_again_with(&[]);
+    }
+
+    /// Starts what has ended, with further arguments of `scripts/rocketmq start`.
+    pub(crate) fn start_again_with(&self, args: &[&str]) {
+        assert_eq!(self.run("start", args), self.nameserver);
+    }
+
+    /// The access key and the secret key of `admin` or `worker`, after a start with `--acl`.
+    pub(crate) fn account(&self, name: &str) -> (String, String) {
+        let accounts = std::fs::read_to_string(self.folder.path().join("accounts")).expect("accounts");
+        accounts
+            .lines()
+            .find_map(|line| match *line.split(' ').collect::<Vec<_>>() {
+                [account, access, secret] if account == name => Some((access.to_owned(), secret.to_owned())),
+                _ => None,
+            })
+            .expect("an account of that name")
+    }
+
+    /// The certificate of the authority that vouches for them, after a start with `--tls`.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Runs the script, and gives the last line that it prints.
+    fn run(&self, verb: &str, args: &[&str]) -> String {
+        let output = self.command(verb).args(args).output().expect("run the script");
+        assert!(
+            output.status.success(),
+            "scripts/rocketmq {verb} {args:?}: {}",
+            output.status
+        );
+        let printed = String::from_utf8(output.stdout).expect("text");
+        printed.lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut script = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/rocketmq"));
+        script.arg(verb).arg(self.folder.path()).stderr(Stdio::inherit());
+        script
+    }
+}
+
+impl Drop for RocketMqServers {
+    fn drop(&mut self) {
+        // Nobody needs what they would save in peace, which takes some seconds.
+        drop(self.command("kill").output());
+    }
+}
