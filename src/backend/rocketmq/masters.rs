@@ -7,7 +7,7 @@ use cheetah_string::CheetahString;
 use rocketmq_client_rust::DefaultMQProducer;
 use tokio::time::timeout;
 
-use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, failure, transient};
+use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, failure, is_refusal, transient};
 use crate::{Error, LevelTable};
 
 /// For how long a broker that is asked whether it is there may take to answer.
@@ -94,7 +94,7 @@ fn agree(told: BTreeMap<CheetahString, Told>) -> Result<LevelTable, Error> {
 /// Whether at least one broker answers for the topic.
 ///
 /// It asks the nameservers which brokers have the topic, and each of these, until one answers, for the end of a
-/// queue: what whoever may send may also ask.
+/// queue. That it does not tell us is an answer too: by ACL 2.0 not everybody who may send may know.
 pub(super) async fn probe(producer: &DefaultMQProducer, topic: &str) -> Result<(), Error> {
     timeout(ANSWER_WITHIN, ask(producer.clone(), topic))
         .await
@@ -111,6 +111,7 @@ async fn ask(mut producer: DefaultMQProducer, topic: &str) -> Result<(), Error> 
     for queue in one_each.into_values() {
         match producer.max_offset(queue).await {
             Ok(_) => return Ok(()),
+            Err(cause) if is_refusal(&cause) => return Ok(()),
             Err(cause) => absent = failure("asking a broker for the topic", cause),
         }
     }
