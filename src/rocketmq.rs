@@ -3,12 +3,17 @@
 
 mod admin;
 mod client;
+mod credentials;
+mod door;
 mod failure;
+mod hook;
 mod options;
+mod route;
+mod tls;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
-pub(crate) use self::failure::{closed, failure, permanent, transient};
+pub(crate) use self::failure::{closed, failure, is_refusal, permanent, transient};
 pub use self::options::RocketMqOptions;
 
 /// As errors and logs name it.

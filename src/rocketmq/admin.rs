@@ -10,7 +10,8 @@ use rocketmq_model::topic::TopicConfig;
 use tokio::time::{Instant, sleep};
 
 use super::client::Base;
-use super::failure::{failure, transient};
+use super::door::Door;
+use super::failure::{answer, failure, is_silence, transient, within};
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -19,6 +20,8 @@ const WRITE: u32 = 2;
 const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
+/// A nameserver answers so for a topic that no broker has told it of.
+const NO_TOPIC: i32 = 17;
 /// For how long a new topic may take to become known to the nameservers.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// How often they are asked for it.
@@ -30,7 +33,10 @@ pub(crate) type Masters = BTreeMap<CheetahString, CheetahString>;
 /// Asks nameservers and brokers.
 ///
 /// Must be closed in the end, and be used in the client's runtime only.
-pub(crate) struct Admin(DefaultMQAdminExt);
+pub(crate) struct Admin {
+    client: DefaultMQAdminExt,
+    base: Base,
+}
 
 /// Why a broker did not say what it was asked.
 #[derive(Debug)]
@@ -43,7 +49,7 @@ pub(crate) enum Unanswered {
 
 impl Unanswered {
     fn new(doing: &'static str, cause: ClientError) -> Self {
-        let answered = cause.broker_response_code().is_some();
+        let answered = answer(&cause).is_some();
         let error = failure(doing, cause);
         if answered {
             Self::Refused(error)
@@ -58,7 +64,10 @@ impl Admin {
     pub(crate) async fn open(base: &Base) -> Result<Self, Error> {
         let mut client = base.admin();
         match client.start().await {
-            Ok(()) => Ok(Self(client)),
+            Ok(()) => Ok(Self {
+                client,
+                base: base.clone(),
+            }),
             Err(cause) => {
                 client.shutdown().await;
                 Err(failure("starting the admin client", cause))
@@ -67,14 +76,22 @@ impl Admin {
     }
 
     pub(crate) async fn close(mut self) {
-        self.0.shutdown().await;
+        self.client.shutdown().await;
     }
 
     /// The masters that the nameservers know; an error if there is none.
     pub(crate) async fn masters(&self) -> Result<Masters, Error> {
-        let cluster = RouteAdmin::examine_broker_cluster_info(&self.0)
+        let cluster = RouteAdmin::examine_broker_cluster_info(&self.client)
             .await
-            .map_err(|cause| failure("asking the nameservers for their brokers", cause))?;
+            .map_err(|cause| {
+                let wants_tls = is_silence(&cause) && !self.base.speaks_tls();
+                let error = failure("asking the nameservers for their brokers", cause);
+                if wants_tls {
+                    within("a server may want TLS, which RocketMqOptions::tls is for", error)
+                } else {
+                    error
+                }
+            })?;
         let masters: Masters = cluster
             .broker_addr_table
             .unwrap_or_default()
@@ -92,7 +109,7 @@ impl Admin {
         &self,
         address: &CheetahString,
     ) -> Result<BTreeMap<String, String>, Unanswered> {
-        match self.0.get_broker_config(address.clone()).await {
+        match self.client.get_broker_config(address.clone()).await {
             Ok(settings) => Ok(spelled(settings)),
             Err(cause) => Err(Unanswered::new("asking a broker for its settings", cause)),
         }
@@ -103,23 +120,25 @@ impl Admin {
         &self,
         address: &CheetahString,
     ) -> Result<BTreeMap<String, String>, Unanswered> {
-        match self.0.fetch_broker_runtime_stats(address.clone()).await {
+        match self.client.fetch_broker_runtime_stats(address.clone()).await {
             Ok(figures) => Ok(spelled(figures.table)),
             Err(cause) => Err(Unanswered::new("asking a broker for its figures", cause)),
         }
     }
 
-    /// Makes the topic on each master that lacks it, and waits until the nameservers know of it.
+    /// Makes the topic on each master that lacks it, and waits until the nameservers know of it; an error if then no
+    /// master has it, or if they refuse to speak of it.
     ///
     /// Before anything consumes: a consumer that starts earlier learns of a topic only when it next reads routes.
     /// A topic that is there stays as its operator made it.
     pub(crate) async fn ensure_topic(&self, masters: &Masters, topic: &str) -> Result<(), Error> {
-        let known = self.brokers_with(topic).await;
+        let known = self.brokers_with(topic).await?;
         let mut made = BTreeSet::new();
+        let mut failed = None;
         for (name, address) in masters.iter().filter(|(name, _)| !known.contains(*name)) {
             let config = TopicConfig::with_queues(topic, QUEUES, QUEUES);
             match self
-                .0
+                .client
                 .create_and_update_topic_config(address.clone(), config)
                 .await
             {
@@ -129,11 +148,18 @@ impl Admin {
                 Err(cause) => {
                     let error = failure("making the topic", cause);
                     tracing::warn!(broker = %name, topic, %error, "a broker has not made the topic");
+                    failed = Some(error);
                 }
             }
         }
+        if made.is_empty()
+            && !masters.keys().any(|name| known.contains(name))
+            && let Some(error) = failed
+        {
+            return Err(within(&format!("no master has the topic {topic}"), error));
+        }
         let deadline = Instant::now() + KNOWN_WITHIN;
-        while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await) {
+        while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await?) {
             if Instant::now() >= deadline {
                 return Err(transient(format!(
                     "the nameservers do not learn of the new topic {topic}"
@@ -141,7 +167,33 @@ impl Admin {
             }
             sleep(ASK_EVERY).await;
         }
-        Ok(())
+        made.extend(known);
+        self.check_access(masters.iter().filter(|(name, _)| made.contains(*name)), topic)
+            .await
+    }
+
+    /// Asks one after the other, until one answers. An error if it lets nobody of these credentials near the topic. That
+    /// none can be reached now is none: they may come back.
+    async fn check_access(
+        &self,
+        brokers: impl Iterator<Item = (&CheetahString, &CheetahString)>,
+        topic: &str,
+    ) -> Result<(), Error> {
+        let door = Door::open(&self.base).await?;
+        let mut checked = Ok(());
+        for (_, address) in brokers {
+            match door.knock(address, topic).await {
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(broker = %address, topic, %error, "a broker did not answer");
+                }
+                answer => {
+                    checked = answer;
+                    break;
+                }
+            }
+        }
+        door.close().await;
+        checked
     }
 
     /// The queues of the topic that may be written to, by their broker; of each broker that the nameservers name for it.
@@ -168,15 +220,15 @@ impl Admin {
     }
 
     /// The names of the brokers that have the topic, as far as the nameservers know.
-    async fn brokers_with(&self, topic: &str) -> BTreeSet<CheetahString> {
-        // That nobody has it is told as an error.
-        match self.0.examine_topic_route_info(topic.into()).await {
-            Ok(Some(route)) => route
-                .broker_datas
-                .iter()
+    async fn brokers_with(&self, topic: &str) -> Result<BTreeSet<CheetahString>, Error> {
+        match self.client.examine_topic_route_info(topic.into()).await {
+            Ok(route) => Ok(route
+                .into_iter()
+                .flat_map(|route| route.broker_datas)
                 .map(|broker| broker.broker_name().clone())
-                .collect(),
-            Ok(None) | Err(_) => BTreeSet::new(),
+                .collect()),
+            Err(cause) if answer(&cause) == Some(NO_TOPIC) => Ok(BTreeSet::new()),
+            Err(cause) => Err(failure("asking the nameservers for the topic", cause)),
         }
     }
 }

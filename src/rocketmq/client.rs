@@ -9,11 +9,13 @@ use rocketmq_client_rust::{
 };
 use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{BlockingPoolPolicy, RuntimeConfig, RuntimeOwner};
+use rocketmq_transport::api::RPCHook;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::failure::{closed, failure, permanent};
+use super::hook::Hook;
 use super::options::RocketMqOptions;
 use crate::Error;
 
@@ -46,6 +48,7 @@ pub(crate) struct Client {
 pub(crate) struct Base {
     runtime: Arc<ClientRuntime>,
     config: ClientConfig,
+    hook: Arc<Hook>,
 }
 
 impl Base {
@@ -53,9 +56,18 @@ impl Base {
         self.runtime.clone()
     }
 
+    /// What every request and answer must go through.
+    pub(crate) fn hook(&self) -> Arc<dyn RPCHook> {
+        self.hook.clone()
+    }
+
+    pub(super) fn speaks_tls(&self) -> bool {
+        self.config.use_tls
+    }
+
     /// An admin client that is not started yet.
     pub(super) fn admin(&self) -> DefaultMQAdminExt {
-        let mut admin = DefaultMQAdminExt::new(self.runtime());
+        let mut admin = DefaultMQAdminExt::with_rpc_hook(self.runtime(), self.hook());
         *admin.client_config_mut() = self.config();
         admin
     }
@@ -64,6 +76,7 @@ impl Base {
     pub(crate) async fn producer(&self, group: &str, patience: Duration) -> Result<DefaultMQProducer, Error> {
         let mut producer = DefaultMQProducer::builder(self.runtime())
             .client_config(self.config())
+            .rpc_hook(self.hook())
             .producer_group(group)
             .send_msg_timeout(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX))
             .build();
@@ -110,10 +123,20 @@ impl Client {
         config.namesrv_addr = Some(options.nameservers.as_str().into());
         config.poll_name_server_interval = REFRESH.as_millis() as u32;
         config.heartbeat_broker_interval = REFRESH.as_millis() as u32;
+        // Wake-ups are too short to be compressed. Of foreign messages, one that cannot be expanded would take those
+        // behind it with it, and one that can be might become very large.
+        config.decode_decompress_body = false;
+        if let Some(tls) = &options.tls {
+            tls.configure(&mut config)?;
+        }
         Ok(Self {
             owner: Mutex::new(Some(owner)),
             tasks,
-            base: Base { runtime, config },
+            base: Base {
+                runtime,
+                config,
+                hook: Arc::new(Hook::new(options.credentials.as_ref())),
+            },
         })
     }
 

@@ -1,8 +1,8 @@
 //! The client's errors, in this crate's words.
 
-use std::fmt;
+use std::{fmt, io};
 
-use rocketmq_client_rust::ClientError;
+use rocketmq_client_rust::{ClientError, MQClientException};
 
 use super::NAME;
 use crate::Error;
@@ -12,7 +12,11 @@ const NOT_SUPPORTED: i32 = 3;
 /// A broker answers so to a message that it will never take.
 const MESSAGE_ILLEGAL: i32 = 13;
 /// A broker or its access control answers so.
-const NO_PERMISSION: i32 = 16;
+pub(super) const NO_PERMISSION: i32 = 16;
+
+/// What that means.
+const DENIED: &str =
+    "access is denied: the credentials are wrong, or missing, or their account may not do it";
 
 /// The client calls a missing route so, like everything that it thinks wrong with a call.
 const NO_ROUTE: &str = "core.argument.invalid";
@@ -28,13 +32,27 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let descriptor = self.cause.descriptor();
         let code = descriptor.code().as_str();
-        let message = match code {
-            NO_ROUTE => "The nameservers know no broker for it, or an argument is invalid",
-            _ => descriptor.public_message(),
-        };
-        let advice = descriptor.recovery_hint();
-        write!(f, "{} failed: {message} ({code}, advice: {advice})", self.doing)?;
-        if let Some(code) = self.cause.broker_response_code() {
+        let answer = answer(&self.cause);
+        write!(f, "{} failed: ", self.doing)?;
+        if answer == Some(NO_PERMISSION) {
+            f.write_str(DENIED)?;
+        } else {
+            let message = match (answer, code) {
+                (None, NO_ROUTE) => "The nameservers know no broker for it, or an argument is invalid",
+                _ => descriptor.public_message(),
+            };
+            write!(f, "{message} ({code}, advice: {})", descriptor.recovery_hint())?;
+        }
+        if let Some(connection) = self.cause.source_ref::<io::Error>() {
+            write!(f, ", {connection}")?;
+        }
+        if is_distrust(&self.cause) {
+            write!(
+                f,
+                "; look at what RocketMqOptions::tls was given, and at the servers' certificates"
+            )?;
+        }
+        if let Some(code) = answer {
             write!(f, ", the server answered {code}")?;
         }
         if let Some(address) = self.cause.broker_addr() {
@@ -57,11 +75,56 @@ pub(crate) fn failure(doing: &'static str, cause: ClientError) -> Error {
 
 /// Whether it may go away by itself.
 fn is_transient(cause: &ClientError) -> bool {
-    if let Some(code) = cause.broker_response_code() {
+    if let Some(code) = answer(cause) {
         return ![NOT_SUPPORTED, MESSAGE_ILLEGAL, NO_PERMISSION].contains(&code);
     }
     let code = cause.descriptor().code().as_str();
-    !code.starts_with("core.configuration.") && !code.starts_with("client.lifecycle.")
+    !code.starts_with("core.configuration.") && !code.starts_with("client.lifecycle.") && !is_distrust(cause)
+}
+
+/// The code that a server answered with, if it did: the client hides those of some requests in what it calls an
+/// invalid argument.
+pub(super) fn answer(cause: &ClientError) -> Option<i32> {
+    cause
+        .broker_response_code()
+        .or_else(|| Some(cause.source_ref::<MQClientException>()?.response_code()))
+        .filter(|code| *code > 0)
+}
+
+/// Whether a server denies access.
+pub(crate) fn is_refusal(cause: &ClientError) -> bool {
+    answer(cause) == Some(NO_PERMISSION)
+}
+
+/// Whether a server has taken a request and said nothing.
+pub(super) fn is_silence(cause: &ClientError) -> bool {
+    cause.is(&rocketmq_error::TRANSPORT_RESPONSE_TIMEOUT)
+}
+
+/// Whether a server's certificate is not to be trusted, or it does not speak TLS.
+fn is_distrust(cause: &ClientError) -> bool {
+    cause
+        .source_ref::<io::Error>()
+        .is_some_and(|connection| connection.kind() == io::ErrorKind::InvalidData)
+}
+
+/// The error of a server that does not let us in.
+pub(super) fn denied(doing: &str, server: &str) -> Error {
+    permanent(format!("{doing} failed: {DENIED}, broker {server}"))
+}
+
+/// The error, and what it means to the caller: of the same kind.
+pub(super) fn within(meaning: &str, error: Error) -> Error {
+    let transient = error.is_transient();
+    let source = match error {
+        Error::Backend { source, .. } => source,
+        other => other.into(),
+    };
+    Error::Backend {
+        backend: NAME,
+        transient,
+        source: format!("{meaning}: {source}").into(),
+    }
 }
 
 /// An error of ours, in words, that may go away by itself.

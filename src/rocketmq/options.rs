@@ -1,5 +1,9 @@
 //! How to connect.
 
+use std::path::PathBuf;
+
+use super::credentials::Credentials;
+use super::tls::Tls;
 use crate::{Error, LevelTable};
 
 /// The longest name of a topic that a broker takes.
@@ -17,6 +21,8 @@ pub struct RocketMqOptions {
     pub(crate) topic: String,
     pub(crate) group: String,
     pub(crate) levels: Option<LevelTable>,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) tls: Option<Tls>,
 }
 
 impl RocketMqOptions {
@@ -27,6 +33,8 @@ impl RocketMqOptions {
             topic: "delayline_wakes".into(),
             group: "delayline_workers".into(),
             levels: None,
+            credentials: None,
+            tls: None,
         }
     }
 
@@ -53,6 +61,40 @@ impl RocketMqOptions {
         self
     }
 
+    /// The account that every request is signed for: of `plain_acl.yml` on 4.x, and of ACL 2.0 on 5.x.
+    ///
+    /// It must be one that may publish to the topic and, for workers, subscribe to it in the group. One that may do no
+    /// more than that needs the topic to be there, and [`levels`](Self::levels) where it may not read the brokers'
+    /// settings.
+    #[must_use]
+    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials::new(access_key.into(), secret_key.into()));
+        self
+    }
+
+    /// Speaks TLS with nameservers and brokers alike, and trusts only certificates by the authorities in this PEM file.
+    ///
+    /// The certificates must be for the hosts as they are spelt: in `nameservers`, and by the brokers themselves
+    /// (`brokerIP1`).
+    #[must_use]
+    pub fn tls(mut self, authorities: impl Into<PathBuf>) -> Self {
+        self.tls = Some(Tls::new(authorities.into()));
+        self
+    }
+
+    /// The same as [`tls`](Self::tls), with a certificate of its own to show to servers, and its key, which must not be
+    /// encrypted; both PEM files.
+    #[must_use]
+    pub fn mutual_tls(
+        mut self,
+        authorities: impl Into<PathBuf>,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.tls = Some(Tls::new(authorities.into()).showing(certificate.into(), key.into()));
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let is_address = |address: &str| {
             address
@@ -65,6 +107,12 @@ impl RocketMqOptions {
                 &self.nameservers,
                 "allowed is HOST:PORT, several separated by semicolons",
             ));
+        }
+        if let Some(credentials) = &self.credentials {
+            credentials.check()?;
+        }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
         }
         check_name("topic", &self.topic, LONGEST_TOPIC)?;
         check_name("group", &self.group, LONGEST_GROUP)
@@ -134,6 +182,66 @@ mod tests {
         RocketMqOptions::new("a:1;[::1]:9876")
             .topic("wakes")
             .group("g-1")
+            .check()
+            .unwrap();
+    }
+
+    #[test]
+    fn no_key_may_be_empty() {
+        for (access_key, secret_key, field) in [("", "s", "access_key"), ("a", "", "secret_key")] {
+            let refused = RocketMqOptions::new("a:1")
+                .credentials(access_key, secret_key)
+                .check();
+            assert!(
+                matches!(&refused, Err(Error::Invalid { field: named, .. }) if *named == field),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_is_shown_to_nobody() {
+        let options = RocketMqOptions::new("a:1")
+            .credentials("who", "the-secret")
+            .group("");
+        let shown = format!("{options:?} {options:#?} {:?}", options.check());
+        assert!(shown.contains("who") && !shown.contains("the-secret"), "{shown}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let certificate = file("certificate", "-----BEGIN CERTIFICATE-----\n");
+        let key = file("key", "-----BEGIN RSA PRIVATE KEY-----\n");
+        let nothing = file("nothing", "");
+        let missing = folder.path().join("missing");
+        let options = RocketMqOptions::new("a:1");
+        for (options, field) in [
+            (options.clone().tls(&missing), "tls authorities"),
+            (options.clone().tls(&key), "tls authorities"),
+            (
+                options.clone().mutual_tls(&certificate, &nothing, &key),
+                "tls certificate",
+            ),
+            (
+                options.clone().mutual_tls(&certificate, &certificate, &missing),
+                "tls key",
+            ),
+        ] {
+            let refused = options.check();
+            assert!(
+                matches!(&refused, Err(Error::Invalid { field: named, .. }) if *named == field),
+                "{refused:?}"
+            );
+        }
+        options.clone().tls(&certificate).check().unwrap();
+        options
+            .mutual_tls(&certificate, &certificate, &key)
             .check()
             .unwrap();
     }

@@ -54,13 +54,7 @@ async fn dropping_without_close_is_harmless() {
 
 #[tokio::test]
 async fn an_unreachable_nameserver_is_a_transient_error() {
-    // The port was free a moment ago, and nobody listens there.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let connecting = RocketMqBackend::connect(format!("127.0.0.1:{port}"));
+    let connecting = RocketMqBackend::connect(format!("127.0.0.1:{}", free_port()));
     let error = timeout(SAFETY, connecting)
         .await
         .expect("in bounded time")

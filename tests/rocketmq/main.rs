@@ -9,7 +9,9 @@ mod carrying;
 mod conformance;
 mod failures;
 mod masters;
+mod nameserver;
 mod raw;
+mod security;
 #[path = "../support/rocketmq.rs"]
 mod servers;
 
@@ -76,6 +78,15 @@ impl Place {
     }
 }
 
+/// A port that was free a moment ago, and where nobody listens.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
 fn unique() -> String {
     format!("{:016x}", RandomState::new().hash_one(0))
 }
@@ -99,6 +110,7 @@ fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> 
         .collect()
 }
 
+<<<<<<< HEAD
 /// Sends all of them, also on a machine too busy to take a batch in the second that one has.
 async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
     let sending = async {
@@ -109,6 +121,32 @@ async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
         }
     };
     timeout(SAFETY, sending).await.expect("all are sent");
+=======
+/// What connecting comes to, apart from what goes away by itself: brokers that have just come up are slow to begin with.
+async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
+    timeout(SAFETY, async {
+        loop {
+            match RocketMqBackend::connect(options.clone()).await {
+                Err(error) if error.is_transient() => tokio::time::sleep(Duration::from_millis(200)).await,
+                outcome => return outcome,
+            }
+        }
+    })
+    .await
+    .expect("in bounded time")
+}
+
+/// Sends a batch until a broker has taken it: one that has just come up is known to nobody for a moment, and slow.
+async fn send_all(backend: &RocketMqBackend, batch: &[Departure]) {
+    timeout(SAFETY, async {
+        while let Err(error) = backend.send(batch).await {
+            assert!(error.cause.is_transient(), "{error}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    })
+    .await
+    .expect("a broker takes it");
+>>>>>>> d0e5e1c
 }
 
 /// Receives and acknowledges until each of `count` wake-ups came at least once.

@@ -31,6 +31,7 @@ pub(super) async fn start(
 ) -> Result<DefaultMQPushConsumer, Error> {
     let mut consumer = DefaultMQPushConsumer::builder(base.runtime())
         .client_config(base.config())
+        .rpc_hook(Some(base.hook()))
         .consumer_group(options.group.as_str())
         // A new group must also get what was sent before its first worker started.
         .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)

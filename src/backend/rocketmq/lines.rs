@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::handover::Handover;
 use super::{consumer, producer};
 use crate::Error;
-use crate::rocketmq::{Base, RocketMqOptions, closed, failure, transient};
+use crate::rocketmq::{Base, RocketMqOptions, closed, failure, is_refusal, transient};
 
 /// For how long a broker that is asked whether it is there may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
@@ -125,6 +125,8 @@ async fn reach(producer: &DefaultMQProducer, queue: &MessageQueue) -> Result<(),
     let mut producer = producer.clone();
     match timeout(ANSWER_WITHIN, producer.max_offset(queue)).await {
         Ok(Ok(_)) => Ok(()),
+        // By ACL 2.0 not everybody who may send may know.
+        Ok(Err(cause)) if is_refusal(&cause) => Ok(()),
         Ok(Err(cause)) => Err(failure("asking a broker for the topic", cause)),
         Err(_) => Err(transient("a broker did not answer in time")),
     }

@@ -1,0 +1,90 @@
+//! Whom to trust, and what to show.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rocketmq_client_rust::ClientConfig;
+
+use crate::Error;
+
+/// How TLS is spoken: always with a look at the server's certificate.
+#[derive(Clone)]
+pub(super) struct Tls {
+    authorities: PathBuf,
+    shown: Option<Shown>,
+}
+
+/// What a server is shown, if it asks for it.
+#[derive(Clone)]
+struct Shown {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Tls {
+    pub(super) fn new(authorities: PathBuf) -> Self {
+        Self {
+            authorities,
+            shown: None,
+        }
+    }
+
+    pub(super) fn showing(mut self, certificate: PathBuf, key: PathBuf) -> Self {
+        self.shown = Some(Shown { certificate, key });
+        self
+    }
+
+    /// Looks into the files: the client would tell of none which it is that cannot be used.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        check_file(
+            "tls authorities",
+            &self.authorities,
+            "-----BEGIN CERTIFICATE-----",
+        )?;
+        if let Some(Shown { certificate, key }) = &self.shown {
+            check_file("tls certificate", certificate, "-----BEGIN CERTIFICATE-----")?;
+            check_file("tls key", key, "PRIVATE KEY-----")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn configure(&self, config: &mut ClientConfig) -> Result<(), Error> {
+        config.set_use_tls(true);
+        config.set_tls_client_auth_server(true);
+        config.set_tls_test_mode_enable(false);
+        // Or the client reads one of the system's, in which somebody may have switched all of this off.
+        config.tls_config.config_file = String::new();
+        config.set_tls_client_trust_cert_path(spelt("tls authorities", &self.authorities)?);
+        if let Some(Shown { certificate, key }) = &self.shown {
+            config.set_tls_client_cert_path(spelt("tls certificate", certificate)?);
+            config.set_tls_client_key_path(spelt("tls key", key)?);
+        }
+        Ok(())
+    }
+}
+
+fn check_file(field: &'static str, path: &Path, mark: &str) -> Result<(), Error> {
+    let allowed = match std::fs::read(path) {
+        Err(cause) => format!("it cannot be read: {cause}"),
+        Ok(content) if !String::from_utf8_lossy(&content).contains(mark) => {
+            format!("it must be a PEM file, and has no line with {mark}")
+        }
+        Ok(_) => return Ok(()),
+    };
+    Err(Error::invalid(field, path.display().to_string(), allowed))
+}
+
+fn spelt(field: &'static str, path: &Path) -> Result<String, Error> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Error::invalid(field, path.display().to_string(), "the path must be valid UTF-8"))
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("authorities", &self.authorities)
+            .field("shown", &self.shown.as_ref().map(|shown| &shown.certificate))
+            .finish()
+    }
+}

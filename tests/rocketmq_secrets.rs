@@ -1,0 +1,100 @@
+//! What is secret stays so: in a process of its own, as it listens to everything that anybody logs.
+#![cfg(feature = "rocketmq")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/rocketmq.rs"]
+mod servers;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delayline::backend::{Backend, Departure, RocketMqBackend};
+use delayline::rocketmq::RocketMqOptions;
+use delayline::{Error, TaskId, Wake};
+use tokio::time::timeout;
+
+use self::servers::RocketMqServers;
+
+/// Only so that a test which would hang fails.
+const SAFETY: Duration = Duration::from_secs(120);
+const ONE: Duration = Duration::from_secs(1);
+const WRONG: &str = "a-secret-that-is-wrong";
+
+/// Keeps what is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_no_error_and_no_debug_shows_a_secret() {
+    let logged = Kept::default();
+    let writer = logged.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .init();
+    let servers = RocketMqServers::start(&["--acl", "--levels", "1s 2s"]);
+    let (access_key, secret_key) = servers.account("admin");
+    let options = RocketMqOptions::new(&servers.nameserver).credentials(&access_key, &secret_key);
+    let mut shown = format!("{options:?} {options:#?}");
+
+    let wrong = RocketMqOptions::new(&servers.nameserver).credentials(&access_key, WRONG);
+    let error = connect(wrong).await.unwrap_err();
+    shown += &format!("{error} {error:?} {error:#?}");
+
+    let backend = connect(options).await.unwrap();
+    shown += &format!("{backend:?}");
+    let wake = Wake {
+        id: TaskId::from_bytes([7; 16]),
+        kind: "order.cancel".into(),
+        version: 1,
+    };
+    let mut batch = vec![Departure { wake, delay: ONE }; 3];
+    batch[0].delay = Duration::from_millis(1);
+    let error = backend.send(&batch).await.unwrap_err();
+    shown += &format!("{error} {error:?}");
+    let arrivals = timeout(SAFETY, backend.receive(10))
+        .await
+        .expect("it arrives")
+        .unwrap();
+    backend.acknowledge(arrivals).await;
+    backend.close().await.unwrap();
+
+    let logged = String::from_utf8_lossy(&logged.0.lock().unwrap()).into_owned();
+    // It did listen: to the client, too.
+    assert!(logged.contains("rocketmq_client_rust") && logged.contains("rocketmq_transport"));
+    for (place, text) in [("shown", &shown), ("logged", &logged)] {
+        for secret in [secret_key.as_str(), WRONG] {
+            let found = text.lines().find(|line| line.contains(secret));
+            assert_eq!(found, None, "{place}");
+        }
+    }
+    // Who may be known; it was looked for in the right place.
+    assert!(shown.contains(&access_key));
+}
+
+/// What connecting comes to, apart from what goes away by itself.
+async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
+    timeout(SAFETY, async {
+        loop {
+            match RocketMqBackend::connect(options.clone()).await {
+                Err(error) if error.is_transient() => tokio::time::sleep(ONE).await,
+                outcome => return outcome,
+            }
+        }
+    })
+    .await
+    .expect("in bounded time")
+}
