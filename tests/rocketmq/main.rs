@@ -110,7 +110,6 @@ fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> 
         .collect()
 }
 
-<<<<<<< HEAD
 /// Sends all of them, also on a machine too busy to take a batch in the second that one has.
 async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
     let sending = async {
@@ -121,7 +120,8 @@ async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
         }
     };
     timeout(SAFETY, sending).await.expect("all are sent");
-=======
+}
+
 /// What connecting comes to, apart from what goes away by itself: brokers that have just come up are slow to begin with.
 async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
     timeout(SAFETY, async {
@@ -146,7 +146,6 @@ async fn send_all(backend: &RocketMqBackend, batch: &[Departure]) {
     })
     .await
     .expect("a broker takes it");
->>>>>>> d0e5e1c
 }
 
 /// Receives and acknowledges until each of `count` wake-ups came at least once.
