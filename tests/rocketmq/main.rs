@@ -8,8 +8,13 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod hostile;
 mod masters;
+#[path = "../support/meddled.rs"]
+#[allow(dead_code)] // Not everything of it is needed here.
+mod meddled;
 mod nameserver;
+mod outage;
 mod raw;
 mod security;
 #[path = "../support/rocketmq.rs"]
