@@ -134,7 +134,7 @@ async fn messages_of_any_shape_are_dropped_counted_and_not_sent_back() {
     let count = (bodies.len() + oddities.len() + 1) as u64;
 
     // Behind all of these, in each queue.
-    send_all(&backend, &departures(0..200, ONE)).await;
+    send(&backend, departures(0..200, ONE)).await;
     assert_eq!(receive_all(&backend, 200).await, (0..200).map(wake).collect());
     timeout(SAFETY, async {
         while backend.foreign() < count {
