@@ -60,6 +60,12 @@ pub trait Backend: Debug + Send + Sync {
     /// A courtesy, so it cannot fail: what is not acknowledged comes again and names a past version.
     async fn acknowledge(&self, arrivals: Vec<Arrival>);
 
+    /// How many messages were received that were no wake-ups, and were dropped. They may be anybody's; many of them
+    /// mean that somebody else uses the same topic or key.
+    fn foreign(&self) -> u64 {
+        0
+    }
+
     /// Asks whether sending would work now.
     async fn health(&self) -> Result<(), Error>;
 

@@ -486,7 +486,10 @@ impl Scheduler {
 
     /// What this scheduler, and the worker beside it, did so far.
     pub fn stats(&self) -> Stats {
-        self.parts.counters.snapshot()
+        let backends = self.parts.router.backends();
+        self.parts
+            .counters
+            .snapshot(backends.map(|(_, backend)| backend.foreign()).sum())
     }
 
     async fn look_in(&self, kind: Option<&Kind>, due: When) -> Result<Duration, Error> {

@@ -22,6 +22,8 @@ pub struct Stats {
     pub left_to_sweep: u64,
     /// Wake-ups received.
     pub received: u64,
+    /// Messages received that were no wake-ups, and were dropped: see [`Backend::foreign`](crate::backend::Backend).
+    pub foreign: u64,
     /// Wake-ups that named a past version, and were dropped.
     pub stale: u64,
     /// Hops recorded.
@@ -94,11 +96,12 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// What they say now.
-            pub(crate) fn snapshot(&self) -> Stats {
+            /// What they say now, beside what the backends say of foreign messages.
+            pub(crate) fn snapshot(&self, foreign: u64) -> Stats {
                 let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
                 Stats {
                     $($name: self.$name.0.load(Ordering::Relaxed),)*
+                    foreign,
                     late: Lateness {
                         p50_ms: late.value_at_quantile(0.5),
                         p99_ms: late.value_at_quantile(0.99),

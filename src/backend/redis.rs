@@ -51,7 +51,7 @@ pub struct RedisBackend {
     lease: Duration,
     link: Link,
     inbox: Arc<Inbox>,
-    garbled: Arc<AtomicU64>,
+    foreign: Arc<AtomicU64>,
     /// The consumer, once something was received.
     consumer: Mutex<JoinSet<()>>,
 }
@@ -68,7 +68,7 @@ impl RedisBackend {
             lease: defaults::LEASE,
             link: Link::new(endpoint),
             inbox: Arc::default(),
-            garbled: Arc::default(),
+            foreign: Arc::default(),
             consumer: Mutex::default(),
         })
     }
@@ -89,11 +89,6 @@ impl RedisBackend {
         Ok(self)
     }
 
-    /// How many members that are no wake-ups this process has found and dropped.
-    pub fn garbled(&self) -> u64 {
-        self.garbled.load(Ordering::Relaxed)
-    }
-
     /// Starts the consumer unless it was started.
     fn start(&self) {
         let mut consumer = self.consumer();
@@ -105,7 +100,7 @@ impl RedisBackend {
             keys: self.keys.clone(),
             lease: self.lease,
             inbox: self.inbox.clone(),
-            garbled: self.garbled.clone(),
+            foreign: self.foreign.clone(),
         };
         consumer.spawn(started.run());
     }
@@ -188,6 +183,10 @@ impl Backend for RedisBackend {
                 return;
             }
         }
+    }
+
+    fn foreign(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
     }
 
     async fn health(&self) -> Result<(), Error> {

@@ -27,7 +27,7 @@ use crate::{Error, Wake};
 /// only sends never consumes; the workers of one consumer group share the messages. A received wake-up that is not
 /// acknowledged within 10 s is answered all the same and left to the sweep; none is ever sent back to the broker.
 ///
-/// Nameservers must be of version 5.0 or later; brokers behind them may be of 4.9.
+/// Nameservers and brokers may be of any version since 4.8, with or without access control and TLS.
 #[derive(Debug)]
 pub struct RocketMqBackend {
     /// Behind a pointer that hides its type: the client's types are nested so deeply that whoever compiles code
@@ -53,11 +53,6 @@ impl RocketMqBackend {
                 connection: Box::new(connection),
             })
         })
-    }
-
-    /// How many messages were received that were no wake-ups, and were dropped.
-    pub fn foreign(&self) -> u64 {
-        self.handover.foreign()
     }
 }
 
@@ -86,6 +81,10 @@ impl Backend for RocketMqBackend {
 
     async fn acknowledge(&self, arrivals: Vec<Arrival>) {
         self.handover.acknowledge(&arrivals);
+    }
+
+    fn foreign(&self) -> u64 {
+        self.handover.foreign()
     }
 
     async fn health(&self) -> Result<(), Error> {

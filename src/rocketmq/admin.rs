@@ -202,7 +202,7 @@ impl Admin {
         topic: &str,
     ) -> Result<BTreeMap<CheetahString, Vec<MessageQueue>>, Error> {
         let route = self
-            .0
+            .client
             .examine_topic_route_info(topic.into())
             .await
             .map_err(|cause| failure("asking the nameservers for the topic", cause))?

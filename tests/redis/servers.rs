@@ -73,7 +73,7 @@ async fn foreign_members_are_counted_and_dropped() {
     let arrivals = safely(backend.receive(10)).await.unwrap();
     assert_eq!(wakes(&arrivals), [wake(1)]);
     safely(backend.acknowledge(arrivals)).await;
-    assert_eq!(backend.garbled(), 5);
+    assert_eq!(backend.foreign(), 5);
     assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1);
     assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 0);
 }

@@ -8,8 +8,13 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod hostile;
 mod masters;
+#[path = "../support/meddled.rs"]
+#[allow(dead_code)] // Not everything of it is needed here.
+mod meddled;
 mod nameserver;
+mod outage;
 mod raw;
 mod security;
 #[path = "../support/rocketmq.rs"]
@@ -110,18 +115,6 @@ fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> 
         .collect()
 }
 
-/// Sends all of them, also on a machine too busy to take a batch in the second that one has.
-async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
-    let sending = async {
-        while let Err(unsent) = backend.send(&batch).await {
-            assert!(unsent.cause.is_transient(), "{unsent}");
-            batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    timeout(SAFETY, sending).await.expect("all are sent");
-}
-
 /// What connecting comes to, apart from what goes away by itself: brokers that have just come up are slow to begin with.
 async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
     timeout(SAFETY, async {
@@ -136,16 +129,16 @@ async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
     .expect("in bounded time")
 }
 
-/// Sends a batch until a broker has taken it: one that has just come up is known to nobody for a moment, and slow.
-async fn send_all(backend: &RocketMqBackend, batch: &[Departure]) {
-    timeout(SAFETY, async {
-        while let Err(error) = backend.send(batch).await {
-            assert!(error.cause.is_transient(), "{error}");
-            tokio::time::sleep(Duration::from_millis(200)).await;
+/// Sends all of them, also on a machine too busy to take a batch in the second that one has.
+async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
+    let sending = async {
+        while let Err(unsent) = backend.send(&batch).await {
+            assert!(unsent.cause.is_transient(), "{unsent}");
+            batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-    })
-    .await
-    .expect("a broker takes it");
+    };
+    timeout(SAFETY, sending).await.expect("all are sent");
 }
 
 /// Receives and acknowledges until each of `count` wake-ups came at least once.

@@ -13,7 +13,7 @@ async fn assert_served_by(version: &str) {
     assert_eq!(backend.delays().reach, Reach::Levels(LEVELS.parse().unwrap()));
     let mut batch = departures(0..50, ONE);
     batch.extend(departures(50..100, TWO));
-    send_all(&backend, &batch).await;
+    send(&backend, batch).await;
     assert_eq!(receive_all(&backend, 100).await, (0..100).map(wake).collect());
     backend.close().await.unwrap();
 }

@@ -101,6 +101,15 @@ impl Raw {
         admin.shutdown().await;
     }
 
+    /// The address of a broker.
+    pub(crate) async fn broker(&self) -> String {
+        let mut admin = self.admin().await;
+        let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
+        admin.shutdown().await;
+        let brokers = cluster.broker_addr_table.unwrap();
+        brokers.values().next().unwrap().broker_addrs()[&0].to_string()
+    }
+
     /// How many queues of a topic the nameservers know.
     pub(crate) async fn queues(&self, topic: &str) -> u32 {
         let mut admin = self.admin().await;

@@ -38,7 +38,7 @@ pub(super) struct Consumer {
     pub(super) keys: Arc<Keys>,
     pub(super) lease: Duration,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) garbled: Arc<AtomicU64>,
+    pub(super) foreign: Arc<AtomicU64>,
 }
 
 impl Consumer {
@@ -149,15 +149,15 @@ impl Looker {
         self.next = Instant::now() + wait.min(longest);
 
         let mut wakes = Vec::with_capacity(members.len());
-        let mut garbled = Vec::new();
+        let mut foreign = Vec::new();
         for member in members {
             match Wake::decode(&member) {
                 Some(wake) => wakes.push(wake),
-                None => garbled.push(member),
+                None => foreign.push(member),
             }
         }
-        if !garbled.is_empty() {
-            self.discard(&mut connection, &garbled).await;
+        if !foreign.is_empty() {
+            self.discard(&mut connection, &foreign).await;
         }
         Ok(wakes)
     }
@@ -193,12 +193,12 @@ impl Looker {
     }
 
     /// Removes members that are no wake-ups. They are leased now: if this fails, they come again and go then.
-    async fn discard(&mut self, connection: &mut MultiplexedConnection, garbled: &[Vec<u8>]) {
+    async fn discard(&mut self, connection: &mut MultiplexedConnection, foreign: &[Vec<u8>]) {
         let mut command = redis::cmd("ZREM");
-        command.arg(&self.consumer.keys.leased).arg(garbled);
+        command.arg(&self.consumer.keys.leased).arg(foreign);
         let removed: RedisResult<u64> = command.query_async(connection).await;
-        let count = garbled.len() as u64;
-        let total = self.consumer.garbled.fetch_add(count, Ordering::Relaxed) + count;
+        let count = foreign.len() as u64;
+        let total = self.consumer.foreign.fetch_add(count, Ordering::Relaxed) + count;
         if self.warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
             self.warned = Some(Instant::now());
             let removed = removed.is_ok();

@@ -5,13 +5,16 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::backend::Arrival;
 use crate::rocketmq::closed;
 use crate::{Error, Wake};
+
+/// How often foreign messages are warned about.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Hands batches of wake-ups over, and holds whoever brought one until all of it is acknowledged.
 ///
@@ -31,6 +34,8 @@ struct State {
     last_ticket: u64,
     closed: bool,
     released: bool,
+    /// When foreign messages were last warned about.
+    warned: Option<Instant>,
 }
 
 /// A batch that is not yet acknowledged.
@@ -61,13 +66,15 @@ impl Handover {
     /// handover is released.
     pub(super) fn bring<'a>(&self, bodies: impl Iterator<Item = Option<&'a [u8]>>) {
         let mut wakes = Vec::new();
+        let mut foreign = 0;
         for body in bodies {
             match body.and_then(Wake::decode) {
                 Some(wake) => wakes.push(wake),
-                None => {
-                    self.foreign.fetch_add(1, Ordering::Relaxed);
-                }
+                None => foreign += 1,
             }
+        }
+        if foreign > 0 {
+            self.count_foreign(foreign);
         }
         if wakes.is_empty() {
             return;
@@ -97,6 +104,16 @@ impl Handover {
                 // The sweep has them by now; here they would only pile up.
                 state.waiting.retain(|arrival| arrival.ticket != ticket);
             }
+        }
+    }
+
+    fn count_foreign(&self, count: u64) {
+        let total = self.foreign.fetch_add(count, Ordering::Relaxed) + count;
+        let mut state = self.state();
+        if state.warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            state.warned = Some(Instant::now());
+            drop(state);
+            tracing::warn!(total, "dropped messages that are no wake-ups");
         }
     }
 
