@@ -5,11 +5,15 @@ mod admin;
 mod client;
 mod failure;
 mod options;
+mod scratch;
+mod survey;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
 pub(crate) use self::failure::{closed, failure, permanent, transient};
 pub use self::options::RocketMqOptions;
+pub use self::scratch::Scratch;
+pub use self::survey::{Access, Master, Survey, Timers, Version};
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "rocketmq";
