@@ -5,16 +5,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use rocketmq_model::common::message::message_single::Message;
+use tokio::time::{sleep, timeout};
 
 use super::admin::{Admin, Masters};
-use super::client::Client;
+use super::client::{Base, Client};
 use super::failure::transient;
 use super::options::RocketMqOptions;
 use crate::Error;
 
 /// For how long making, and deleting, may take.
 const WITHIN: Duration = Duration::from_secs(15);
+/// For how long a message may be on its way to a broker.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a broker may take to notice a message that it has.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A topic and a consumer group that nobody else has, to try brokers with and then to delete.
 pub struct Scratch {
@@ -84,7 +89,8 @@ impl Scratch {
             let base = self.client.base();
             let deleted = within(self.client.run(async move {
                 let admin = Admin::open(&base).await?;
-                let deleted = delete(&admin, &self.masters, &self.options.topic, &self.options.group).await;
+                answer_held_questions(&base, &self.options).await;
+                let deleted = delete(&admin, &self.masters, &self.options).await;
                 admin.close().await;
                 deleted
             }));
@@ -112,14 +118,42 @@ async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(Masters, Vec<E
     Ok((masters, refusals))
 }
 
-async fn delete(admin: &Admin, masters: &Masters, topic: &str, group: &str) -> Result<(), Error> {
+/// Sends a message to each queue, and waits a little.
+///
+/// A broker holds the question of a consumer for a message until there is one, for up to 20 s and though the consumer
+/// has gone. Then it looks for the topic and the group again; it would complain of the one in its log, and make the
+/// other anew.
+async fn answer_held_questions(base: &Base, options: &RocketMqOptions) {
+    let Ok(mut producer) = base.producer(&options.group, PATIENCE).await else {
+        return;
+    };
+    for topic in topics(options) {
+        let queues = producer.fetch_publish_message_queues(&topic).await;
+        for queue in queues.into_iter().flatten() {
+            let message = Message::builder().topic(topic.as_str()).body("end").build();
+            if let Ok(message) = message {
+                // Where it fails, the group may stay.
+                let _ = producer.send_to_queue(message, queue).await;
+            }
+        }
+    }
+    producer.shutdown().await;
+    sleep(PAUSE).await;
+}
+
+/// The topic, and that which brokers add to the group.
+fn topics(options: &RocketMqOptions) -> [String; 2] {
+    [options.topic.clone(), format!("%RETRY%{}", options.group)]
+}
+
+async fn delete(admin: &Admin, masters: &Masters, options: &RocketMqOptions) -> Result<(), Error> {
     let mut failed = None;
-    let topics = [topic.to_owned(), format!("%RETRY%{group}")];
+    let topics = topics(options);
     for address in masters.values() {
         for topic in &topics {
             failed = failed.or(admin.delete_topic(address, topic).await.err());
         }
-        failed = failed.or(admin.delete_group(address, group).await.err());
+        failed = failed.or(admin.delete_group(address, &options.group).await.err());
     }
     for topic in &topics {
         failed = failed.or(admin.forget_topic(topic).await.err());

@@ -20,7 +20,7 @@ use crate::{Error, LevelTable};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the brokers behind a set of nameservers say of themselves.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
     /// The masters, by name.
@@ -78,8 +78,8 @@ pub struct Timers {
     pub precision: Duration,
 }
 
-/// Whom a broker serves. Before 5.0, one setting was for both (`aclEnable`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whom a broker serves: by default, everybody. Before 5.0, one setting was for both (`aclEnable`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
     /// Whether callers must say who they are (setting `authenticationEnabled`).
@@ -124,10 +124,7 @@ async fn ask(admin: &Admin) -> Result<Survey, Error> {
             )));
         }
     };
-    let mut survey = Survey {
-        masters: Vec::new(),
-        headless: Vec::new(),
-    };
+    let mut survey = Survey::default();
     for (name, master) in brokers {
         match master {
             Some(address) => survey.masters.push(ask_master(admin, name, address).await),
