@@ -1,6 +1,6 @@
 //! What brokers say of themselves: for people who run them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -94,6 +94,21 @@ impl Survey {
     /// A master that does not answer is in the survey too, and why it did not. Nothing is made or changed.
     pub async fn take(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
         take(options.into()).await
+    }
+
+    /// The levels that wake-ups can take: the masters' own table if all have the same; of unlike ones each delay once,
+    /// by length; RocketMQ's own if no master tells.
+    pub fn levels(&self) -> LevelTable {
+        let mut told = self.masters.iter().filter_map(|master| master.levels.as_ref());
+        let Some(first) = told.next() else {
+            return LevelTable::default();
+        };
+        if told.clone().all(|table| table == first) {
+            return first.clone();
+        }
+        let levels = told.chain([first]).flat_map(LevelTable::levels);
+        let delays: BTreeSet<_> = levels.map(|level| level.delay).collect();
+        LevelTable::of(delays.into_iter().collect())
     }
 }
 
@@ -328,6 +343,25 @@ mod tests {
             let master = self::master(&[], &[("commitLogDiskRatio", figure)]);
             assert_eq!(master.disk_used, None, "{figure}");
         }
+    }
+
+    #[test]
+    fn the_levels_are_those_of_all_masters() {
+        let levels = |tables: &[Option<&str>]| {
+            let master = |table: &Option<&str>| Master {
+                levels: table.map(|table| table.parse().unwrap()),
+                ..Master::default()
+            };
+            let masters = tables.iter().map(master).collect();
+            let survey = Survey {
+                masters,
+                ..Survey::default()
+            };
+            survey.levels().to_string()
+        };
+        assert_eq!(levels(&[Some("5s 1s 5s"), None, Some("5s 1s 5s")]), "5s 1s 5s");
+        assert_eq!(levels(&[Some("5s 1s"), Some("1s 5s 2s")]), "1s 2s 5s");
+        assert_eq!(levels(&[None]), crate::delay::ROCKETMQ_LEVELS);
     }
 
     #[test]

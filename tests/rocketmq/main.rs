@@ -12,6 +12,7 @@ mod masters;
 mod raw;
 #[path = "../support/rocketmq.rs"]
 mod servers;
+mod survey;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};

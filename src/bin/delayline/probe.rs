@@ -24,7 +24,6 @@ use delayline::Error;
 use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::{RocketMqOptions, Scratch, Survey};
 
-use self::choice::Tables;
 use self::lateness::Probed;
 use self::report::Report;
 use self::run::{Order, Progress};
@@ -109,25 +108,23 @@ impl Probe {
         let survey = Survey::take(self.options())
             .await
             .map_err(|error| self.named(error))?;
-        let tables = Tables::of(&survey);
+        let table = survey.levels();
         let mut warnings = warnings::of_survey(&survey);
         let levels = match &self.levels {
-            Some(Numbers(numbers)) => tables.named(numbers, &mut warnings)?,
-            None => tables.short(&mut warnings),
+            Some(Numbers(numbers)) => choice::named(&table, numbers, &mut warnings)?,
+            None => choice::short(&table, &mut warnings),
         };
         let order = Order {
             levels: &levels,
             count: self.count,
-            warm_up: tables
-                .shortest()
-                .map(|level| (level, WARM_UP * survey.masters.len())),
+            warm_up: choice::shortest(&table).map(|level| (level, WARM_UP * survey.masters.len())),
         };
         let probed = match levels.as_slice() {
             [] => Vec::new(),
-            _ => self.probe(&order, &tables, &mut warnings).await?,
+            _ => self.probe(&order, &mut warnings).await?,
         };
         warnings.extend(warnings::of_probes(&probed));
-        Ok(Report::new(&survey, &tables, order.pace(), probed, warnings))
+        Ok(Report::new(&survey, order.pace(), probed, warnings))
     }
 
     /// Names the argument in an error that is about one.
@@ -142,18 +139,12 @@ impl Probe {
         }
     }
 
-    async fn probe(
-        &self,
-        order: &Order<'_>,
-        tables: &Tables,
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<Probed>, Failure> {
+    async fn probe(&self, order: &Order<'_>, warnings: &mut Vec<String>) -> Result<Vec<Probed>, Failure> {
         let interrupted = interrupted()?;
         // Not abandoned once it has begun, for what it makes would stay.
         let scratch = Scratch::make(self.options()).await?;
         warnings.extend(scratch.refusals().iter().map(ToString::to_string));
-        let options = scratch.options().clone().levels(tables.table().clone());
-        let probed = match RocketMqBackend::connect(options).await {
+        let probed = match RocketMqBackend::connect(scratch.options().clone()).await {
             Ok(backend) => {
                 let backend = Arc::new(backend);
                 let probed = tokio::select! {
@@ -174,23 +165,31 @@ impl Probe {
     }
 }
 
-/// Ends when somebody wants the tool to end.
+/// Ends when somebody wants the tool to end. From the call on, no signal ends it in any other way.
+#[cfg(unix)]
 fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
-    #[cfg(unix)]
-    let terminate = {
-        use tokio::signal::unix::{SignalKind, signal};
+    use tokio::signal::unix::{SignalKind, signal};
 
-        let mut terminated = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
-        async move { terminated.recv().await }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<Option<()>>();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
     Ok(async move {
         tokio::select! {
-            _ = terminate => {}
-            _ = tokio::signal::ctrl_c() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
         Failure::Interrupted
+    })
+}
+
+/// Ends when somebody wants the tool to end.
+#[cfg(not(unix))]
+fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
+    Ok(async {
+        // If it cannot be known, it goes on to its end.
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => Failure::Interrupted,
+            Err(_) => std::future::pending().await,
+        }
     })
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use delayline::rocketmq::{Access, Master, Survey};
 use serde::Serialize;
 
-use super::choice::Tables;
 use super::lateness::Probed;
 use crate::Failure;
 
@@ -15,7 +14,7 @@ pub(crate) struct Report {
     /// That of all masters; of unlike ones, each once.
     pub(super) version: Option<String>,
     pub(super) masters: Vec<MasterReport>,
-    /// Those that are the same on all masters.
+    /// Of unlike masters, each delay once.
     pub(super) levels: Vec<LevelReport>,
     pub(super) probes: Vec<ProbeReport>,
     pub(super) warnings: Vec<String>,
@@ -73,20 +72,15 @@ pub(crate) struct LateReport {
 }
 
 impl Report {
-    pub(super) fn new(
-        survey: &Survey,
-        tables: &Tables,
-        pace: f64,
-        probed: Vec<Probed>,
-        warnings: Vec<String>,
-    ) -> Self {
+    pub(super) fn new(survey: &Survey, pace: f64, probed: Vec<Probed>, warnings: Vec<String>) -> Self {
         let versions: BTreeSet<_> = survey
             .masters
             .iter()
             .filter_map(|master| master.version)
             .collect();
         let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-        let levels = tables.common().map(|level| LevelReport {
+        let table = survey.levels();
+        let levels = table.levels().map(|level| LevelReport {
             level: level.number,
             delay_ms: level.delay.as_millis(),
         });
@@ -216,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn unlike_masters_share_neither_version_nor_all_levels() {
+    fn of_unlike_masters_every_version_and_every_level_is_told() {
         let survey = survey([
             master("a", "1s 5s", "V5_3_3"),
             master("b", "1s 6s", "V4_9_7"),
@@ -225,8 +219,8 @@ mod tests {
         ]);
         let report = report(&survey, Vec::new());
         assert_eq!(report.version.as_deref(), Some("4.9.7, 5.3.3"));
-        let levels: Vec<_> = report.levels.iter().map(|level| level.level).collect();
-        assert_eq!(levels, [1]);
+        let levels: Vec<_> = report.levels.iter().map(|level| level.delay_ms).collect();
+        assert_eq!(levels, [1_000, 5_000, 6_000]);
         assert_eq!(report.masters[3].version, None);
     }
 
@@ -273,7 +267,7 @@ mod tests {
                 "master   a\u{fffd}[31m at h:1\u{fffd}\nversion  5.3.3\nlevels   1s\ntimers   none\nacl      unknown\n\
                  keeps    unknown\nprobes   100 a second through each level, evenly\n\n\
                  level  delay    sent  arrived  p50 ms  p99 ms  max ms  0{:>29}\n    1     1s       3        3       0\
-                 \u{20}      1       1  █▄\n    1     1s       0        0       -       -       -  \n\nwarning  beware\n",
+                 \u{20}      1       1  █▄\n    1     1s       0        0       -       -       -\n\nwarning  beware\n",
                 "30 ms"
             )
         );

@@ -15,7 +15,7 @@ const PLAIN: &str = "\u{1b}[m";
 impl Report {
     /// The same text with colours and without.
     pub(super) fn text(&self, coloured: bool) -> String {
-        let colour = |colour: &str, text: &str| match coloured {
+        let colour = |colour: &str, text: &str| match coloured && !text.is_empty() {
             true => format!("{colour}{text}{PLAIN}"),
             false => text.to_owned(),
         };
@@ -36,8 +36,7 @@ impl Report {
                     Some(late) => [late.p50, late.p99, late.max].map(|late| late.to_string()),
                     None => [(); 3].map(|()| "-".to_owned()),
                 };
-                let _ = writeln!(
-                    text,
+                let line = format!(
                     "{:>5}  {:>5}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {}",
                     probe.level,
                     probed.level.to_string(),
@@ -48,6 +47,8 @@ impl Report {
                     late[2],
                     colour(CYAN, scale.draw(probed).trim_end()),
                 );
+                text += line.trim_end();
+                text.push('\n');
             }
         }
         if !self.warnings.is_empty() {

@@ -37,7 +37,8 @@ pub(crate) fn of_survey(survey: &Survey) -> Vec<String> {
             let each = tables.iter().map(|(name, table)| format!("{name}: {table}"));
             let each: Vec<_> = each.collect();
             warnings.push(format!(
-                "the masters have unlike levels, with which delayline refuses to work: {}",
+                "the masters have unlike levels, so each wake-up goes to one that has its level, and levels are numbered \
+                 here by length: {}",
                 each.join("; ")
             ));
         }
@@ -60,7 +61,7 @@ fn of_master(master: &Master) -> Vec<String> {
     if let Some(version) = master.version.filter(|version| LOSING.contains(version)) {
         warnings.push(format!(
             "{name} is {version}: versions 5.0.0 to 5.3.2 lose a delayed message when its delivery fails (Apache issue \
-             #9249, mended in 5.3.3); tasks are found by the sweep all the same"
+             #9249, fixed in 5.3.3); tasks are found by the sweep all the same"
         ));
     }
     if let Some(retention) = master.retention {
