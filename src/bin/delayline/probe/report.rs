@@ -171,13 +171,7 @@ mod tests {
     }
 
     fn report(survey: &Survey, probed: Vec<Probed>) -> Report {
-        Report::new(
-            survey,
-            &Tables::of(survey),
-            100.0,
-            probed,
-            vec!["beware".to_owned()],
-        )
+        Report::new(survey, 100.0, probed, vec!["beware".to_owned()])
     }
 
     fn master(name: &str, levels: &str, version: &str) -> Master {
