@@ -15,6 +15,11 @@ fn nameserver() -> String {
     })
 }
 
+/// Whether a warning is not of the tool's doing, but of a full or slow machine's.
+fn is_of_the_machine(warning: &str) -> bool {
+    warning.contains("the disk of broker-a") || warning.contains("had to be sent more than once")
+}
+
 #[test]
 fn a_probe_is_printed_for_people() {
     let text = printed(&["probe", "--rocketmq", &nameserver(), "--count", "20"]);
@@ -46,11 +51,11 @@ fn a_probe_is_printed_for_people() {
         assert!(0 <= p50 && p50 <= p99 && p99 <= max, "{text}");
         assert!(line.contains('█'), "{text}");
     }
-    // Beside warnings of the machine's disk there is nothing more, and no colours.
+    // Beside warnings of the machine there is nothing more, and no colours.
     assert!(
         lines[13..]
             .iter()
-            .all(|line| line.is_empty() || line.contains("the disk of broker-a"))
+            .all(|line| line.is_empty() || is_of_the_machine(line))
     );
     assert!(!text.contains('\u{1b}'), "{text:?}");
 }
@@ -100,7 +105,7 @@ fn json_has_what_scripts_ask_for() {
     assert!(
         warnings
             .iter()
-            .all(|warning| warning.as_str().unwrap().contains("the disk of")),
+            .all(|warning| is_of_the_machine(warning.as_str().unwrap())),
         "{warnings:?}"
     );
 }

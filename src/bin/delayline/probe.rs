@@ -38,7 +38,8 @@ const WARM_UP: usize = 16;
 ///
 /// The probes are small messages, sent at an even pace (at most 1,000 a second) through each of the levels at the same
 /// time, so a run takes a few seconds longer than its longest level. How late one is counts from the moment at which
-/// its send was asked for. A probe that has not come 10 s after the last one was due counts as lost. Their topic and
+/// its send was asked for. One that is not confirmed is sent again,
+/// five times in all, and counts from its last try. A probe that has not come 10 s after the last one was due counts as lost. Their topic and
 /// their consumer group are made for the run and deleted after it.
 ///
 /// The exit status is 0 if every probe arrived, warnings or not; 1 if the brokers could not be asked, or a probe could

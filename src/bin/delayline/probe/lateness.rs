@@ -11,7 +11,9 @@ pub(crate) struct Probed {
     pub(crate) sent: usize,
     /// How many are not, and have not arrived either.
     pub(crate) unsent: usize,
-    /// Why the first of these was not sent.
+    /// How many were tried to send more than once.
+    pub(crate) again: usize,
+    /// Why the first try failed that did.
     pub(crate) cause: Option<Error>,
     /// How late each was that arrived, in ms, ascending; below 0 is early.
     pub(crate) late: Vec<i64>,
@@ -43,6 +45,7 @@ pub(crate) fn probed(late: impl IntoIterator<Item = i64>) -> Probed {
             .expect("it has levels"),
         sent: late.len(),
         unsent: 0,
+        again: 0,
         cause: None,
         late,
         doubled: 0,

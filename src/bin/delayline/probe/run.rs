@@ -1,6 +1,6 @@
 //! Sends probes through levels and waits for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,9 @@ const SPREAD: Duration = Duration::from_secs(2);
 const MOST_PER_SECOND: usize = 1_000;
 /// How long after the last one was due probes count as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a probe is sent that is not confirmed, and how long after each failure.
+const TRIES: usize = 5;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How many arrivals are taken at once.
 const BATCH: usize = 1_000;
 /// How often it is told how far it is.
@@ -131,14 +134,14 @@ struct Flight {
     level: Level,
     /// When it is to be sent, from the beginning.
     at: Duration,
-    /// When its send was asked for.
-    asked: Option<Instant>,
-    /// Whether its send has failed, as far as is known: it may come all the same.
+    /// When each try to send it was begun.
+    asked: Vec<Instant>,
+    /// Whether the last try has failed, as far as is known: it may come all the same.
     failed: bool,
     /// Whether it will not come.
     refused: bool,
-    /// How late it came, in ms.
-    late: Option<i64>,
+    /// How late it came, in ms, and by which try.
+    late: Option<(i64, u64)>,
     doubled: bool,
 }
 
@@ -147,7 +150,7 @@ impl Flight {
         Self {
             level,
             at,
-            asked: None,
+            asked: Vec::new(),
             failed: false,
             refused: false,
             late: None,
@@ -160,8 +163,10 @@ impl Flight {
 struct Flights {
     mark: [u8; 8],
     flights: Vec<Flight>,
-    /// Why the first probe of a level was not sent.
+    /// Why the first try of a level failed that did.
     causes: BTreeMap<usize, Error>,
+    /// Which to send once more, and when.
+    again: VecDeque<(Instant, usize)>,
     /// How many are not under way any more.
     landed: usize,
     last_due: Instant,
@@ -174,6 +179,7 @@ impl Flights {
             mark: fastrand::u64(..).to_be_bytes(),
             flights,
             causes: BTreeMap::new(),
+            again: VecDeque::new(),
             landed: 0,
             last_due: Instant::now(),
         }
@@ -192,7 +198,8 @@ impl Flights {
         let mut sending = JoinSet::new();
         let mut telling = interval(TELL_EVERY);
         while self.landed < total {
-            let next = self.flights.get(sent).map(|flight| begun + flight.at);
+            let first = self.flights.get(sent).map(|flight| (begun + flight.at, sent));
+            let next = first.into_iter().chain(self.again.front().copied()).min();
             tokio::select! {
                 biased;
                 arrivals = backend.receive(BATCH) => {
@@ -206,14 +213,17 @@ impl Flights {
                         self.fail(place, cause);
                     }
                 }
-                () = sleep_until(next.unwrap_or(self.last_due + PATIENCE)) => {
-                    if next.is_none() {
-                        break;
+                () = sleep_until(next.map_or(self.last_due + PATIENCE, |(at, _)| at)) => {
+                    let Some((_, place)) = next else { break };
+                    if place == sent {
+                        sent += 1;
+                    } else {
+                        self.again.pop_front();
                     }
-                    let departure = self.depart(sent);
-                    let (place, backend) = (sent, backend.clone());
-                    sending.spawn(async move { (place, backend.send(&[departure]).await) });
-                    sent += 1;
+                    if let Some(departure) = self.depart(place) {
+                        let backend = backend.clone();
+                        sending.spawn(async move { (place, backend.send(&[departure]).await) });
+                    }
                 }
                 _ = telling.tick() => {
                     tell(Progress::Probing {
@@ -228,52 +238,67 @@ impl Flights {
         Ok(())
     }
 
-    fn depart(&mut self, place: usize) -> Departure {
+    /// What to send; nothing if it has come by an earlier try.
+    fn depart(&mut self, place: usize) -> Option<Departure> {
         let now = Instant::now();
         let flight = &mut self.flights[place];
-        flight.asked = Some(now);
+        if flight.late.is_some() {
+            return None;
+        }
+        flight.asked.push(now);
         self.last_due = self.last_due.max(now + flight.level.delay);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.mark);
         id[8..].copy_from_slice(&(place as u64).to_be_bytes());
-        Departure {
+        Some(Departure {
             wake: Wake {
                 id: TaskId::from_bytes(id),
                 kind: "delayline.probe".into(),
-                version: 1,
+                // By which the tries are told apart.
+                version: flight.asked.len() as u64,
             },
             delay: flight.level.delay,
-        }
+        })
     }
 
     fn fail(&mut self, place: usize, cause: Error) {
         let flight = &mut self.flights[place];
-        flight.failed = true;
-        flight.refused = !cause.is_transient();
-        if flight.refused && flight.late.is_none() {
-            self.landed += 1;
+        if flight.asked.len() < TRIES {
+            self.again.push_back((Instant::now() + AGAIN_AFTER, place));
+        } else {
+            flight.failed = true;
+            flight.refused = !cause.is_transient();
+            if flight.refused && flight.late.is_none() {
+                self.landed += 1;
+            }
         }
         self.causes.entry(flight.level.number).or_insert(cause);
     }
 
     fn land(&mut self, arrival: &Arrival, now: Instant) {
-        let id = arrival.wake.id.as_bytes();
-        let place = id[8..]
+        let Wake { id, version, .. } = &arrival.wake;
+        let (mark, place) = id.as_bytes().split_at(8);
+        let place = place
             .iter()
-            .fold(0, |place, &byte| place << 8 | usize::from(byte));
-        let flight = self.flights.get_mut(place).filter(|_| id[..8] == self.mark);
+            .fold(0, |place, &byte| (place << 8) | usize::from(byte));
         // Anything else is of a round before.
-        let Some((flight, asked)) = flight.and_then(|flight| flight.asked.map(|asked| (flight, asked)))
-        else {
+        let Some(flight) = self.flights.get_mut(place).filter(|_| mark == self.mark) else {
             return;
         };
-        if flight.late.is_some() {
-            flight.doubled = true;
+        let asked = usize::try_from(*version)
+            .ok()
+            .and_then(|version| version.checked_sub(1));
+        let Some(&asked) = asked.and_then(|at| flight.asked.get(at)) else {
+            return;
+        };
+        if let Some((_, by)) = flight.late {
+            flight.doubled |= by == *version;
             return;
         }
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         let took = micros(now.saturating_duration_since(asked));
-        flight.late = Some(took.saturating_sub(micros(flight.level.delay)).div_euclid(1_000));
+        let late = took.saturating_sub(micros(flight.level.delay)).div_euclid(1_000);
+        flight.late = Some((late, *version));
         if !flight.refused {
             self.landed += 1;
         }
@@ -283,12 +308,17 @@ impl Flights {
         let probed = levels.iter().map(|&level| {
             let flights = self.flights.iter().filter(|flight| flight.level == level);
             let unsent = |flight: &Flight| flight.failed && flight.late.is_none();
-            let mut late: Vec<_> = flights.clone().filter_map(|flight| flight.late).collect();
+            let mut late: Vec<_> = flights
+                .clone()
+                .filter_map(|flight| flight.late)
+                .map(|(late, _)| late)
+                .collect();
             late.sort_unstable();
             Probed {
                 level,
                 sent: flights.clone().filter(|flight| !unsent(flight)).count(),
                 unsent: flights.clone().filter(|flight| unsent(flight)).count(),
+                again: flights.clone().filter(|flight| flight.asked.len() > 1).count(),
                 cause: self.causes.remove(&level.number),
                 late,
                 doubled: flights.filter(|flight| flight.doubled).count(),
@@ -339,7 +369,7 @@ mod tests {
         assert!((1 + 2 + 5..=1 + 2 + 6).contains(&took.as_secs()), "{took:?}");
     }
 
-    /// Loses, doubles, hastens and refuses.
+    /// Loses, doubles, hastens, refuses, and refuses at first.
     #[derive(Debug)]
     struct Odd(LevelsBackend);
 
@@ -358,7 +388,8 @@ mod tests {
             let place = batch[0].wake.id.as_bytes()[15];
             match place {
                 0 => return Ok(()),
-                1 => return Err(SendError::all(1, "".parse::<LevelTable>().unwrap_err())),
+                1 => return Err(refused()),
+                5 if batch[0].wake.version < 3 => return Err(refused()),
                 2 => {
                     // It is sent, and nobody learns.
                     self.0.send(&batch).await?;
@@ -397,12 +428,16 @@ mod tests {
         }
     }
 
+    fn refused() -> SendError {
+        SendError::all(1, "".parse::<LevelTable>().unwrap_err())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_lost_refused_doubled_or_early_is_told() {
         let (table, levels) = levels("1s 2s");
         let order = Order {
             levels: &levels[1..],
-            count: 6,
+            count: 7,
             warm_up: None,
         };
         let mut last = None;
@@ -413,10 +448,19 @@ mod tests {
         let [probed] = &probed[..] else {
             panic!("{probed:?}")
         };
-        assert_eq!((probed.sent, probed.unsent), (5, 1));
-        assert_eq!((probed.late.len(), probed.lost(), probed.doubled), (4, 1, 1));
+        assert_eq!((probed.sent, probed.unsent, probed.again), (6, 1, 3));
+        assert_eq!((probed.late.len(), probed.lost(), probed.doubled), (5, 1, 1));
         assert!(probed.cause.is_some());
-        assert!((-1_000..-890).contains(&probed.late[0]), "{:?}", probed.late);
+        // The one that was sent again is late by its last try only.
+        let [early, late @ ..] = &probed.late[..] else {
+            panic!("{probed:?}")
+        };
+        assert!((-1_000..-890).contains(early), "{:?}", probed.late);
+        assert!(
+            late.iter().all(|late| (0..=110).contains(late)),
+            "{:?}",
+            probed.late
+        );
         assert!(matches!(last, Some(Progress::Ended)));
     }
 

@@ -111,12 +111,20 @@ fn of_level(probed: &Probed) -> Vec<String> {
     let level = format!("level {} ({})", probed.level.number, probed.level);
     let all = probed.sent + probed.unsent;
     let mut warnings = Vec::new();
-    if probed.unsent > 0 {
-        let cause = probed.cause.as_ref().map(|cause| format!(": {cause}"));
+    let cause = match &probed.cause {
+        Some(cause) => format!(": {cause}"),
+        None => String::new(),
+    };
+    if probed.again > 0 {
         warnings.push(format!(
-            "{} of {all} probes through {level} could not be sent{}",
-            probed.unsent,
-            cause.unwrap_or_default()
+            "{} of {all} probes through {level} had to be sent more than once{cause}",
+            probed.again
+        ));
+    }
+    if probed.unsent > 0 {
+        warnings.push(format!(
+            "{} of {all} probes through {level} could not be sent{cause}",
+            probed.unsent
         ));
     }
     if probed.lost() > 0 {
@@ -275,10 +283,12 @@ mod tests {
         let mut level = probed([-7, 3]);
         level.sent = 4;
         level.unsent = 1;
+        level.again = 2;
         level.doubled = 1;
         level.cause = "".parse::<delayline::LevelTable>().err();
         let warnings = of_probes(&[probed([1]), level]);
         let beginnings = [
+            "2 of 5 probes through level 1 (1s) had to be sent more than once: level table is",
             "1 of 5 probes through level 1 (1s) could not be sent: level table is",
             "2 of 4 probes through level 1 (1s) did not arrive",
             "probes through level 1 (1s) came up to 7 ms early",
