@@ -121,11 +121,21 @@ impl Probe {
             warm_up: choice::shortest(&table).map(|level| (level, WARM_UP * survey.masters.len())),
         };
         let probed = match levels.as_slice() {
-            [] => Vec::new(),
-            _ => self.probe(&order, &mut warnings).await?,
+            [] => Ok(Vec::new()),
+            _ => self.probe(&order, &mut warnings).await,
+        };
+        let (probed, failed) = match probed {
+            Ok(probed) => (probed, false),
+            // What the brokers have said of themselves may tell why.
+            Err(Failure::Server(error)) => {
+                warnings.push(format!("the brokers could not be probed: {error}"));
+                (Vec::new(), true)
+            }
+            Err(failure) => return Err(failure),
         };
         warnings.extend(warnings::of_probes(&probed));
-        Ok(Report::new(&survey, order.pace(), probed, warnings))
+        let report = Report::new(&survey, order.pace(), probed, warnings);
+        Ok(if failed { report.failed() } else { report })
     }
 
     /// Names the argument in an error that is about one.

@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(super) pace: f64,
     #[serde(skip)]
     pub(super) probed: Vec<Probed>,
+    #[serde(skip)]
+    failed: bool,
 }
 
 #[derive(Serialize)]
@@ -92,7 +94,13 @@ impl Report {
             warnings,
             pace,
             probed,
+            failed: false,
         }
+    }
+
+    /// The same, of probes that could not even begin.
+    pub(super) fn failed(self) -> Self {
+        Self { failed: true, ..self }
     }
 
     pub(super) fn json(&self) -> Result<String, Failure> {
@@ -107,6 +115,7 @@ impl Report {
         let (unsent, lost) = (total(|level| level.unsent), total(Probed::lost));
         let all = unsent + total(|level| level.sent);
         match (unsent, lost) {
+            _ if self.failed => Err(Failure::Found("the brokers could not be probed".to_owned())),
             (0, 0) => Ok(()),
             (unsent, lost) => Err(Failure::Found(format!(
                 "of {all} probes {unsent} could not be sent and {lost} did not arrive"
@@ -236,6 +245,7 @@ mod tests {
         let survey = survey([master("a", "1s", "V5_3_3")]);
         assert!(report(&survey, vec![probed([-1, 9_999])]).verdict().is_ok());
         assert!(report(&survey, Vec::new()).verdict().is_ok());
+        assert!(report(&survey, Vec::new()).failed().verdict().is_err());
         let (mut lost, mut unsent) = (probed([1]), probed([1]));
         lost.sent = 3;
         unsent.unsent = 1;
