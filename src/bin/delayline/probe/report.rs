@@ -249,6 +249,9 @@ mod tests {
         let (mut lost, mut unsent) = (probed([1]), probed([1]));
         lost.sent = 3;
         unsent.unsent = 1;
+        let mut only_lost = probed([1]);
+        only_lost.sent = 2;
+        assert!(report(&survey, vec![only_lost]).verdict().is_err());
         assert_eq!(
             report(&survey, vec![lost, unsent])
                 .verdict()
