@@ -9,12 +9,16 @@ mod failure;
 mod hook;
 mod options;
 mod route;
+mod scratch;
+mod survey;
 mod tls;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
 pub(crate) use self::failure::{closed, failure, is_refusal, permanent, transient};
 pub use self::options::RocketMqOptions;
+pub use self::scratch::Scratch;
+pub use self::survey::{Access, Master, Survey, Timers, Version};
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "rocketmq";

@@ -8,6 +8,12 @@ mod database;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[path = "cli/migrate.rs"]
 mod migrate;
+#[cfg(feature = "rocketmq")]
+#[path = "cli/probe.rs"]
+mod probe;
+#[cfg(feature = "rocketmq")]
+#[path = "support/rocketmq.rs"]
+mod rocketmq;
 
 use std::ffi::OsStr;
 use std::io;
@@ -286,7 +292,11 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 #[test]
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
     const PLAN: &str = "<DELAY>, --levels <TABLE>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
-    const TOOL: &str = "plan, migrate, help, --help, --version";
+    const TOOL: &str = if cfg!(feature = "rocketmq") {
+        "plan, migrate, probe, help, --help, --version"
+    } else {
+        "plan, migrate, help, --help, --version"
+    };
     for (arguments, reason, allowed) in [
         (&[][..], "a command is missing", TOOL),
         (&["bogus"], "\"bogus\" is not known", TOOL),

@@ -4,6 +4,9 @@
 mod migrate;
 #[path = "delayline/plan.rs"]
 mod plan;
+#[cfg(feature = "rocketmq")]
+#[path = "delayline/probe.rs"]
+mod probe;
 #[path = "delayline/span.rs"]
 mod span;
 
@@ -26,6 +29,8 @@ struct Cli {
 enum Command {
     Plan(plan::Plan),
     Migrate(migrate::Migrate),
+    #[cfg(feature = "rocketmq")]
+    Probe(probe::Probe),
 }
 
 /// Why a command did not succeed: one line for people, and the exit status.
@@ -34,11 +39,24 @@ enum Failure {
     /// An argument cannot be used; nothing was done.
     #[error("{0}")]
     Argument(String),
-    /// A store could not do it.
+    /// A server could not do it.
     #[error("{0}")]
-    Store(delayline::Error),
+    Server(delayline::Error),
+    /// What has been said shows that not all is well.
+    #[cfg(feature = "rocketmq")]
+    #[error("{0}")]
+    Found(String),
+    /// Somebody wanted it to end.
+    #[cfg(feature = "rocketmq")]
+    #[error("interrupted")]
+    Interrupted,
     /// There is no runtime to do it in.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    #[cfg(any(
+        feature = "postgres",
+        feature = "mysql",
+        feature = "sqlite",
+        feature = "rocketmq"
+    ))]
     #[error("no runtime: {0}")]
     Runtime(io::Error),
     /// What there was to say could not be said.
@@ -50,7 +68,7 @@ impl From<delayline::Error> for Failure {
     fn from(error: delayline::Error) -> Self {
         match error {
             delayline::Error::Invalid { .. } => Self::Argument(error.to_string()),
-            error => Self::Store(error),
+            error => Self::Server(error),
         }
     }
 }
@@ -79,7 +97,22 @@ fn run() -> Result<(), Failure> {
     match cli.command {
         Command::Plan(plan) => print(&plan.run()?),
         Command::Migrate(migrate) => print(&migrate.run()?),
+        #[cfg(feature = "rocketmq")]
+        Command::Probe(probe) => probe.run(),
     }
+}
+
+/// Does what must be waited for.
+#[cfg(any(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "sqlite",
+    feature = "rocketmq"
+))]
+fn in_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::Runtime)?;
+    Ok(runtime.block_on(work))
 }
 
 /// Writes to standard output; a reader that has closed it has read what it wanted.

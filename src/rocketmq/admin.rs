@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
-use rocketmq_client_rust::{BrokerAdmin, ClientError, DefaultMQAdminExt, RouteAdmin, TopicAdmin};
+use rocketmq_client_rust::{
+    BrokerAdmin, ClientError, ConsumerAdmin, DefaultMQAdminExt, RouteAdmin, TopicAdmin,
+};
 use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
+use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
 use tokio::time::{Instant, sleep};
 
 use super::client::Base;
@@ -79,8 +82,8 @@ impl Admin {
         self.client.shutdown().await;
     }
 
-    /// The masters that the nameservers know; an error if there is none.
-    pub(crate) async fn masters(&self) -> Result<Masters, Error> {
+    /// The broker names that the nameservers know, each with the address of its master if it has one.
+    pub(crate) async fn brokers(&self) -> Result<BTreeMap<CheetahString, Option<CheetahString>>, Error> {
         let cluster = RouteAdmin::examine_broker_cluster_info(&self.client)
             .await
             .map_err(|cause| {
@@ -92,11 +95,17 @@ impl Admin {
                     error
                 }
             })?;
-        let masters: Masters = cluster
-            .broker_addr_table
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|(name, broker)| Some((name, broker.broker_addrs().get(&MASTER)?.clone())))
+        let brokers = cluster.broker_addr_table.unwrap_or_default().into_iter();
+        Ok(brokers
+            .map(|(name, broker)| (name, broker.broker_addrs().get(&MASTER).cloned()))
+            .collect())
+    }
+
+    /// The masters that the nameservers know; an error if there is none.
+    pub(crate) async fn masters(&self) -> Result<Masters, Error> {
+        let brokers = self.brokers().await?.into_iter();
+        let masters: Masters = brokers
+            .filter_map(|(name, master)| Some((name, master?)))
             .collect();
         if masters.is_empty() {
             return Err(transient("the nameservers know of no master broker"));
@@ -136,17 +145,11 @@ impl Admin {
         let mut made = BTreeSet::new();
         let mut failed = None;
         for (name, address) in masters.iter().filter(|(name, _)| !known.contains(*name)) {
-            let config = TopicConfig::with_queues(topic, QUEUES, QUEUES);
-            match self
-                .client
-                .create_and_update_topic_config(address.clone(), config)
-                .await
-            {
+            match self.make_topic(address, topic).await {
                 Ok(()) => {
                     made.insert(name.clone());
                 }
-                Err(cause) => {
-                    let error = failure("making the topic", cause);
+                Err(error) => {
                     tracing::warn!(broker = %name, topic, %error, "a broker has not made the topic");
                     failed = Some(error);
                 }
@@ -217,6 +220,54 @@ impl Admin {
             (name.clone(), queues.collect())
         });
         Ok(queues.collect())
+    }
+
+    /// Makes a topic on a master, or sets its queues anew.
+    pub(crate) async fn make_topic(&self, address: &CheetahString, topic: &str) -> Result<(), Error> {
+        let config = TopicConfig::with_queues(topic, QUEUES, QUEUES);
+        let made = self
+            .client
+            .create_and_update_topic_config(address.clone(), config)
+            .await;
+        made.map_err(|cause| failure("making the topic", cause))
+    }
+
+    /// Makes a consumer group on a master, or sets it back to the defaults.
+    pub(crate) async fn make_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
+        let config = SubscriptionGroupConfig::new(group.into());
+        let made = self
+            .client
+            .create_and_update_subscription_group_config(address.clone(), config)
+            .await;
+        made.map_err(|cause| failure("making the consumer group", cause))
+    }
+
+    /// Deletes a topic from a master, with the messages in it that have been delivered.
+    pub(crate) async fn delete_topic(&self, address: &CheetahString, topic: &str) -> Result<(), Error> {
+        let deleted = self
+            .client
+            .delete_topic_in_broker([address.clone()].into(), topic.into())
+            .await;
+        deleted.map_err(|cause| failure("deleting the topic", cause))
+    }
+
+    /// Lets the nameservers forget a topic. Those before 5.0 never do by themselves.
+    pub(crate) async fn forget_topic(&self, topic: &str) -> Result<(), Error> {
+        let nameservers = RouteAdmin::get_name_server_address_list(&self.client).await;
+        let forgotten = self
+            .client
+            .delete_topic_in_name_server(nameservers.into_iter().collect(), None, topic.into())
+            .await;
+        forgotten.map_err(|cause| failure("letting the nameservers forget the topic", cause))
+    }
+
+    /// Deletes a consumer group from a master, with how far it has read.
+    pub(crate) async fn delete_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
+        let deleted = self
+            .client
+            .delete_subscription_group(address.clone(), group.into(), Some(true))
+            .await;
+        deleted.map_err(|cause| failure("deleting the consumer group", cause))
     }
 
     /// The names of the brokers that have the topic, as far as the nameservers know.

@@ -19,6 +19,7 @@ mod raw;
 mod security;
 #[path = "../support/rocketmq.rs"]
 mod servers;
+mod survey;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rocketmq_client_rust::{
-    BrokerAdmin, ClientConfig, ClientRuntime, ClientRuntimeConfig, DefaultMQAdminExt, DefaultMQProducer,
-    RouteAdmin, TopicAdmin,
+    BrokerAdmin, ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumerAdmin, DefaultMQAdminExt,
+    DefaultMQProducer, RouteAdmin, TopicAdmin,
 };
 use rocketmq_model::common::message::message_single::Message;
 use rocketmq_model::topic::TopicConfig;
@@ -123,6 +123,17 @@ impl Raw {
                 .sum(),
             _ => 0,
         }
+    }
+
+    /// Whether the one broker there is has a consumer group.
+    pub(crate) async fn has_group(&self, group: &str) -> bool {
+        let mut admin = self.admin().await;
+        let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
+        let brokers = cluster.broker_addr_table.unwrap();
+        let address = brokers.values().next().unwrap().broker_addrs()[&0].clone();
+        let groups = admin.get_all_subscription_group(address, 3_000).await.unwrap();
+        admin.shutdown().await;
+        groups.get_subscription_group_table().contains_key(group)
     }
 
     /// How many messages were ever sent back to the broker for another try, or given up, by a group.

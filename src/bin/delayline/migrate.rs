@@ -154,13 +154,13 @@ impl Migrate {
         if self.print {
             return Ok(builder.migrations()?);
         }
-        in_runtime(async {
+        crate::in_runtime(async {
             let store = builder.connect().await?;
             if !self.check {
                 store.migrate().await?;
             }
             store.check().await
-        })?;
+        })??;
         Ok(self.done())
     }
 }
@@ -181,13 +181,13 @@ impl Migrate {
         if self.print {
             return Ok(builder.migrations()?);
         }
-        in_runtime(async {
+        crate::in_runtime(async {
             let store = builder.connect().await?;
             if !self.check {
                 store.migrate().await?;
             }
             store.check().await
-        })?;
+        })??;
         Ok(self.done())
     }
 }
@@ -207,14 +207,7 @@ impl Migrate {
             ));
         }
         let file = self.address()?.file()?;
-        in_runtime(async { SqliteStore::open(file).await.map(drop) })?;
+        crate::in_runtime(async { SqliteStore::open(file).await.map(drop) })??;
         Ok(self.done())
     }
-}
-
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-fn in_runtime(work: impl Future<Output = Result<(), delayline::Error>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::Runtime)?;
-    Ok(runtime.block_on(work)?)
 }

@@ -1,0 +1,171 @@
+//! A topic and a consumer group for a while.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use rocketmq_model::common::message::message_single::Message;
+use tokio::time::{sleep, timeout};
+
+use super::admin::{Admin, Masters};
+use super::client::{Base, Client};
+use super::failure::transient;
+use super::options::RocketMqOptions;
+use crate::Error;
+
+/// For how long making, and deleting, may take.
+const WITHIN: Duration = Duration::from_secs(15);
+/// For how long a message may be on its way to a broker.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a broker may take to notice a message that it has.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A topic and a consumer group that nobody else has, to try brokers with and then to delete.
+pub struct Scratch {
+    client: Client,
+    options: RocketMqOptions,
+    masters: Masters,
+    refusals: Vec<Error>,
+}
+
+impl Scratch {
+    /// Makes a topic and a group on every master, named like those of `options` with random digits behind.
+    pub async fn make(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
+        Self::open(options.into()).await
+    }
+
+    /// Apart from `make`, which is compiled where it is called.
+    fn open(mut options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
+        Box::pin(async move {
+            let mark = format!("_{:016x}", fastrand::u64(..));
+            options.topic += &mark;
+            options.group += &mark;
+            options.check()?;
+            let client = Client::start(&options).await?;
+            let (base, names) = (client.base(), (options.topic.clone(), options.group.clone()));
+            let made = within(client.run(async move {
+                let admin = Admin::open(&base).await?;
+                let made = make(&admin, &names.0, &names.1).await;
+                admin.close().await;
+                made
+            }));
+            match made.await {
+                Ok((masters, refusals)) => Ok(Self {
+                    client,
+                    options,
+                    masters,
+                    refusals,
+                }),
+                Err(error) => {
+                    client.close().await;
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    /// The options that it was made by, with its own topic and group.
+    pub fn options(&self) -> &RocketMqOptions {
+        &self.options
+    }
+
+    /// What masters have not made, and why: one that makes topics and groups by itself may serve all the same.
+    pub fn refusals(&self) -> &[Error] {
+        &self.refusals
+    }
+
+    /// Deletes both, and the topics that brokers have added to the group.
+    ///
+    /// Only when nothing consumes any more: a consumer would bring some of it back. The error is the first of what
+    /// could not be deleted, and says so; the rest is gone all the same.
+    pub async fn delete(self) -> Result<(), Error> {
+        self.end().await
+    }
+
+    /// Apart from `delete`, which is compiled where it is called.
+    fn end(self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+        Box::pin(async move {
+            let base = self.client.base();
+            let deleted = within(self.client.run(async move {
+                let admin = Admin::open(&base).await?;
+                answer_held_questions(&base, &self.options).await;
+                let deleted = delete(&admin, &self.masters, &self.options).await;
+                admin.close().await;
+                deleted
+            }));
+            let deleted = deleted.await;
+            self.client.close().await;
+            deleted
+        })
+    }
+}
+
+async fn within<T>(work: impl Future<Output = Result<Result<T, Error>, Error>>) -> Result<T, Error> {
+    match timeout(WITHIN, work).await {
+        Ok(done) => done.flatten(),
+        Err(_) => Err(transient(format!("no answer within {WITHIN:?}"))),
+    }
+}
+
+async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(Masters, Vec<Error>), Error> {
+    let masters = admin.masters().await?;
+    let mut refusals = Vec::new();
+    for address in masters.values() {
+        refusals.extend(admin.make_topic(address, topic).await.err());
+        refusals.extend(admin.make_group(address, group).await.err());
+    }
+    Ok((masters, refusals))
+}
+
+/// Sends a message to each queue, and waits a little.
+///
+/// A broker holds the question of a consumer for a message until there is one, for up to 20 s and though the consumer
+/// has gone. Then it looks for the topic and the group again; it would complain of the one in its log, and make the
+/// other anew.
+async fn answer_held_questions(base: &Base, options: &RocketMqOptions) {
+    let Ok(mut producer) = base.producer(&options.group, PATIENCE).await else {
+        return;
+    };
+    for topic in topics(options) {
+        let queues = producer.fetch_publish_message_queues(&topic).await;
+        for queue in queues.into_iter().flatten() {
+            let message = Message::builder().topic(topic.as_str()).body("end").build();
+            if let Ok(message) = message {
+                // Where it fails, the group may stay.
+                let _ = producer.send_to_queue(message, queue).await;
+            }
+        }
+    }
+    producer.shutdown().await;
+    sleep(PAUSE).await;
+}
+
+/// The topic, and that which brokers add to the group.
+fn topics(options: &RocketMqOptions) -> [String; 2] {
+    [options.topic.clone(), format!("%RETRY%{}", options.group)]
+}
+
+async fn delete(admin: &Admin, masters: &Masters, options: &RocketMqOptions) -> Result<(), Error> {
+    let mut failed = None;
+    let topics = topics(options);
+    for address in masters.values() {
+        for topic in &topics {
+            failed = failed.or(admin.delete_topic(address, topic).await.err());
+        }
+        failed = failed.or(admin.delete_group(address, &options.group).await.err());
+    }
+    for topic in &topics {
+        failed = failed.or(admin.forget_topic(topic).await.err());
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch")
+            .field("options", &self.options)
+            .field("refusals", &self.refusals)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,392 @@
+//! What brokers say of themselves: for people who run them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use tokio::time::timeout;
+
+use super::admin::{Admin, Unanswered};
+use super::client::Client;
+use super::failure::transient;
+use super::options::RocketMqOptions;
+use crate::{Error, LevelTable};
+
+/// For how long the nameservers, and then each master, may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What the brokers behind a set of nameservers say of themselves.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Survey {
+    /// The masters, by name.
+    pub masters: Vec<Master>,
+    /// The brokers that the nameservers know no master of: what these hold is delivered by nobody for now.
+    pub headless: Vec<String>,
+}
+
+/// What one master says of itself; none, where it does not say.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Master {
+    /// The broker's name.
+    pub name: String,
+    /// Its address, as the nameservers give it to clients.
+    pub address: String,
+    /// Its version (figure `brokerVersionDesc`).
+    pub version: Option<Version>,
+    /// Its levels (setting `messageDelayLevel`).
+    pub levels: Option<LevelTable>,
+    /// What it takes with a delay that is no level; brokers before 5.0 have nothing of the kind.
+    pub timers: Option<Timers>,
+    /// Whom it serves.
+    pub access: Option<Access>,
+    /// For how long it keeps messages, delivered or not (setting `fileReservedTime`).
+    pub retention: Option<Duration>,
+    /// Whether it makes a consumer group when one first asks (setting `autoCreateSubscriptionGroup`).
+    pub makes_groups: Option<bool>,
+    /// How much of the disk with its messages is in use, from 0 to 1 (figure `commitLogDiskRatio`).
+    pub disk_used: Option<f64>,
+    /// Why it did not say something that it was asked.
+    pub unanswered: Vec<Error>,
+}
+
+/// The version of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The first number.
+    pub major: u16,
+    /// The second.
+    pub minor: u16,
+    /// The third.
+    pub patch: u16,
+}
+
+/// How a broker of 5.0 or later holds messages with a delay that is no level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timers {
+    /// Whether it takes any (setting `timerWheelEnable`).
+    pub enabled: bool,
+    /// The longest delay (setting `timerMaxDelaySec`).
+    pub longest: Duration,
+    /// How finely it tells times apart (setting `timerPrecisionMs`).
+    pub precision: Duration,
+}
+
+/// Whom a broker serves: by default, everybody. Before 5.0, one setting was for both (`aclEnable`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Access {
+    /// Whether callers must say who they are (setting `authenticationEnabled`).
+    pub authentication: bool,
+    /// Whether each may only do what it is allowed to (setting `authorizationEnabled`).
+    pub authorization: bool,
+}
+
+impl Survey {
+    /// Asks the nameservers for their brokers, and each master for its settings and figures.
+    ///
+    /// A master that does not answer is in the survey too, and why it did not. Nothing is made or changed.
+    pub async fn take(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
+        take(options.into()).await
+    }
+
+    /// The levels that wake-ups can take: the masters' own table if all have the same; of unlike ones each delay once,
+    /// by length; RocketMQ's own if no master tells.
+    pub fn levels(&self) -> LevelTable {
+        let mut told = self.masters.iter().filter_map(|master| master.levels.as_ref());
+        let Some(first) = told.next() else {
+            return LevelTable::default();
+        };
+        if told.clone().all(|table| table == first) {
+            return first.clone();
+        }
+        let levels = told.chain([first]).flat_map(LevelTable::levels);
+        let delays: BTreeSet<_> = levels.map(|level| level.delay).collect();
+        LevelTable::of(delays.into_iter().collect())
+    }
+}
+
+/// Apart from `Survey::take`, which is compiled where it is called.
+fn take(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Survey, Error>> + Send>> {
+    Box::pin(async move {
+        options.check()?;
+        let client = Client::start(&options).await?;
+        let base = client.base();
+        let asking = client.run(async move {
+            let admin = Admin::open(&base).await?;
+            let survey = ask(&admin).await;
+            admin.close().await;
+            survey
+        });
+        let survey = asking.await.flatten();
+        client.close().await;
+        survey
+    })
+}
+
+async fn ask(admin: &Admin) -> Result<Survey, Error> {
+    let brokers = match timeout(ANSWER_WITHIN, admin.brokers()).await {
+        Ok(brokers) => brokers?,
+        Err(_) => {
+            return Err(transient(format!(
+                "no nameserver answered within {ANSWER_WITHIN:?}"
+            )));
+        }
+    };
+    let mut survey = Survey::default();
+    for (name, master) in brokers {
+        match master {
+            Some(address) => survey.masters.push(ask_master(admin, name, address).await),
+            None => survey.headless.push(name.to_string()),
+        }
+    }
+    if survey.masters.is_empty() {
+        let text = match survey.headless.as_slice() {
+            [] => "the nameservers know of no broker".to_owned(),
+            names => format!("the nameservers know of no master, only of slaves of {names:?}"),
+        };
+        return Err(transient(text));
+    }
+    Ok(survey)
+}
+
+async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) -> Master {
+    let mut master = Master {
+        name: name.to_string(),
+        address: address.to_string(),
+        ..Master::default()
+    };
+    let answered = timeout(ANSWER_WITHIN, async {
+        match admin.settings(&address).await {
+            Ok(settings) => master.note_settings(&settings),
+            Err(Unanswered::Refused(error)) => master.unanswered.push(error),
+            // The second question would only take as long.
+            Err(Unanswered::Absent(error)) => return master.unanswered.push(error),
+        }
+        match admin.figures(&address).await {
+            Ok(figures) => master.note_figures(&figures),
+            Err(Unanswered::Refused(error) | Unanswered::Absent(error)) => master.unanswered.push(error),
+        }
+    });
+    if answered.await.is_err() {
+        let late = transient(format!("no answer within {ANSWER_WITHIN:?}"));
+        master.unanswered.push(late);
+    }
+    master
+}
+
+impl Master {
+    fn note_settings(&mut self, settings: &BTreeMap<String, String>) {
+        let seconds = |name| setting(settings, name).map(Duration::from_secs);
+        match settings.get("messageDelayLevel").map(|levels| levels.parse()) {
+            Some(Ok(levels)) => self.levels = Some(levels),
+            Some(Err(error)) => self.unanswered.push(error),
+            None => self
+                .unanswered
+                .push(transient("its settings have no messageDelayLevel")),
+        }
+        self.timers = setting(settings, "timerWheelEnable")
+            .zip(seconds("timerMaxDelaySec"))
+            .zip(setting(settings, "timerPrecisionMs").map(Duration::from_millis))
+            .map(|((enabled, longest), precision)| Timers {
+                enabled,
+                longest,
+                precision,
+            });
+        // Brokers of 5.0 to 5.2 have the old setting, later ones the new ones or both.
+        let old = setting(settings, "aclEnable");
+        let [authentication, authorization] =
+            ["authenticationEnabled", "authorizationEnabled"].map(|name| setting::<bool>(settings, name));
+        self.access = (old.is_some() || authentication.is_some()).then(|| Access {
+            authentication: old == Some(true) || authentication == Some(true),
+            authorization: old == Some(true) || authorization == Some(true),
+        });
+        let hours: Option<u64> = setting(settings, "fileReservedTime");
+        self.retention = hours
+            .and_then(|hours| hours.checked_mul(3_600))
+            .map(Duration::from_secs);
+        self.makes_groups = setting(settings, "autoCreateSubscriptionGroup");
+    }
+
+    fn note_figures(&mut self, figures: &BTreeMap<String, String>) {
+        self.version = setting(figures, "brokerVersionDesc");
+        // Below 0 if the broker does not know.
+        self.disk_used = setting(figures, "commitLogDiskRatio").filter(|used| (0.0..=1.0).contains(used));
+    }
+}
+
+/// A setting or figure that can be read.
+fn setting<T: FromStr>(told: &BTreeMap<String, String>, name: &str) -> Option<T> {
+    told.get(name)?.trim().parse().ok()
+}
+
+impl FromStr for Version {
+    type Err = Error;
+
+    /// As brokers tell it: `V5_3_3`, also with a mark such as `_SNAPSHOT` behind.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut numbers = text
+            .strip_prefix('V')
+            .into_iter()
+            .flat_map(|rest| rest.split('_'));
+        let mut next = || numbers.next().and_then(|number| number.parse().ok());
+        match (next(), next(), next()) {
+            (Some(major), Some(minor), Some(patch)) => Ok(Self { major, minor, patch }),
+            _ => Err(Error::invalid(
+                "brokerVersionDesc",
+                text,
+                "allowed is V, and three numbers separated by _",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs.iter().map(|&(name, value)| (name.into(), value.into()));
+        pairs.collect()
+    }
+
+    fn master(settings: &[(&str, &str)], figures: &[(&str, &str)]) -> Master {
+        let mut master = Master::default();
+        master.note_settings(&told(settings));
+        master.note_figures(&told(figures));
+        master
+    }
+
+    #[test]
+    fn what_a_broker_of_5_3_says_is_read() {
+        let master = master(
+            &[
+                ("messageDelayLevel", "1s 5s"),
+                ("timerWheelEnable", "true"),
+                ("timerMaxDelaySec", "259200"),
+                ("timerPrecisionMs", "1000"),
+                ("authenticationEnabled", "true"),
+                ("authorizationEnabled", "false"),
+                ("fileReservedTime", "72"),
+                ("autoCreateSubscriptionGroup", "false"),
+            ],
+            &[("brokerVersionDesc", "V5_3_3"), ("commitLogDiskRatio", "0.25")],
+        );
+        assert_eq!(master.version.unwrap().to_string(), "5.3.3");
+        assert_eq!(master.levels.unwrap().to_string(), "1s 5s");
+        let timers = Timers {
+            enabled: true,
+            longest: Duration::from_secs(259_200),
+            precision: Duration::from_secs(1),
+        };
+        assert_eq!(master.timers, Some(timers));
+        let access = Access {
+            authentication: true,
+            authorization: false,
+        };
+        assert_eq!(master.access, Some(access));
+        assert_eq!(master.retention, Some(Duration::from_secs(72 * 3_600)));
+        assert_eq!((master.makes_groups, master.disk_used), (Some(false), Some(0.25)));
+        assert!(master.unanswered.is_empty());
+    }
+
+    #[test]
+    fn the_one_setting_of_4_9_stands_for_both() {
+        for (value, on) in [("true", true), ("false", false)] {
+            let master = master(&[("messageDelayLevel", "1s"), ("aclEnable", value)], &[]);
+            let access = Access {
+                authentication: on,
+                authorization: on,
+            };
+            assert_eq!((master.access, master.timers), (Some(access), None));
+        }
+        // 5.3 has both settings, and goes by the new ones.
+        let both = [("aclEnable", "false"), ("authenticationEnabled", "true")];
+        assert!(master(&both, &[]).access.unwrap().authentication);
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_not_told() {
+        let master = master(
+            &[
+                ("messageDelayLevel", "0s"),
+                ("timerWheelEnable", "TRUE!"),
+                ("timerMaxDelaySec", "-1"),
+                ("timerPrecisionMs", ""),
+                ("aclEnable", "maybe"),
+                ("fileReservedTime", "18446744073709551615"),
+            ],
+            &[
+                ("brokerVersionDesc", "\u{1b}[31m"),
+                ("commitLogDiskRatio", "-1.0"),
+            ],
+        );
+        assert!(master.levels.is_none() && master.timers.is_none() && master.access.is_none());
+        assert!(master.retention.is_none() && master.version.is_none() && master.disk_used.is_none());
+        let [error] = &master.unanswered[..] else {
+            panic!("{:?}", master.unanswered)
+        };
+        assert!(error.to_string().contains("0s"), "{error}");
+        for figure in ["NaN", "inf", "1.5", "full"] {
+            let master = self::master(&[], &[("commitLogDiskRatio", figure)]);
+            assert_eq!(master.disk_used, None, "{figure}");
+        }
+    }
+
+    #[test]
+    fn the_levels_are_those_of_all_masters() {
+        let levels = |tables: &[Option<&str>]| {
+            let master = |table: &Option<&str>| Master {
+                levels: table.map(|table| table.parse().unwrap()),
+                ..Master::default()
+            };
+            let masters = tables.iter().map(master).collect();
+            let survey = Survey {
+                masters,
+                ..Survey::default()
+            };
+            survey.levels().to_string()
+        };
+        assert_eq!(levels(&[Some("5s 1s 5s"), None, Some("5s 1s 5s")]), "5s 1s 5s");
+        assert_eq!(levels(&[Some("5s 1s"), Some("1s 5s 2s")]), "1s 2s 5s");
+        assert_eq!(levels(&[None]), crate::delay::ROCKETMQ_LEVELS);
+    }
+
+    #[test]
+    fn versions_are_ordered_by_their_numbers() {
+        let version = |text: &str| text.parse::<Version>().unwrap();
+        let ordered = [
+            "V4_9_7",
+            "V5_0_0",
+            "V5_3_2",
+            "V5_3_3",
+            "V5_3_10_SNAPSHOT",
+            "V10_0_0",
+        ];
+        assert!(ordered.map(version).is_sorted());
+        for text in [
+            "",
+            "V",
+            "5_3_3",
+            "V5_3",
+            "V5.3.3",
+            "V5_x_3",
+            "V5_3_99999",
+            "V-1_0_0",
+        ] {
+            assert!(text.parse::<Version>().is_err(), "{text}");
+        }
+    }
+}
