@@ -11,6 +11,7 @@ mod options;
 mod route;
 mod scratch;
 mod survey;
+#[cfg(feature = "rocketmq-tls")]
 mod tls;
 
 pub(crate) use self::admin::{Admin, Unanswered};

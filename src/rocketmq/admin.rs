@@ -90,7 +90,10 @@ impl Admin {
                 let wants_tls = is_silence(&cause) && !self.base.speaks_tls();
                 let error = failure("asking the nameservers for their brokers", cause);
                 if wants_tls {
-                    within("a server may want TLS, which RocketMqOptions::tls is for", error)
+                    within(
+                        "a server may want TLS, which RocketMqOptions::tls is for (feature rocketmq-tls)",
+                        error,
+                    )
                 } else {
                     error
                 }

@@ -126,6 +126,7 @@ impl Client {
         // Wake-ups are too short to be compressed. Of foreign messages, one that cannot be expanded would take those
         // behind it with it, and one that can be might become very large.
         config.decode_decompress_body = false;
+        #[cfg(feature = "rocketmq-tls")]
         if let Some(tls) = &options.tls {
             tls.configure(&mut config)?;
         }

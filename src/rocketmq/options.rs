@@ -1,8 +1,10 @@
 //! How to connect.
 
+#[cfg(feature = "rocketmq-tls")]
 use std::path::PathBuf;
 
 use super::credentials::Credentials;
+#[cfg(feature = "rocketmq-tls")]
 use super::tls::Tls;
 use crate::{Error, LevelTable};
 
@@ -22,6 +24,7 @@ pub struct RocketMqOptions {
     pub(crate) group: String,
     pub(crate) levels: Option<LevelTable>,
     pub(super) credentials: Option<Credentials>,
+    #[cfg(feature = "rocketmq-tls")]
     pub(super) tls: Option<Tls>,
 }
 
@@ -34,6 +37,7 @@ impl RocketMqOptions {
             group: "delayline_workers".into(),
             levels: None,
             credentials: None,
+            #[cfg(feature = "rocketmq-tls")]
             tls: None,
         }
     }
@@ -76,6 +80,9 @@ impl RocketMqOptions {
     ///
     /// The certificates must be for the hosts as they are spelt: in `nameservers`, and by the brokers themselves
     /// (`brokerIP1`).
+    ///
+    /// With the feature `rocketmq-tls` only.
+    #[cfg(feature = "rocketmq-tls")]
     #[must_use]
     pub fn tls(mut self, authorities: impl Into<PathBuf>) -> Self {
         self.tls = Some(Tls::new(authorities.into()));
@@ -84,6 +91,7 @@ impl RocketMqOptions {
 
     /// The same as [`tls`](Self::tls), with a certificate of its own to show to servers, and its key, which must not be
     /// encrypted; both PEM files.
+    #[cfg(feature = "rocketmq-tls")]
     #[must_use]
     pub fn mutual_tls(
         mut self,
@@ -111,6 +119,7 @@ impl RocketMqOptions {
         if let Some(credentials) = &self.credentials {
             credentials.check()?;
         }
+        #[cfg(feature = "rocketmq-tls")]
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -208,6 +217,7 @@ mod tests {
         assert!(shown.contains("who") && !shown.contains("the-secret"), "{shown}");
     }
 
+    #[cfg(feature = "rocketmq-tls")]
     #[test]
     fn a_file_that_cannot_be_used_is_named() {
         let folder = tempfile::tempdir().unwrap();

@@ -70,6 +70,7 @@ async fn accounts_count_on_5_3() {
 }
 
 /// Everything about TLS, on servers that speak nothing else.
+#[cfg(feature = "rocketmq-tls")]
 async fn assert_tls_is_spoken(version: &[&str]) {
     let args = [version, &["--tls", "--levels", LEVELS]].concat();
     let servers = RocketMqServers::start(&args);
@@ -91,11 +92,13 @@ async fn assert_tls_is_spoken(version: &[&str]) {
     assert!(plain.contains("may want TLS"), "{plain}");
 }
 
+#[cfg(feature = "rocketmq-tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_is_spoken_with_4_9() {
     assert_tls_is_spoken(&["--version", "4.9.7", "--nameserver", "4.9.7"]).await;
 }
 
+#[cfg(feature = "rocketmq-tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_is_spoken_with_5_3() {
     assert_tls_is_spoken(&["--version", "5.3.3"]).await;
