@@ -18,7 +18,7 @@ pub use self::levels::LevelsBackend;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisBackend;
 #[cfg(feature = "rocketmq")]
-pub use self::rocketmq::RocketMqBackend;
+pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
 pub use self::table::TableBackend;
 pub use self::wheel::WheelBackend;
 use crate::{Error, LevelTable, Wake};

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::{Delays, Reach};
 use crate::{Error, defaults};
 
 /// RocketMQ's own table: the default of the broker setting `messageDelayLevel`, the same in 4.9.8 and 5.3.3
@@ -179,9 +180,11 @@ pub struct Routing {
     /// What is due sooner than this goes to the precise backend. Default 1 s.
     pub handoff: Duration,
     /// What is due later than this goes to the precise backend. Default 24 h.
+    ///
+    /// It bounds how many hops a task may cost, so it does not cut what one timer holds.
     pub horizon: Duration,
     /// By how much a level may overshoot the due time, so that the lateness of one hop does not shatter the next
-    /// level into many. Zero: never, and every chain ends in the precise backend. Default 200 ms.
+    /// level into many. Zero: never, and every chain ends in the precise backend. Default 200 ms. No matter to timers.
     pub tolerance: Duration,
 }
 
@@ -202,57 +205,101 @@ pub enum Route {
     Run,
     /// The precise backend, for all of the remaining time.
     Precise,
-    /// One hop through this level, after which it is routed again.
+    /// One hop through the level backend, after which it is routed again.
+    Hop(Hop),
+}
+
+/// What the level backend does for a wake-up at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// It holds it for the delay of this level.
     Level(Level),
+    /// It holds it for this long, being one that holds any delay.
+    Timer(Duration),
+}
+
+impl Hop {
+    /// For how long the wake-up is held.
+    pub fn delay(&self) -> Duration {
+        match *self {
+            Self::Level(level) => level.delay,
+            Self::Timer(delay) => delay,
+        }
+    }
 }
 
 /// The next step of a wake-up whose task is due in `remaining` (zero: now, or overdue).
 ///
-/// `levels` are the level backend's table and usual lateness; none, if there is no such backend or it is unhealthy.
-/// It is asked anew at every arrival, and no plan is stored: so the lateness of earlier hops vanishes instead of
-/// adding up.
-pub fn route(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable, Duration)>) -> Route {
+/// `delays` are the level backend's; none, if there is no such backend or it is unhealthy. It is asked anew at every
+/// arrival, and no plan is stored: so the lateness of earlier hops vanishes instead of adding up.
+pub fn route(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> Route {
     if remaining.is_zero() {
         return Route::Run;
     }
-    if remaining < routing.handoff || remaining > routing.horizon {
-        return Route::Precise;
+    let hop = delays
+        .filter(|_| remaining >= routing.handoff)
+        .and_then(|delays| match &delays.reach {
+            Reach::Levels(table) => level(remaining, routing, table, delays.usual_lateness).map(Hop::Level),
+            Reach::Any { max } => timer(remaining, routing, *max, delays.usual_lateness).map(Hop::Timer),
+        });
+    hop.map_or(Route::Precise, Route::Hop)
+}
+
+fn level(
+    remaining: Duration,
+    routing: &Routing,
+    table: &LevelTable,
+    usual_lateness: Duration,
+) -> Option<Level> {
+    if remaining > routing.horizon {
+        return None;
     }
-    let Some((table, usual_lateness)) = levels else {
-        return Route::Precise;
-    };
     let level = if routing.tolerance.is_zero() {
         // Less than the remaining time even when the hop is as late as usual, so that something is left to be precise.
-        remaining
-            .checked_sub(usual_lateness)
-            .and_then(|limit| table.largest_within(limit))
+        table.largest_within(remaining.checked_sub(usual_lateness)?)
     } else {
         table.largest_within(remaining.saturating_add(routing.tolerance))
     };
-    level
-        // The tolerance spares hops; it must not stretch a delay that is shorter than every level.
-        .filter(|_| table.ascending[0].delay <= remaining)
-        .map_or(Route::Precise, Route::Level)
+    // The tolerance spares hops; it must not stretch a delay that is shorter than every level.
+    level.filter(|_| table.ascending[0].delay <= remaining)
+}
+
+/// How long a timer that is coarse, as late as `usual_lateness`, is to hold what is due in `remaining`.
+///
+/// So long that the handoff is left when it is as late as usual: the last stretch is the precise backend's. For less
+/// than its lateness no timer is worth its message.
+fn timer(
+    remaining: Duration,
+    routing: &Routing,
+    max: Duration,
+    usual_lateness: Duration,
+) -> Option<Duration> {
+    let left = routing.handoff.saturating_add(usual_lateness);
+    let wanted = remaining.checked_sub(left)?;
+    if wanted > max && remaining > routing.horizon {
+        return None;
+    }
+    Some(wanted.min(max)).filter(|&delay| delay >= usual_lateness && !delay.is_zero())
 }
 
 /// What routing will do with a task if every hop is punctual: for people, never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The hops, in order.
-    pub hops: Vec<Level>,
+    pub hops: Vec<Hop>,
     /// What is left for the precise backend; zero if the last hop ends the chain.
     pub precise: Duration,
 }
 
 /// The plan for a task due in `remaining`.
 ///
-/// It has an entry for each hop, so its size is bounded by the horizon and the table only: a year through a table of
-/// `1s` alone takes 31 million.
-pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable, Duration)>) -> Plan {
+/// It has an entry for each hop, so its size is bounded by the horizon and the backend's delays only: a year through a
+/// table of `1s` alone takes 31 million.
+pub fn plan(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> Plan {
     let mut hops = Vec::new();
     let mut remaining = remaining;
     loop {
-        match route(remaining, routing, levels) {
+        match route(remaining, routing, delays) {
             Route::Run => break,
             Route::Precise => {
                 return Plan {
@@ -260,9 +307,9 @@ pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable,
                     precise: remaining,
                 };
             }
-            Route::Level(level) => {
-                remaining = remaining.saturating_sub(level.delay);
-                hops.push(level);
+            Route::Hop(hop) => {
+                remaining = remaining.saturating_sub(hop.delay());
+                hops.push(hop);
             }
         }
     }
@@ -272,19 +319,29 @@ pub fn plan(remaining: Duration, routing: &Routing, levels: Option<(&LevelTable,
     }
 }
 
+impl fmt::Display for Hop {
+    /// A level as [`Level`] is printed, a timer as [`Spelled`]: `2h`, `14m 57s 800ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level(level) => level.fmt(f),
+            Self::Timer(delay) => Spelled(*delay).fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     /// `1h + 3m + 10s + 10s`, with ` + 250ms precise` where something is left; `now` if there is nothing to wait for.
     /// More than four equal hops in a row are counted: `12 x 2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for run in self.hops.chunk_by(|one, next| one.delay == next.delay) {
+        for run in self.hops.chunk_by(|one, next| one.delay() == next.delay()) {
             if run.len() > 4 {
                 write!(f, "{separator}{} x {}", run.len(), run[0])?;
                 separator = " + ";
                 continue;
             }
-            for level in run {
-                write!(f, "{separator}{level}")?;
+            for hop in run {
+                write!(f, "{separator}{hop}")?;
                 separator = " + ";
             }
         }

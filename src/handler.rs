@@ -56,7 +56,7 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WokenBy {
-    /// A wake-up from the level backend: its chain of hops ended on a level.
+    /// A wake-up from the level backend: its chain of hops ended on a level, or a timer was late.
     Levels,
     /// A wake-up from the precise backend.
     Precise,

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::backend::{Backend, Delays, Departure, Reach, SendError};
-use crate::delay::{Route, route};
+use crate::backend::{Backend, Departure, Reach, SendError};
+use crate::delay::{Hop, Route, route};
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
 use crate::{Clock, Error, Kind, Routing, Wake, WokenBy, defaults};
@@ -67,15 +67,6 @@ impl Router {
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, Error> {
-        if let Some(backend) = &levels
-            && !matches!(backend.delays().reach, Reach::Levels(_))
-        {
-            return Err(Error::invalid(
-                "levels",
-                backend.name(),
-                "allowed is a backend with a level table",
-            ));
-        }
         if !matches!(precise.delays().reach, Reach::Any { .. }) {
             return Err(Error::invalid(
                 "precise",
@@ -131,31 +122,33 @@ impl Router {
     /// The next leg, no longer than `reach`, of a task that is due in `remaining`; and how late the backend that
     /// takes it usually is.
     fn leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
-        let delays = self
-            .levels
+        self.levels
             .as_ref()
             .filter(|levels| levels.is_well())
-            .map(|levels| levels.backend.delays());
-        let table = match &delays {
-            Some(Delays {
-                reach: Reach::Levels(table),
-                usual_lateness,
-            }) => Some((table, *usual_lateness)),
-            _ => None,
-        };
-        let Some((table, lateness)) = table else {
-            return self.precise_leg(remaining, reach);
-        };
-        let level = match route(remaining, &self.routing, Some((table, lateness))) {
+            .and_then(|levels| self.level_leg(&*levels.backend, remaining, reach))
+            .unwrap_or_else(|| self.precise_leg(remaining, reach))
+    }
+
+    /// The leg through the level backend, unless the precise one is the right one.
+    fn level_leg(
+        &self,
+        backend: &dyn Backend,
+        remaining: Duration,
+        reach: Duration,
+    ) -> Option<(Leg, Duration)> {
+        let mut delays = backend.delays();
+        if let Reach::Any { max } = &mut delays.reach {
+            *max = reach.min(*max);
+        }
+        let hop = match (route(remaining, &self.routing, Some(&delays)), &delays.reach) {
             // Not even by the tolerance: that spares the last hops, and this is not one of them.
-            Route::Level(level) if level.delay > reach => table.largest_within(reach),
-            Route::Level(level) => Some(level),
-            Route::Run | Route::Precise => None,
+            (Route::Hop(Hop::Level(level)), Reach::Levels(table)) if level.delay > reach => {
+                table.largest_within(reach).map(Hop::Level)
+            }
+            (Route::Hop(hop), _) => Some(hop),
+            (Route::Run | Route::Precise, _) => None,
         };
-        level.map_or_else(
-            || self.precise_leg(remaining, reach),
-            |level| (Leg::Level(level.delay), lateness),
-        )
+        Some((Leg::Level(hop?.delay()), delays.usual_lateness))
     }
 
     fn precise_leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
@@ -174,10 +167,10 @@ impl Router {
         let mut by_level = Vec::new();
         let mut levels_batch = Vec::new();
         let mut by_precise = Vec::new();
-        let ill = self.levels.as_ref().is_some_and(|levels| !levels.is_well());
+        let ill = self.levels.as_ref().filter(|levels| !levels.is_well());
         for trip in trips {
-            let remaining = trip.remaining(now);
-            match self.leg(remaining, self.reach(&trip.wake.kind)).0 {
+            let (remaining, reach) = (trip.remaining(now), self.reach(&trip.wake.kind));
+            match self.leg(remaining, reach).0 {
                 Leg::Level(delay) => {
                     levels_batch.push(Departure {
                         wake: trip.wake.clone(),
@@ -186,9 +179,8 @@ impl Router {
                     by_level.push(trip);
                 }
                 Leg::Precise(_) => {
-                    if ill && remaining >= self.routing.handoff && remaining <= self.routing.horizon {
-                        self.counters.rerouted.add(1);
-                    }
+                    let missed = ill.and_then(|levels| self.level_leg(&*levels.backend, remaining, reach));
+                    self.counters.rerouted.add(usize::from(missed.is_some()));
                     by_precise.push(trip);
                 }
             }

@@ -73,7 +73,8 @@ pub struct SchedulerBuilder {
 }
 
 impl SchedulerBuilder {
-    /// The backend that chains delays through levels, such as RocketMQ. Default: none.
+    /// The backend that carries most of each delay and need not be precise: one that chains it through levels, such as
+    /// `RocketMqBackend`, or one that holds any delay, such as `RocketMqTimers`. Default: none.
     #[must_use]
     pub fn levels(mut self, backend: Arc<dyn Backend>) -> Self {
         self.levels = Some(backend);

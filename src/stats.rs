@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Wake-ups that the level backend took.
+    /// Wake-ups that the level backend took, be it by a level or by a timer.
     pub sent_levels: u64,
     /// Wake-ups that the precise backend took.
     pub sent_precise: u64,

@@ -107,6 +107,23 @@ fn a_plan_is_printed_for_people() {
              lateness\nprecise  10s\n"
                 .into(),
         ),
+        (
+            &["3d", "--timers", "3d"],
+            "delay    3d\nroute    timers\nplan     2d 23h 59m 57s 800ms + 2s 200ms precise\nhops     1\n\
+             precise  2s 200ms\n\
+             note     planned with punctual timers: one may be 1s 200ms late, at the cost of the precise rest\n"
+                .into(),
+        ),
+        (
+            &["3s", "--timers", "3d"],
+            "delay    3s\nroute    precise: too short for a timer, which is late by up to its usual lateness\n\
+             precise  3s\n"
+                .into(),
+        ),
+        (
+            &["4d", "--timers", "3d"],
+            "delay    4d\nroute    precise: longer than the horizon of 1d\nprecise  4d\n".into(),
+        ),
     ] {
         assert_eq!(printed(&[&["plan"], arguments].concat()), expected);
     }
@@ -118,6 +135,10 @@ fn json_is_one_line_with_its_members_in_order() {
         printed(&["plan", "15m", "--json"]),
         "{\"delay_ms\":900000,\"route\":\"levels\",\"hops\":[{\"level\":14,\"delay_ms\":600000},\
          {\"level\":9,\"delay_ms\":300000}],\"precise_ms\":0}\n"
+    );
+    assert_eq!(
+        printed(&["plan", "15m", "--timers", "3d", "--json"]),
+        "{\"delay_ms\":900000,\"route\":\"timers\",\"hops\":[{\"delay_ms\":897800}],\"precise_ms\":2200}\n"
     );
 }
 
@@ -279,7 +300,7 @@ fn what_is_no_level_table_is_refused_by_name() {
 fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
     let line = |delay: &str| {
         format!(
-            "DELAY is \"{delay}\": it takes more than 10000 hops; allowed are a shorter delay, a shorter --horizon or longer --levels"
+            "DELAY is \"{delay}\": it takes more than 10000 hops; allowed are a shorter delay, a shorter --horizon, longer --levels or longer --timers"
         )
     };
     let plan = |delay| ["plan", delay, "--levels", "1s", "--horizon", "3660000d", "--json"];
@@ -291,7 +312,7 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 
 #[test]
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
-    const PLAN: &str = "<DELAY>, --levels <TABLE>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
+    const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
     const TOOL: &str = if cfg!(feature = "rocketmq") {
         "plan, migrate, probe, help, --help, --version"
     } else {
@@ -326,6 +347,11 @@ fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
         (
             &["plan", "15m", "--levels"],
             "a value is required for '--levels <TABLE>' but none was supplied",
+            PLAN,
+        ),
+        (
+            &["plan", "15m", "--levels", "1s", "--timers", "3d"],
+            "the argument '--levels <TABLE>' cannot be used with '--timers <DURATION>'",
             PLAN,
         ),
         (

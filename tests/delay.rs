@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use delayline::Error;
-use delayline::delay::{Level, LevelTable, Plan, ROCKETMQ_LEVELS, Route, Routing, Spelled, plan, route};
+use delayline::backend::{Delays, Reach};
+use delayline::delay::{Hop, Level, LevelTable, Plan, ROCKETMQ_LEVELS, Route, Routing, Spelled, plan, route};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -22,18 +23,25 @@ fn table(text: &str) -> LevelTable {
     text.parse().unwrap()
 }
 
+fn by_levels(table: &LevelTable, usual_lateness: Duration) -> Delays {
+    Delays {
+        reach: Reach::Levels(table.clone()),
+        usual_lateness,
+    }
+}
+
 /// What a step through `table` is called: `run`, `precise` or the level.
 fn step(remaining: Duration, routing: &Routing, table: &LevelTable) -> String {
-    match route(remaining, routing, Some((table, USUAL))) {
+    match route(remaining, routing, Some(&by_levels(table, USUAL))) {
         Route::Run => "run".into(),
         Route::Precise => "precise".into(),
-        Route::Level(level) => level.to_string(),
+        Route::Hop(hop) => hop.to_string(),
     }
 }
 
 fn default_plan(remaining: Duration) -> Plan {
     let levels = LevelTable::default();
-    plan(remaining, &Routing::default(), Some((&levels, USUAL)))
+    plan(remaining, &Routing::default(), Some(&by_levels(&levels, USUAL)))
 }
 
 /// How a chain went whose hops were as late as its test wanted.
@@ -51,16 +59,16 @@ struct Chain {
 fn travel(
     delay: Duration,
     routing: &Routing,
-    levels: (&LevelTable, Duration),
+    delays: &Delays,
     mut lateness: impl FnMut() -> Duration,
 ) -> Chain {
     let (mut elapsed, mut hops, mut last) = (Duration::ZERO, 0, Duration::ZERO);
     loop {
         let remaining = delay.saturating_sub(elapsed);
-        match route(remaining, routing, Some(levels)) {
-            Route::Level(level) => {
+        match route(remaining, routing, Some(delays)) {
+            Route::Hop(hop) => {
                 last = lateness();
-                elapsed += level.delay + last;
+                elapsed += hop.delay() + last;
                 hops += 1;
             }
             Route::Precise => {
@@ -189,7 +197,91 @@ fn extreme_settings_do_not_overflow() {
         tolerance: Duration::ZERO,
         ..greedy
     };
-    assert_eq!(route(S, &strict, Some((&levels, Duration::MAX))), Route::Precise);
+    assert_eq!(
+        route(S, &strict, Some(&by_levels(&levels, Duration::MAX))),
+        Route::Precise
+    );
+}
+
+// Timers.
+
+/// What a broker's timers are taken for by default.
+fn by_timers(max: Duration, usual_lateness: Duration) -> Delays {
+    Delays {
+        reach: Reach::Any { max },
+        usual_lateness,
+    }
+}
+
+#[test]
+fn a_timer_leaves_the_handoff_even_when_it_is_as_late_as_usual() {
+    let timers = by_timers(3 * D, 1_200 * MS);
+    for (remaining, expected) in [
+        (Duration::ZERO, "run"),
+        (MS, "precise"),
+        (S, "precise"),
+        (2_200 * MS, "precise"),
+        // For less than it may be late by, it is not worth a message.
+        (3_399 * MS, "precise"),
+        (3_400 * MS, "1s 200ms"),
+        (6 * S, "3s 800ms"),
+        (15 * M, "14m 57s 800ms"),
+        // The horizon bounds how many hops there are, and this is one.
+        (3 * D, "2d 23h 59m 57s 800ms"),
+        (3 * D + 2_200 * MS, "3d"),
+        (3 * D + 2_201 * MS, "precise"),
+        (Duration::MAX, "precise"),
+    ] {
+        let step = match route(remaining, &Routing::default(), Some(&timers)) {
+            Route::Run => "run".into(),
+            Route::Precise => "precise".into(),
+            Route::Hop(hop) => hop.to_string(),
+        };
+        assert_eq!(step, expected, "{remaining:?}");
+    }
+}
+
+#[test]
+fn timers_are_chained_as_far_as_the_horizon_lets_them() {
+    let timers = by_timers(3 * D, 1_200 * MS);
+    let far = Routing {
+        horizon: 30 * D,
+        ..Routing::default()
+    };
+    assert_eq!(
+        plan(30 * D, &far, Some(&timers)).to_string(),
+        "9 x 3d + 2d 23h 59m 57s 800ms + 2s 200ms precise"
+    );
+    assert_eq!(
+        plan(30 * D + MS, &far, Some(&timers)).to_string(),
+        "30d 1ms precise"
+    );
+    assert_eq!(
+        plan(3 * D, &Routing::default(), Some(&timers)).to_string(),
+        "2d 23h 59m 57s 800ms + 2s 200ms precise"
+    );
+}
+
+#[test]
+fn timers_that_can_hold_nothing_are_not_used() {
+    let routing = Routing {
+        handoff: Duration::ZERO,
+        ..Routing::default()
+    };
+    for (max, usual) in [
+        (Duration::ZERO, Duration::ZERO),
+        (S, 1_200 * MS),
+        (D, Duration::MAX),
+    ] {
+        for remaining in [MS, S, H, D] {
+            let timers = by_timers(max, usual);
+            assert_eq!(
+                route(remaining, &routing, Some(&timers)),
+                Route::Precise,
+                "{timers:?}"
+            );
+        }
+    }
 }
 
 // Level tables.
@@ -221,17 +313,22 @@ fn level_numbers_are_the_brokers_positions() {
     assert_eq!(levels.level_of(2 * M), None);
     assert_eq!(levels.level_of(M + MS), None);
     assert_eq!(levels.largest_within(5 * S - MS), None);
-    let hops = plan(H + M + 5 * S, &Routing::default(), Some((&levels, USUAL))).hops;
+    let hops = plan(
+        H + M + 5 * S,
+        &Routing::default(),
+        Some(&by_levels(&levels, USUAL)),
+    )
+    .hops;
     assert_eq!(
-        hops.iter().map(|level| level.number).collect::<Vec<_>>(),
-        [1, 2, 3]
+        hops,
+        [(1, H), (2, M), (3, 5 * S)].map(|(number, delay)| Hop::Level(Level { number, delay }))
     );
 }
 
 #[test]
 fn a_single_level_is_a_table() {
     let levels = table("7s");
-    let plan = plan(23 * S, &Routing::default(), Some((&levels, USUAL)));
+    let plan = plan(23 * S, &Routing::default(), Some(&by_levels(&levels, USUAL)));
     assert_eq!(plan.to_string(), "7s + 7s + 7s + 2s precise");
 }
 
@@ -393,7 +490,9 @@ fn a_plan_takes_as_few_hops_as_any_could() {
 fn fifteen_minutes_take_two_hops_also_when_each_is_150_ms_late() {
     let levels = LevelTable::default();
     for late in 0..=150 {
-        let chain = travel(15 * M, &Routing::default(), (&levels, USUAL), || late * MS);
+        let chain = travel(15 * M, &Routing::default(), &by_levels(&levels, USUAL), || {
+            late * MS
+        });
         assert_eq!(chain.hops, 2, "{late} ms");
         assert_eq!(chain.late, 2 * late * MS);
     }
@@ -408,7 +507,7 @@ fn without_tolerance_and_with_a_handoff_of_30_s_fifteen_minutes_take_three_hops(
         ..Routing::default()
     };
     for late in 1..=150 {
-        let chain = travel(15 * M, &routing, (&levels, USUAL), || late * MS);
+        let chain = travel(15 * M, &routing, &by_levels(&levels, USUAL), || late * MS);
         assert_eq!(
             (chain.hops, chain.precise),
             (3, 30 * S - 3 * late * MS),
@@ -425,7 +524,7 @@ fn a_day_takes_twelve_punctual_hops_and_about_22_late_ones() {
     let mut taken = Vec::new();
     for seed in 0..SEEDS {
         let mut chance = fastrand::Rng::with_seed(seed);
-        let chain = travel(D, &Routing::default(), (&levels, USUAL), || {
+        let chain = travel(D, &Routing::default(), &by_levels(&levels, USUAL), || {
             Duration::from_millis(chance.u64(20..=150))
         });
         taken.push(chain.hops);
@@ -513,7 +612,7 @@ fn model(remaining: Duration, routing: &Routing, delays: &[Duration], usual: Dur
             });
         }
     }
-    best.map_or(Route::Precise, Route::Level)
+    best.map_or(Route::Precise, |level| Route::Hop(Hop::Level(level)))
 }
 
 proptest! {
@@ -531,7 +630,7 @@ proptest! {
         let usual = Duration::from_millis(usual);
         for remaining in [remaining, near(&delays, &routing, usual, place, shift)] {
             prop_assert_eq!(
-                route(remaining, &routing, Some((&table, usual))),
+                route(remaining, &routing, Some(&by_levels(&table, usual))),
                 model(remaining, &routing, &delays, usual)
             );
         }
@@ -555,16 +654,16 @@ proptest! {
 
     #[test]
     fn a_plan_loses_no_time((_, table) in any_table(), routing in any_routing(), delay in any_delay()) {
-        let plan = plan(delay, &routing, Some((&table, USUAL)));
-        let hops: Duration = plan.hops.iter().map(|level| level.delay).sum();
+        let plan = plan(delay, &routing, Some(&by_levels(&table, USUAL)));
+        let hops: Duration = plan.hops.iter().map(Hop::delay).sum();
         let all = hops + plan.precise;
         if plan.precise.is_zero() {
             prop_assert!(delay <= all && all <= delay + routing.tolerance, "{} for {:?}", plan, delay);
         } else {
             prop_assert_eq!(all, delay);
         }
-        for level in &plan.hops {
-            prop_assert!(table.levels().any(|known| known == *level));
+        for hop in &plan.hops {
+            prop_assert!(table.levels().any(|known| Hop::Level(known) == *hop));
         }
     }
 
@@ -577,7 +676,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut chance = fastrand::Rng::with_seed(seed);
-        let chain = travel(delay, &routing, (&table, USUAL), || {
+        let chain = travel(delay, &routing, &by_levels(&table, USUAL), || {
             Duration::from_millis(chance.u64(0..=worst))
         });
         prop_assert!(
@@ -598,14 +697,59 @@ proptest! {
     ) {
         prop_assume!(!delay.is_zero());
         let routing = Routing { tolerance: Duration::ZERO, ..routing };
-        let levels = (&table, Duration::from_millis(usual));
-        prop_assert!(!plan(delay, &routing, Some(levels)).precise.is_zero());
+        let levels = by_levels(&table, Duration::from_millis(usual));
+        prop_assert!(!plan(delay, &routing, Some(&levels)).precise.is_zero());
         let mut chance = fastrand::Rng::with_seed(seed);
-        let chain = travel(delay, &routing, levels, || {
+        let chain = travel(delay, &routing, &levels, || {
             // Less than usual, and punctual about every second time.
             Duration::from_millis(if chance.bool() { 0 } else { chance.u64(0..usual) })
         });
         prop_assert!(!chain.precise.is_zero());
         prop_assert_eq!(chain.late, Duration::ZERO);
+    }
+
+    #[test]
+    fn no_timer_overshoots_and_every_chain_of_them_ends_precise(
+        routing in any_routing(),
+        delay in any_delay(),
+        max in 1_200..=172_800_000_u64,
+        usual in 1..=5_000_u64,
+        seed in any::<u64>(),
+    ) {
+        prop_assume!(!delay.is_zero() && max >= 10 * usual);
+        let (max, usual) = (Duration::from_millis(max), Duration::from_millis(usual));
+        let timers = by_timers(max, usual);
+        let planned = plan(delay, &routing, Some(&timers));
+        let hops: Duration = planned.hops.iter().map(Hop::delay).sum();
+        prop_assert_eq!(hops + planned.precise, delay);
+        prop_assert!(planned.hops.iter().all(|hop| matches!(hop, Hop::Timer(held) if *held <= max)));
+        let wanted = delay.saturating_sub(routing.handoff + usual);
+        if delay <= routing.horizon || wanted <= max {
+            // As few as can hold it.
+            prop_assert!(planned.hops.len() as u128 <= wanted.as_nanos().div_ceil(max.as_nanos()), "{}", planned);
+        } else {
+            prop_assert!(planned.hops.is_empty(), "{}", planned);
+        }
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let chain = travel(delay, &routing, &timers, || {
+            Duration::from_millis(chance.u64(0..=usual.as_millis() as u64))
+        });
+        prop_assert!(chain.hops <= planned.hops.len(), "{} hops, planned {}", chain.hops, planned);
+        prop_assert_eq!(chain.late, Duration::ZERO);
+        prop_assert!(chain.hops == 0 || chain.precise >= routing.handoff, "{:?} left", chain.precise);
+    }
+
+    #[test]
+    fn a_late_timer_makes_no_chain_later_than_itself(
+        routing in any_routing(),
+        delay in any_delay(),
+        max in 60_000..=172_800_000_u64,
+        worst in 0..=60_000_u64,
+        seed in any::<u64>(),
+    ) {
+        let timers = by_timers(Duration::from_millis(max), 1_200 * MS);
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let chain = travel(delay, &routing, &timers, || Duration::from_millis(chance.u64(0..=worst)));
+        prop_assert!(chain.late <= chain.last, "{:?} late, last timer {:?}", chain.late, chain.last);
     }
 }

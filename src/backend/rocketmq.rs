@@ -1,13 +1,15 @@
-//! Wake-ups through the delay levels of RocketMQ brokers.
+//! Wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
 
 mod backlog;
 mod connection;
 mod consumer;
 mod handover;
+mod holding;
 mod lines;
 mod lookout;
 mod masters;
 mod producer;
+mod timers;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,6 +19,8 @@ use async_trait::async_trait;
 
 use self::connection::Connection;
 use self::handover::Handover;
+use self::holding::Wanted;
+pub use self::timers::RocketMqTimers;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
 use crate::rocketmq::{NAME, RocketMqOptions};
 use crate::{Error, Wake};
@@ -41,13 +45,17 @@ impl RocketMqBackend {
     ///
     /// The options may be just the nameservers: `RocketMqBackend::connect("localhost:9876")`.
     pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
-        Self::open(options.into()).await
+        Self::open(options.into(), Wanted::levels).await
     }
 
     /// Apart from `connect`, which is compiled where it is called.
-    fn open(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
-        Box::pin(async {
-            let connection = Connection::open(options).await?;
+    fn open(
+        options: RocketMqOptions,
+        wanted: fn(&RocketMqOptions) -> Wanted,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
+        Box::pin(async move {
+            let wanted = wanted(&options);
+            let connection = Connection::open(options, wanted).await?;
             Ok(Self {
                 handover: connection.handover(),
                 connection: Box::new(connection),

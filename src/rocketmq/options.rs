@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use super::credentials::Credentials;
 #[cfg(feature = "rocketmq-tls")]
 use super::tls::Tls;
+use std::time::Duration;
+
 use crate::{Error, LevelTable};
 
 /// The longest name of a topic that a broker takes.
@@ -14,7 +16,8 @@ const LONGEST_TOPIC: usize = 127;
 const LONGEST_GROUP: usize = 255;
 
 /// Which nameservers, and what to use there: for
-/// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect).
+/// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect) and
+/// [`RocketMqTimers::connect`](crate::backend::RocketMqTimers::connect).
 ///
 /// A plain `"HOST:PORT"` is enough where the defaults fit.
 #[derive(Clone, Debug)]
@@ -26,6 +29,7 @@ pub struct RocketMqOptions {
     pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "rocketmq-tls")]
     pub(super) tls: Option<Tls>,
+    pub(crate) longest_timer: Option<Duration>,
 }
 
 impl RocketMqOptions {
@@ -39,6 +43,7 @@ impl RocketMqOptions {
             credentials: None,
             #[cfg(feature = "rocketmq-tls")]
             tls: None,
+            longest_timer: None,
         }
     }
 
@@ -100,6 +105,16 @@ impl RocketMqOptions {
         key: impl Into<PathBuf>,
     ) -> Self {
         self.tls = Some(Tls::new(authorities.into()).showing(certificate.into(), key.into()));
+        self
+    }
+
+    /// The longest that a broker holds a timer message that does not tell its `timerMaxDelaySec`: only
+    /// [`RocketMqTimers`](crate::backend::RocketMqTimers) asks. Default: 3 days, as RocketMQ's.
+    ///
+    /// What a broker refuses as too long takes the precise backend.
+    #[must_use]
+    pub fn longest_timer(mut self, longest: Duration) -> Self {
+        self.longest_timer = Some(longest);
         self
     }
 

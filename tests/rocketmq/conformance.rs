@@ -30,4 +30,31 @@ impl BackendFixture for Place {
     }
 }
 
+/// The same place, gone to by timer messages.
+struct ByTimers(Place);
+
+#[async_trait]
+impl BackendFixture for ByTimers {
+    async fn open(&self) -> Arc<dyn Backend> {
+        self.0.connect_timers().await
+    }
+
+    async fn open_again(&self) -> Option<Arc<dyn Backend>> {
+        Some(self.0.connect_timers().await)
+    }
+
+    fn shortest_delay(&self) -> Duration {
+        TWO
+    }
+
+    fn forgets_what_is_removed(&self) -> bool {
+        self.0.forgets_what_is_removed()
+    }
+
+    fn gives_each_to_one_receiver(&self) -> bool {
+        self.0.gives_each_to_one_receiver()
+    }
+}
+
 backend_conformance!(rocketmq_5_3_3, Place::new());
+backend_conformance!(rocketmq_timers_5_3_3, ByTimers(Place::new()));

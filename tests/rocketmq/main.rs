@@ -20,13 +20,14 @@ mod security;
 #[path = "../support/rocketmq.rs"]
 mod servers;
 mod survey;
+mod timers;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend};
+use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend, RocketMqTimers};
 use delayline::rocketmq::RocketMqOptions;
 use delayline::{Error, TaskId, Wake};
 use tokio::time::timeout;
@@ -72,6 +73,10 @@ impl Place {
 
     async fn connect(&self) -> Arc<RocketMqBackend> {
         Arc::new(RocketMqBackend::connect(self.options()).await.unwrap())
+    }
+
+    async fn connect_timers(&self) -> Arc<RocketMqTimers> {
+        Arc::new(RocketMqTimers::connect(self.options()).await.unwrap())
     }
 
     /// Nothing was sent back to the broker.
@@ -131,7 +136,7 @@ async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
 }
 
 /// Sends all of them, also on a machine too busy to take a batch in the second that one has.
-async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
+async fn send(backend: &Arc<impl Backend>, mut batch: Vec<Departure>) {
     let sending = async {
         while let Err(unsent) = backend.send(&batch).await {
             assert!(unsent.cause.is_transient(), "{unsent}");
@@ -143,7 +148,7 @@ async fn send(backend: &RocketMqBackend, mut batch: Vec<Departure>) {
 }
 
 /// Receives and acknowledges until each of `count` wake-ups came at least once.
-async fn receive_all(backend: &RocketMqBackend, count: usize) -> BTreeSet<Wake> {
+async fn receive_all(backend: &Arc<impl Backend>, count: usize) -> BTreeSet<Wake> {
     let mut seen = BTreeSet::new();
     while seen.len() < count {
         let arrivals = timeout(SAFETY, backend.receive(100))

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::delay::{Routing, plan};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, Worker};
+use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, WokenBy, Worker};
 
 use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, ms, secs};
 
@@ -19,6 +19,13 @@ const REFUSING: Faults = Faults {
     refuse: 100,
     forget: 0,
     usual: std::time::Duration::ZERO,
+};
+
+/// Up to what was measured of a broker.
+const LATE_AS_TIMERS: Faults = Faults {
+    refuse: 0,
+    usual: std::time::Duration::from_millis(1_119),
+    ..REFUSING
 };
 
 /// A level backend that is down for as long as it is told.
@@ -92,9 +99,9 @@ async fn a_delay_takes_the_hops_of_its_plan_and_lands_on_its_time() {
             .schedule(NewTask::new(KIND, &1).after(secs(seconds)));
         let id = row.await.unwrap().task().id;
         world.pass(secs(seconds + 1)).await;
-        let table = ROCKETMQ.parse().unwrap();
-        let planned = plan(secs(seconds), &Routing::default(), Some((&table, ms(200))));
-        let taken = world.levels.as_ref().unwrap().log().len();
+        let levels = world.levels.as_ref().unwrap();
+        let planned = plan(secs(seconds), &Routing::default(), Some(&levels.delays()));
+        let taken = levels.log().len();
         assert_eq!(taken, planned.hops.len(), "{planned}");
         assert_eq!(
             world.runs.times(),
@@ -128,6 +135,65 @@ async fn what_is_due_soon_or_far_away_goes_to_the_precise_backend() {
     assert!(world.levels.unwrap().log().is_empty());
     assert_eq!(world.precise.log().len(), 2);
     assert_eq!(world.scheduler.stats().rerouted, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_delay_that_one_timer_holds_takes_one_and_is_precise_for_all_that() {
+    for seconds in [4, 6, 900, 86_401] {
+        let world = Setup {
+            timers: Some(secs(259_200)),
+            level_faults: LATE_AS_TIMERS,
+            ..Setup::default()
+        }
+        .build();
+        let _worker = world.work();
+        let row = world
+            .scheduler
+            .schedule(NewTask::new(KIND, &1).after(secs(seconds)));
+        let id = row.await.unwrap().task().id;
+        world.pass(secs(seconds + 1)).await;
+        assert_eq!(world.runs.times(), [i64::try_from(seconds).unwrap() * 1_000]);
+        assert_eq!(world.runs.all()[0].woken_by, WokenBy::Precise);
+        assert_eq!(world.levels.as_ref().unwrap().log().len(), 1, "{seconds} s");
+        assert_eq!(world.row(id).await.hop, 1);
+        let stats = world.scheduler.stats();
+        assert_eq!((stats.sent_levels, stats.sent_precise), (1, 1));
+        assert_eq!((stats.rerouted, stats.left_to_sweep), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_timer_is_worth_or_several_would_carry_beyond_the_horizon_is_precise_all_the_way() {
+    let world = Setup {
+        timers: Some(secs(86_400)),
+        level_faults: LATE_AS_TIMERS,
+        ..Setup::default()
+    }
+    .build();
+    let _worker = world.work();
+    for delay in [ms(3_399), secs(86_400 + 3)] {
+        let new = NewTask::new(KIND, &1).after(delay);
+        world.scheduler.schedule(new).await.unwrap();
+    }
+    world.pass(secs(90_000)).await;
+    assert_eq!(world.runs.times(), [3_399, 86_403_000]);
+    assert!(world.levels.unwrap().log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn timers_are_chained_up_to_the_horizon() {
+    let world = Setup {
+        timers: Some(secs(3_600)),
+        level_faults: LATE_AS_TIMERS,
+        ..Setup::default()
+    }
+    .build();
+    let _worker = world.work();
+    let new = NewTask::new(KIND, &1).after(secs(86_400));
+    world.scheduler.schedule(new).await.unwrap();
+    world.pass(secs(86_401)).await;
+    assert_eq!(world.runs.times(), [86_400_000]);
+    assert_eq!(world.levels.unwrap().log().len(), 24);
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,11 +465,6 @@ async fn a_backend_that_cannot_do_what_it_was_given_for_is_refused_by_name() {
     let world = World::with_levels("1s");
     let levels = world.levels.clone().unwrap();
     let cases = [
-        (
-            Scheduler::builder(world.store.clone()).levels(world.precise.clone()),
-            "levels",
-            "a level table",
-        ),
         (
             Scheduler::builder(world.store.clone()).precise(levels.clone()),
             "precise",

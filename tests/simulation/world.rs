@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach};
-use delayline::delay::{LevelTable, Routing, plan};
+use delayline::delay::{Hop, Routing, plan};
 use delayline::store::{MemoryStore, Store};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
@@ -112,7 +112,8 @@ struct Plan {
     /// Whether the precise backend is the table, and not one that fails.
     table: bool,
     routing: Routing,
-    levels: Option<LevelTable>,
+    /// What the level backend has, if there is one: levels, or timers as late as a broker's.
+    levels: Option<Delays>,
     lease: Duration,
     policy: Policy,
     concurrency: usize,
@@ -155,7 +156,20 @@ fn draw(clock: &Clock) -> Plan {
         }
     };
     let tables = ["1s 5s 10s 30s 1m 2m", "3s 1s 2s", "1s", "2s 1s 4s 4s 8s 16s"];
-    let table = clock.random_below(tables.len() as u64 + 1) as usize;
+    let table = clock.random_below(tables.len() as u64 + 2) as usize;
+    let levels = match tables.get(table) {
+        Some(table) => Some(Delays {
+            reach: Reach::Levels(table.parse().unwrap()),
+            usual_lateness: defaults::LEVELS_LATENESS,
+        }),
+        None if table == tables.len() => Some(Delays {
+            reach: Reach::Any {
+                max: Duration::from_secs([5, 40, 259_200][clock.random_below(3) as usize]),
+            },
+            usual_lateness: defaults::TIMERS_LATENESS,
+        }),
+        None => None,
+    };
     let concurrency = 1 + clock.random_below(3) as usize;
     let prefetch = clock.random_below(4) as usize;
     Plan {
@@ -178,7 +192,7 @@ fn draw(clock: &Clock) -> Plan {
             tolerance: Duration::from_millis([0, 200, 200, 900][clock.random_below(4) as usize]),
             horizon: Duration::from_secs([20, 3_600][clock.random_below(2) as usize]),
         },
-        levels: tables.get(table).map(|table| table.parse().unwrap()),
+        levels,
         lease: Duration::from_secs([1, 5, 30][clock.random_below(3) as usize]),
         concurrency,
         prefetch,
@@ -202,31 +216,26 @@ async fn history(seed: u64) -> Report {
     let capacity = (plan.store_fails == 0).then_some(plan.concurrency + plan.prefetch);
     let history = Arc::new(History::new(clock.clone(), capacity));
     history.note(format!("{plan:?}"));
-    let faulty = |reach, usual_lateness, usual| {
+    let faulty = |delays, usual| {
         let faults = Faults { usual, ..plan.faults };
-        Arc::new(FaultyBackend::new(
-            Delays {
-                reach,
-                usual_lateness,
-            },
-            faults,
-            clock.clone(),
-        ))
+        Arc::new(FaultyBackend::new(delays, faults, clock.clone()))
     };
     let world = Arc::new(World {
         store: Arc::new(MemoryStore::with_clock(clock.clone())),
-        levels: plan.levels.clone().map(|table| {
-            faulty(
-                Reach::Levels(table),
-                defaults::LEVELS_LATENESS,
-                Duration::from_millis(100),
-            )
+        levels: plan.levels.clone().map(|delays| {
+            let usual = match delays.reach {
+                Reach::Levels(_) => Duration::from_millis(100),
+                Reach::Any { .. } => Duration::from_millis(1_100),
+            };
+            faulty(delays, usual)
         }),
         precise: faulty(
-            Reach::Any {
-                max: Duration::from_secs(if plan.calm { 1 << 30 } else { 40 }),
+            Delays {
+                reach: Reach::Any {
+                    max: Duration::from_secs(if plan.calm { 1 << 30 } else { 40 }),
+                },
+                usual_lateness: defaults::PRECISE_LATENESS,
             },
-            defaults::PRECISE_LATENESS,
             Duration::from_millis(5),
         ),
         history: Arc::clone(&history),
@@ -510,11 +519,6 @@ fn check_chains(world: &World) {
     if !world.plan.calm {
         return;
     }
-    let levels = world
-        .plan
-        .levels
-        .as_ref()
-        .map(|table| (table, defaults::LEVELS_LATENESS));
     for start in world.history.starts() {
         let versions = world.history.versions(start.task.id);
         // A replaced task took another plan half-way.
@@ -526,13 +530,16 @@ fn check_chains(world: &World) {
         // The first wake-up is sent some ms after the row was written, perhaps on the other side of a limit.
         let plans = [0, 25].map(|sent_after| {
             let remaining = asked.saturating_sub(Duration::from_millis(sent_after));
-            (remaining, plan(remaining, &world.plan.routing, levels))
+            (
+                remaining,
+                plan(remaining, &world.plan.routing, world.plan.levels.as_ref()),
+            )
         });
         let most = plans.iter().map(|(_, plan)| plan.hops.len()).max().unwrap_or(0);
         // A level is up to 100 ms late here and the steps in between some ms. A chain is whole as long as its
         // lateness in all fits into the tolerance, of which the plan itself may use a part.
         let used = plans.iter().map(|(remaining, plan)| {
-            let hops: Duration = plan.hops.iter().map(|level| level.delay).sum();
+            let hops: Duration = plan.hops.iter().map(Hop::delay).sum();
             (hops + plan.precise).saturating_sub(*remaining)
         });
         let lateness = Duration::from_millis(110) * u32::try_from(most).unwrap_or(u32::MAX);

@@ -14,7 +14,7 @@ use delayline::store::{Claim, MemoryStore, Page, Store, Sweep};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
     Check, Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp,
-    Worker, defaults,
+    WokenBy, Worker, defaults,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -63,6 +63,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     /// The level backend's table; none: no such backend.
     pub(crate) table: Option<&'static str>,
+    /// In place of a table: up to how long the level backend holds any delay.
+    pub(crate) timers: Option<Duration>,
     pub(crate) level_faults: Faults,
     pub(crate) precise_faults: Faults,
     /// What the store's clock is ahead of the scheduler's, in ms.
@@ -82,6 +84,7 @@ impl Default for Setup {
         Self {
             seed: 1,
             table: None,
+            timers: None,
             level_faults: Faults::default(),
             precise_faults: Faults::default(),
             store_ahead: 0,
@@ -111,6 +114,11 @@ impl Setup {
             let reach = Reach::Levels(table.parse().unwrap());
             faulty(reach, defaults::LEVELS_LATENESS, self.level_faults)
         });
+        let timers = self.timers.map(|max| {
+            let reach = Reach::Any { max };
+            faulty(reach, defaults::TIMERS_LATENESS, self.level_faults)
+        });
+        let levels = levels.or(timers);
         let reach = Reach::Any { max: Duration::MAX };
         let precise = faulty(reach, defaults::PRECISE_LATENESS, self.precise_faults);
         let mut builder = Scheduler::builder(store.clone()).clock(clock.clone());
@@ -285,6 +293,7 @@ pub(crate) struct Run {
     pub(crate) at: i64,
     /// As the handler was told.
     pub(crate) lateness: Duration,
+    pub(crate) woken_by: WokenBy,
 }
 
 /// What was started, in order.
@@ -299,6 +308,7 @@ impl Runs {
             task: context.task().clone(),
             at: clock.now().as_millis() - START,
             lateness: context.lateness(),
+            woken_by: context.woken_by(),
         });
     }
 

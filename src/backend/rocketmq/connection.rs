@@ -10,11 +10,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::handover::Handover;
+use super::holding::Wanted;
 use super::lines::Lines;
 use super::lookout::Lookout;
 use super::masters::Masters;
 use super::producer;
-use crate::backend::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
 use crate::rocketmq::{Client, NAME, RocketMqOptions, joined, transient};
 use crate::{Error, Wake, defaults};
 
@@ -39,15 +40,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(options: RocketMqOptions) -> Result<Self, Error> {
+    pub(super) async fn open(options: RocketMqOptions, wanted: Wanted) -> Result<Self, Error> {
         options.check()?;
         let handover = Arc::new(Handover::new(ANSWER_AFTER));
         let client = Client::start(&options).await?;
         let (base, for_lines) = (client.base(), handover.clone());
         let opening = client.run(async move {
-            let masters = Arc::new(Lookout::open(&base, &options).await?);
+            let masters = Arc::new(Lookout::open(&base, &options, &wanted).await?);
             let lines = Arc::new(Lines::open(base.clone(), options.clone(), for_lines).await?);
-            let lookout = Lookout::new(base, &options, masters.clone(), lines.clone());
+            let lookout = Lookout::new(base, &options, wanted, masters.clone(), lines.clone());
             Ok((masters, lines, Arc::new(lookout)))
         });
         let opened = match timeout(CONNECT_WITHIN, opening).await {
@@ -100,10 +101,7 @@ impl Backend for Connection {
     }
 
     fn delays(&self) -> Delays {
-        Delays {
-            reach: Reach::Levels(self.masters.offers().table().clone()),
-            usual_lateness: defaults::LEVELS_LATENESS,
-        }
+        self.masters.offers().delays()
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
@@ -179,7 +177,7 @@ impl Backend for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("levels", self.masters.offers().table())
+            .field("delays", &self.masters.offers().delays())
             .finish_non_exhaustive()
     }
 }

@@ -10,10 +10,11 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::holding::{Holding, Wanted};
 use super::lines::Lines;
 use super::masters::{Health, Master, Masters};
-use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, transient};
-use crate::{Error, LevelTable};
+use crate::Error;
+use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, permanent, transient};
 
 /// How often brokers are looked at while all are well.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -26,14 +27,13 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 /// The same at the start, when a broker that is slow is better than none.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
-/// Looks at the brokers again and again: who is there, with which levels, and whether the levels deliver.
+/// Looks at the brokers again and again: who is there, how each holds messages, and whether its levels deliver.
 ///
 /// Its futures belong into the client's runtime and must not be abandoned.
 pub(super) struct Lookout {
     base: Base,
     topic: String,
-    /// For masters that do not tell theirs.
-    configured: Option<LevelTable>,
+    wanted: Wanted,
     masters: Arc<Masters>,
     lines: Arc<Lines>,
     /// Who asks, until somebody does not answer: then its connections may be worn. Held while looking.
@@ -45,15 +45,19 @@ pub(super) struct Lookout {
 struct Seen {
     name: CheetahString,
     figures: Result<BTreeMap<String, String>, Unanswered>,
-    /// Its table, if it was asked for it.
-    table: Option<Result<LevelTable, Unanswered>>,
+    /// How it holds messages, if it was asked.
+    holding: Option<Result<Holding, Unanswered>>,
 }
 
 impl Lookout {
-    /// Looks for the first time: reads the masters' tables, and makes the topic where it is missing.
-    pub(super) async fn open(base: &Base, options: &RocketMqOptions) -> Result<Masters, Error> {
+    /// Looks for the first time: asks the masters how they hold messages, and makes the topic where it is missing.
+    pub(super) async fn open(
+        base: &Base,
+        options: &RocketMqOptions,
+        wanted: &Wanted,
+    ) -> Result<Masters, Error> {
         let admin = Admin::open(base).await?;
-        let first = first_look(&admin, options).await;
+        let first = first_look(&admin, options, wanted).await;
         admin.close().await;
         first
     }
@@ -61,13 +65,14 @@ impl Lookout {
     pub(super) fn new(
         base: Base,
         options: &RocketMqOptions,
+        wanted: Wanted,
         masters: Arc<Masters>,
         lines: Arc<Lines>,
     ) -> Self {
         Self {
             base,
             topic: options.topic.clone(),
-            configured: options.levels.clone(),
+            wanted,
             masters,
             lines,
             admin: Mutex::new(None),
@@ -119,9 +124,9 @@ impl Lookout {
         }
     }
 
-    /// Whether a master that has levels answers.
+    /// Whether a master that holds anything answers.
     pub(super) async fn reach_one(&self) -> Result<(), Error> {
-        let mut unreached = transient("no broker offers a level");
+        let mut unreached = transient("no broker holds messages");
         for queue in self.masters.offers().one_queue_each() {
             match self.lines.reach(&queue).await {
                 Ok(()) => return Ok(()),
@@ -171,24 +176,29 @@ impl Lookout {
         all_answered
     }
 
-    /// Asks each master for its figures, and for its table if that may be another one; all at once.
+    /// Asks each master for its figures, and how it holds messages if that may have changed; all at once.
     async fn see_each(&self, admin: &Arc<Admin>) -> Vec<Seen> {
         let mut looks = JoinSet::new();
         for (name, master) in self.masters.known().iter() {
             let (admin, name, address) = (admin.clone(), name.clone(), master.address.clone());
-            let (boot, has_table) = (master.boot.clone(), master.table.is_some());
+            let (boot, is_known) = (master.boot.clone(), master.holding.is_some());
+            let wanted = self.wanted.clone();
             looks.spawn(Box::pin(async move {
                 let figures = within(ANSWER_WITHIN, admin.figures(&address)).await;
                 let again = match &figures {
-                    Ok(figures) => !has_table || boot.as_ref() != figures.get(BOOT),
-                    Err(Unanswered::Refused(_)) => !has_table,
+                    Ok(figures) => !is_known || boot.as_ref() != figures.get(BOOT),
+                    Err(Unanswered::Refused(_)) => !is_known,
                     Err(Unanswered::Absent(_)) => false,
                 };
-                let table = match again {
-                    true => Some(within(ANSWER_WITHIN, table_of(&admin, &address)).await),
+                let holding = match again {
+                    true => Some(within(ANSWER_WITHIN, wanted.ask(&admin, &address)).await),
                     false => None,
                 };
-                Seen { name, figures, table }
+                Seen {
+                    name,
+                    figures,
+                    holding,
+                }
             }));
         }
         looks.join_all().await
@@ -196,8 +206,15 @@ impl Lookout {
 
     /// Takes what was seen for what is known.
     async fn judge(&self, seen: Seen, is_listed: bool, queues: Option<&Vec<MessageQueue>>) {
-        let Seen { name, figures, table } = seen;
-        let table = table.and_then(|told| table_or_assumed(&name, told, self.configured.as_ref()));
+        let Seen {
+            name,
+            figures,
+            holding,
+        } = seen;
+        let holding = holding.and_then(|told| self.wanted.or_assumed(&name, told));
+        if let Some(Holding::Not(why)) = &holding {
+            tracing::warn!(broker = %name, %why, "a broker holds no messages; it is not used");
+        }
         let absent = matches!(figures, Err(Unanswered::Absent(_)));
         let (was, restarted) = self.masters.change(|known| {
             if absent && !is_listed {
@@ -211,12 +228,12 @@ impl Lookout {
             }
             let was = master.health;
             let mut restarted = false;
-            match (&figures, table) {
+            match (&figures, holding) {
                 (Err(Unanswered::Absent(_)), _) => master.health = Health::Absent,
-                (figures, Some(table)) => {
+                (figures, Some(holding)) => {
                     restarted = master.boot.is_some();
                     let boot = figures.as_ref().ok().and_then(|figures| figures.get(BOOT).cloned());
-                    master.restarted(boot, table);
+                    master.restarted(boot, holding);
                 }
                 (_, None) => {}
             }
@@ -267,27 +284,31 @@ impl Lookout {
 /// When the broker was started, in its figures.
 const BOOT: &str = "bootTimestamp";
 
-async fn first_look(admin: &Admin, options: &RocketMqOptions) -> Result<Masters, Error> {
+async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -> Result<Masters, Error> {
     let listed = admin.masters().await?;
     let mut known = BTreeMap::new();
     let mut absent = None;
     for (name, address) in &listed {
         let mut master = Master::new(address.clone());
-        let told = within(FIRST_ANSWER_WITHIN, table_of(admin, address)).await;
+        let told = within(FIRST_ANSWER_WITHIN, wanted.ask(admin, address)).await;
         if let Err(Unanswered::Absent(error)) = &told {
             tracing::warn!(broker = %name, %error, "a broker does not answer");
             master.health = Health::Absent;
             absent = Some(error.to_string());
         }
-        if let Some(table) = table_or_assumed(name, told, options.levels.as_ref()) {
+        if let Some(holding) = wanted.or_assumed(name, told) {
+            if let Holding::Not(why) = holding {
+                return Err(permanent(format!("the broker {name} cannot be used: {why}")));
+            }
             let figures = within(FIRST_ANSWER_WITHIN, admin.figures(address))
                 .await
                 .unwrap_or_default();
-            master.restarted(figures.get(BOOT).cloned(), table);
+            master.restarted(figures.get(BOOT).cloned(), holding);
         }
         known.insert(name.clone(), master);
     }
-    let Some(table) = known.values().find_map(|master| master.table.clone()) else {
+    let holdings = known.values().filter_map(|master| master.holding.as_ref());
+    let Some(reach) = holdings.filter_map(Holding::reach).next() else {
         return Err(transient(
             absent.unwrap_or_else(|| "no broker answers".to_owned()),
         ));
@@ -298,7 +319,7 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions) -> Result<Masters,
             master.queues = queues;
         }
     }
-    Ok(Masters::new(known, table))
+    Ok(Masters::new(known, reach))
 }
 
 async fn within<T>(
@@ -308,75 +329,4 @@ async fn within<T>(
     timeout(patience, asking)
         .await
         .unwrap_or_else(|_| Err(Unanswered::Absent(transient("no answer in time"))))
-}
-
-async fn table_of(admin: &Admin, address: &CheetahString) -> Result<LevelTable, Unanswered> {
-    let settings = admin.settings(address).await?;
-    let levels = settings
-        .get("messageDelayLevel")
-        .ok_or_else(|| Unanswered::Refused(transient("the broker's settings have no messageDelayLevel")))?;
-    levels.parse().map_err(Unanswered::Refused)
-}
-
-/// A master's table: what it tells, or if it is there and does not tell, what was configured, or the default.
-fn table_or_assumed(
-    name: &CheetahString,
-    told: Result<LevelTable, Unanswered>,
-    configured: Option<&LevelTable>,
-) -> Option<LevelTable> {
-    match (told, configured) {
-        (Ok(told), Some(configured)) if told != *configured => {
-            tracing::warn!(broker = %name, %told, %configured, "a broker has other levels than the configured ones; its own are used");
-            Some(told)
-        }
-        (Ok(told), _) => Some(told),
-        (Err(Unanswered::Refused(error)), Some(configured)) => {
-            tracing::warn!(broker = %name, %error, levels = %configured, "a broker does not tell its delay levels; the configured ones are used");
-            Some(configured.clone())
-        }
-        (Err(Unanswered::Refused(error)), None) => {
-            let levels = LevelTable::default();
-            tracing::warn!(
-                broker = %name, %error, %levels,
-                "a broker does not tell its delay levels, so RocketMQ's default ones are assumed; \
-                 if that is wrong, configure them, or wake-ups will be early or late"
-            );
-            Some(levels)
-        }
-        (Err(Unanswered::Absent(_)), _) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn assumed(told: Result<&str, Unanswered>, configured: Option<&str>) -> Option<String> {
-        let told = told.map(|text| text.parse().unwrap());
-        let configured = configured.map(|text| text.parse().unwrap());
-        let table = table_or_assumed(&"broker-a".into(), told, configured.as_ref());
-        table.map(|table| table.to_string())
-    }
-
-    #[test]
-    fn a_master_that_tells_its_table_has_it_whatever_was_configured() {
-        assert_eq!(assumed(Ok("1s 2s"), None).unwrap(), "1s 2s");
-        assert_eq!(assumed(Ok("1s 2s"), Some("1s 3s")).unwrap(), "1s 2s");
-    }
-
-    #[test]
-    fn one_that_is_there_and_does_not_tell_has_the_configured_table_or_the_default_one() {
-        let refused = || Err(Unanswered::Refused(transient("no permission")));
-        assert_eq!(assumed(refused(), Some("1s 3s")).unwrap(), "1s 3s");
-        assert_eq!(
-            assumed(refused(), None).unwrap(),
-            LevelTable::default().to_string()
-        );
-    }
-
-    #[test]
-    fn nothing_is_assumed_of_one_that_is_not_there() {
-        let absent = Err(Unanswered::Absent(transient("refused")));
-        assert_eq!(assumed(absent, Some("1s 3s")), None);
-    }
 }

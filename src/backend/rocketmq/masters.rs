@@ -1,4 +1,4 @@
-//! The masters that levels go through, and which of them offers which delay.
+//! The masters that wake-ups go through, and which of them offers which delay.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
-use crate::LevelTable;
+use super::holding::Holding;
+use crate::backend::{Delays, Reach};
+use crate::{LevelTable, defaults};
 
 /// Knows the masters, and chooses one for each wake-up.
 ///
@@ -28,7 +30,7 @@ pub(super) struct Master {
     pub(super) address: CheetahString,
     /// By which a restart is known; none where it does not tell.
     pub(super) boot: Option<String>,
-    pub(super) table: Option<LevelTable>,
+    pub(super) holding: Option<Holding>,
     /// Those of the topic that may be written to.
     pub(super) queues: Vec<MessageQueue>,
     pub(super) health: Health,
@@ -49,17 +51,26 @@ pub(super) enum Health {
 /// The delays that can be had, and where.
 #[derive(Debug)]
 pub(super) struct Offers {
-    table: LevelTable,
+    reach: Reach,
+    /// Of timers: by the longest delay that all of the masters hold.
     by_delay: BTreeMap<Duration, Vec<Offer>>,
     next: AtomicUsize,
 }
 
-/// A level of a master, and one of its queues.
+/// A way of a master to hold a message, and one of its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The level's number on that master.
-    pub(super) number: usize,
+    pub(super) way: Way,
     pub(super) queue: MessageQueue,
+}
+
+/// What a message must say so that a master holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The level's number on that master.
+    Level(usize),
+    /// The delay itself.
+    Timer,
 }
 
 impl Offer {
@@ -73,7 +84,7 @@ impl Master {
         Self {
             address,
             boot: None,
-            table: None,
+            holding: None,
             queues: Vec::new(),
             health: Health::Well,
             backlogs: BTreeMap::new(),
@@ -87,7 +98,12 @@ impl Master {
         figures: &BTreeMap<String, String>,
     ) -> Vec<(Duration, bool)> {
         let mut changed = Vec::new();
-        for level in self.table.iter().flat_map(LevelTable::levels) {
+        for level in self
+            .holding
+            .iter()
+            .filter_map(Holding::table)
+            .flat_map(LevelTable::levels)
+        {
             let figure = figures.get(&format!("scheduleMessageOffset_{}", level.number));
             let Some((delivered, reaches)) = figure.and_then(|figure| backlog::read(figure)) else {
                 continue;
@@ -105,10 +121,10 @@ impl Master {
         changed
     }
 
-    /// It was started again, or turns out to have another table: nothing of before holds.
-    pub(super) fn restarted(&mut self, boot: Option<String>, table: LevelTable) {
+    /// It was started again, or turns out to hold messages in another way: nothing of before is true.
+    pub(super) fn restarted(&mut self, boot: Option<String>, holding: Holding) {
         self.boot = boot;
-        self.table = Some(table);
+        self.holding = Some(holding);
         self.backlogs.clear();
     }
 
@@ -118,9 +134,9 @@ impl Master {
 }
 
 impl Masters {
-    /// Those known at the start; `table` is what is offered as long as nobody is well.
-    pub(super) fn new(known: BTreeMap<CheetahString, Master>, table: LevelTable) -> Self {
-        let offers = Offers::of(&known, &table);
+    /// Those known at the start; `reach` is what is offered as long as nobody is well.
+    pub(super) fn new(known: BTreeMap<CheetahString, Master>, reach: Reach) -> Self {
+        let offers = Offers::of(&known, &reach);
         Self {
             known: Mutex::new(known),
             offers: RwLock::new(Arc::new(offers)),
@@ -164,9 +180,9 @@ impl Masters {
         let mut known = self.known();
         let result = change(&mut known);
         let before = self.offers();
-        let offers = Offers::of(&known, &before.table);
-        if !offers.table.same_delays(&before.table) {
-            tracing::info!(levels = %offers.table, "the brokers' levels have changed");
+        let offers = Offers::of(&known, &before.reach);
+        if !same(&offers.reach, &before.reach) {
+            tracing::info!(reach = ?offers.reach, "what the brokers hold has changed");
         }
         *self.offers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(offers);
         result
@@ -179,13 +195,30 @@ impl Masters {
 }
 
 impl Offers {
-    /// What the well masters offer; with none, `last` is what the table stays.
-    fn of(known: &BTreeMap<CheetahString, Master>, last: &LevelTable) -> Self {
+    /// What the well masters offer; with none, `last` is what the reach stays.
+    fn of(known: &BTreeMap<CheetahString, Master>, last: &Reach) -> Self {
         let mut by_delay: BTreeMap<Duration, Vec<Offer>> = BTreeMap::new();
         let mut tables = Vec::new();
+        let mut timers: Option<(Duration, Vec<Offer>)> = None;
         for master in known.values().filter(|master| master.health == Health::Well) {
-            let Some(table) = master.table.as_ref().filter(|_| !master.queues.is_empty()) else {
-                continue;
+            let table = match master.holding.as_ref().filter(|_| !master.queues.is_empty()) {
+                Some(Holding::Levels(table)) => table,
+                Some(Holding::Timers(longest)) => {
+                    let (least, offers) = timers.get_or_insert_default();
+                    // So that each can stand in for each.
+                    *least = if offers.is_empty() {
+                        *longest
+                    } else {
+                        *longest.min(least)
+                    };
+                    let queues = master.queues.iter().cloned();
+                    offers.extend(queues.map(|queue| Offer {
+                        way: Way::Timer,
+                        queue,
+                    }));
+                    continue;
+                }
+                Some(Holding::Not(_)) | None => continue,
             };
             tables.push(table);
             // Each delay once: of equal levels the first is as good as the others, unless it is stuck.
@@ -198,9 +231,18 @@ impl Offers {
                 by_delay
                     .entry(delay)
                     .or_default()
-                    .extend(queues.map(|queue| Offer { number, queue }));
+                    .extend(queues.map(|queue| Offer {
+                        way: Way::Level(number),
+                        queue,
+                    }));
             }
         }
+        let reach = match &timers {
+            Some((max, _)) => Reach::Any { max: *max },
+            None if by_delay.is_empty() => last.clone(),
+            None => Reach::Levels(table_of(&by_delay, &tables)),
+        };
+        by_delay.extend(timers);
         for offers in by_delay.values_mut() {
             // One master after the other, not one queue after the other.
             offers.sort_by(|one, other| {
@@ -208,15 +250,35 @@ impl Offers {
             });
         }
         Self {
-            table: table_of(&by_delay, &tables, last),
+            reach,
             by_delay,
             next: AtomicUsize::new(0),
         }
     }
 
-    /// The delays as a table: that of the brokers, where they have the same and all of it can be had.
-    pub(super) fn table(&self) -> &LevelTable {
-        &self.table
+    /// The delays that can be had, and how late that usually is. Levels are the brokers' own table, where they have the
+    /// same and all of it can be had.
+    pub(super) fn delays(&self) -> Delays {
+        Delays {
+            usual_lateness: match self.reach {
+                Reach::Levels(_) => defaults::LEVELS_LATENESS,
+                Reach::Any { .. } => defaults::TIMERS_LATENESS,
+            },
+            reach: self.reach.clone(),
+        }
+    }
+
+    /// Whether it is one of the delays that can be had; if not, which are.
+    pub(super) fn check(&self, delay: Duration) -> Result<(), String> {
+        match &self.reach {
+            Reach::Levels(table) if table.level_of(delay).is_none() => {
+                Err(format!("allowed are the brokers' levels: {table}"))
+            }
+            Reach::Any { max } if delay > *max => {
+                Err(format!("allowed is at most {max:?}, the brokers' longest timer"))
+            }
+            Reach::Levels(_) | Reach::Any { .. } => Ok(()),
+        }
     }
 
     /// Whether anything can be had.
@@ -233,7 +295,10 @@ impl Offers {
 
     /// Where to send what shall wait for `delay`: each time another queue, and not that of the master `except`.
     pub(super) fn choose(&self, delay: Duration, except: Option<&CheetahString>) -> Option<&Offer> {
-        let offers = self.by_delay.get(&delay)?;
+        let offers = match self.reach {
+            Reach::Levels(_) => self.by_delay.get(&delay)?,
+            Reach::Any { .. } => self.by_delay.range(delay..).next()?.1,
+        };
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         (0..offers.len())
             .map(|step| &offers[start.wrapping_add(step) % offers.len()])
@@ -241,16 +306,15 @@ impl Offers {
     }
 }
 
-fn table_of(
-    by_delay: &BTreeMap<Duration, Vec<Offer>>,
-    tables: &[&LevelTable],
-    last: &LevelTable,
-) -> LevelTable {
-    let delays: Vec<_> = by_delay.keys().copied().collect();
-    if delays.is_empty() {
-        return last.clone();
+fn same(one: &Reach, other: &Reach) -> bool {
+    match (one, other) {
+        (Reach::Levels(one), Reach::Levels(other)) => one.same_delays(other),
+        _ => one == other,
     }
-    let union = LevelTable::of(delays);
+}
+
+fn table_of(by_delay: &BTreeMap<Duration, Vec<Offer>>, tables: &[&LevelTable]) -> LevelTable {
+    let union = LevelTable::of(by_delay.keys().copied().collect());
     match tables {
         [first, rest @ ..] if rest.iter().all(|table| table == first) && first.same_delays(&union) => {
             (*first).clone()
@@ -269,13 +333,20 @@ mod tests {
         let known = tables.into_iter().enumerate().map(|(at, table)| {
             let name = CheetahString::from(format!("broker-{at}"));
             let mut master = Master::new("127.0.0.1:1".into());
-            master.table = Some(table.parse().unwrap());
+            master.holding = Some(Holding::Levels(table.parse().unwrap()));
             master.queues = (0..2)
                 .map(|queue| MessageQueue::from_parts("t", name.clone(), queue))
                 .collect();
             (name, master)
         });
-        Masters::new(known.collect(), LevelTable::default())
+        Masters::new(known.collect(), Reach::Levels(LevelTable::default()))
+    }
+
+    fn table(masters: &Masters) -> String {
+        match masters.offers().delays().reach {
+            Reach::Levels(table) => table.to_string(),
+            reach => panic!("{reach:?}"),
+        }
     }
 
     fn chosen(masters: &Masters, delay: Duration, except: Option<&str>) -> Vec<(String, i32, usize)> {
@@ -283,7 +354,13 @@ mod tests {
         let except = except.map(CheetahString::from);
         let mut chosen: Vec<_> = (0..8)
             .filter_map(|_| offers.choose(delay, except.as_ref()))
-            .map(|offer| (offer.master().to_string(), offer.queue.queue_id(), offer.number))
+            .map(|offer| {
+                let number = match offer.way {
+                    Way::Level(number) => number,
+                    Way::Timer => 0,
+                };
+                (offer.master().to_string(), offer.queue.queue_id(), number)
+            })
             .collect();
         chosen.sort();
         chosen.dedup();
@@ -293,7 +370,7 @@ mod tests {
     #[test]
     fn like_tables_are_offered_as_they_are_and_every_queue_is_used() {
         let masters = masters(["5s 1s", "5s 1s"]);
-        assert_eq!(masters.offers().table().to_string(), "5s 1s");
+        assert_eq!(table(&masters), "5s 1s");
         let b = |name: &str, queue| (name.to_owned(), queue, 2);
         assert_eq!(
             chosen(&masters, SECOND, None),
@@ -309,7 +386,7 @@ mod tests {
     #[test]
     fn a_delay_is_had_from_those_masters_that_have_it_by_their_own_number() {
         let masters = masters(["1s 3s", "2s 1s"]);
-        assert_eq!(masters.offers().table().to_string(), "1s 2s 3s");
+        assert_eq!(table(&masters), "1s 2s 3s");
         let all = chosen(&masters, SECOND, None);
         assert_eq!(all.len(), 4);
         assert!(all.contains(&("broker-0".to_owned(), 0, 1)) && all.contains(&("broker-1".to_owned(), 0, 2)));
@@ -325,11 +402,11 @@ mod tests {
     fn an_unwell_master_is_left_out_and_with_none_well_nothing_is_had() {
         let masters = masters(["1s 3s", "2s 1s"]);
         masters.unwell(&"broker-1".into());
-        assert_eq!(masters.offers().table().to_string(), "1s 3s");
+        assert_eq!(table(&masters), "1s 3s");
         masters.unwell(&"broker-0".into());
         assert!(!masters.offers().any());
         assert_eq!(
-            masters.offers().table().to_string(),
+            table(&masters),
             "1s 3s",
             "as long as nothing is known to be otherwise"
         );
@@ -355,9 +432,40 @@ mod tests {
         };
         assert_eq!(look(0, 4), []);
         assert_eq!(look(60, 4), [(3 * SECOND, true)]);
-        assert_eq!(masters.offers().table().to_string(), "1s");
+        assert_eq!(table(&masters), "1s");
         assert_eq!(look(61, 4), []);
         assert_eq!(look(62, 9), [(3 * SECOND, false)]);
-        assert_eq!(masters.offers().table().to_string(), "1s 3s");
+        assert_eq!(table(&masters), "1s 3s");
+    }
+
+    #[test]
+    fn of_timers_all_masters_hold_the_longest_that_each_of_them_holds() {
+        let masters = masters(["1s", "1s", "1s"]);
+        let timers = [3_600, 60].map(|seconds| Holding::Timers(Duration::from_secs(seconds)));
+        masters.change(|known| {
+            let holdings = timers.into_iter().chain([Holding::Not("of old age".into())]);
+            for (master, holding) in known.values_mut().zip(holdings) {
+                master.restarted(None, holding);
+            }
+        });
+        let minute = Duration::from_secs(60);
+        assert_eq!(masters.offers().delays().reach, Reach::Any { max: minute });
+        for delay in [Duration::ZERO, SECOND, minute] {
+            assert_eq!(masters.offers().check(delay), Ok(()));
+            assert_eq!(
+                chosen(&masters, delay, None).len(),
+                4,
+                "two queues of two masters"
+            );
+            assert_eq!(chosen(&masters, delay, Some("broker-0")).len(), 2);
+        }
+        assert_eq!(chosen(&masters, minute + Duration::from_nanos(1), None), []);
+        assert!(masters.offers().check(minute + Duration::from_nanos(1)).is_err());
+        masters.unwell(&"broker-1".into());
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(masters.offers().delays().reach, Reach::Any { max: hour });
+        masters.unwell(&"broker-0".into());
+        assert!(!masters.offers().any());
+        assert_eq!(masters.offers().delays().reach, Reach::Any { max: hour });
     }
 }

@@ -10,7 +10,7 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::masters::{Masters, Offer};
+use super::masters::{Masters, Offer, Way};
 use crate::backend::Departure;
 use crate::rocketmq::{Base, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, defaults};
@@ -33,13 +33,23 @@ pub(super) async fn start(base: &Base, options: &RocketMqOptions) -> Result<Defa
 ///
 /// Always a fresh one: a delivered message still has the broker's own marks of its last delay.
 fn message(departure: &Departure, offer: &Offer) -> Result<Message, Error> {
-    let number = i32::try_from(offer.number).map_err(|_| permanent("the level table is too long"))?;
-    Message::builder()
+    let message = Message::builder()
         .topic(offer.queue.topic().clone())
         // By which people find it on the broker.
         .key(departure.wake.id.to_string())
-        .body(departure.wake.encode())
-        .delay_level(number)
+        .body(departure.wake.encode());
+    let message = match offer.way {
+        Way::Level(number) => {
+            let number = i32::try_from(number).map_err(|_| permanent("the level table is too long"))?;
+            message.delay_level(number)
+        }
+        Way::Timer => {
+            // A delay and not a time: the broker's own clock counts it. Up, for not a part of a ms early.
+            let millis = u64::try_from(departure.delay.as_nanos().div_ceil(1_000_000));
+            message.delay_millis(millis.map_err(|_| permanent("the delay is too long"))?)
+        }
+    };
+    message
         .build()
         .map_err(|cause| permanent(format!("no message can be made of a wake-up: {cause}")))
 }
@@ -110,14 +120,10 @@ impl Sending {
         let departure = &self.batch[place];
         let prepared = match offers.choose(departure.delay, except) {
             Some(offer) => message(departure, offer).map(|message| (message, offer.queue.clone())),
-            None if offers.table().level_of(departure.delay).is_some() => {
-                Err(transient("no broker that has the level takes messages"))
-            }
-            None => Err(Error::invalid(
-                "delay",
-                format_args!("{:?}", departure.delay),
-                format!("allowed are the brokers' levels: {}", offers.table()),
-            )),
+            None => Err(match offers.check(departure.delay) {
+                Ok(()) => transient("no broker that holds the delay takes messages"),
+                Err(allowed) => Error::invalid("delay", format_args!("{:?}", departure.delay), allowed),
+            }),
         };
         match prepared {
             Ok((message, queue)) => {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::delay::{self, ROCKETMQ_LEVELS, Route, Spelled, route};
+use delayline::backend::{Delays, Reach};
+use delayline::delay::{self, Hop, ROCKETMQ_LEVELS, Route, Spelled, route};
 use delayline::{Error, LevelTable, Routing, defaults};
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use crate::span::Span;
 /// More hops than this are refused: nobody reads them, and a long delay through short levels would fill the memory.
 const MOST_HOPS: usize = 10_000;
 
-/// Show how a delay travels: through which levels of the broker, and what is left for the precise backend.
+/// Show how a delay travels: through which levels or timers of the broker, and what is left for the precise backend.
 ///
 /// Nothing is sent and nothing is stored; no server is needed.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,14 @@ pub(crate) struct Plan {
     /// The levels of the broker: its setting messageDelayLevel
     #[arg(long, value_name = "TABLE", value_parser = levels, default_value = ROCKETMQ_LEVELS, allow_hyphen_values = true)]
     levels: LevelTable,
+    /// Timer messages in place of levels, of up to this long: timerMaxDelaySec of a broker of version 5
+    #[arg(
+        long,
+        value_name = "DURATION",
+        conflicts_with = "levels",
+        allow_hyphen_values = true
+    )]
+    timers: Option<Span>,
     /// What is due sooner goes to the precise backend
     #[arg(long, value_name = "DURATION", default_value_t = Span(defaults::HANDOFF), allow_hyphen_values = true)]
     handoff: Span,
@@ -49,17 +58,18 @@ fn levels(text: &str) -> Result<LevelTable, String> {
 #[derive(Serialize)]
 struct Report {
     delay_ms: u128,
-    /// The first step: `run`, `precise` or `levels`.
+    /// The first step: `run`, `precise`, `levels` or `timers`.
     route: &'static str,
-    hops: Vec<Hop>,
+    hops: Vec<Held>,
     /// What is left for the precise backend.
     precise_ms: u128,
 }
 
 #[derive(Serialize)]
-struct Hop {
-    /// The number by which the broker knows it.
-    level: usize,
+struct Held {
+    /// The number by which the broker knows the level; not there for a timer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<usize>,
     delay_ms: u128,
 }
 
@@ -81,20 +91,33 @@ impl Plan {
         }
     }
 
+    /// The broker's.
+    fn delays(&self) -> Delays {
+        match self.timers {
+            Some(Span(max)) => Delays {
+                reach: Reach::Any { max },
+                usual_lateness: defaults::TIMERS_LATENESS,
+            },
+            None => Delays {
+                reach: Reach::Levels(self.levels.clone()),
+                usual_lateness: defaults::LEVELS_LATENESS,
+            },
+        }
+    }
+
     fn plan(&self) -> Result<delay::Plan, Failure> {
-        let routing = self.routing();
-        let levels = Some((&self.levels, defaults::LEVELS_LATENESS));
+        let (routing, delays) = (self.routing(), self.delays());
         // Walked before it is collected.
         let mut remaining = self.delay.0;
         for _ in 0..=MOST_HOPS {
-            match route(remaining, &routing, levels) {
-                Route::Level(level) => remaining = remaining.saturating_sub(level.delay),
-                Route::Run | Route::Precise => return Ok(delay::plan(self.delay.0, &routing, levels)),
+            match route(remaining, &routing, Some(&delays)) {
+                Route::Hop(hop) => remaining = remaining.saturating_sub(hop.delay()),
+                Route::Run | Route::Precise => return Ok(delay::plan(self.delay.0, &routing, Some(&delays))),
             }
         }
         Err(Failure::Argument(format!(
-            "DELAY is \"{}\": it takes more than {MOST_HOPS} hops; allowed are a shorter delay, a shorter --horizon \
-             or longer --levels",
+            "DELAY is \"{}\": it takes more than {MOST_HOPS} hops; allowed are a shorter delay, a shorter --horizon, \
+             longer --levels or longer --timers",
             self.delay
         )))
     }
@@ -106,9 +129,12 @@ impl Plan {
             hops: plan
                 .hops
                 .iter()
-                .map(|level| Hop {
-                    level: level.number,
-                    delay_ms: level.delay.as_millis(),
+                .map(|hop| Held {
+                    level: match hop {
+                        Hop::Level(level) => Some(level.number),
+                        Hop::Timer(_) => None,
+                    },
+                    delay_ms: hop.delay().as_millis(),
                 })
                 .collect(),
             precise_ms: plan.precise.as_millis(),
@@ -126,14 +152,19 @@ impl Plan {
             text += &format!("\nplan     {plan}\nhops     {}", plan.hops.len());
         }
         text += &format!("\nprecise  {}", Spelled(plan.precise));
-        let hops: Duration = plan.hops.iter().map(|level| level.delay).sum();
+        let hops: Duration = plan.hops.iter().map(Hop::delay).sum();
         if let Some(late) = hops.checked_sub(self.delay.0).filter(|late| !late.is_zero()) {
             text += &format!(
                 "; the last hop ends {} late, which the tolerance allows",
                 Spelled(late)
             );
         }
-        if plan.hops.len() > 1 {
+        if self.timers.is_some() && !plan.hops.is_empty() {
+            text += &format!(
+                "\nnote     planned with punctual timers: one may be {} late, at the cost of the precise rest",
+                Span(defaults::TIMERS_LATENESS)
+            );
+        } else if plan.hops.len() > 1 {
             text += "\nnote     planned with punctual hops: ";
             text += &if self.tolerance.0.is_zero() {
                 "late ones change which levels follow, and may add some".to_owned()
@@ -154,6 +185,11 @@ impl Plan {
             ": it is due now".into()
         } else if delay < self.handoff.0 {
             format!(": shorter than the handoff of {}", self.handoff)
+        } else if self
+            .timers
+            .is_some_and(|Span(max)| delay <= self.horizon.0.max(max))
+        {
+            ": too short for a timer, which is late by up to its usual lateness".into()
         } else if delay > self.horizon.0 {
             format!(": longer than the horizon of {}", self.horizon)
         } else if self.levels.largest_within(delay).is_none() {
@@ -165,11 +201,10 @@ impl Plan {
 }
 
 fn first_step(plan: &delay::Plan) -> &'static str {
-    if !plan.hops.is_empty() {
-        "levels"
-    } else if plan.precise.is_zero() {
-        "run"
-    } else {
-        "precise"
+    match plan.hops.first() {
+        Some(Hop::Level(_)) => "levels",
+        Some(Hop::Timer(_)) => "timers",
+        None if plan.precise.is_zero() => "run",
+        None => "precise",
     }
 }

@@ -10,11 +10,15 @@ const MINUTES_5: i64 = 300_000;
 /// What a backend may be late by, and the sweep when it has to do without.
 const LATE: i64 = 1_000;
 
-fn setups() -> [Setup; 3] {
+fn setups() -> [Setup; 4] {
     [
         Setup::default(),
         Setup {
             table: Some(ROCKETMQ),
+            ..Setup::default()
+        },
+        Setup {
+            timers: Some(secs(3 * 86_400)),
             ..Setup::default()
         },
         Setup {
@@ -29,7 +33,8 @@ async fn assert_near(world: &World, every: i64, times: usize) {
     for _ in 0..times {
         for row in world.rows_in(KIND, State::Scheduled).await {
             let left = row.wake_at.unwrap().millis_since(world.store_clock.now());
-            assert!(left <= every + 200, "{left}: {row:?}");
+            // As late as timers usually are.
+            assert!(left <= every + 1_200, "{left}: {row:?}");
         }
         world.pass(ms(7_777)).await;
     }
@@ -148,12 +153,13 @@ async fn other_kinds_reach_as_far_as_ever() {
         let (world, _) = world_of(setup, |check| check.every(secs(1)));
         let new = delayline::NewTask::new("other", &1).after(secs(7_200));
         let row = world.scheduler.schedule(new).await.unwrap().task().clone();
-        assert!(row.wake_at >= Some(at(7_200_000)), "{row:?}");
+        // But for the last stretch behind a timer.
+        assert!(row.wake_at >= Some(at(7_190_000)), "{row:?}");
         let target = ("other", "named");
         let new = delayline::NewTask::new("other", &1).key("named");
         world.scheduler.schedule(new).await.unwrap();
         let moved = world.scheduler.reschedule(target, secs(7_200)).await.unwrap();
-        assert!(moved.task().unwrap().wake_at >= Some(at(7_200_000)), "{moved:?}");
+        assert!(moved.task().unwrap().wake_at >= Some(at(7_190_000)), "{moved:?}");
     }
 }
 
