@@ -6,6 +6,7 @@ mod client;
 mod credentials;
 mod door;
 mod failure;
+mod forward;
 mod hook;
 mod options;
 mod route;
@@ -16,7 +17,8 @@ mod tls;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
-pub(crate) use self::failure::{closed, failure, is_refusal, permanent, transient};
+pub(crate) use self::failure::{MESSAGE_ILLEGAL, closed, failure, is_refusal, permanent, transient};
+pub use self::forward::Forward;
 pub use self::options::RocketMqOptions;
 pub use self::scratch::Scratch;
 pub use self::survey::{Access, Master, Survey, Timers, Version};

@@ -33,6 +33,8 @@ use engine::Engine;
 pub struct Worker {
     scheduler: Scheduler,
     kinds: Vec<(Kind, Policy, Handler)>,
+    /// What was given and cannot be used.
+    refused: Option<Error>,
     options: Options,
 }
 
@@ -68,6 +70,7 @@ impl Worker {
         Self {
             scheduler: scheduler.clone(),
             kinds: Vec::new(),
+            refused: None,
             options: Options {
                 name: None,
                 lease: defaults::LEASE,
@@ -111,6 +114,25 @@ impl Worker {
     {
         self.kinds.push((kind.into(), policy, raw(handler)));
         self
+    }
+
+    /// Publishes the tasks of `kind` to a topic of the service's own, where its consumers run them: see
+    /// [`Forward`](crate::rocketmq::Forward).
+    #[cfg(feature = "rocketmq")]
+    #[must_use]
+    pub fn forward(
+        mut self,
+        kind: impl Into<Kind>,
+        policy: Policy,
+        forward: crate::rocketmq::Forward,
+    ) -> Self {
+        if let Err(error) = forward.check() {
+            self.refused.get_or_insert(error);
+        }
+        self.handle_bytes(kind, policy, move |context| {
+            let forward = forward.clone();
+            async move { forward.publish(&context).await }
+        })
     }
 
     /// What people see in [`Task::owner`]. Default: `worker-` and a random number.
@@ -163,7 +185,10 @@ impl Worker {
     ///
     /// Fails at once if the settings cannot be used, or if the store says that it can never work as it is. One that
     /// is merely away is waited for.
-    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
         let kinds = self.checked_kinds()?;
         tokio::pin!(stop);
         tokio::select! {

@@ -10,7 +10,7 @@ use crate::Error;
 /// A broker that was asked for something it does not know, answers so.
 const NOT_SUPPORTED: i32 = 3;
 /// A broker answers so to a message that it will never take.
-const MESSAGE_ILLEGAL: i32 = 13;
+pub(crate) const MESSAGE_ILLEGAL: i32 = 13;
 /// A broker or its access control answers so.
 pub(super) const NO_PERMISSION: i32 = 16;
 

@@ -8,6 +8,7 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod forwarding;
 mod hostile;
 mod masters;
 #[path = "../support/meddled.rs"]

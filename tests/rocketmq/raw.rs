@@ -4,13 +4,28 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rocketmq_client_rust::{
-    BrokerAdmin, ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumerAdmin, DefaultMQAdminExt,
-    DefaultMQProducer, RouteAdmin, TopicAdmin,
+    BrokerAdmin, ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus, ConsumerAdmin, DefaultMQAdminExt, DefaultMQProducer, DefaultMQPushConsumer,
+    MQPushConsumer, RouteAdmin, TopicAdmin,
 };
+use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
+use rocketmq_model::common::message::MessageTrait;
+use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::message_single::Message;
 use rocketmq_model::topic::TopicConfig;
 use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
+use tokio::sync::mpsc;
+
+/// What a consumer sees of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) body: Vec<u8>,
+    pub(crate) tag: Option<String>,
+    pub(crate) keys: Option<String>,
+    pub(crate) properties: HashMap<String, String>,
+    pub(crate) queue: i32,
+}
 
 pub(crate) struct Raw {
     owner: RuntimeOwner,
@@ -64,6 +79,41 @@ impl Raw {
             producer.send(message).await.unwrap().unwrap();
         }
         producer.shutdown().await;
+    }
+
+    /// Consumes a topic as any service does.
+    pub(crate) async fn consume(
+        &self,
+        topic: &str,
+        tags: &str,
+    ) -> (DefaultMQPushConsumer, mpsc::UnboundedReceiver<Received>) {
+        let mut consumer = DefaultMQPushConsumer::builder(self.runtime.clone())
+            .client_config(self.config.clone())
+            .consumer_group(format!("consumers-of-{topic}"))
+            .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)
+            .build();
+        let (tell, told) = mpsc::unbounded_channel();
+        consumer.register_message_listener_concurrently(
+            move |messages: &[&MessageExt], _: &ConsumeConcurrentlyContext| {
+                for message in messages {
+                    let _ = tell.send(Received {
+                        body: message.get_body().map(|body| body.to_vec()).unwrap_or_default(),
+                        tag: message.tags().map(|tag| tag.to_string()),
+                        keys: message.get_keys().map(|keys| keys.to_string()),
+                        properties: message
+                            .get_properties()
+                            .iter()
+                            .map(|(name, value)| (name.to_string(), value.to_string()))
+                            .collect(),
+                        queue: message.queue_id(),
+                    });
+                }
+                Ok(ConsumeConcurrentlyStatus::ConsumeSuccess)
+            },
+        );
+        consumer.subscribe(topic, tags).await.unwrap();
+        consumer.start().await.unwrap();
+        (consumer, told)
     }
 
     async fn admin(&self) -> DefaultMQAdminExt {

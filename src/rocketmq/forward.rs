@@ -1,0 +1,161 @@
+//! Publishes due tasks to a topic of the service's own.
+
+mod outlet;
+mod parcel;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use self::outlet::TopicOutlet;
+use self::parcel::Parcel;
+use super::RocketMqOptions;
+use crate::{Context, Error, Failure, Outcome};
+
+/// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
+/// [`Worker::forward`](crate::Worker::forward).
+///
+/// A message is to a consumer what any other producer's would be:
+///
+/// | part | what |
+/// |---|---|
+/// | body | the task's payload as it was scheduled: JSON, or the bytes given; 1 byte up to 4 MiB |
+/// | tag | [`tag`](Self::tag) |
+/// | message keys | the task's id, and the task's key if it has no white space |
+/// | user properties | those of [`property`](Self::property), then the task's headers, then these |
+/// | `DELAYLINE_ID` | the task's id: the same for every attempt, so a consumer can drop repeats by it |
+/// | `DELAYLINE_KIND` | the task's kind |
+/// | `DELAYLINE_KEY` | the task's key, if it has one |
+/// | `DELAYLINE_ATTEMPT` | which attempt this is, from 1 |
+/// | `DELAYLINE_DUE_AT` | when the task was due, in ms since 1970 |
+///
+/// **At least once.** The task is done when a broker has said that it has the message. A send that failed, or whose
+/// outcome is not known, is a failed attempt, tried again by the policy of the kind; so is one that the broker has not
+/// flushed, or copied to its replica, in the time that it gives itself (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`),
+/// for a crash may lose it. A broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and
+/// would say so of every further copy: that counts as done. What no broker will ever take is dead at once: an empty or
+/// too long payload, a header that cannot be a property, and what a broker calls illegal.
+///
+/// A cheap handle: clone it to forward several kinds through one connection, each with a tag of its own.
+#[derive(Clone)]
+pub struct Forward {
+    /// Its type hidden: see `RocketMqBackend`.
+    outlet: Arc<dyn Outlet>,
+    tag: Option<String>,
+    properties: Vec<(String, String)>,
+    by_key: bool,
+}
+
+/// Takes messages to brokers.
+trait Outlet: fmt::Debug + Send + Sync {
+    fn publish(&self, parcel: Parcel) -> Answered<'_, Result<(), Unpublished>>;
+
+    fn close(&self) -> Answered<'_, ()>;
+}
+
+type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why a message was not published, as far as is known.
+#[derive(Debug)]
+enum Unpublished {
+    /// It may be later, or may have been.
+    Perhaps(Error),
+    /// No broker will ever take it.
+    Never(String),
+}
+
+impl Forward {
+    /// Connects to the nameservers, for messages to `topic`. Of the options, those for wake-ups are no matter.
+    ///
+    /// The topic is the service's: it must be there.
+    pub async fn connect(
+        options: impl Into<RocketMqOptions>,
+        topic: impl Into<String>,
+    ) -> Result<Self, Error> {
+        Self::open(options.into().topic(topic)).await
+    }
+
+    /// Apart from `connect`, which is compiled where it is called.
+    fn open(options: RocketMqOptions) -> Answered<'static, Result<Self, Error>> {
+        Box::pin(async {
+            Ok(Self {
+                outlet: Arc::new(TopicOutlet::open(options).await?),
+                tag: None,
+                properties: Vec::new(),
+                by_key: false,
+            })
+        })
+    }
+
+    /// The tag of each message, by which consumers subscribe. Default: none.
+    ///
+    /// 1 to 255 bytes without white space or `|`, and not `*`; another one is refused when the worker starts.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// A user property of each message, beside those that are always there.
+    ///
+    /// The name is 1 to 255 letters, digits and any of `_-.`, none of RocketMQ's own names (such as `KEYS`) and none
+    /// that begins with `DELAYLINE_`; the value is text of 1 to 4,096 bytes without control characters. Another one is
+    /// refused when the worker starts.
+    #[must_use]
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sends tasks with equal keys to the same queue, as Java's `SelectMessageQueueByHash` does: the queue's place is
+    /// `String.hashCode()` of the task's key, modulo the number of queues that can be written to, without its sign.
+    ///
+    /// So it stays the same as long as the number of queues does, which a broker that is down changes; and retries may
+    /// overtake. Tasks without a key go to any queue. Default: every task goes to any queue.
+    #[must_use]
+    pub fn by_key(mut self) -> Self {
+        self.by_key = true;
+        self
+    }
+
+    /// Lets go of the connection, for all clones; what is forwarded later is a failed attempt.
+    ///
+    /// Without it, it goes with the last clone.
+    pub async fn close(&self) {
+        self.outlet.close().await;
+    }
+
+    /// Refuses what no message can have.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(tag) = &self.tag {
+            parcel::check_tag(tag)?;
+        }
+        self.properties
+            .iter()
+            .try_for_each(|(name, value)| parcel::check_property(name, value))
+    }
+
+    /// Publishes the task.
+    pub(crate) async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
+        let parcel = match Parcel::new(self, context.task()) {
+            Ok(parcel) => parcel,
+            Err(reason) => return Ok(Outcome::Discard(reason)),
+        };
+        match self.outlet.publish(parcel).await {
+            Ok(()) => Ok(Outcome::Done),
+            Err(Unpublished::Perhaps(error)) => Err(error.into()),
+            Err(Unpublished::Never(reason)) => Ok(Outcome::Discard(reason)),
+        }
+    }
+}
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forward")
+            .field("outlet", &self.outlet)
+            .field("tag", &self.tag)
+            .field("by_key", &self.by_key)
+            .finish_non_exhaustive()
+    }
+}

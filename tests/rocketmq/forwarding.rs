@@ -1,0 +1,261 @@
+//! Tasks that are published to a topic of the service's own, whose consumer is the plain client.
+
+use std::collections::BTreeMap;
+
+use delayline::rocketmq::Forward;
+use delayline::store::MemoryStore;
+use delayline::{Clock, NewTask, Policy, Scheduled, Scheduler, State, Target, Timestamp, Worker};
+use tokio::task::JoinHandle;
+
+use super::raw::Received;
+use super::servers::{BROKER, RocketMqServers};
+use super::*;
+
+const KIND: &str = "order.cancel";
+
+/// A topic that its operator has made.
+async fn made_topic(nameserver: &str, queues: u32) -> String {
+    let topic = format!("orders-{}", unique());
+    let raw = Raw::new(nameserver);
+    raw.make_topic(&topic, queues).await;
+    let known = async {
+        while raw.queues(&topic).await < queues {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SAFETY, known).await.expect("the topic becomes known");
+    raw.close().await;
+    topic
+}
+
+/// A service whose tasks of [`KIND`] are forwarded.
+struct Service {
+    scheduler: Scheduler,
+    worker: JoinHandle<Result<(), Error>>,
+    forward: Forward,
+}
+
+impl Service {
+    fn start(forward: &Forward, policy: Policy) -> Self {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        let worker = Worker::new(&scheduler).forward(KIND, policy, forward.clone());
+        Self {
+            worker: tokio::spawn(worker.run()),
+            scheduler,
+            forward: forward.clone(),
+        }
+    }
+
+    async fn schedule(&self, task: NewTask) -> TaskId {
+        self.scheduler.schedule(task).await.unwrap().task().id
+    }
+
+    /// Waits until the task is in `state`; gives why its last attempt failed.
+    async fn until(&self, id: TaskId, state: State) -> Option<String> {
+        let ended = async {
+            loop {
+                let row = self.scheduler.find(Target::Id(id)).await.unwrap().unwrap();
+                if row.state == state {
+                    return row.last_error;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SAFETY, ended).await.expect("it ends so")
+    }
+
+    async fn end(self) {
+        self.worker.abort();
+        self.scheduler.close().await.unwrap();
+        self.forward.close().await;
+    }
+}
+
+async fn next(received: &mut tokio::sync::mpsc::UnboundedReceiver<Received>) -> Received {
+    timeout(SAFETY, received.recv())
+        .await
+        .expect("it arrives")
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_of_the_topic_gets_all_that_a_task_has() {
+    let topic = made_topic(&nameserver(), 4).await;
+    let forward = Forward::connect(nameserver(), topic.as_str()).await.unwrap();
+    let forward = forward.tag("cancel").property("source", "shop");
+    let service = Service::start(&forward, Policy::default());
+    let raw = Raw::new(&nameserver());
+    let (mut consumer, mut received) = raw.consume(&topic, "cancel").await;
+    let due = Timestamp::from_millis(Clock::system().now().as_millis() + 700);
+    let body = br#"{"order": 42, "note": "\u00e9" }"#;
+    let task = NewTask::from_bytes(KIND, *body)
+        .key("order-42")
+        .header("traceparent", "00-abc-01")
+        .at(due);
+    let id = service.schedule(task).await;
+    let message = next(&mut received).await;
+    assert!(Clock::system().now() >= due);
+    assert_eq!(message.body, body, "as it was scheduled, to the byte");
+    assert_eq!(message.tag.as_deref(), Some("cancel"));
+    assert_eq!(message.keys, Some(format!("{id} order-42")));
+    for (name, value) in [
+        ("source", "shop"),
+        ("traceparent", "00-abc-01"),
+        ("DELAYLINE_ID", &id.to_string()),
+        ("DELAYLINE_KIND", KIND),
+        ("DELAYLINE_KEY", "order-42"),
+        ("DELAYLINE_ATTEMPT", "1"),
+        ("DELAYLINE_DUE_AT", &due.as_millis().to_string()),
+    ] {
+        assert_eq!(
+            message.properties.get(name).map(String::as_str),
+            Some(value),
+            "{name}"
+        );
+    }
+    service.until(id, State::Done).await;
+    consumer.shutdown().await;
+    raw.close().await;
+    service.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_keys_go_to_one_queue_and_unlike_ones_to_all() {
+    let topic = made_topic(&nameserver(), 4).await;
+    let forward = Forward::connect(nameserver(), topic.as_str()).await.unwrap();
+    let service = Service::start(&forward.by_key(), Policy::default());
+    let raw = Raw::new(&nameserver());
+    let (mut consumer, mut received) = raw.consume(&topic, "*").await;
+    let mut queues: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+    for round in 0..3 {
+        let tasks = (0..20).map(|order| NewTask::new(KIND, &round).key(format!("order {order}")));
+        let scheduled = service.scheduler.schedule_all(tasks).await.unwrap();
+        assert!(
+            scheduled.iter().all(|task| matches!(task, Scheduled::New(_))),
+            "the last round is over"
+        );
+        for _ in 0..20 {
+            let message = next(&mut received).await;
+            let key = message.properties["DELAYLINE_KEY"].clone();
+            queues.entry(key).or_default().insert(message.queue);
+        }
+        for task in scheduled {
+            service.until(task.task().id, State::Done).await;
+        }
+    }
+    assert_eq!(queues.len(), 20);
+    assert!(queues.values().all(|queues| queues.len() == 1), "{queues:?}");
+    let used: BTreeSet<_> = queues.values().flatten().collect();
+    assert_eq!(used.len(), 4, "{queues:?}");
+    consumer.shutdown().await;
+    raw.close().await;
+    service.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
+    let topic = made_topic(&nameserver(), 1).await;
+    let forward = Forward::connect(nameserver(), topic.as_str()).await.unwrap();
+    let service = Service::start(&forward, Policy::default());
+    let mut broad = NewTask::new(KIND, &1);
+    for number in 0..10 {
+        broad = broad.header(format!("header-{number}"), "x".repeat(4_000));
+    }
+    for (task, reason) in [
+        (NewTask::from_bytes(KIND, *b""), "payload of 0 bytes"),
+        (
+            NewTask::from_bytes(KIND, vec![7; 4 * 1_024 * 1_024 + 1]),
+            "payload of",
+        ),
+        (
+            NewTask::new(KIND, &1).header("TAGS", "x"),
+            "header: property is \"TAGS\"",
+        ),
+        // Each of them can be; only the broker says that all of them are too long.
+        (broad, "publishing failed"),
+    ] {
+        let id = service.schedule(task).await;
+        let why = service.until(id, State::Dead).await.unwrap();
+        assert!(why.contains(reason), "{why}");
+    }
+    let longest = NewTask::from_bytes(KIND, vec![7; 4 * 1_024 * 1_024]);
+    let id = service.schedule(longest).await;
+    service.until(id, State::Done).await;
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_topic_that_nobody_has_is_refused_by_name_and_not_made() {
+    let topic = format!("orders-{}", unique());
+    let error = Forward::connect(nameserver(), topic.as_str()).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { field: "topic", .. }), "{error}");
+    assert!(error.to_string().contains(&topic), "{error}");
+    let raw = Raw::new(&nameserver());
+    assert_eq!(raw.queues(&topic).await, 0);
+    raw.close().await;
+}
+
+#[tokio::test]
+async fn a_worker_does_not_start_with_a_tag_or_a_property_that_cannot_be() {
+    let topic = made_topic(&nameserver(), 1).await;
+    let forward = Forward::connect(nameserver(), topic).await.unwrap();
+    for (forward, field) in [
+        (forward.clone().tag("a b"), "tag"),
+        (forward.clone().property("KEYS", "x"), "property"),
+    ] {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        let worker = Worker::new(&scheduler).forward(KIND, Policy::default(), forward);
+        let error = timeout(SAFETY, worker.run()).await.expect("at once").unwrap_err();
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+    forward.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
+    let servers = RocketMqServers::start(&[]);
+    let topic = made_topic(&servers.nameserver, 4).await;
+    let forward = Forward::connect(servers.nameserver.as_str(), topic.as_str())
+        .await
+        .unwrap();
+    let second = Duration::from_secs(1);
+    let service = Service::start(
+        &forward.by_key(),
+        Policy::new().backoff(second, second).max_attempts(1_000),
+    );
+    let order = |number: u32| NewTask::new(KIND, &number).key(format!("order {number}"));
+    let before = service.scheduler.schedule_all((0..20).map(order)).await.unwrap();
+    for task in &before {
+        service.until(task.task().id, State::Done).await;
+    }
+    servers.kill(BROKER);
+    let scheduled = service.scheduler.schedule_all((20..40).map(order)).await.unwrap();
+    // Often enough for the client to give the broker up for the next 30 s.
+    let failing = async {
+        while service.scheduler.stats().retried < 60 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SAFETY, failing)
+        .await
+        .expect("they are tried again and again");
+    assert_eq!(service.scheduler.stats().dead, 0);
+    servers.start_again();
+    for task in &scheduled {
+        service.until(task.task().id, State::Done).await;
+    }
+    let raw = Raw::new(&servers.nameserver);
+    let (mut consumer, mut received) = raw.consume(&topic, "*").await;
+    // At least once: what the killed broker had not flushed yet is its own loss.
+    let mut missing: BTreeSet<_> = scheduled.iter().map(|task| task.task().id.to_string()).collect();
+    while !missing.is_empty() {
+        let message = next(&mut received).await;
+        if missing.remove(&message.properties["DELAYLINE_ID"]) {
+            let attempt: u32 = message.properties["DELAYLINE_ATTEMPT"].parse().unwrap();
+            assert!(attempt > 1);
+        }
+    }
+    consumer.shutdown().await;
+    raw.close().await;
+    service.end().await;
+}
