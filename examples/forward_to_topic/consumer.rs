@@ -94,7 +94,7 @@ async fn make_topic(runtime: &Arc<ClientRuntime>, config: &ClientConfig, topic: 
         .await?
         .broker_addr_table
         .unwrap_or_default();
-    if admin.examine_topic_route_info(topic.into()).await.is_err() {
+    if admin.examine_topic_route_info(topic.into()).await?.is_none() {
         for broker in brokers.values() {
             if let Some(master) = broker.broker_addrs().get(&0) {
                 let config = TopicConfig::with_queues(topic, 4, 4);
@@ -103,7 +103,7 @@ async fn make_topic(runtime: &Arc<ClientRuntime>, config: &ClientConfig, topic: 
                     .await?;
             }
         }
-        while admin.examine_topic_route_info(topic.into()).await.is_err() {
+        while admin.examine_topic_route_info(topic.into()).await?.is_none() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

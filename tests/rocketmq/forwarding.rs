@@ -137,7 +137,7 @@ async fn equal_keys_go_to_one_queue_and_unlike_ones_to_all() {
         for _ in 0..20 {
             let message = next(&mut received).await;
             let key = message.properties["DELAYLINE_KEY"].clone();
-            queues.entry(key).or_default().insert(message.queue);
+            queues.entry(key).or_default().extend(message.queue);
         }
         for task in scheduled {
             service.until(task.task().id, State::Done).await;

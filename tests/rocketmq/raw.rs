@@ -24,7 +24,8 @@ pub(crate) struct Received {
     pub(crate) tag: Option<String>,
     pub(crate) keys: Option<String>,
     pub(crate) properties: HashMap<String, String>,
-    pub(crate) queue: i32,
+    /// None, if it was sent back before: then it comes through a queue for such.
+    pub(crate) queue: Option<i32>,
 }
 
 pub(crate) struct Raw {
@@ -35,10 +36,11 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn new(nameserver: &str) -> Self {
-        let owner = RuntimeOwner::plan(RuntimeConfig::for_parallelism("raw", 1))
-            .unwrap()
-            .build()
-            .unwrap();
+        let mut config = RuntimeConfig::for_parallelism("raw", 1);
+        // Else the client sends back what listeners of a busy machine do not take at once.
+        config.blocking_lane_policies.metadata_io.max_queue_depth = 4_096;
+        config.blocking_lane_policies.metadata_io.queue_timeout = super::SAFETY;
+        let owner = RuntimeOwner::plan(config).unwrap().build().unwrap();
         let telemetry = TelemetryRuntimeGuard::noop();
         let scope = owner.root_context().component("raw");
         let runtime =
@@ -105,7 +107,7 @@ impl Raw {
                             .iter()
                             .map(|(name, value)| (name.to_string(), value.to_string()))
                             .collect(),
-                        queue: message.queue_id(),
+                        queue: (message.reconsume_times() == 0).then(|| message.queue_id()),
                     });
                 }
                 Ok(ConsumeConcurrentlyStatus::ConsumeSuccess)

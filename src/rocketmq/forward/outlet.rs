@@ -26,8 +26,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a producer to which a broker did not answer is replaced at the most.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
-/// How often the nameservers are asked which queues there are.
-const QUEUES_EVERY: Duration = Duration::from_secs(10);
 
 /// Publishes messages to one topic.
 pub(super) struct TopicOutlet {
@@ -40,16 +38,7 @@ pub(super) struct TopicOutlet {
 struct Line {
     base: Base,
     group: String,
-    topic: String,
     in_use: Mutex<InUse>,
-    queues: Mutex<Option<Queues>>,
-}
-
-/// Which queues there were, and when.
-struct Queues {
-    asked: Instant,
-    /// In Java's order: by the name of the broker, then by number.
-    all: Arc<[MessageQueue]>,
 }
 
 struct InUse {
@@ -152,8 +141,6 @@ impl Line {
         Ok(Self {
             base,
             group: options.group,
-            topic: options.topic,
-            queues: Mutex::new(None),
             in_use: Mutex::new(InUse {
                 producer: Some(Arc::new(producer)),
                 since: Instant::now(),
@@ -166,13 +153,8 @@ impl Line {
         let producer = self.producer().await.map_err(Unpublished::Perhaps)?;
         let sending = async {
             match queue_key {
-                Some(key) => {
-                    let queues = self.queues(&producer).await?;
-                    let queue = by_hash(&queues, &message, &key);
-                    let queue = queue.ok_or_else(|| transient("no queue of the topic can be written to"))?;
-                    Ok(producer.send_to_queue(message, queue).await)
-                }
-                None => Ok(producer.send(message).await),
+                Some(key) => producer.send_with_selector(message, by_hash, key).await,
+                None => producer.send(message).await,
             }
         };
         // The client's own patience is for the send alone; before that it may ask the nameservers.
@@ -181,7 +163,6 @@ impl Line {
             let late = transient("publishing was not confirmed in time");
             return Err(Unpublished::Perhaps(late));
         };
-        let outcome = outcome.map_err(Unpublished::Perhaps)?;
         if let Err(cause) = &outcome
             && cause.broker_response_code().is_none()
         {
@@ -213,36 +194,6 @@ impl Line {
             DefaultMQProducer::clone(&producer).shutdown().await;
         }));
         Ok(fresh)
-    }
-
-    /// The queues that keys are spread over.
-    ///
-    /// Not those that the client's own selection goes by: as long as sends at the same time are its first ones, it may
-    /// take a topic that is there for one that is to be made, and choose among the queues that it would have then.
-    async fn queues(&self, producer: &DefaultMQProducer) -> Result<Arc<[MessageQueue]>, Error> {
-        let mut known = self.queues.lock().await;
-        if let Some(queues) = &*known
-            && queues.asked.elapsed() < QUEUES_EVERY
-        {
-            return Ok(queues.all.clone());
-        }
-        let fetched = producer.clone().fetch_publish_message_queues(&self.topic).await;
-        let all = match (fetched, &*known) {
-            (Ok(mut all), _) => {
-                all.sort_by(|one, other| {
-                    (one.broker_name(), one.queue_id()).cmp(&(other.broker_name(), other.queue_id()))
-                });
-                all.into()
-            }
-            // Without nameservers everything stays as it was.
-            (Err(_), Some(queues)) => queues.all.clone(),
-            (Err(cause), None) => return Err(failure("asking the nameservers for the topic", cause)),
-        };
-        *known = Some(Queues {
-            asked: Instant::now(),
-            all: Arc::clone(&all),
-        });
-        Ok(all)
     }
 
     async fn wear(&self, worn: &Arc<DefaultMQProducer>) {
