@@ -17,7 +17,7 @@ mod tls;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
-pub(crate) use self::failure::{MESSAGE_ILLEGAL, closed, failure, is_refusal, permanent, transient};
+pub(crate) use self::failure::{MESSAGE_ILLEGAL, answer, closed, failure, is_refusal, permanent, transient};
 pub use self::forward::Forward;
 pub use self::options::RocketMqOptions;
 pub use self::scratch::Scratch;

@@ -17,8 +17,6 @@ use super::door::Door;
 use super::failure::{answer, failure, is_hung_up, is_silence, transient, within};
 use crate::Error;
 
-/// Nameservers answer so when no broker has a topic.
-const TOPIC_NOT_EXIST: i32 = 17;
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
 const WRITE: u32 = 2;
 /// The number of a master among the brokers of one name.
@@ -210,11 +208,7 @@ impl Admin {
 
     /// Whether any broker has the topic, as far as the nameservers know.
     pub(crate) async fn knows(&self, topic: &str) -> Result<bool, Error> {
-        match self.0.examine_topic_route_info(topic.into()).await {
-            Ok(route) => Ok(route.is_some()),
-            Err(cause) if cause.broker_response_code() == Some(TOPIC_NOT_EXIST) => Ok(false),
-            Err(cause) => Err(failure("asking the nameservers for the topic", cause)),
-        }
+        Ok(!self.brokers_with(topic).await?.is_empty())
     }
 
     /// The queues of the topic that may be written to, by their broker; of each broker that the nameservers name for it.

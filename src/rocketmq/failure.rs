@@ -99,7 +99,7 @@ fn is_transient(cause: &ClientError) -> bool {
 
 /// The code that a server answered with, if it did: the client hides those of some requests in what it calls an
 /// invalid argument.
-pub(super) fn answer(cause: &ClientError) -> Option<i32> {
+pub(crate) fn answer(cause: &ClientError) -> Option<i32> {
     cause
         .broker_response_code()
         .or_else(|| Some(cause.source_ref::<MQClientException>()?.response_code()))

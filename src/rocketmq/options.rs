@@ -2,12 +2,11 @@
 
 #[cfg(feature = "rocketmq-tls")]
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::credentials::Credentials;
 #[cfg(feature = "rocketmq-tls")]
 use super::tls::Tls;
-use std::time::Duration;
-
 use crate::{Error, LevelTable};
 
 /// The longest name of a topic that a broker takes.

@@ -137,7 +137,11 @@ async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
 }
 
 /// Sends all of them, also on a machine too busy to take a batch in the second that one has.
-async fn send(backend: &Arc<impl Backend>, mut batch: Vec<Departure>) {
+async fn send(backend: &RocketMqBackend, batch: Vec<Departure>) {
+    send_by(backend, batch).await;
+}
+
+async fn send_by(backend: &dyn Backend, mut batch: Vec<Departure>) {
     let sending = async {
         while let Err(unsent) = backend.send(&batch).await {
             assert!(unsent.cause.is_transient(), "{unsent}");
@@ -149,7 +153,11 @@ async fn send(backend: &Arc<impl Backend>, mut batch: Vec<Departure>) {
 }
 
 /// Receives and acknowledges until each of `count` wake-ups came at least once.
-async fn receive_all(backend: &Arc<impl Backend>, count: usize) -> BTreeSet<Wake> {
+async fn receive_all(backend: &RocketMqBackend, count: usize) -> BTreeSet<Wake> {
+    receive_all_by(backend, count).await
+}
+
+async fn receive_all_by(backend: &dyn Backend, count: usize) -> BTreeSet<Wake> {
     let mut seen = BTreeSet::new();
     while seen.len() < count {
         let arrivals = timeout(SAFETY, backend.receive(100))

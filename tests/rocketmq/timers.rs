@@ -21,7 +21,7 @@ async fn a_delay_up_to_the_brokers_longest_is_taken_and_a_longer_one_fails_alone
         matches!(error.cause, Error::Invalid { field: "delay", .. }),
         "{error}"
     );
-    assert_eq!(receive_all(&backend, 1).await, [wake(2)].into());
+    assert_eq!(receive_all_by(&*backend, 1).await, [wake(2)].into());
     backend.close().await.unwrap();
 }
 
@@ -36,7 +36,7 @@ async fn any_delay_is_held_to_within_the_second_and_none_comes_early() {
         ));
     }
     let sent = Instant::now();
-    send(&backend, batch.clone()).await;
+    send_by(&*backend, batch.clone()).await;
     let mut seen = 0;
     let mut lateness = Vec::new();
     while seen < batch.len() {
@@ -63,10 +63,10 @@ async fn what_is_on_its_way_through_levels_arrives_where_timers_are_received_and
     let place = Place::new();
     let (levels, timers) = (place.connect().await, place.connect_timers().await);
     send(&levels, departures(0..5, TWO)).await;
-    send(&timers, departures(5..10, TWO)).await;
+    send_by(&*timers, departures(5..10, TWO)).await;
     levels.close().await.unwrap();
-    assert_eq!(receive_all(&timers, 10).await, (0..10).map(wake).collect());
-    send(&timers, departures(10..15, TWO)).await;
+    assert_eq!(receive_all_by(&*timers, 10).await, (0..10).map(wake).collect());
+    send_by(&*timers, departures(10..15, TWO)).await;
     timers.close().await.unwrap();
     let levels = place.connect().await;
     assert!(
@@ -145,12 +145,12 @@ async fn the_longest_delay_is_the_least_of_the_masters_and_one_of_them_may_die()
     let backend = Arc::new(backend.await.unwrap());
     let max = Duration::from_secs(600);
     assert_eq!(backend.delays().reach, Reach::Any { max });
-    send(&backend, departures(0..40, TWO)).await;
-    assert_eq!(receive_all(&backend, 40).await.len(), 40);
+    send_by(&*backend, departures(0..40, TWO)).await;
+    assert_eq!(receive_all_by(&*backend, 40).await.len(), 40);
     servers.kill("broker-b");
-    send(&backend, departures(100..140, TWO)).await;
+    send_by(&*backend, departures(100..140, TWO)).await;
     assert!(
-        receive_all(&backend, 40)
+        receive_all_by(&*backend, 40)
             .await
             .is_superset(&(100..140).map(wake).collect())
     );

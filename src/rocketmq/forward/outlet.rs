@@ -17,7 +17,7 @@ use super::parcel::Parcel;
 use super::{Answered, Outlet, Unpublished};
 use crate::Error;
 use crate::rocketmq::{
-    Admin, Base, Client, MESSAGE_ILLEGAL, RocketMqOptions, closed, failure, joined, transient,
+    Admin, Base, Client, MESSAGE_ILLEGAL, RocketMqOptions, answer, closed, failure, joined, transient,
 };
 
 /// For how long connecting may take.
@@ -164,7 +164,7 @@ impl Line {
             return Err(Unpublished::Perhaps(late));
         };
         if let Err(cause) = &outcome
-            && cause.broker_response_code().is_none()
+            && answer(cause).is_none()
         {
             self.wear(&producer).await;
         }
@@ -233,7 +233,7 @@ fn judge(outcome: ClientResult<Option<SendResult>>) -> Result<(), Unpublished> {
 }
 
 fn is_illegal(cause: &ClientError) -> bool {
-    cause.broker_response_code() == Some(MESSAGE_ILLEGAL)
+    answer(cause) == Some(MESSAGE_ILLEGAL)
 }
 
 /// Whether a message with this status outlives a crash of its broker, as far as trying again can change that.
