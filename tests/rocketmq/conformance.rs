@@ -30,4 +30,4 @@ impl BackendFixture for Place {
     }
 }
 
-backend_conformance!(rocketmq_5_3_3, Place::new());
+backend_conformance!(rocketmq, Place::new());
