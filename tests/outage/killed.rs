@@ -9,7 +9,7 @@ async fn while_the_only_broker_is_dead_no_verb_fails_and_nothing_is_lost() {
     let own = Own::start(1).await;
     let shop = Shop::open(own.place()).await;
     let node = shop.worker("a").await;
-    let callers = Callers::start(&shop, &node, 50, 1_200..12_000);
+    let callers = Callers::start(&shop, &node, 25, 1_200..12_000);
     until_levels_carry_again(&shop, &node).await;
     let killed = Instant::now();
     own.kill(BROKER);

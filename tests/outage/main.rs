@@ -94,12 +94,12 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 async fn until_levels_carry_again(shop: &Shop, sender: &Node) {
     let sent = sender.scheduler.stats().sent_levels;
     until("the level backend takes wake-ups again", || {
-        sender.scheduler.stats().sent_levels > sent + 20
+        sender.scheduler.stats().sent_levels > sent + 10
     })
     .await;
     let woken = shop.woken_by_levels();
     until("wake-ups arrive through levels again", || {
-        shop.woken_by_levels() > woken + 10
+        shop.woken_by_levels() > woken + 3
     })
     .await;
 }

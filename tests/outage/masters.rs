@@ -7,7 +7,7 @@ async fn one_of_two_masters_may_be_lost_for_good() {
     let own = Own::start(2).await;
     let shop = Shop::open(own.place()).await;
     let node = shop.worker("a").await;
-    let callers = Callers::start(&shop, &node, 20, 1_200..8_000);
+    let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
     until_levels_carry_again(&shop, &node).await;
     let swept = shop.woken_by_sweep();
     own.kill("broker-b");

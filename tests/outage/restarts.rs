@@ -7,7 +7,7 @@ async fn the_broker_and_the_nameserver_may_be_restarted_in_peace_or_by_force() {
     let own = Own::start(1).await;
     let shop = Shop::open(own.place()).await;
     let (a, b) = (shop.worker("a").await, shop.worker("b").await);
-    let callers = Callers::start(&shop, &a, 20, 1_200..6_000);
+    let callers = Callers::start(&shop, &a, 10, 1_200..6_000);
     until_levels_carry_again(&shop, &a).await;
     for end in [Own::stop, Own::kill] {
         for part in [BROKER, "namesrv"] {

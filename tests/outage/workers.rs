@@ -21,7 +21,7 @@ async fn until_it_has_a_share(shop: &Shop, name: &str) {
             .count()
     };
     let before = share();
-    until("a worker has a share of the wake-ups", || share() > before + 10).await;
+    until("a worker has a share of the wake-ups", || share() > before + 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn workers_of_one_group_share_the_wake_ups_and_come_and_go() {
     let sender = shop.sender().await;
     let a = shop.worker("a").await;
     // Nearly levels: so that the last hop of most is one.
-    let callers = Callers::start(&shop, &sender, 40, 1_900..2_100);
+    let callers = Callers::start(&shop, &sender, 20, 1_900..2_100);
     until_it_has_a_share(&shop, "a").await;
     let b = shop.worker("b").await;
     until_it_has_a_share(&shop, "b").await;
