@@ -13,12 +13,12 @@ async fn a_nameserver_that_is_gone_is_not_missed() {
     let shop = Shop::open(own.place()).await;
     let node = shop.worker("a").await;
     let callers = Callers::start(&shop, &node, 10, 1_200..6_000);
-    until_levels_carry_again(&shop, &node).await;
+    until_levels_carry(&shop, &node, "at first").await;
     let before = node.scheduler.stats();
     own.kill("namesrv");
     sleep(outage()).await;
     // Wake-ups travel as before, whatever is asked of a nameserver now and then.
-    until_levels_carry_again(&shop, &node).await;
+    until_levels_carry(&shop, &node, "without a nameserver").await;
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
     let after = node.scheduler.stats();
@@ -39,7 +39,7 @@ async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() 
     let shop = Shop::open(own.place().redis(redis.url())).await;
     let node = shop.worker("a").await;
     let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
-    until_levels_carry_again(&shop, &node).await;
+    until_levels_carry(&shop, &node, "at first").await;
     own.kill(BROKER);
     own.kill("namesrv");
     let gone = Instant::now();
@@ -58,7 +58,7 @@ async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() 
     // When it is back it is used again, and what it still had is dropped.
     own.start_again();
     let callers = Callers::start(&shop, &node, 10, 1_200..3_000);
-    until_levels_carry_again(&shop, &node).await;
+    until_levels_carry(&shop, &node, "when all is back").await;
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
     node.stop().await;

@@ -90,15 +90,15 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         .unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
-/// Waits until wake-ups travel by levels as they did: sent through `sender`, and received by a worker.
-async fn until_levels_carry_again(shop: &Shop, sender: &Node) {
+/// Waits until wake-ups travel by levels: sent through `sender`, and received by a worker.
+async fn until_levels_carry(shop: &Shop, sender: &Node, when: &str) {
     let sent = sender.scheduler.stats().sent_levels;
-    until("the level backend takes wake-ups again", || {
+    until(&format!("{when}, the level backend takes wake-ups"), || {
         sender.scheduler.stats().sent_levels > sent + 10
     })
     .await;
     let woken = shop.woken_by_levels();
-    until("wake-ups arrive through levels again", || {
+    until(&format!("{when}, wake-ups arrive through levels"), || {
         shop.woken_by_levels() > woken + 3
     })
     .await;
