@@ -56,5 +56,5 @@ impl BackendFixture for ByTimers {
     }
 }
 
-backend_conformance!(rocketmq_5_3_3, Place::new());
-backend_conformance!(rocketmq_timers_5_3_3, ByTimers(Place::new()));
+backend_conformance!(rocketmq, Place::new());
+backend_conformance!(rocketmq_timers, ByTimers(Place::new()));

@@ -1,0 +1,77 @@
+//! Callers who do not know that anything is wrong.
+#![allow(dead_code)] // A test and a program that measures share it, and each uses its own part of it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use delayline::{Error, NewTask, Scheduler, Shift, TaskId};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::node::{KIND, Node, Shop};
+
+/// Schedules at a steady rate; of ten tasks one is moved and one cancelled at once.
+pub(crate) struct Callers {
+    stop: oneshot::Sender<()>,
+    calling: JoinHandle<Vec<Error>>,
+}
+
+impl Callers {
+    /// Calls `rate` times a second in a node, for delays of some milliseconds.
+    pub(crate) fn start(shop: &Shop, node: &Node, rate: u32, delays: Range<u64>) -> Self {
+        let (stop, mut stopped) = oneshot::channel();
+        let (shop, scheduler) = (shop.clone(), node.scheduler.clone());
+        let calling = tokio::spawn(async move {
+            let mut calls = JoinSet::new();
+            let mut tick = interval(Duration::from_secs(1) / rate);
+            // What a busy machine missed is made up for.
+            tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+            let mut number = 0_u32;
+            while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+                tick.tick().await;
+                let delay = Duration::from_millis(fastrand::u64(delays.clone()));
+                calls.spawn(call(scheduler.clone(), number % 10, delay));
+                number += 1;
+            }
+            let mut failed = Vec::new();
+            for outcome in calls.join_all().await {
+                match outcome {
+                    Ok(Some(id)) => shop.expect(id),
+                    Ok(None) => {}
+                    Err(error) => failed.push(error),
+                }
+            }
+            failed
+        });
+        Self { stop, calling }
+    }
+
+    /// Ends the calls, and gives the errors that they were answered with.
+    pub(crate) async fn stop(self) -> Vec<Error> {
+        let _ = self.stop.send(());
+        self.calling.await.unwrap()
+    }
+
+    /// Ends the calls, of which none has failed.
+    pub(crate) async fn assert_none_failed(self) {
+        let failed = self.stop().await;
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+}
+
+/// Gives the task if it must run.
+async fn call(scheduler: Scheduler, number: u32, delay: Duration) -> Result<Option<TaskId>, Error> {
+    let answer = scheduler.schedule(NewTask::new(KIND, &()).after(delay)).await?;
+    let id = answer.task().id;
+    match number {
+        3 => drop(
+            scheduler
+                .shift(id, Shift::Later(Duration::from_millis(700)))
+                .await?,
+        ),
+        7 if scheduler.cancel(id).await?.is_done() => return Ok(None),
+        _ => {}
+    }
+    Ok(Some(id))
+}

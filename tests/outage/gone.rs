@@ -1,0 +1,66 @@
+//! Servers that are gone for a while.
+
+use std::time::Instant;
+
+use tokio::time::sleep;
+
+use super::redis_server::RedisServer;
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nameserver_that_is_gone_is_not_missed() {
+    let own = Own::start(1).await;
+    let shop = Shop::open(own.place()).await;
+    let node = shop.worker("a").await;
+    let callers = Callers::start(&shop, &node, 10, 1_200..6_000);
+    until_levels_carry(&shop, &node, "at first").await;
+    let before = node.scheduler.stats();
+    own.kill("namesrv");
+    sleep(outage()).await;
+    // Wake-ups travel as before, whatever is asked of a nameserver now and then.
+    until_levels_carry(&shop, &node, "without a nameserver").await;
+    callers.assert_none_failed().await;
+    shop.until_all_ran().await;
+    let after = node.scheduler.stats();
+    node.stop().await;
+    shop.assert_each_ran_once().await;
+    println!(
+        "sent through levels {}, otherwise because they were unwell {}",
+        after.sent_levels - before.sent_levels,
+        after.rerouted - before.rerouted
+    );
+    println!("{}", shop.lateness());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() {
+    let own = Own::start(1).await;
+    let redis = RedisServer::start();
+    let shop = Shop::open(own.place().redis(redis.url())).await;
+    let node = shop.worker("a").await;
+    let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
+    until_levels_carry(&shop, &node, "at first").await;
+    own.kill(BROKER);
+    own.kill("namesrv");
+    let gone = Instant::now();
+    let swept = shop.woken_by_sweep();
+    sleep(outage()).await;
+    // What was under way in the broker when it died, and what was scheduled since: all of it while it is gone.
+    callers.assert_none_failed().await;
+    shop.until_all_ran().await;
+    println!("gone for {:.1?}: {}", gone.elapsed(), shop.lateness());
+    assert!(
+        shop.woken_by_sweep() > swept,
+        "something was under way in the broker"
+    );
+    shop.assert_each_ran_once().await;
+
+    // When it is back it is used again, and what it still had is dropped.
+    own.start_again();
+    let callers = Callers::start(&shop, &node, 10, 1_200..3_000);
+    until_levels_carry(&shop, &node, "when all is back").await;
+    callers.assert_none_failed().await;
+    shop.until_all_ran().await;
+    node.stop().await;
+    shop.assert_each_ran_once().await;
+}

@@ -1,0 +1,105 @@
+//! The whole library on RocketMQ servers that restart, die and are gone for a while: no verb fails, nothing is lost,
+//! and nothing runs twice.
+//!
+//! `DELAYLINE_OUTAGE_SECONDS` sets for how long servers are away that are not started again at once (default 15).
+#![cfg(all(feature = "rocketmq", feature = "redis", feature = "sqlite"))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod callers;
+mod gone;
+mod killed;
+mod masters;
+mod node;
+#[path = "../support/redis.rs"]
+mod redis_server;
+mod restarts;
+#[path = "../support/rocketmq.rs"]
+mod servers;
+#[path = "../support/service.rs"]
+mod service;
+mod workers;
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "../support/database.rs"]
+mod database;
+
+use std::time::Duration;
+
+use delayline::WokenBy;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::block_in_place;
+
+use self::callers::Callers;
+use self::node::{Node, Place, SAFETY, Shop};
+use self::servers::{BROKER, RocketMqServers};
+
+const LEVELS: &str = "1s 2s 5s 10s";
+
+/// For how long servers are away that are not started again at once: longer than a client keeps what it knows of them.
+fn outage() -> Duration {
+    let seconds = std::env::var("DELAYLINE_OUTAGE_SECONDS").map_or(15, |seconds| {
+        seconds
+            .parse()
+            .expect("DELAYLINE_OUTAGE_SECONDS is a number of seconds")
+    });
+    Duration::from_secs(seconds)
+}
+
+/// Servers of a test's own, as few at a time as a small machine bears.
+struct Own {
+    servers: RocketMqServers,
+    _room: SemaphorePermit<'static>,
+}
+
+impl Own {
+    async fn start(masters: u32) -> Self {
+        static BROKERS: Semaphore = Semaphore::const_new(2);
+        let room = BROKERS.acquire_many(masters).await.unwrap();
+        let servers = block_in_place(|| {
+            RocketMqServers::start(&["--levels", LEVELS, "--masters", &masters.to_string()])
+        });
+        Self { servers, _room: room }
+    }
+
+    fn place(&self) -> Place {
+        Place::new(&self.servers.nameserver)
+    }
+
+    fn stop(&self, part: &str) {
+        block_in_place(|| self.servers.stop(part));
+    }
+
+    fn kill(&self, part: &str) {
+        block_in_place(|| self.servers.kill(part));
+    }
+
+    fn start_again(&self) {
+        block_in_place(|| self.servers.start_again());
+    }
+}
+
+/// Waits until something holds.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SAFETY, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+/// Waits until wake-ups travel by levels: sent through `sender`, and received by a worker.
+async fn until_levels_carry(shop: &Shop, sender: &Node, when: &str) {
+    let sent = sender.scheduler.stats().sent_levels;
+    until(&format!("{when}, the level backend takes wake-ups"), || {
+        sender.scheduler.stats().sent_levels > sent + 10
+    })
+    .await;
+    let woken = shop.woken_by_levels();
+    until(&format!("{when}, wake-ups arrive through levels"), || {
+        shop.woken_by_levels() > woken + 3
+    })
+    .await;
+}
