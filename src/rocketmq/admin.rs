@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::client::Base;
 use super::door::Door;
-use super::failure::{answer, failure, is_silence, transient, within};
+use super::failure::{answer, failure, is_hung_up, is_silence, transient, within};
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -87,15 +87,19 @@ impl Admin {
         let cluster = RouteAdmin::examine_broker_cluster_info(&self.client)
             .await
             .map_err(|cause| {
-                let wants_tls = is_silence(&cause) && !self.base.speaks_tls();
+                let meaning = match self.base.speaks_tls() {
+                    false if is_silence(&cause) => {
+                        Some("a server may want TLS: see RocketMqOptions::tls (feature rocketmq-tls)")
+                    }
+                    true if is_hung_up(&cause) => {
+                        Some("a server may want a certificate, or no TLS: see RocketMqOptions::mutual_tls")
+                    }
+                    _ => None,
+                };
                 let error = failure("asking the nameservers for their brokers", cause);
-                if wants_tls {
-                    within(
-                        "a server may want TLS, which RocketMqOptions::tls is for (feature rocketmq-tls)",
-                        error,
-                    )
-                } else {
-                    error
+                match meaning {
+                    Some(meaning) => within(meaning, error),
+                    None => error,
                 }
             })?;
         let brokers = cluster.broker_addr_table.unwrap_or_default().into_iter();

@@ -21,6 +21,9 @@ const DENIED: &str =
 /// The client calls a missing route so, like everything that it thinks wrong with a call.
 const NO_ROUTE: &str = "core.argument.invalid";
 
+/// With this begins what the client calls settings that it cannot use.
+const CONFIGURATION: &str = "core.configuration.";
+
 /// What the client failed to do, and why as far as it says: it keeps the texts of servers to itself.
 #[derive(Debug)]
 struct Failure {
@@ -45,6 +48,11 @@ impl fmt::Display for Failure {
         }
         if let Some(connection) = self.cause.source_ref::<io::Error>() {
             write!(f, ", {connection}")?;
+        }
+        if code.starts_with(CONFIGURATION)
+            && let Some(defect) = deepest(self.cause.shared_error().as_ref())
+        {
+            write!(f, ", {defect}")?;
         }
         if is_distrust(&self.cause) {
             write!(
@@ -73,13 +81,20 @@ pub(crate) fn failure(doing: &'static str, cause: ClientError) -> Error {
     }
 }
 
+/// What is behind an error, if anything is.
+fn deepest(error: &dyn std::error::Error) -> Option<&dyn std::error::Error> {
+    std::iter::successors(error.source(), |cause| cause.source())
+        .last()
+        .map(|cause| cause as _)
+}
+
 /// Whether it may go away by itself.
 fn is_transient(cause: &ClientError) -> bool {
     if let Some(code) = answer(cause) {
         return ![NOT_SUPPORTED, MESSAGE_ILLEGAL, NO_PERMISSION].contains(&code);
     }
     let code = cause.descriptor().code().as_str();
-    !code.starts_with("core.configuration.") && !code.starts_with("client.lifecycle.") && !is_distrust(cause)
+    !code.starts_with(CONFIGURATION) && !code.starts_with("client.lifecycle.") && !is_distrust(cause)
 }
 
 /// The code that a server answered with, if it did: the client hides those of some requests in what it calls an
@@ -106,6 +121,11 @@ fn is_distrust(cause: &ClientError) -> bool {
     cause
         .source_ref::<io::Error>()
         .is_some_and(|connection| connection.kind() == io::ErrorKind::InvalidData)
+}
+
+/// Whether a server has hung up without a reason.
+pub(super) fn is_hung_up(cause: &ClientError) -> bool {
+    cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED) && cause.source_ref::<io::Error>().is_none()
 }
 
 /// The error of a server that does not let us in.

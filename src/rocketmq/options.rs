@@ -79,7 +79,8 @@ impl RocketMqOptions {
     /// Speaks TLS with nameservers and brokers alike, and trusts only certificates by the authorities in this PEM file.
     ///
     /// The certificates must be for the hosts as they are spelt: in `nameservers`, and by the brokers themselves
-    /// (`brokerIP1`).
+    /// (`brokerIP1`). A program that has several providers of cryptography for rustls in it must choose a default one
+    /// by `CryptoProvider::install_default`.
     ///
     /// With the feature `rocketmq-tls` only.
     #[cfg(feature = "rocketmq-tls")]
@@ -89,8 +90,8 @@ impl RocketMqOptions {
         self
     }
 
-    /// The same as [`tls`](Self::tls), with a certificate of its own to show to servers, and its key, which must not be
-    /// encrypted; both PEM files.
+    /// The same as [`tls`](Self::tls), with a certificate (X.509 version 3) to show to servers that want one, and its
+    /// key, which must not be encrypted; both PEM files.
     #[cfg(feature = "rocketmq-tls")]
     #[must_use]
     pub fn mutual_tls(

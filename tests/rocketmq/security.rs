@@ -83,6 +83,14 @@ async fn assert_tls_is_spoken(version: &[&str]) {
         distrust.contains("UnknownIssuer") && distrust.contains("RocketMqOptions::tls"),
         "{distrust}"
     );
+    let garbled = folder.path().join("garbled.pem");
+    std::fs::write(
+        &garbled,
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
+    let unusable = refusal(options(&servers, "wakes").tls(garbled)).await;
+    assert!(unusable.contains("BadEncoding"), "{unusable}");
     // It may also be that the servers are away, so this may be tried again.
     let plain = timeout(SAFETY, RocketMqBackend::connect(options(&servers, "wakes")))
         .await
