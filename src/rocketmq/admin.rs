@@ -89,7 +89,7 @@ impl Admin {
             .map_err(|cause| {
                 let meaning = match self.base.speaks_tls() {
                     false if is_silence(&cause) => {
-                        Some("a server may want TLS: see RocketMqOptions::tls, with the feature rocketmq-tls")
+                        Some("a server may want TLS: see RocketMqOptions::tls (feature rocketmq-tls)")
                     }
                     true if is_hung_up(&cause) => {
                         Some("a server may want a certificate, or no TLS: see RocketMqOptions::mutual_tls")
