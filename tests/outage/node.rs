@@ -207,10 +207,13 @@ impl Shop {
     }
 }
 
+/// What ends a worker, and what it came to.
+type Running = (oneshot::Sender<()>, JoinHandle<Result<(), delayline::Error>>);
+
 /// One process of a service: as much of one as matters to the servers.
 pub(crate) struct Node {
     pub(crate) scheduler: Scheduler,
-    worker: Option<(oneshot::Sender<()>, JoinHandle<Result<(), delayline::Error>>)>,
+    worker: Option<Running>,
 }
 
 impl Node {

@@ -1,5 +1,5 @@
 //! A service with tables of its own beside the tasks, on each kind of database.
-#![allow(dead_code)] // Not every test asks everything of it.
+#![allow(dead_code, unused_imports)] // Not every test asks everything of it.
 
 use std::future::Future;
 use std::sync::Arc;

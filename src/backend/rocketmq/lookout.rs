@@ -228,7 +228,10 @@ impl Lookout {
             }
             let was = master.health;
             let mut restarted = false;
+            let missed = std::mem::replace(&mut master.missed, absent);
             match (&figures, holding) {
+                // One answer that does not come in time may be a machine's that is busy.
+                (Err(Unanswered::Absent(_)), _) if was == Health::Well && !missed => {}
                 (Err(Unanswered::Absent(_)), _) => master.health = Health::Absent,
                 (figures, Some(holding)) => {
                     restarted = master.boot.is_some();
@@ -246,17 +249,16 @@ impl Lookout {
                     }
                 }
             }
+            if let Err(Unanswered::Absent(error)) = &figures
+                && was != Health::Absent
+                && master.health == Health::Absent
+            {
+                tracing::warn!(broker = %name, %error, "a broker does not answer; it is not sent to until it does");
+            }
             (was, restarted)
         });
-        match figures {
-            Err(Unanswered::Absent(error)) => {
-                if was != Health::Absent {
-                    tracing::warn!(broker = %name, %error, "a broker does not answer; it is not sent to until it does");
-                }
-                return;
-            }
-            _ if was == Health::Well && !restarted => return,
-            _ => {}
+        if absent || was == Health::Well && !restarted {
+            return;
         }
         let queue = self
             .masters
@@ -264,8 +266,14 @@ impl Lookout {
             .get(&name)
             .and_then(|master| master.queues.first().cloned());
         let Some(queue) = queue else { return };
-        let renew = restarted || was == Health::Absent || self.lines.reach(&queue).await.is_err();
-        if renew && let Err(error) = self.lines.renew(&queue).await {
+        let reached = self.lines.reach(&queue).await;
+        // One that does not tell when it was started may have been started again.
+        let is_worn = restarted || reached.is_err() || was == Health::Absent && figures.is_err();
+        // Without a nameserver fresh lines lead nowhere, and those in use may still do.
+        if is_worn
+            && let Err(error) = self.lines.renew(&queue).await
+            && reached.is_err()
+        {
             tracing::warn!(broker = %name, %error, "a broker is there again, and cannot be sent to yet");
             self.masters.unwell(&name);
             return;

@@ -34,6 +34,8 @@ pub(super) struct Master {
     /// Those of the topic that may be written to.
     pub(super) queues: Vec<MessageQueue>,
     pub(super) health: Health,
+    /// Whether the last look had no answer.
+    pub(super) missed: bool,
     /// By level number; only of levels that have held something.
     backlogs: BTreeMap<usize, Backlog>,
 }
@@ -87,6 +89,7 @@ impl Master {
             holding: None,
             queues: Vec::new(),
             health: Health::Well,
+            missed: false,
             backlogs: BTreeMap::new(),
         }
     }
@@ -170,9 +173,10 @@ impl Masters {
         self.trouble.notified().await;
     }
 
-    /// Whether each master is well.
+    /// Whether each master is well, and has answered when it was last looked at.
     pub(super) fn all_well(&self) -> bool {
-        self.known().values().all(|master| master.health == Health::Well)
+        let is_well = |master: &Master| master.health == Health::Well && !master.missed;
+        self.known().values().all(is_well)
     }
 
     /// Changes what is known, and then what is offered.
