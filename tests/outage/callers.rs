@@ -11,6 +11,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::node::{KIND, Node, Shop};
 
+/// A level of the brokers.
+const LEVEL: Duration = Duration::from_secs(2);
+
 /// Schedules at a steady rate; of ten tasks one is moved and one cancelled at once.
 pub(crate) struct Callers {
     stop: oneshot::Sender<()>,
@@ -30,7 +33,11 @@ impl Callers {
             let mut number = 0_u32;
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
                 tick.tick().await;
-                let delay = Duration::from_millis(fastrand::u64(delays.clone()));
+                let delay = match number % 5 {
+                    // Just a level: few of the others end on one.
+                    0 => LEVEL,
+                    _ => Duration::from_millis(fastrand::u64(delays.clone())),
+                };
                 calls.spawn(call(scheduler.clone(), number % 10, delay));
                 number += 1;
             }
