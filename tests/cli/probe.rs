@@ -245,3 +245,46 @@ fn unlike_masters_are_shown_and_each_level_is_probed_where_it_is() {
     }
     assert!(!text.contains("40s      16"), "{text}");
 }
+
+#[test]
+fn an_account_without_its_secret_is_refused() {
+    let mut command = tool(&["probe", "--rocketmq", "127.0.0.1:9", "--access-key", "shop"]);
+    let output = command.env_remove("DELAYLINE_ROCKETMQ_SECRET").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(line.contains("DELAYLINE_ROCKETMQ_SECRET is not set"), "{line}");
+}
+
+#[test]
+fn an_account_that_brokers_know_may_probe_and_nobody_is_told_its_secret() {
+    let servers = RocketMqServers::start(&["--acl", "--levels", "1s 2s"]);
+    let (access, secret) = servers.account("admin");
+    let arguments = [
+        "probe",
+        "--rocketmq",
+        &servers.nameserver,
+        "--count",
+        "5",
+        "--access-key",
+        &access,
+    ];
+    let asked = |secret: &str| {
+        let mut command = tool(&arguments);
+        command.env("DELAYLINE_ROCKETMQ_SECRET", secret).output().unwrap()
+    };
+    let known = asked(&secret);
+    let stranger = asked("somebody-elses-secret");
+    let told = [&known.stdout, &known.stderr, &stranger.stdout, &stranger.stderr]
+        .map(|text| String::from_utf8_lossy(text));
+    assert_eq!(known.status.code(), Some(0), "{told:?}");
+    assert!(
+        told[0].contains("acl      authentication and authorization"),
+        "{told:?}"
+    );
+    assert_eq!(stranger.status.code(), Some(1), "{told:?}");
+    assert!(
+        told.iter()
+            .all(|text| !text.contains(&secret) && !text.contains("somebody-elses")),
+        "{told:?}"
+    );
+}

@@ -31,6 +31,8 @@ use crate::{Failure, in_runtime, print};
 
 /// The topic and the group of the probes begin with it.
 const NAME: &str = "delayline_probe";
+/// Where the account's secret key is: an argument would be seen by whoever may list processes.
+const SECRET: &str = "DELAYLINE_ROCKETMQ_SECRET";
 /// How many messages are sent for each master before the probes, to know that it delivers: two for each queue.
 const WARM_UP: usize = 16;
 
@@ -55,6 +57,13 @@ pub(crate) struct Probe {
     /// How many probes to send through each level, up to 100000
     #[arg(long, value_name = "N", value_parser = count, default_value = "200", allow_hyphen_values = true)]
     count: usize,
+    /// The account to ask as; its secret key is taken from the environment, from DELAYLINE_ROCKETMQ_SECRET
+    #[arg(long, value_name = "KEY")]
+    access_key: Option<String>,
+    /// Speak TLS, and trust the authorities in this PEM file
+    #[cfg(feature = "rocketmq-tls")]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<std::path::PathBuf>,
     /// Print JSON, with every duration in milliseconds
     #[arg(long)]
     json: bool,
@@ -101,12 +110,25 @@ impl Probe {
         report.verdict()
     }
 
-    fn options(&self) -> RocketMqOptions {
-        RocketMqOptions::new(&self.rocketmq).topic(NAME).group(NAME)
+    fn options(&self) -> Result<RocketMqOptions, Failure> {
+        let mut options = RocketMqOptions::new(&self.rocketmq).topic(NAME).group(NAME);
+        if let Some(access_key) = &self.access_key {
+            let secret = std::env::var(SECRET).map_err(|_| {
+                Failure::Argument(format!(
+                    "--access-key is given, and {SECRET} is not set: it must hold the account's secret key"
+                ))
+            })?;
+            options = options.credentials(access_key, secret);
+        }
+        #[cfg(feature = "rocketmq-tls")]
+        if let Some(authorities) = &self.tls_ca {
+            options = options.tls(authorities);
+        }
+        Ok(options)
     }
 
     async fn until_interrupted(&self) -> Result<Report, Failure> {
-        let survey = Survey::take(self.options())
+        let survey = Survey::take(self.options()?)
             .await
             .map_err(|error| self.named(error))?;
         let table = survey.levels();
@@ -153,7 +175,7 @@ impl Probe {
     async fn probe(&self, order: &Order<'_>, warnings: &mut Vec<String>) -> Result<Vec<Probed>, Failure> {
         let interrupted = interrupted()?;
         // Not abandoned once it has begun, for what it makes would stay.
-        let scratch = Scratch::make(self.options()).await?;
+        let scratch = Scratch::make(self.options()?).await?;
         warnings.extend(scratch.refusals().iter().map(ToString::to_string));
         let probed = match RocketMqBackend::connect(scratch.options().clone()).await {
             Ok(backend) => {
