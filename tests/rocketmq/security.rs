@@ -1,5 +1,6 @@
 //! Servers that ask who one is, and servers that speak TLS only.
 
+#[cfg(feature = "rocketmq-tls")]
 use std::path::{Path, PathBuf};
 
 use super::servers::RocketMqServers;
@@ -113,6 +114,7 @@ async fn tls_is_spoken_with_5_3() {
 }
 
 /// The certificate of an authority that has vouched for nobody.
+#[cfg(feature = "rocketmq-tls")]
 fn make_stranger(folder: &Path) -> PathBuf {
     let file = folder.join("ca.pem");
     let made = std::process::Command::new("openssl")
