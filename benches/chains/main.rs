@@ -22,9 +22,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 const ROUNDS: usize = 3;
 /// The level that hops take.
 const LEVEL: Duration = Duration::from_secs(2);
-/// A steady load: one task each 2 ms, for 15 s.
+/// A steady load: one task each 2 ms, for 10 s.
 const EVERY: Duration = Duration::from_millis(2);
-const STEADY: usize = 7_500;
+const STEADY: usize = 5_000;
 const BURST: usize = 20_000;
 const CALLERS: usize = 64;
 /// How long callers go on.
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Error> {
 
 /// Lateness at 500/s, for each length of chain.
 async fn steady(bare: &bare::RocketMq, rocketmq: &str, redis: &str) -> Result<(), Error> {
-    println!("\n500/s for 15 s: late, in ms            p50     p99     max");
+    println!("\n500/s for 10 s: late, in ms            p50     p99     max");
     let mut level = Vec::new();
     let mut zset = Vec::new();
     let mut chains = [const { Vec::new() }; 3];
