@@ -49,6 +49,8 @@ impl Connection {
             let masters = Arc::new(Lookout::open(&base, &options, &wanted).await?);
             let lines = Arc::new(Lines::open(base.clone(), options.clone(), for_lines).await?);
             let lookout = Lookout::new(base, &options, wanted, masters.clone(), lines.clone());
+            // So that the first wake-ups need not wait for connections. What is wrong, sends will tell.
+            let _reached = lookout.reach_one().await;
             Ok((masters, lines, Arc::new(lookout)))
         });
         let opened = match timeout(CONNECT_WITHIN, opening).await {
