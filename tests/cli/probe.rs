@@ -148,10 +148,17 @@ fn what_cannot_be_used_is_refused_by_name() {
             format!("--count is {value:?}: allowed are whole numbers from 1 to 100000")
         );
     }
+    let tls = if cfg!(feature = "rocketmq-tls") {
+        "--tls-ca <FILE>, "
+    } else {
+        ""
+    };
     assert_eq!(
         refused(&["probe"]),
-        "the following required arguments were not provided: --rocketmq <HOST:PORT>; allowed are --rocketmq <HOST:PORT>, \
-         --levels <NUMBERS>, --count <N>, --json, --help"
+        format!(
+            "the following required arguments were not provided: --rocketmq <HOST:PORT>; allowed are \
+             --rocketmq <HOST:PORT>, --levels <NUMBERS>, --count <N>, --access-key <KEY>, {tls}--json, --help"
+        )
     );
     // It may be meant for another tool, and hold a password.
     let line = refused(&["probe", "--rocketmq", "redis://user:secret@host"]);
