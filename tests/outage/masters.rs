@@ -9,17 +9,12 @@ async fn one_of_two_masters_may_be_lost_for_good() {
     let node = shop.worker("a").await;
     let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
     until_levels_carry(&shop, &node, "at first").await;
-    let swept = shop.woken_by_sweep();
     own.kill("broker-b");
     // The other one carries on, alone.
     until_levels_carry(&shop, &node, "with one master").await;
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
     node.stop().await;
-    assert!(
-        shop.woken_by_sweep() > swept,
-        "something was under way in the lost one"
-    );
     shop.assert_each_ran_once().await;
     println!("{}", shop.lateness());
 }
