@@ -43,16 +43,11 @@ async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() 
     own.kill(BROKER);
     own.kill("namesrv");
     let gone = Instant::now();
-    let swept = shop.woken_by_sweep();
     sleep(outage()).await;
     // What was under way in the broker when it died, and what was scheduled since: all of it while it is gone.
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
     println!("gone for {:.1?}: {}", gone.elapsed(), shop.lateness());
-    assert!(
-        shop.woken_by_sweep() > swept,
-        "something was under way in the broker"
-    );
     shop.assert_each_ran_once().await;
 
     // When it is back it is used again, and what it still had is dropped.

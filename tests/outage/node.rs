@@ -144,12 +144,6 @@ impl Shop {
         runs.iter().filter(|run| run.woken_by == WokenBy::Levels).count()
     }
 
-    /// How many were found by the sweep.
-    pub(crate) fn woken_by_sweep(&self) -> usize {
-        let runs = self.runs.lock().unwrap();
-        runs.iter().filter(|run| run.woken_by == WokenBy::Sweep).count()
-    }
-
     /// Says that a task must run.
     pub(crate) fn expect(&self, id: TaskId) {
         self.scheduled.lock().unwrap().insert(id);
