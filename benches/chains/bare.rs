@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 
 use crate::{BURST, CALLERS, EVERY, Error, LEVEL, STEADY};
 
-/// Level 1 of the table.
-const NUMBER: i32 = 1;
+/// The number of the level in the table.
+const NUMBER: i32 = 2;
 /// As many as the library's own consumer has.
 const LISTENERS: usize = 32;
 

@@ -1,11 +1,11 @@
 //! What a chain of hops costs beside the broker alone, measured in turns in one run.
 //!
 //! ```sh
-//! scripts/rocketmq start rmq --levels "2s 1h"; scripts/redis start redis 16379
+//! scripts/rocketmq start rmq --levels "1s 2s 1h"; scripts/redis start redis 16379
 //! cargo bench --bench chains --features rocketmq,redis -- "$(cat rmq/namesrv)" redis://127.0.0.1:16379
 //! ```
 //!
-//! The table must have the levels 2s and 1h and none between: so 8 s are four hops. The bare sides are a plain
+//! The table must be this one: so 8 s are four hops, of which the last may overshoot by the tolerance. The bare sides are a plain
 //! producer and a plain push consumer of the same client, and a loop of one Lua call over a ZSET. Rows are in SQLite.
 //! Each figure is the median of three runs; only figures of one run of this program can be compared.
 
