@@ -52,7 +52,12 @@ async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_tak
     servers.start_again();
     until_offered(&backend, "1s 2s 40s").await;
     send(&backend, departures(200..210, FORTY)).await;
-    assert_eq!(receive_all(&backend, 10).await.len(), 10);
+    // Among what a killed broker delivers once more.
+    let wanted: BTreeSet<_> = (200..210).map(wake).collect();
+    let mut seen = BTreeSet::new();
+    while !wanted.is_subset(&seen) {
+        seen.extend(receive_all(&backend, 1).await);
+    }
     backend.close().await.unwrap();
 }
 
