@@ -68,6 +68,8 @@ pub const OUTBOX_WAIT: Duration = Duration::from_millis(50);
 pub const BATCH: usize = 500;
 /// After how long a call to a backend counts as failed.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// After how many calls in a row of which it took nothing a level backend, or a broker, is no longer sent to.
+pub const UNWELL_AFTER: u32 = 3;
 /// How often an unhealthy backend is asked whether it is well again.
 pub const HEALTH_EVERY: Duration = Duration::from_secs(1);
 /// For how long a stopping worker waits for its running handlers.

@@ -23,6 +23,7 @@ mod error;
 mod expected;
 mod handler;
 mod merger;
+mod misses;
 mod outbox;
 mod receipt;
 mod request;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::backend::{Backend, Departure, Reach, SendError};
 use crate::delay::{Hop, Route, route};
+use crate::misses::Misses;
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
 use crate::{Clock, Error, Kind, Routing, Wake, WokenBy, defaults};
@@ -28,11 +29,12 @@ pub(crate) struct Router {
     counters: Arc<Counters>,
 }
 
-/// The level backend, and whether it took what it was last given.
+/// The level backend, and whether it is sent to.
 #[derive(Debug)]
 struct LevelBackend {
     backend: Arc<dyn Backend>,
     well: AtomicBool,
+    misses: Misses,
     fell_ill: Notify,
 }
 
@@ -85,6 +87,7 @@ impl Router {
             levels: levels.map(|backend| LevelBackend {
                 backend,
                 well: AtomicBool::new(true),
+                misses: Misses::default(),
                 fell_ill: Notify::new(),
             }),
             precise,
@@ -200,13 +203,15 @@ impl Router {
             return Vec::new();
         };
         let mut failed = Vec::new();
-        if let Err(SendError {
-            failed: places,
-            cause,
-        }) = self.send_to(&levels.backend, &batch).await
-        {
-            levels.fall_ill(&cause);
-            failed = places;
+        match self.send_to(&levels.backend, &batch).await {
+            Ok(()) => levels.misses.took(),
+            Err(SendError {
+                failed: places,
+                cause,
+            }) => {
+                failed = places;
+                levels.missed(batch.len(), failed.len(), &cause);
+            }
         }
         self.counters
             .sent_levels
@@ -285,6 +290,7 @@ impl Router {
                 .timeout(defaults::SEND_TIMEOUT, levels.backend.health())
                 .await
             {
+                levels.misses.took();
                 levels.well.store(true, Ordering::Relaxed);
                 info!(backend = levels.backend.name(), "the backend is well again");
             }
@@ -297,9 +303,16 @@ impl LevelBackend {
         self.well.load(Ordering::Relaxed)
     }
 
-    fn fall_ill(&self, cause: &Error) {
-        if self.well.swap(false, Ordering::Relaxed) {
-            warn!(backend = self.backend.name(), %cause, "the backend is unwell; wake-ups go to the precise one");
+    /// Of a batch some wake-ups were not taken, or all.
+    fn missed(&self, batch: usize, failed: usize, cause: &Error) {
+        debug!(backend = self.backend.name(), wakes = failed, %cause, "wake-ups not sent; these go to the precise backend");
+        if failed < batch {
+            self.misses.took();
+        } else if self.misses.missed() && self.well.swap(false, Ordering::Relaxed) {
+            warn!(
+                backend = self.backend.name(),
+                %cause, "the backend is unwell; wake-ups go to the precise one"
+            );
             self.fell_ill.notify_one();
         }
     }

@@ -5,10 +5,10 @@
 //! cargo bench --bench outage --features rocketmq,redis -- [--rate 200] [--down 10]
 //! ```
 //!
-//! It runs a nameserver and a broker of its own for each side. Callers ask `rate` times a second, for delays spread
+//! It runs a nameserver and a broker of its own for each side, and a Redis for the library. Callers ask `rate` times a second, for delays spread
 //! over the levels of a short table; after 5 s the broker is killed, after `down` seconds it is started again, and the
-//! calls end 20 s after it is in use again. The library keeps its rows in SQLite, and has no Redis. The bare client
-//! sends each message at one level, and is late by what it is later than that.
+//! calls end 20 s after it is in use again. The library keeps its rows in SQLite. The bare client sends each
+//! message at one level, and is late by what it is later than that.
 #![allow(clippy::unwrap_used, reason = "a program that measures may panic")]
 // For the client's own types.
 #![recursion_limit = "512"]
@@ -22,6 +22,8 @@ mod callers;
 mod database;
 #[path = "../../tests/outage/node.rs"]
 mod node;
+#[path = "../../tests/support/redis.rs"]
+mod redis_server;
 #[path = "../../tests/support/rocketmq.rs"]
 mod servers;
 #[path = "../../tests/support/service.rs"]
@@ -35,6 +37,7 @@ use tokio::time::sleep;
 use crate::bare::Bare;
 use crate::callers::Callers;
 use crate::node::{Place, Shop};
+use crate::redis_server::RedisServer;
 use crate::servers::{BROKER, RocketMqServers};
 
 const LEVELS: &str = "1s 2s 5s 10s";
@@ -64,7 +67,8 @@ async fn main() {
 
 async fn ours(rate: u32, down: Duration) {
     let servers = start().await;
-    let shop = Shop::open(Place::new(&servers.nameserver))
+    let redis = RedisServer::start();
+    let shop = Shop::open(Place::new(&servers.nameserver, redis.url()))
         .await
         .without_effects();
     let node = shop.worker("worker").await;

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use tokio::time::sleep;
 
-use super::redis_server::RedisServer;
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,8 +34,7 @@ async fn a_nameserver_that_is_gone_is_not_missed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() {
     let own = Own::start(1).await;
-    let redis = RedisServer::start();
-    let shop = Shop::open(own.place().redis(redis.url())).await;
+    let shop = Shop::open(own.place()).await;
     let node = shop.worker("a").await;
     let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
     until_levels_carry(&shop, &node, "at first").await;

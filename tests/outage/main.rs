@@ -28,9 +28,11 @@ use std::time::Duration;
 use delayline::WokenBy;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
+use tracing_subscriber::EnvFilter;
 
 use self::callers::Callers;
 use self::node::{Node, Place, SAFETY, Shop};
+use self::redis_server::RedisServer;
 use self::servers::{BROKER, RocketMqServers};
 
 const LEVELS: &str = "1s 2s 5s 10s";
@@ -48,21 +50,30 @@ fn outage() -> Duration {
 /// Servers of a test's own, as few at a time as a small machine bears.
 struct Own {
     servers: RocketMqServers,
+    redis: RedisServer,
     _room: SemaphorePermit<'static>,
 }
 
 impl Own {
     async fn start(masters: u32) -> Self {
+        // With RUST_LOG=delayline=info a test tells what it went through.
+        let _already = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::from_default_env())
+            .try_init();
         static BROKERS: Semaphore = Semaphore::const_new(2);
         let room = BROKERS.acquire_many(masters).await.unwrap();
         let servers = block_in_place(|| {
             RocketMqServers::start(&["--levels", LEVELS, "--masters", &masters.to_string()])
         });
-        Self { servers, _room: room }
+        Self {
+            servers,
+            redis: RedisServer::start(),
+            _room: room,
+        }
     }
 
     fn place(&self) -> Place {
-        Place::new(&self.servers.nameserver)
+        Place::new(&self.servers.nameserver, self.redis.url())
     }
 
     fn stop(&self, part: &str) {

@@ -25,24 +25,19 @@ pub(crate) struct Place {
     nameserver: String,
     topic: String,
     group: String,
-    redis: Option<String>,
+    redis: String,
 }
 
 impl Place {
-    /// A topic and a group of its own, and no Redis.
-    pub(crate) fn new(nameserver: &str) -> Self {
+    /// A topic and a group of its own. With a Redis, as the table would find what is due before its level brings it.
+    pub(crate) fn new(nameserver: &str, redis: String) -> Self {
         let unique = format!("{:016x}", fastrand::u64(..));
         Self {
             nameserver: nameserver.to_owned(),
             topic: format!("wakes-{unique}"),
             group: format!("workers-{unique}"),
-            redis: None,
+            redis,
         }
-    }
-
-    pub(crate) fn redis(mut self, url: String) -> Self {
-        self.redis = Some(url);
-        self
     }
 }
 
@@ -124,12 +119,14 @@ impl Shop {
             .topic(&self.place.topic)
             .group(&self.place.group);
         let levels = RocketMqBackend::connect(options).await.unwrap();
-        let mut builder = Scheduler::builder(self.service.store()).levels(Arc::new(levels));
-        if let Some(url) = &self.place.redis {
-            builder = builder.precise(Arc::new(RedisBackend::connect(url).unwrap()));
-        }
+        let precise = RedisBackend::connect(&self.place.redis).unwrap();
+        let scheduler = Scheduler::builder(self.service.store())
+            .levels(Arc::new(levels))
+            .precise(Arc::new(precise))
+            .build()
+            .unwrap();
         Node {
-            scheduler: builder.build().unwrap(),
+            scheduler,
             worker: None,
         }
     }
@@ -152,9 +149,13 @@ impl Shop {
     /// Waits until everything that must run has run.
     pub(crate) async fn until_all_ran(&self) {
         let count = self.scheduled.lock().unwrap().len();
+        let again = || tokio::time::sleep(Duration::from_millis(50));
         let running = async {
-            while self.lost() > 0 || self.has_effects && self.service.effects().await.len() < count {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            while self.lost() > 0 {
+                again().await;
+            }
+            while self.has_effects && self.service.effects().await.len() < count {
+                again().await;
             }
         };
         if tokio::time::timeout(SAFETY, running).await.is_err() {

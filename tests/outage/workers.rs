@@ -2,15 +2,17 @@
 
 use super::*;
 
-/// The broker that tests share which do it no harm.
-fn shared() -> Place {
+/// The broker that tests share which do it no harm, and a Redis of the test's own.
+fn shared() -> (RedisServer, Place) {
     let nameserver = std::env::var("DELAYLINE_ROCKETMQ").unwrap_or_else(|_| {
         panic!(
             "DELAYLINE_ROCKETMQ must be the HOST:PORT of a nameserver: run scripts/test, \
              or start one by: scripts/rocketmq start DIR --levels \"{LEVELS}\""
         )
     });
-    Place::new(&nameserver)
+    let redis = RedisServer::start();
+    let place = Place::new(&nameserver, redis.url());
+    (redis, place)
 }
 
 /// Waits until a worker runs tasks whose wake-ups it received through levels: it has queues.
@@ -26,7 +28,8 @@ async fn until_it_has_a_share(shop: &Shop, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_of_one_group_share_the_wake_ups_and_come_and_go() {
-    let shop = Shop::open(shared()).await;
+    let (_redis, place) = shared();
+    let shop = Shop::open(place).await;
     let sender = shop.sender().await;
     let a = shop.worker("a").await;
     // Nearly levels: so that the last hop of most is one.
@@ -53,7 +56,8 @@ async fn workers_of_one_group_share_the_wake_ups_and_come_and_go() {
 async fn after_a_clean_stop_nothing_is_in_hand_and_nothing_comes_again() {
     const MANY: usize = 300;
     const FEW: usize = 10;
-    let shop = Shop::open(shared()).await;
+    let (_redis, place) = shared();
+    let shop = Shop::open(place).await;
     let a = shop.worker("a").await;
     a.schedule(&shop, MANY, 1_200..2_000).await;
     shop.until_all_ran().await;
@@ -62,7 +66,7 @@ async fn after_a_clean_stop_nothing_is_in_hand_and_nothing_comes_again() {
     let b = shop.worker("b").await;
     b.schedule(&shop, FEW, 1_200..2_000).await;
     shop.until_all_ran().await;
-    // A wake-up for each through levels, perhaps a hop more, and one through the table.
+    // A wake-up for each through levels, perhaps a hop more, and one through Redis.
     let received = b.scheduler.stats().received;
     assert!(received < MANY as u64 / 2, "{received} wake-ups for {FEW} tasks");
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::delay::{Routing, plan};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, WokenBy, Worker};
+use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, WokenBy, Worker, defaults};
 
 use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, ms, secs};
 
@@ -285,27 +285,42 @@ async fn an_ill_level_backend_is_spared_and_gets_its_traffic_back_by_itself() {
     schedule().await;
     assert_eq!((levels.log().len(), SENDS.load(Ordering::Relaxed)), (1, 1));
 
+    // One failure is not yet an illness: it was tried again at once.
+    DOWN.store(true, Ordering::Relaxed);
+    schedule().await;
+    DOWN.store(false, Ordering::Relaxed);
+    schedule().await;
+    assert_eq!((levels.log().len(), SENDS.load(Ordering::Relaxed)), (2, 3));
+
     DOWN.store(true, Ordering::Relaxed);
     for _ in 0..10 {
         schedule().await;
         world.pass(ms(700)).await;
     }
-    // The first found out; the others did not try.
-    assert_eq!((levels.log().len(), SENDS.load(Ordering::Relaxed)), (1, 2));
-    assert_eq!(world.scheduler.stats().rerouted, 10);
+    // Some found out; the others did not try.
+    let enough = defaults::UNWELL_AFTER as usize;
+    assert_eq!(
+        (levels.log().len(), SENDS.load(Ordering::Relaxed)),
+        (2, 3 + enough)
+    );
+    assert_eq!(world.scheduler.stats().rerouted, 11);
 
     DOWN.store(false, Ordering::Relaxed);
     world.pass(ms(2_001)).await;
     schedule().await;
-    assert_eq!((levels.log().len(), SENDS.load(Ordering::Relaxed)), (2, 3));
+    assert_eq!(
+        (levels.log().len(), SENDS.load(Ordering::Relaxed)),
+        (3, 4 + enough)
+    );
 
     // And falls ill once more, as it did the first time.
     DOWN.store(true, Ordering::Relaxed);
-    schedule().await;
-    schedule().await;
-    assert_eq!(SENDS.load(Ordering::Relaxed), 4);
+    for _ in 0..=enough {
+        schedule().await;
+    }
+    assert_eq!(SENDS.load(Ordering::Relaxed), 4 + 2 * enough);
     world.settle().await;
-    assert_eq!(world.runs.count(), 14);
+    assert_eq!(world.runs.count(), 15 + enough);
     assert!(world.runs.all().iter().all(|run| run.lateness.is_zero()));
 }
 

@@ -228,10 +228,10 @@ impl Lookout {
             }
             let was = master.health;
             let mut restarted = false;
-            let missed = std::mem::replace(&mut master.missed, absent);
+            let was_silent = std::mem::replace(&mut master.silent, absent);
             match (&figures, holding) {
                 // One answer that does not come in time may be a machine's that is busy.
-                (Err(Unanswered::Absent(_)), _) if was == Health::Well && !missed => {}
+                (Err(Unanswered::Absent(_)), _) if was == Health::Well && !was_silent => {}
                 (Err(Unanswered::Absent(_)), _) => master.health = Health::Absent,
                 (figures, Some(holding)) => {
                     restarted = master.boot.is_some();
@@ -284,6 +284,7 @@ impl Lookout {
         self.masters.change(|known| {
             if let Some(master) = known.get_mut(&name) {
                 master.health = Health::Well;
+                master.misses.took();
             }
         });
     }

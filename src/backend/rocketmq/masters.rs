@@ -1,6 +1,6 @@
 //! The masters that wake-ups go through, and which of them offers which delay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::backlog::{self, Backlog};
 use super::holding::Holding;
 use crate::backend::{Delays, Reach};
+use crate::misses::Misses;
 use crate::{LevelTable, defaults};
 
 /// Knows the masters, and chooses one for each wake-up.
@@ -34,8 +35,10 @@ pub(super) struct Master {
     /// Those of the topic that may be written to.
     pub(super) queues: Vec<MessageQueue>,
     pub(super) health: Health,
+    /// Batches in a row of which it took nothing.
+    pub(super) misses: Misses,
     /// Whether the last look had no answer.
-    pub(super) missed: bool,
+    pub(super) silent: bool,
     /// By level number; only of levels that have held something.
     backlogs: BTreeMap<usize, Backlog>,
 }
@@ -44,7 +47,7 @@ pub(super) struct Master {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Well,
-    /// It did not take a message.
+    /// It takes no messages.
     Unwell,
     /// It did not answer at all, so connections to it may be worn.
     Absent,
@@ -89,7 +92,8 @@ impl Master {
             holding: None,
             queues: Vec::new(),
             health: Health::Well,
-            missed: false,
+            misses: Misses::default(),
+            silent: false,
             backlogs: BTreeMap::new(),
         }
     }
@@ -152,7 +156,27 @@ impl Masters {
         self.offers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A master has not taken a message: the others are used until it answers again.
+    /// Of a batch some messages were not taken by `missed`, and some were by `took`.
+    pub(super) fn sent(&self, took: &BTreeSet<CheetahString>, missed: &BTreeSet<CheetahString>) {
+        let worn: Vec<_> = {
+            let known = self.known();
+            for master in took.iter().filter_map(|name| known.get(name)) {
+                master.misses.took();
+            }
+            let missed = missed.difference(took);
+            missed
+                .filter(|&name| known.get(name).is_some_and(|master| master.misses.missed()))
+                .collect()
+        };
+        for name in worn {
+            self.unwell(name);
+        }
+        if !missed.is_empty() {
+            self.trouble.notify_one();
+        }
+    }
+
+    /// A master takes no messages: the others are used until it answers again.
     pub(super) fn unwell(&self, name: &CheetahString) {
         let is_news = self
             .known()
@@ -168,14 +192,14 @@ impl Masters {
         }
     }
 
-    /// Waits until a master has become unwell.
+    /// Waits until a master has not taken a message.
     pub(super) async fn trouble(&self) {
         self.trouble.notified().await;
     }
 
     /// Whether each master is well, and has answered when it was last looked at.
     pub(super) fn all_well(&self) -> bool {
-        let is_well = |master: &Master| master.health == Health::Well && !master.missed;
+        let is_well = |master: &Master| master.health == Health::Well && !master.silent;
         self.known().values().all(is_well)
     }
 
@@ -414,6 +438,26 @@ mod tests {
             "1s 3s",
             "as long as nothing is known to be otherwise"
         );
+    }
+
+    #[test]
+    fn a_master_is_unwell_after_as_many_misses_in_a_row_as_count() {
+        let masters = masters(["1s", "1s"]);
+        let names = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
+        let (none, a, b) = (names(&[]), names(&["broker-0"]), names(&["broker-1"]));
+        for _ in 1..defaults::UNWELL_AFTER {
+            masters.sent(&none, &a);
+        }
+        // It took a part of this batch.
+        masters.sent(&a, &a);
+        for _ in 1..defaults::UNWELL_AFTER {
+            masters.sent(&b, &a);
+        }
+        assert!(masters.all_well());
+        masters.sent(&b, &a);
+        assert!(!masters.all_well());
+        let only_b = [("broker-1".to_owned(), 0, 1), ("broker-1".to_owned(), 1, 1)];
+        assert_eq!(chosen(&masters, SECOND, None), only_b);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sends batches of messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(super) async fn send(
         flights: JoinSet::new(),
         away: BTreeMap::new(),
         failed: BTreeMap::new(),
+        took: BTreeSet::new(),
+        missed: BTreeSet::new(),
     };
     let mut next = 0;
     loop {
@@ -84,13 +86,12 @@ pub(super) async fn send(
             Ok(None) | Err(_) => break,
         }
     }
-    let late = |_| transient("sending a wake-up was not confirmed in time");
-    for master in sending.away.values() {
-        sending.masters.unwell(master);
-    }
+    sending.missed.extend(sending.away.values().cloned());
+    sending.masters.sent(&sending.took, &sending.missed);
+    let late = |place| (place, transient("sending a wake-up was not confirmed in time"));
     let unconfirmed = sending.away.into_keys().chain(next..sending.batch.len());
     let mut failed = sending.failed;
-    failed.extend(unconfirmed.map(|place| (place, late(place))));
+    failed.extend(unconfirmed.map(late));
     failed
 }
 
@@ -104,6 +105,9 @@ struct Sending {
     /// To which master each place went whose outcome is not known.
     away: BTreeMap<usize, CheetahString>,
     failed: BTreeMap<usize, Error>,
+    /// The masters that took something, and those that did not take something.
+    took: BTreeSet<CheetahString>,
+    missed: BTreeSet<CheetahString>,
 }
 
 /// What became of one message.
@@ -154,15 +158,19 @@ impl Sending {
     }
 
     fn landed(&mut self, flight: Flight) {
-        let master = self.away.remove(&flight.place);
-        let (Err(error), Some(master)) = (flight.result, master) else {
+        let Some(master) = self.away.remove(&flight.place) else {
             return;
         };
-        if error.is_transient() {
-            self.masters.unwell(&master);
-        }
+        let Err(error) = flight.result else {
+            self.took.insert(master);
+            return;
+        };
+        let is_transient = error.is_transient();
         if !(flight.is_first && self.start(flight.place, Some(&master))) {
             self.failed.insert(flight.place, error);
+        }
+        if is_transient {
+            self.missed.insert(master);
         }
     }
 }
