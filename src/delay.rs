@@ -1,5 +1,7 @@
 //! Level tables and routing: pure functions, no I/O, no clock.
 
+#[cfg(feature = "rocketmq")]
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -82,6 +84,17 @@ impl LevelTable {
     /// A table of these delays: at least one, each of at least a second.
     pub(crate) fn of(delays: Vec<Duration>) -> Self {
         Self::numbered(delays.into())
+    }
+
+    /// The table of all that have one: theirs if it is the same; of unlike ones each delay once, by length.
+    pub(crate) fn of_all<'a>(mut tables: impl Iterator<Item = &'a Self> + Clone) -> Option<Self> {
+        let first = tables.next()?;
+        if tables.clone().all(|table| table == first) {
+            return Some(first.clone());
+        }
+        let levels = tables.chain([first]).flat_map(Self::levels);
+        let delays: BTreeSet<_> = levels.map(|level| level.delay).collect();
+        Some(Self::of(delays.into_iter().collect()))
     }
 
     /// Whether both have the same delays, under whatever numbers.

@@ -14,6 +14,7 @@ mod scratch;
 mod survey;
 #[cfg(feature = "rocketmq-tls")]
 mod tls;
+mod told;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
@@ -22,6 +23,7 @@ pub use self::forward::Forward;
 pub use self::options::RocketMqOptions;
 pub use self::scratch::Scratch;
 pub use self::survey::{Access, Master, Survey, Timers, Version};
+pub(crate) use self::told::Told;
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "rocketmq";

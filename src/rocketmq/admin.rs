@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep};
 
 use super::client::Base;
 use super::door::Door;
-use super::failure::{answer, failure, is_hung_up, is_silence, transient, within};
+use super::failure::{answer, explained, failure, is_hung_up, is_silence, transient};
+use super::told::Told;
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -25,6 +26,8 @@ const MASTER: u64 = 0;
 const QUEUES: u32 = 8;
 /// A nameserver answers so for a topic that no broker has told it of.
 const NO_TOPIC: i32 = 17;
+/// A broker answers so for a consumer group that it does not have.
+const NO_GROUP: i32 = 26;
 /// For how long a new topic may take to become known to the nameservers.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// How often they are asked for it.
@@ -98,7 +101,7 @@ impl Admin {
                 };
                 let error = failure("asking the nameservers for their brokers", cause);
                 match meaning {
-                    Some(meaning) => within(meaning, error),
+                    Some(meaning) => explained(meaning, error),
                     None => error,
                 }
             })?;
@@ -121,33 +124,32 @@ impl Admin {
     }
 
     /// A broker's settings, as it has them now (request `GET_BROKER_CONFIG`).
-    pub(crate) async fn settings(
-        &self,
-        address: &CheetahString,
-    ) -> Result<BTreeMap<String, String>, Unanswered> {
+    pub(crate) async fn settings(&self, address: &CheetahString) -> Result<Told, Unanswered> {
         match self.client.get_broker_config(address.clone()).await {
-            Ok(settings) => Ok(spelled(settings)),
+            Ok(settings) => Ok(settings.into_iter().collect()),
             Err(cause) => Err(Unanswered::new("asking a broker for its settings", cause)),
         }
     }
 
     /// A broker's figures, its version among them (request `GET_BROKER_RUNTIME_INFO`).
-    pub(crate) async fn figures(
-        &self,
-        address: &CheetahString,
-    ) -> Result<BTreeMap<String, String>, Unanswered> {
+    pub(crate) async fn figures(&self, address: &CheetahString) -> Result<Told, Unanswered> {
         match self.client.fetch_broker_runtime_stats(address.clone()).await {
-            Ok(figures) => Ok(spelled(figures.table)),
+            Ok(figures) => Ok(figures.table.into_iter().collect()),
             Err(cause) => Err(Unanswered::new("asking a broker for its figures", cause)),
         }
     }
 
-    /// Makes the topic on each master that lacks it, and waits until the nameservers know of it; an error if then no
-    /// master has it, or if they refuse to speak of it.
+    /// Makes the topic and the consumer group on each master that lacks them, and waits until the nameservers know of
+    /// the topic; an error if then no master has it, or if they refuse to speak of it.
     ///
     /// Before anything consumes: a consumer that starts earlier learns of a topic only when it next reads routes.
-    /// A topic that is there stays as its operator made it.
-    pub(crate) async fn ensure_topic(&self, masters: &Masters, topic: &str) -> Result<(), Error> {
+    /// What is there stays as its operator made it.
+    pub(crate) async fn ensure(&self, masters: &Masters, topic: &str, group: &str) -> Result<(), Error> {
+        for (name, address) in masters {
+            if let Err(error) = self.ensure_group(address, group).await {
+                tracing::warn!(broker = %name, group, %error, "a broker has not made the consumer group");
+            }
+        }
         let known = self.brokers_with(topic).await?;
         let mut made = BTreeSet::new();
         let mut failed = None;
@@ -166,7 +168,7 @@ impl Admin {
             && !masters.keys().any(|name| known.contains(name))
             && let Some(error) = failed
         {
-            return Err(within(&format!("no master has the topic {topic}"), error));
+            return Err(explained(&format!("no master has the topic {topic}"), error));
         }
         let deadline = Instant::now() + KNOWN_WITHIN;
         while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await?) {
@@ -244,6 +246,18 @@ impl Admin {
         made.map_err(|cause| failure("making the topic", cause))
     }
 
+    /// Makes the consumer group on a master that says that it has none. One that makes groups when they are first used
+    /// makes it by being asked, and one that does not know the question (before 5.0) is taken to do so too.
+    async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
+        let found = self
+            .client
+            .examine_subscription_group_config(address.clone(), group.into());
+        match found.await {
+            Err(cause) if answer(&cause) == Some(NO_GROUP) => self.make_group(address, group).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Makes a consumer group on a master, or sets it back to the defaults.
     pub(crate) async fn make_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
         let config = SubscriptionGroupConfig::new(group.into());
@@ -294,11 +308,4 @@ impl Admin {
             Err(cause) => Err(failure("asking the nameservers for the topic", cause)),
         }
     }
-}
-
-fn spelled(table: impl IntoIterator<Item = (CheetahString, CheetahString)>) -> BTreeMap<String, String> {
-    table
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect()
 }

@@ -13,8 +13,9 @@ use rocketmq_transport::api::RPCHook;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 
-use super::failure::{closed, failure, permanent};
+use super::failure::{closed, failure, permanent, transient};
 use super::hook::Hook;
 use super::options::RocketMqOptions;
 use crate::Error;
@@ -27,6 +28,9 @@ const OTHER_BLOCKING: usize = 16;
 const MOST_WORKERS: usize = 4;
 /// Beyond what a listener can take, so that the client never takes a slow one for a failed one.
 const LISTENER_LIMIT: Duration = Duration::from_secs(600);
+
+/// For how long opening may take.
+const OPEN_WITHIN: Duration = Duration::from_secs(15);
 
 /// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
 /// new broker is unknown here, and this process is unknown there.
@@ -100,8 +104,32 @@ impl Base {
 }
 
 impl Client {
-    /// Starts the runtime; connects to nothing yet.
-    pub(crate) async fn start(options: &RocketMqOptions) -> Result<Self, Error> {
+    /// Starts the runtime and in it what it is for; ends it again if that fails, or takes too long.
+    pub(crate) async fn open<T: Send + 'static, F>(
+        options: RocketMqOptions,
+        opening: impl FnOnce(Base, RocketMqOptions) -> F,
+    ) -> Result<(Self, T), Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let client = Self::start(&options).await?;
+        let opening = client.run(opening(client.base(), options));
+        let opened = match timeout(OPEN_WITHIN, opening).await {
+            Ok(opened) => opened.flatten(),
+            Err(_) => Err(transient(format!("no answer within {OPEN_WITHIN:?}"))),
+        };
+        match opened {
+            Ok(opened) => Ok((client, opened)),
+            Err(error) => {
+                client.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the runtime, if the options are good; connects to nothing yet.
+    pub(super) async fn start(options: &RocketMqOptions) -> Result<Self, Error> {
+        options.check()?;
         let owner = RuntimeOwner::plan(runtime_config()?)
             .map_err(|cause| permanent(format!("the client's runtime cannot be configured: {cause}")))?
             .build()

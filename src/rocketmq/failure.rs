@@ -134,7 +134,7 @@ pub(super) fn denied(doing: &str, server: &str) -> Error {
 }
 
 /// The error, and what it means to the caller: of the same kind.
-pub(super) fn within(meaning: &str, error: Error) -> Error {
+pub(super) fn explained(meaning: &str, error: Error) -> Error {
     let transient = error.is_transient();
     let source = match error {
         Error::Backend { source, .. } => source,

@@ -29,6 +29,7 @@ pub struct RocketMqOptions {
     #[cfg(feature = "rocketmq-tls")]
     pub(super) tls: Option<Tls>,
     pub(crate) longest_timer: Option<Duration>,
+    pub(crate) lazy: bool,
 }
 
 impl RocketMqOptions {
@@ -43,6 +44,7 @@ impl RocketMqOptions {
             #[cfg(feature = "rocketmq-tls")]
             tls: None,
             longest_timer: None,
+            lazy: false,
         }
     }
 
@@ -60,7 +62,7 @@ impl RocketMqOptions {
         self
     }
 
-    /// The level table of every broker, so that none is asked for it: for brokers that do not tell.
+    /// The level table of the brokers that do not tell theirs.
     ///
     /// It must be what their `messageDelayLevel` says. A wrong one makes wake-ups early or late, and loses none.
     #[must_use]
@@ -115,6 +117,17 @@ impl RocketMqOptions {
     #[must_use]
     pub fn longest_timer(mut self, longest: Duration) -> Self {
         self.longest_timer = Some(longest);
+        self
+    }
+
+    /// Connects even if nobody can be reached now, so that a service starts while RocketMQ is away.
+    ///
+    /// Brokers are then used as soon as they are there, and until then the precise backend carries everything. Only
+    /// what does not go away by itself is an error of connecting, such as credentials that are wrong. Without this, so
+    /// is an address where nobody answers: better while things are set up.
+    #[must_use]
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
         self
     }
 

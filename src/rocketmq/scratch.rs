@@ -14,8 +14,8 @@ use super::failure::transient;
 use super::options::RocketMqOptions;
 use crate::Error;
 
-/// For how long making, and deleting, may take.
-const WITHIN: Duration = Duration::from_secs(15);
+/// For how long deleting may take.
+const DELETE_WITHIN: Duration = Duration::from_secs(15);
 /// For how long a message may be on its way to a broker.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a broker may take to notice a message that it has.
@@ -41,27 +41,19 @@ impl Scratch {
             let mark = format!("_{:016x}", fastrand::u64(..));
             options.topic += &mark;
             options.group += &mark;
-            options.check()?;
-            let client = Client::start(&options).await?;
-            let (base, names) = (client.base(), (options.topic.clone(), options.group.clone()));
-            let made = within(client.run(async move {
+            let making = async |base: Base, options: RocketMqOptions| {
                 let admin = Admin::open(&base).await?;
-                let made = make(&admin, &names.0, &names.1).await;
+                let made = make(&admin, &options.topic, &options.group).await;
                 admin.close().await;
                 made
-            }));
-            match made.await {
-                Ok((masters, refusals)) => Ok(Self {
-                    client,
-                    options,
-                    masters,
-                    refusals,
-                }),
-                Err(error) => {
-                    client.close().await;
-                    Err(error)
-                }
-            }
+            };
+            let (client, (masters, refusals)) = Client::open(options.clone(), making).await?;
+            Ok(Self {
+                client,
+                options,
+                masters,
+                refusals,
+            })
         })
     }
 
@@ -87,24 +79,20 @@ impl Scratch {
     fn end(self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
         Box::pin(async move {
             let base = self.client.base();
-            let deleted = within(self.client.run(async move {
+            let deleting = self.client.run(async move {
                 let admin = Admin::open(&base).await?;
                 answer_held_questions(&base, &self.options).await;
                 let deleted = delete(&admin, &self.masters, &self.options).await;
                 admin.close().await;
                 deleted
-            }));
-            let deleted = deleted.await;
+            });
+            let deleted = match timeout(DELETE_WITHIN, deleting).await {
+                Ok(deleted) => deleted.flatten(),
+                Err(_) => Err(transient(format!("no answer within {DELETE_WITHIN:?}"))),
+            };
             self.client.close().await;
             deleted
         })
-    }
-}
-
-async fn within<T>(work: impl Future<Output = Result<Result<T, Error>, Error>>) -> Result<T, Error> {
-    match timeout(WITHIN, work).await {
-        Ok(done) => done.flatten(),
-        Err(_) => Err(transient(format!("no answer within {WITHIN:?}"))),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What brokers say of themselves: for people who run them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +13,7 @@ use super::admin::{Admin, Unanswered};
 use super::client::Client;
 use super::failure::transient;
 use super::options::RocketMqOptions;
+use super::told::Told;
 use crate::{Error, LevelTable};
 
 /// For how long the nameservers, and then each master, may take to answer.
@@ -99,23 +99,14 @@ impl Survey {
     /// The levels that wake-ups can take: the masters' own table if all have the same; of unlike ones each delay once,
     /// by length; RocketMQ's own if no master tells.
     pub fn levels(&self) -> LevelTable {
-        let mut told = self.masters.iter().filter_map(|master| master.levels.as_ref());
-        let Some(first) = told.next() else {
-            return LevelTable::default();
-        };
-        if told.clone().all(|table| table == first) {
-            return first.clone();
-        }
-        let levels = told.chain([first]).flat_map(LevelTable::levels);
-        let delays: BTreeSet<_> = levels.map(|level| level.delay).collect();
-        LevelTable::of(delays.into_iter().collect())
+        let told = self.masters.iter().filter_map(|master| master.levels.as_ref());
+        LevelTable::of_all(told).unwrap_or_default()
     }
 }
 
 /// Apart from `Survey::take`, which is compiled where it is called.
 fn take(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Survey, Error>> + Send>> {
     Box::pin(async move {
-        options.check()?;
         let client = Client::start(&options).await?;
         let base = client.base();
         let asking = client.run(async move {
@@ -182,48 +173,42 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
 }
 
 impl Master {
-    fn note_settings(&mut self, settings: &BTreeMap<String, String>) {
-        let seconds = |name| setting(settings, name).map(Duration::from_secs);
-        match settings.get("messageDelayLevel").map(|levels| levels.parse()) {
-            Some(Ok(levels)) => self.levels = Some(levels),
-            Some(Err(error)) => self.unanswered.push(error),
-            None => self
-                .unanswered
-                .push(transient("its settings have no messageDelayLevel")),
+    fn note_settings(&mut self, settings: &Told) {
+        match settings.levels() {
+            Ok(levels) => self.levels = Some(levels),
+            Err(error) => self.unanswered.push(error),
         }
-        self.timers = setting(settings, "timerWheelEnable")
-            .zip(seconds("timerMaxDelaySec"))
-            .zip(setting(settings, "timerPrecisionMs").map(Duration::from_millis))
+        self.timers = settings
+            .read("timerWheelEnable")
+            .zip(settings.read("timerMaxDelaySec").map(Duration::from_secs))
+            .zip(settings.read("timerPrecisionMs").map(Duration::from_millis))
             .map(|((enabled, longest), precision)| Timers {
                 enabled,
                 longest,
                 precision,
             });
         // Brokers of 5.0 to 5.2 have the old setting, later ones the new ones or both.
-        let old = setting(settings, "aclEnable");
+        let old = settings.read("aclEnable");
         let [authentication, authorization] =
-            ["authenticationEnabled", "authorizationEnabled"].map(|name| setting::<bool>(settings, name));
+            ["authenticationEnabled", "authorizationEnabled"].map(|name| settings.read::<bool>(name));
         self.access = (old.is_some() || authentication.is_some()).then(|| Access {
             authentication: old == Some(true) || authentication == Some(true),
             authorization: old == Some(true) || authorization == Some(true),
         });
-        let hours: Option<u64> = setting(settings, "fileReservedTime");
+        let hours: Option<u64> = settings.read("fileReservedTime");
         self.retention = hours
             .and_then(|hours| hours.checked_mul(3_600))
             .map(Duration::from_secs);
-        self.makes_groups = setting(settings, "autoCreateSubscriptionGroup");
+        self.makes_groups = settings.read("autoCreateSubscriptionGroup");
     }
 
-    fn note_figures(&mut self, figures: &BTreeMap<String, String>) {
-        self.version = setting(figures, "brokerVersionDesc");
+    fn note_figures(&mut self, figures: &Told) {
+        self.version = figures.version();
         // Below 0 if the broker does not know.
-        self.disk_used = setting(figures, "commitLogDiskRatio").filter(|used| (0.0..=1.0).contains(used));
+        self.disk_used = figures
+            .read("commitLogDiskRatio")
+            .filter(|used| (0.0..=1.0).contains(used));
     }
-}
-
-/// A setting or figure that can be read.
-fn setting<T: FromStr>(told: &BTreeMap<String, String>, name: &str) -> Option<T> {
-    told.get(name)?.trim().parse().ok()
 }
 
 impl FromStr for Version {
@@ -257,22 +242,20 @@ impl fmt::Display for Version {
 mod tests {
     use super::*;
 
-    fn told(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        let pairs = pairs.iter().map(|&(name, value)| (name.into(), value.into()));
-        pairs.collect()
-    }
-
-    fn master(settings: &[(&str, &str)], figures: &[(&str, &str)]) -> Master {
+    fn master<const S: usize, const F: usize>(
+        settings: [(&str, &str); S],
+        figures: [(&str, &str); F],
+    ) -> Master {
         let mut master = Master::default();
-        master.note_settings(&told(settings));
-        master.note_figures(&told(figures));
+        master.note_settings(&settings.into());
+        master.note_figures(&figures.into());
         master
     }
 
     #[test]
     fn what_a_broker_of_5_3_says_is_read() {
         let master = master(
-            &[
+            [
                 ("messageDelayLevel", "1s 5s"),
                 ("timerWheelEnable", "true"),
                 ("timerMaxDelaySec", "259200"),
@@ -282,7 +265,7 @@ mod tests {
                 ("fileReservedTime", "72"),
                 ("autoCreateSubscriptionGroup", "false"),
             ],
-            &[("brokerVersionDesc", "V5_3_3"), ("commitLogDiskRatio", "0.25")],
+            [("brokerVersionDesc", "V5_3_3"), ("commitLogDiskRatio", "0.25")],
         );
         assert_eq!(master.version.unwrap().to_string(), "5.3.3");
         assert_eq!(master.levels.unwrap().to_string(), "1s 5s");
@@ -305,7 +288,7 @@ mod tests {
     #[test]
     fn the_one_setting_of_4_9_stands_for_both() {
         for (value, on) in [("true", true), ("false", false)] {
-            let master = master(&[("messageDelayLevel", "1s"), ("aclEnable", value)], &[]);
+            let master = master([("messageDelayLevel", "1s"), ("aclEnable", value)], []);
             let access = Access {
                 authentication: on,
                 authorization: on,
@@ -314,13 +297,13 @@ mod tests {
         }
         // 5.3 has both settings, and goes by the new ones.
         let both = [("aclEnable", "false"), ("authenticationEnabled", "true")];
-        assert!(master(&both, &[]).access.unwrap().authentication);
+        assert!(master(both, []).access.unwrap().authentication);
     }
 
     #[test]
     fn what_cannot_be_read_counts_as_not_told() {
         let master = master(
-            &[
+            [
                 ("messageDelayLevel", "0s"),
                 ("timerWheelEnable", "TRUE!"),
                 ("timerMaxDelaySec", "-1"),
@@ -328,7 +311,7 @@ mod tests {
                 ("aclEnable", "maybe"),
                 ("fileReservedTime", "18446744073709551615"),
             ],
-            &[
+            [
                 ("brokerVersionDesc", "\u{1b}[31m"),
                 ("commitLogDiskRatio", "-1.0"),
             ],
@@ -340,7 +323,7 @@ mod tests {
         };
         assert!(error.to_string().contains("0s"), "{error}");
         for figure in ["NaN", "inf", "1.5", "full"] {
-            let master = self::master(&[], &[("commitLogDiskRatio", figure)]);
+            let master = self::master([], [("commitLogDiskRatio", figure)]);
             assert_eq!(master.disk_used, None, "{figure}");
         }
     }

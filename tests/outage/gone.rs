@@ -57,3 +57,25 @@ async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() 
     node.stop().await;
     shop.assert_each_ran_once().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_starts_while_all_of_rocketmq_is_away_and_uses_it_when_it_comes() {
+    let own = Own::start(1).await;
+    own.kill(BROKER);
+    own.kill("namesrv");
+    let shop = Shop::open(own.place()).await;
+    let node = shop.worker("a").await;
+    node.schedule(&shop, 20, 1_200..3_000).await;
+    shop.until_all_ran().await;
+    assert_eq!(node.scheduler.stats().sent_levels, 0);
+    let lateness = shop.lateness();
+
+    own.start_again();
+    let callers = Callers::start(&shop, &node, 10, 1_200..3_000);
+    until_levels_carry(&shop, &node, "when it has come").await;
+    callers.assert_none_failed().await;
+    shop.until_all_ran().await;
+    node.stop().await;
+    shop.assert_each_ran_once().await;
+    println!("without RocketMQ: {lateness}");
+}

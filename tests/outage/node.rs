@@ -117,7 +117,8 @@ impl Shop {
     pub(crate) async fn sender(&self) -> Node {
         let options = RocketMqOptions::new(&self.place.nameserver)
             .topic(&self.place.topic)
-            .group(&self.place.group);
+            .group(&self.place.group)
+            .lazy();
         let levels = RocketMqBackend::connect(options).await.unwrap();
         let precise = RedisBackend::connect(&self.place.redis).unwrap();
         let scheduler = Scheduler::builder(self.service.store())

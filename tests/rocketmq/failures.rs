@@ -81,11 +81,7 @@ async fn an_address_that_is_none_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_is_back() {
     let servers = RocketMqServers::start(&["--levels", LEVELS]);
-    let backend = Arc::new(
-        RocketMqBackend::connect(servers.nameserver.as_str())
-            .await
-            .unwrap(),
-    );
+    let backend = connect_to(&servers.nameserver).await;
     send(&backend, departures(0..10, TWO)).await;
     let receiver = tokio::spawn({
         let backend = backend.clone();

@@ -90,6 +90,10 @@ impl Place {
     }
 }
 
+async fn connect_to(nameserver: &str) -> Arc<RocketMqBackend> {
+    Arc::new(RocketMqBackend::connect(nameserver).await.unwrap())
+}
+
 /// A port that was free a moment ago, and where nobody listens.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")

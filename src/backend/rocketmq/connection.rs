@@ -16,13 +16,11 @@ use super::lookout::Lookout;
 use super::masters::Masters;
 use super::producer;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
-use crate::rocketmq::{Client, NAME, RocketMqOptions, joined, transient};
+use crate::rocketmq::{Base, Client, NAME, RocketMqOptions, joined, transient};
 use crate::{Error, Wake, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
-/// For how long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// How long after a failure the consumer is started again.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -41,43 +39,30 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(options: RocketMqOptions, wanted: Wanted) -> Result<Self, Error> {
-        options.check()?;
         let handover = Arc::new(Handover::new(ANSWER_AFTER));
-        let client = Client::start(&options).await?;
-        let (base, for_lines) = (client.base(), handover.clone());
-        let opening = client.run(async move {
+        let for_lines = handover.clone();
+        let opening = async move |base: Base, options: RocketMqOptions| {
             let masters = Arc::new(Lookout::open(&base, &options, &wanted).await?);
             let lines = Arc::new(Lines::open(base.clone(), options.clone(), for_lines).await?);
             let lookout = Lookout::new(base, &options, wanted, masters.clone(), lines.clone());
             // So that the first wake-ups need not wait for connections. What is wrong, sends will tell.
             let _reached = lookout.reach_one().await;
             Ok((masters, lines, Arc::new(lookout)))
-        });
-        let opened = match timeout(CONNECT_WITHIN, opening).await {
-            Ok(opened) => opened.flatten(),
-            Err(_) => Err(transient(format!("not connected within {CONNECT_WITHIN:?}"))),
         };
-        match opened {
-            Ok((masters, lines, lookout)) => {
-                let looking = client.spawn({
-                    let lookout = lookout.clone();
-                    async move { lookout.keep_looking().await }
-                });
-                Ok(Self {
-                    client,
-                    lines,
-                    masters,
-                    lookout,
-                    looking: Mutex::new(Some(looking)),
-                    handover,
-                    consuming: AtomicBool::new(false),
-                })
-            }
-            Err(error) => {
-                client.close().await;
-                Err(error)
-            }
-        }
+        let (client, (masters, lines, lookout)) = Client::open(options, opening).await?;
+        let looking = client.spawn({
+            let lookout = lookout.clone();
+            async move { lookout.keep_looking().await }
+        });
+        Ok(Self {
+            client,
+            lines,
+            masters,
+            lookout,
+            looking: Mutex::new(Some(looking)),
+            handover,
+            consuming: AtomicBool::new(false),
+        })
     }
 
     /// Where wake-ups wait for their receiver.

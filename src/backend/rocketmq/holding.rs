@@ -5,9 +5,9 @@ use std::time::Duration;
 use cheetah_string::CheetahString;
 
 use super::timers;
-use crate::LevelTable;
 use crate::backend::Reach;
-use crate::rocketmq::{Admin, RocketMqOptions, Unanswered, transient};
+use crate::rocketmq::{Admin, RocketMqOptions, Unanswered};
+use crate::{LevelTable, defaults};
 
 /// What a backend wants of masters, and what is assumed of those that do not tell.
 #[derive(Clone, Debug)]
@@ -58,6 +58,16 @@ impl Wanted {
         }
     }
 
+    /// What is assumed of masters as long as none is known.
+    pub(super) fn reach(&self) -> Reach {
+        match self {
+            Self::Levels { configured } => Reach::Levels(configured.clone().unwrap_or_default()),
+            Self::Timers { configured } => Reach::Any {
+                max: configured.unwrap_or(defaults::TIMERS_LONGEST),
+            },
+        }
+    }
+
     /// Asks a master.
     pub(super) async fn ask(&self, admin: &Admin, address: &CheetahString) -> Result<Holding, Unanswered> {
         match self {
@@ -84,10 +94,7 @@ impl Wanted {
 
 async fn table_of(admin: &Admin, address: &CheetahString) -> Result<LevelTable, Unanswered> {
     let settings = admin.settings(address).await?;
-    let levels = settings
-        .get("messageDelayLevel")
-        .ok_or_else(|| Unanswered::Refused(transient("the broker's settings have no messageDelayLevel")))?;
-    levels.parse().map_err(Unanswered::Refused)
+    settings.levels().map_err(Unanswered::Refused)
 }
 
 /// A master's table: what it tells, or if it is there and does not tell, what was configured, or the default.
@@ -122,6 +129,7 @@ fn table_or_assumed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rocketmq::transient;
 
     fn assumed(told: Result<&str, Unanswered>, configured: Option<&str>) -> Option<String> {
         let told = told.map(|text| text.parse().unwrap());

@@ -14,7 +14,7 @@ use super::holding::{Holding, Wanted};
 use super::lines::Lines;
 use super::masters::{Health, Master, Masters};
 use crate::Error;
-use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, permanent, transient};
+use crate::rocketmq::{Admin, Base, RocketMqOptions, Told, Unanswered, permanent, transient};
 
 /// How often brokers are looked at while all are well.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -26,6 +26,10 @@ const LEAST_PAUSE: Duration = Duration::from_millis(300);
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 /// The same at the start, when a broker that is slow is better than none.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// For how long the first look may take.
+const FIRST_LOOK_WITHIN: Duration = Duration::from_secs(12);
+/// For how long a look may take to make what is missing.
+const PREPARE_WITHIN: Duration = Duration::from_secs(6);
 
 /// Looks at the brokers again and again: who is there, how each holds messages, and whether its levels deliver.
 ///
@@ -33,6 +37,7 @@ const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 pub(super) struct Lookout {
     base: Base,
     topic: String,
+    group: String,
     wanted: Wanted,
     masters: Arc<Masters>,
     lines: Arc<Lines>,
@@ -44,22 +49,31 @@ pub(super) struct Lookout {
 /// What a look has found out about one master.
 struct Seen {
     name: CheetahString,
-    figures: Result<BTreeMap<String, String>, Unanswered>,
+    figures: Result<Told, Unanswered>,
     /// How it holds messages, if it was asked.
     holding: Option<Result<Holding, Unanswered>>,
 }
 
 impl Lookout {
     /// Looks for the first time: asks the masters how they hold messages, and makes the topic where it is missing.
+    ///
+    /// Where nobody can be reached that is an error, or left to later looks, as the options say.
     pub(super) async fn open(
         base: &Base,
         options: &RocketMqOptions,
         wanted: &Wanted,
     ) -> Result<Masters, Error> {
         let admin = Admin::open(base).await?;
-        let first = first_look(&admin, options, wanted).await;
+        let first = timeout(FIRST_LOOK_WITHIN, first_look(&admin, options, wanted)).await;
+        let first = first.unwrap_or_else(|_| Err(transient("neither nameservers nor brokers answer")));
         admin.close().await;
-        first
+        match first {
+            Err(error) if error.is_transient() && options.lazy => {
+                tracing::warn!(%error, "RocketMQ is away; it is used as soon as it is there");
+                Ok(Masters::new(BTreeMap::new(), wanted.reach()))
+            }
+            first => first,
+        }
     }
 
     pub(super) fn new(
@@ -72,6 +86,7 @@ impl Lookout {
         Self {
             base,
             topic: options.topic.clone(),
+            group: options.group.clone(),
             wanted,
             masters,
             lines,
@@ -148,13 +163,9 @@ impl Lookout {
     }
 
     async fn look_by(&self, admin: &Arc<Admin>) -> bool {
-        let (listed, queues) = tokio::join!(
-            timeout(ANSWER_WITHIN, admin.masters()),
-            timeout(ANSWER_WITHIN, admin.queues(&self.topic)),
-        );
         // Without nameservers everything stays as it was.
-        let (listed, queues) = (listed.ok().and_then(Result::ok), queues.ok().and_then(Result::ok));
-        let mut all_answered = listed.is_some() && queues.is_some();
+        let listed = timeout(ANSWER_WITHIN, admin.masters()).await;
+        let listed = listed.ok().and_then(Result::ok);
         if let Some(listed) = &listed {
             self.masters.change(|known| {
                 for (name, address) in listed {
@@ -164,7 +175,11 @@ impl Lookout {
                     }
                 }
             });
+            self.prepare(admin, listed).await;
         }
+        let queues = timeout(ANSWER_WITHIN, admin.queues(&self.topic)).await;
+        let queues = queues.ok().and_then(Result::ok);
+        let mut all_answered = listed.is_some() && queues.is_some();
         for seen in self.see_each(admin).await {
             let is_listed = listed
                 .as_ref()
@@ -174,6 +189,36 @@ impl Lookout {
             self.judge(seen, is_listed, queues).await;
         }
         all_answered
+    }
+
+    /// Makes what is missing on masters that were not there at the start.
+    async fn prepare(&self, admin: &Admin, listed: &BTreeMap<CheetahString, CheetahString>) {
+        let mut fresh = listed.clone();
+        {
+            let known = self.masters.known();
+            fresh.retain(|name, _| known.get(name).is_some_and(|master| !master.prepared));
+        }
+        if fresh.is_empty() {
+            return;
+        }
+        let prepared = timeout(PREPARE_WITHIN, admin.ensure(&fresh, &self.topic, &self.group)).await;
+        let prepared = prepared.unwrap_or_else(|_| Err(transient("brokers do not answer")));
+        match &prepared {
+            Ok(()) => {}
+            Err(error) if error.is_transient() => {
+                tracing::debug!(%error, "brokers that are new here cannot be used yet");
+                return;
+            }
+            // It does not go away by itself, and is not tried again and again.
+            Err(error) => tracing::warn!(%error, "brokers that are new here cannot be used"),
+        }
+        self.masters.change(|known| {
+            for name in fresh.keys() {
+                if let Some(master) = known.get_mut(name) {
+                    master.prepared = true;
+                }
+            }
+        });
     }
 
     /// Asks each master for its figures, and how it holds messages if that may have changed; all at once.
@@ -186,7 +231,7 @@ impl Lookout {
             looks.spawn(Box::pin(async move {
                 let figures = within(ANSWER_WITHIN, admin.figures(&address)).await;
                 let again = match &figures {
-                    Ok(figures) => !is_known || boot.as_ref() != figures.get(BOOT),
+                    Ok(figures) => !is_known || boot.as_deref() != figures.get(BOOT),
                     Err(Unanswered::Refused(_)) => !is_known,
                     Err(Unanswered::Absent(_)) => false,
                 };
@@ -234,8 +279,9 @@ impl Lookout {
                 (Err(Unanswered::Absent(_)), _) if was == Health::Well && !was_silent => {}
                 (Err(Unanswered::Absent(_)), _) => master.health = Health::Absent,
                 (figures, Some(holding)) => {
-                    restarted = master.boot.is_some();
-                    let boot = figures.as_ref().ok().and_then(|figures| figures.get(BOOT).cloned());
+                    // One that is new here may have a topic that is newer than the consumer.
+                    restarted = master.boot.is_some() || master.holding.is_none();
+                    let boot = figures.as_ref().ok().and_then(|figures| figures.read(BOOT));
                     master.restarted(boot, holding);
                 }
                 (_, None) => {}
@@ -299,6 +345,7 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -
     let mut absent = None;
     for (name, address) in &listed {
         let mut master = Master::new(address.clone());
+        master.prepared = true;
         let told = within(FIRST_ANSWER_WITHIN, wanted.ask(admin, address)).await;
         if let Err(Unanswered::Absent(error)) = &told {
             tracing::warn!(broker = %name, %error, "a broker does not answer");
@@ -312,7 +359,7 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -
             let figures = within(FIRST_ANSWER_WITHIN, admin.figures(address))
                 .await
                 .unwrap_or_default();
-            master.restarted(figures.get(BOOT).cloned(), holding);
+            master.restarted(figures.read(BOOT), holding);
         }
         known.insert(name.clone(), master);
     }
@@ -322,7 +369,7 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -
             absent.unwrap_or_else(|| "no broker answers".to_owned()),
         ));
     };
-    admin.ensure_topic(&listed, &options.topic).await?;
+    admin.ensure(&listed, &options.topic, &options.group).await?;
     for (name, queues) in admin.queues(&options.topic).await? {
         if let Some(master) = known.get_mut(&name) {
             master.queues = queues;

@@ -14,6 +14,7 @@ use super::backlog::{self, Backlog};
 use super::holding::Holding;
 use crate::backend::{Delays, Reach};
 use crate::misses::Misses;
+use crate::rocketmq::Told;
 use crate::{LevelTable, defaults};
 
 /// Knows the masters, and chooses one for each wake-up.
@@ -37,6 +38,8 @@ pub(super) struct Master {
     pub(super) health: Health,
     /// Batches in a row of which it took nothing.
     pub(super) misses: Misses,
+    /// Whether the topic has been looked for there, and made if it was missing.
+    pub(super) prepared: bool,
     /// Whether the last look had no answer.
     pub(super) silent: bool,
     /// By level number; only of levels that have held something.
@@ -93,17 +96,14 @@ impl Master {
             queues: Vec::new(),
             health: Health::Well,
             misses: Misses::default(),
+            prepared: false,
             silent: false,
             backlogs: BTreeMap::new(),
         }
     }
 
     /// Reads how far each level has been delivered; says which have become stuck, and which no longer are.
-    pub(super) fn look_at_levels(
-        &mut self,
-        now: Instant,
-        figures: &BTreeMap<String, String>,
-    ) -> Vec<(Duration, bool)> {
+    pub(super) fn look_at_levels(&mut self, now: Instant, figures: &Told) -> Vec<(Duration, bool)> {
         let mut changed = Vec::new();
         for level in self
             .holding
@@ -112,7 +112,7 @@ impl Master {
             .flat_map(LevelTable::levels)
         {
             let figure = figures.get(&format!("scheduleMessageOffset_{}", level.number));
-            let Some((delivered, reaches)) = figure.and_then(|figure| backlog::read(figure)) else {
+            let Some((delivered, reaches)) = figure.and_then(backlog::read) else {
                 continue;
             };
             let backlog = self
@@ -197,10 +197,11 @@ impl Masters {
         self.trouble.notified().await;
     }
 
-    /// Whether each master is well, and has answered when it was last looked at.
+    /// Whether there are masters, and each is well and has answered when it was last looked at.
     pub(super) fn all_well(&self) -> bool {
         let is_well = |master: &Master| master.health == Health::Well && !master.silent;
-        self.known().values().all(is_well)
+        let known = self.known();
+        !known.is_empty() && known.values().all(is_well)
     }
 
     /// Changes what is known, and then what is offered.
@@ -342,13 +343,11 @@ fn same(one: &Reach, other: &Reach) -> bool {
 }
 
 fn table_of(by_delay: &BTreeMap<Duration, Vec<Offer>>, tables: &[&LevelTable]) -> LevelTable {
-    let union = LevelTable::of(by_delay.keys().copied().collect());
-    match tables {
-        [first, rest @ ..] if rest.iter().all(|table| table == first) && first.same_delays(&union) => {
-            (*first).clone()
-        }
-        _ => union,
-    }
+    let offered = LevelTable::of(by_delay.keys().copied().collect());
+    // That of the brokers, unless some of it is stuck.
+    LevelTable::of_all(tables.iter().copied())
+        .filter(|table| table.same_delays(&offered))
+        .unwrap_or(offered)
 }
 
 #[cfg(test)]
@@ -464,9 +463,9 @@ mod tests {
     fn a_stuck_level_is_not_offered_until_it_goes_on() {
         let masters = masters(["1s 3s"]);
         let figures = |delivered: u64| {
-            BTreeMap::from([
-                ("scheduleMessageOffset_1".to_owned(), "7,7".to_owned()),
-                ("scheduleMessageOffset_2".to_owned(), format!("{delivered},9")),
+            Told::from([
+                ("scheduleMessageOffset_1", "7,7"),
+                ("scheduleMessageOffset_2", &format!("{delivered},9")),
             ])
         };
         let look = |after: u64, delivered| {

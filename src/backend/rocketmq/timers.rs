@@ -1,6 +1,5 @@
 //! Timer messages, which brokers know since 5.0.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use cheetah_string::CheetahString;
 use super::RocketMqBackend;
 use super::holding::{Holding, Wanted};
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
-use crate::rocketmq::{Admin, RocketMqOptions, Unanswered};
+use crate::rocketmq::{Admin, RocketMqOptions, Told, Unanswered};
 use crate::{Error, Wake, defaults};
 
 /// Carries wake-ups as timer messages of RocketMQ brokers of version 5: any delay up to the brokers' longest, which is
@@ -94,8 +93,8 @@ pub(super) async fn ask(admin: &Admin, address: &CheetahString) -> Result<Holdin
     }
 }
 
-fn by_settings(settings: &BTreeMap<String, String>) -> Holding {
-    match settings.get("timerWheelEnable").map(String::as_str) {
+fn by_settings(settings: &Told) -> Holding {
+    match settings.get("timerWheelEnable") {
         Some("true") => {}
         Some(_) => return Holding::Not("it has no timers, by its setting timerWheelEnable".into()),
         None => {
@@ -104,17 +103,14 @@ fn by_settings(settings: &BTreeMap<String, String>) -> Holding {
             );
         }
     }
-    let longest = settings
-        .get("timerMaxDelaySec")
-        .and_then(|text| text.parse().ok());
+    let longest = settings.read("timerMaxDelaySec");
     Holding::Timers(longest.map_or(defaults::TIMERS_LONGEST, Duration::from_secs))
 }
 
 /// None, if it may have timers as far as its version goes.
-fn by_version(figures: &BTreeMap<String, String>) -> Option<Holding> {
-    let version = figures.get("brokerVersionDesc")?;
-    let major: u32 = version.strip_prefix('V')?.split('_').next()?.parse().ok()?;
-    (major < 5).then(|| {
+fn by_version(figures: &Told) -> Option<Holding> {
+    let version = figures.version()?;
+    (version.major < 5).then(|| {
         let why = format!("it has no timers, which came with version 5.0, but is of {version}");
         Holding::Not(why)
     })
@@ -145,12 +141,6 @@ mod tests {
     use super::*;
     use crate::rocketmq::transient;
 
-    fn table<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
-        pairs
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into()
-    }
-
     fn seconds(count: u64) -> Holding {
         Holding::Timers(Duration::from_secs(count))
     }
@@ -159,15 +149,15 @@ mod tests {
     fn settings_say_whether_and_how_long() {
         let on = ("timerWheelEnable", "true");
         for (settings, longest) in [
-            (table([on, ("timerMaxDelaySec", "60")]), 60),
-            (table([on]), 259_200),
-            (table([on, ("timerMaxDelaySec", "-1")]), 259_200),
+            (Told::from([on, ("timerMaxDelaySec", "60")]), 60),
+            (Told::from([on]), 259_200),
+            (Told::from([on, ("timerMaxDelaySec", "-1")]), 259_200),
         ] {
             assert_eq!(by_settings(&settings), seconds(longest));
         }
         for (settings, reason) in [
-            (table([("timerWheelEnable", "false")]), "by its setting"),
-            (table([("messageDelayLevel", "1s")]), "version 5.0"),
+            (Told::from([("timerWheelEnable", "false")]), "by its setting"),
+            (Told::from([("messageDelayLevel", "1s")]), "version 5.0"),
         ] {
             let Holding::Not(why) = by_settings(&settings) else {
                 panic!("{settings:?}")
@@ -178,12 +168,12 @@ mod tests {
 
     #[test]
     fn an_old_version_is_known_by_its_figures() {
-        let version = |text| by_version(&table([("brokerVersionDesc", text)]));
-        assert!(matches!(version("V4_9_7"), Some(Holding::Not(why)) if why.contains("V4_9_7")));
+        let version = |text| by_version(&[("brokerVersionDesc", text)].into());
+        assert!(matches!(version("V4_9_7"), Some(Holding::Not(why)) if why.contains("4.9.7")));
         for text in ["V5_0_0", "V5_3_3", "V10_0_0", "HIGHER_VERSION", "", "V", "é"] {
             assert_eq!(version(text), None, "{text}");
         }
-        assert_eq!(by_version(&table([])), None);
+        assert_eq!(by_version(&[].into()), None);
     }
 
     #[test]

@@ -20,8 +20,6 @@ use crate::rocketmq::{
     Admin, Base, Client, MESSAGE_ILLEGAL, RocketMqOptions, answer, closed, failure, joined, transient,
 };
 
-/// For how long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// How long a send may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a producer to which a broker did not answer is replaced at the most.
@@ -51,25 +49,13 @@ struct InUse {
 
 impl TopicOutlet {
     pub(super) async fn open(options: RocketMqOptions) -> Result<Self, Error> {
-        options.check()?;
-        let client = Client::start(&options).await?;
         let topic = options.topic.clone();
-        let opening = client.run(Line::open(client.base(), options));
-        let opened = match timeout(CONNECT_WITHIN, opening).await {
-            Ok(opened) => opened.flatten(),
-            Err(_) => Err(transient(format!("not connected within {CONNECT_WITHIN:?}"))),
-        };
-        match opened {
-            Ok(line) => Ok(Self {
-                client,
-                topic,
-                line: Arc::new(line),
-            }),
-            Err(error) => {
-                client.close().await;
-                Err(error)
-            }
-        }
+        let (client, line) = Client::open(options, Line::open).await?;
+        Ok(Self {
+            client,
+            topic,
+            line: Arc::new(line),
+        })
     }
 }
 
@@ -130,7 +116,11 @@ impl Line {
         let admin = Admin::open(&base).await?;
         let known = admin.knows(&options.topic).await;
         admin.close().await;
-        if !known? {
+        let known = match known {
+            Err(error) if error.is_transient() && options.lazy => true,
+            known => known?,
+        };
+        if !known {
             return Err(Error::invalid(
                 "topic",
                 options.topic,
