@@ -5,8 +5,9 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "support/database.rs"]
 mod database;
+#[path = "support/example.rs"]
+mod example;
 
-use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -16,21 +17,8 @@ use tokio::time::timeout;
 /// So that a test that hangs ends some time; it says nothing about how long anything should take.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
 
-/// Cargo builds the examples beside the tests, in the folder next to theirs.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap();
-    let name = format!("examples/blog_publish{}", std::env::consts::EXE_SUFFIX);
-    let example = built.join(name);
-    assert!(
-        example.exists(),
-        "build it first, with the features of this test: cargo build --example blog_publish"
-    );
-    example
-}
-
 async fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(example());
+    let mut command = Command::new(example::example("blog_publish"));
     let output = command
         .args(arguments)
         .env_remove("RUST_LOG")

@@ -3,11 +3,12 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/example.rs"]
+mod example;
 #[cfg(all(feature = "rocketmq", feature = "redis"))]
 #[path = "support/redis.rs"]
 mod redis_server;
 
-use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -21,21 +22,8 @@ use tokio::time::timeout;
 /// So that a test that hangs ends some time; it says nothing about how long anything should take.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
 
-/// Cargo builds the examples beside the tests, in the folder next to theirs.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap();
-    let name = format!("examples/order_auto_cancel{}", std::env::consts::EXE_SUFFIX);
-    let example = built.join(name);
-    assert!(
-        example.exists(),
-        "build it first, with the features of this test: cargo build --example order_auto_cancel"
-    );
-    example
-}
-
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(example());
+    let mut command = Command::new(example::example("order_auto_cancel"));
     command
         .args(arguments)
         .env_remove("RUST_LOG")

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::admin::{Admin, Unanswered};
 use super::client::Client;
@@ -18,6 +18,9 @@ use crate::{Error, LevelTable};
 
 /// For how long the nameservers, and then each master, may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// For how many seconds after its start a broker may have no figures (an error in its `prepareRuntimeInfo`, seen with
+/// 4.8.0 to 5.3.3).
+const FIGURES_WITHIN: u32 = 5;
 
 /// What the brokers behind a set of nameservers say of themselves.
 #[derive(Debug, Default)]
@@ -160,7 +163,16 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
             // The second question would only take as long.
             Err(Unanswered::Absent(error)) => return master.unanswered.push(error),
         }
-        match admin.figures(&address).await {
+        let mut figures = admin.figures(&address).await;
+        for _ in 0..FIGURES_WITHIN {
+            // Who tells its settings tells its figures too, unless it has only just been started.
+            if master.levels.is_none() || !matches!(figures, Err(Unanswered::Refused(_))) {
+                break;
+            }
+            sleep(Duration::from_secs(1)).await;
+            figures = admin.figures(&address).await;
+        }
+        match figures {
             Ok(figures) => master.note_figures(&figures),
             Err(Unanswered::Refused(error) | Unanswered::Absent(error)) => master.unanswered.push(error),
         }

@@ -1,0 +1,142 @@
+//! What a scheduler is made of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Parts, Scheduler};
+use crate::backend::{Backend, TableBackend};
+use crate::merger::Merger;
+use crate::outbox::Outbox;
+use crate::router::Router;
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::store_time::StoreTime;
+use crate::{Check, Clock, Error, Kind, Routing};
+
+/// Puts a scheduler together; made by [`Scheduler::builder`].
+#[derive(Debug)]
+pub struct SchedulerBuilder {
+    store: Arc<dyn Store>,
+    levels: Option<Arc<dyn Backend>>,
+    precise: Option<Arc<dyn Backend>>,
+    routing: Routing,
+    checks: Vec<(Kind, Check)>,
+    clock: Clock,
+}
+
+impl SchedulerBuilder {
+    /// With the defaults.
+    pub(super) fn over(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            levels: None,
+            precise: None,
+            routing: Routing::default(),
+            checks: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// The backend that carries most of each delay and need not be precise: one that chains it through levels, such as
+    /// `RocketMqBackend`, or one that holds any delay, such as `RocketMqTimers`. Default: none.
+    #[must_use]
+    pub fn levels(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.levels = Some(backend);
+        self
+    }
+
+    /// The backend for the last stretch, and for all delays when the level backend is away. Default: the table, that
+    /// is, the store itself.
+    #[must_use]
+    pub fn precise(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.precise = Some(backend);
+        self
+    }
+
+    /// Which delays take which backend. Default: [`Routing::default`].
+    #[must_use]
+    pub fn routing(mut self, routing: Routing) -> Self {
+        self.routing = routing;
+        self
+    }
+
+    /// Lets the tasks of `kind` follow the service's own table, which `check` asks; at most one check a kind.
+    ///
+    /// To be said in every process that schedules or runs tasks of the kind: each keeps its own wake-ups short.
+    #[must_use]
+    pub fn follow(mut self, kind: impl Into<Kind>, check: Check) -> Self {
+        self.checks.push((kind.into(), check));
+        self
+    }
+
+    /// The source of time and chance. Default: the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The scheduler. Fails if a backend cannot do what it was given for, or a check cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: sending goes on in the background.
+    pub fn build(self) -> Result<Scheduler, Error> {
+        let Self {
+            store,
+            levels,
+            precise,
+            routing,
+            checks: given,
+            clock,
+        } = self;
+        let mut checks = BTreeMap::new();
+        let mut reach = BTreeMap::new();
+        for (kind, check) in given {
+            kind.check()?;
+            reach.insert(kind.clone(), check.reach()?);
+            if checks.insert(kind.clone(), check).is_some() {
+                return Err(Error::invalid("kind", kind, "allowed is one check a kind"));
+            }
+        }
+        let (table, precise) = match precise {
+            Some(precise) => (None, precise),
+            None => {
+                let table = Arc::new(TableBackend::new(Arc::clone(&store), clock.clone()));
+                (Some(Arc::clone(&table)), table as Arc<dyn Backend>)
+            }
+        };
+        let counters = Arc::new(Counters::default());
+        let router = Router::new(
+            levels,
+            precise,
+            routing,
+            reach,
+            clock.clone(),
+            Arc::clone(&counters),
+        )?;
+        let router = Arc::new(router);
+        let watching = {
+            let router = Arc::clone(&router);
+            clock.spawn(async move { router.watch().await })
+        };
+        let outbox = Outbox::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
+        let time = Arc::new(StoreTime::new(clock.clone()));
+        let merger = Merger::new(Arc::clone(&store), Arc::clone(&time), clock.clone());
+        let parts = Parts {
+            store,
+            router,
+            table,
+            checks,
+            time,
+            clock,
+            counters,
+            merger,
+            outbox,
+            _watching: watching,
+        };
+        Ok(Scheduler {
+            parts: Arc::new(parts),
+        })
+    }
+}
