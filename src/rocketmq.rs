@@ -15,6 +15,7 @@ mod survey;
 #[cfg(feature = "rocketmq-tls")]
 mod tls;
 mod told;
+mod version;
 
 pub(crate) use self::admin::{Admin, Unanswered};
 pub(crate) use self::client::{Base, Client, LISTENERS, joined};
@@ -22,8 +23,9 @@ pub(crate) use self::failure::{MESSAGE_ILLEGAL, answer, closed, failure, is_refu
 pub use self::forward::Forward;
 pub use self::options::RocketMqOptions;
 pub use self::scratch::Scratch;
-pub use self::survey::{Access, Master, Survey, Timers, Version};
+pub use self::survey::{Access, Master, Survey, Timers};
 pub(crate) use self::told::Told;
+pub use self::version::Version;
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "rocketmq";

@@ -1,6 +1,8 @@
 //! Wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
 
 mod backlog;
+mod by_levels;
+mod by_timers;
 mod connection;
 mod consumer;
 mod handover;
@@ -10,6 +12,7 @@ mod lookout;
 mod masters;
 mod producer;
 mod timers;
+mod wanted;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,8 +22,8 @@ use async_trait::async_trait;
 
 use self::connection::Connection;
 use self::handover::Handover;
-use self::holding::Wanted;
 pub use self::timers::RocketMqTimers;
+use self::wanted::Wanted;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
 use crate::rocketmq::{NAME, RocketMqOptions};
 use crate::{Error, Wake};

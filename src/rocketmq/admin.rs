@@ -9,6 +9,7 @@ use rocketmq_client_rust::{
 };
 use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
+use rocketmq_protocol::protocol::route::topic_route_data::TopicRouteData;
 use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
 use tokio::time::{Instant, sleep};
 
@@ -218,12 +219,7 @@ impl Admin {
         &self,
         topic: &str,
     ) -> Result<BTreeMap<CheetahString, Vec<MessageQueue>>, Error> {
-        let route = self
-            .client
-            .examine_topic_route_info(topic.into())
-            .await
-            .map_err(|cause| failure("asking the nameservers for the topic", cause))?
-            .unwrap_or_default();
+        let route = self.route(topic).await?;
         let queues = route.queue_datas.iter().map(|queues| {
             let may_write = queues.perm() & WRITE != 0;
             let count = if may_write { queues.write_queue_nums() } else { 0 };
@@ -298,13 +294,18 @@ impl Admin {
 
     /// The names of the brokers that have the topic, as far as the nameservers know.
     async fn brokers_with(&self, topic: &str) -> Result<BTreeSet<CheetahString>, Error> {
+        let brokers = self.route(topic).await?.broker_datas;
+        Ok(brokers
+            .iter()
+            .map(|broker| broker.broker_name().clone())
+            .collect())
+    }
+
+    /// Where the topic is, as far as the nameservers know; nowhere, if they do not know it.
+    async fn route(&self, topic: &str) -> Result<TopicRouteData, Error> {
         match self.client.examine_topic_route_info(topic.into()).await {
-            Ok(route) => Ok(route
-                .into_iter()
-                .flat_map(|route| route.broker_datas)
-                .map(|broker| broker.broker_name().clone())
-                .collect()),
-            Err(cause) if answer(&cause) == Some(NO_TOPIC) => Ok(BTreeSet::new()),
+            Ok(route) => Ok(route.unwrap_or_default()),
+            Err(cause) if answer(&cause) == Some(NO_TOPIC) => Ok(TopicRouteData::default()),
             Err(cause) => Err(failure("asking the nameservers for the topic", cause)),
         }
     }

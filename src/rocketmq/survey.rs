@@ -1,9 +1,7 @@
 //! What brokers say of themselves: for people who run them.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::str::FromStr;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
@@ -14,6 +12,7 @@ use super::client::Client;
 use super::failure::transient;
 use super::options::RocketMqOptions;
 use super::told::Told;
+use super::version::Version;
 use crate::{Error, LevelTable};
 
 /// For how long the nameservers, and then each master, may take to answer.
@@ -56,17 +55,6 @@ pub struct Master {
     pub disk_used: Option<f64>,
     /// Why it did not say something that it was asked.
     pub unanswered: Vec<Error>,
-}
-
-/// The version of a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// The first number.
-    pub major: u16,
-    /// The second.
-    pub minor: u16,
-    /// The third.
-    pub patch: u16,
 }
 
 /// How a broker of 5.0 or later holds messages with a delay that is no level.
@@ -223,33 +211,6 @@ impl Master {
     }
 }
 
-impl FromStr for Version {
-    type Err = Error;
-
-    /// As brokers tell it: `V5_3_3`, also with a mark such as `_SNAPSHOT` behind.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let mut numbers = text
-            .strip_prefix('V')
-            .into_iter()
-            .flat_map(|rest| rest.split('_'));
-        let mut next = || numbers.next().and_then(|number| number.parse().ok());
-        match (next(), next(), next()) {
-            (Some(major), Some(minor), Some(patch)) => Ok(Self { major, minor, patch }),
-            _ => Err(Error::invalid(
-                "brokerVersionDesc",
-                text,
-                "allowed is V, and three numbers separated by _",
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,31 +318,5 @@ mod tests {
         assert_eq!(levels(&[Some("5s 1s 5s"), None, Some("5s 1s 5s")]), "5s 1s 5s");
         assert_eq!(levels(&[Some("5s 1s"), Some("1s 5s 2s")]), "1s 2s 5s");
         assert_eq!(levels(&[None]), crate::delay::ROCKETMQ_LEVELS);
-    }
-
-    #[test]
-    fn versions_are_ordered_by_their_numbers() {
-        let version = |text: &str| text.parse::<Version>().unwrap();
-        let ordered = [
-            "V4_9_7",
-            "V5_0_0",
-            "V5_3_2",
-            "V5_3_3",
-            "V5_3_10_SNAPSHOT",
-            "V10_0_0",
-        ];
-        assert!(ordered.map(version).is_sorted());
-        for text in [
-            "",
-            "V",
-            "5_3_3",
-            "V5_3",
-            "V5.3.3",
-            "V5_x_3",
-            "V5_3_99999",
-            "V-1_0_0",
-        ] {
-            assert!(text.parse::<Version>().is_err(), "{text}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cheetah_string::CheetahString;
 
 use super::failure::transient;
-use super::survey::Version;
+use super::version::Version;
 use crate::{Error, LevelTable};
 
 /// A broker's settings, or its figures, by their names there.

@@ -10,11 +10,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::handover::Handover;
-use super::holding::Wanted;
 use super::lines::Lines;
 use super::lookout::Lookout;
 use super::masters::Masters;
 use super::producer;
+use super::wanted::Wanted;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
 use crate::rocketmq::{Base, Client, NAME, RocketMqOptions, joined, transient};
 use crate::{Error, Wake, defaults};

@@ -13,8 +13,8 @@ use super::{consumer, producer};
 use crate::Error;
 use crate::rocketmq::{Base, RocketMqOptions, closed, failure, is_refusal, transient};
 
-/// For how long a broker that is asked whether it is there may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// For how long somebody who is asked whether he is there may take to answer.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// A producer, and a consumer once something is received.
 ///

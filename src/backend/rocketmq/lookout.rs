@@ -10,9 +10,10 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::holding::{Holding, Wanted};
-use super::lines::Lines;
+use super::holding::Holding;
+use super::lines::{ANSWER_WITHIN, Lines};
 use super::masters::{Health, Master, Masters};
+use super::wanted::Wanted;
 use crate::Error;
 use crate::rocketmq::{Admin, Base, RocketMqOptions, Told, Unanswered, permanent, transient};
 
@@ -22,9 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two looks, whatever happens.
 const LEAST_PAUSE: Duration = Duration::from_millis(300);
-/// For how long somebody who is asked may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// The same at the start, when a broker that is slow is better than none.
+/// For how long somebody who is asked may take to answer at the start, when a broker that is slow is better than none.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// For how long the first look may take.
 const FIRST_LOOK_WITHIN: Duration = Duration::from_secs(12);

@@ -19,11 +19,11 @@ const CONNECTIONS: u32 = 8;
 #[derive(Clone)]
 pub struct PostgresBuilder {
     options: PgConnectOptions,
-    pub(super) schema: Option<String>,
-    pub(super) table: String,
-    pub(super) connections: u32,
+    schema: Option<String>,
+    table: String,
+    connections: u32,
     history: Duration,
-    pub(super) notify: bool,
+    notify: bool,
 }
 
 impl PostgresBuilder {
@@ -96,7 +96,9 @@ impl PostgresBuilder {
             return Err(Error::invalid("connections", 0, "allowed is 1 or more"));
         }
         let options = connections::prepare(self.options.clone());
-        let database = Database::connect(options, &self).await.map_err(failed)?;
+        let database = Database::connect(options, self.connections, self.schema, self.table, self.notify)
+            .await
+            .map_err(failed)?;
         Ok(PostgresStore {
             database: Arc::new(database),
             history: self.history,

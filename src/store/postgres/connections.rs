@@ -7,7 +7,6 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
-use super::builder::PostgresBuilder;
 use super::listen::Listener;
 use super::sql::Statements;
 use super::table::Table;
@@ -74,17 +73,21 @@ struct NoSchema;
 struct TooOld(i32);
 
 impl Database {
-    /// Asks the database once where the table is; the other connections are opened as they are needed.
+    /// Asks the database once where the table is; the other connections, so many at the most, are opened as they are
+    /// needed.
     pub(super) async fn connect(
         options: PgConnectOptions,
-        settings: &PostgresBuilder,
+        connections: u32,
+        schema: Option<String>,
+        table: String,
+        notify: bool,
     ) -> Result<Self, sqlx::Error> {
         let clock = Clock::system();
         let asked = async {
             let mut connection = options.connect().await?;
             let place: (Option<String>, Option<String>, i32) = sqlx::query_as(PLACE)
-                .bind(&settings.schema)
-                .bind(&settings.table)
+                .bind(schema)
+                .bind(&table)
                 .fetch_one(&mut connection)
                 .await?;
             connection.close().await?;
@@ -96,10 +99,10 @@ impl Database {
             return Err(sqlx::Error::Configuration(TooOld(server).into()));
         }
         let schema = schema.ok_or_else(|| sqlx::Error::Configuration(NoSchema.into()))?;
-        let channel = channel.filter(|_| settings.notify);
-        let table = Table::new(Some(schema), settings.table.clone());
+        let channel = channel.filter(|_| notify);
+        let table = Table::new(Some(schema), table);
         Ok(Self {
-            pool: pool(settings.connections, options.clone()),
+            pool: pool(connections, options.clone()),
             statements: Statements::of(&table),
             table,
             listener: Listener::new(options, channel.clone(), clock.clone()),
