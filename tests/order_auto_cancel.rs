@@ -325,6 +325,22 @@ mod servers {
         assert_all_ended(&line, 60);
     }
 
+    /// As 15 minutes are `10m` and `5m` of RocketMQ's own table, 15 seconds are two levels of the tests' broker.
+    #[tokio::test]
+    async fn fifteen_seconds_are_a_hop_of_ten_and_one_of_five() {
+        let _alone = ONE_AT_A_TIME.lock().await;
+        let redis = RedisServer::start();
+        let (nameserver, url) = (nameserver(), redis.url());
+        let orders = ["--orders", "20", "--delay", "15s", "--pay-every", "0"];
+        let servers = ["--rocketmq", &nameserver, "--redis", &url];
+        let output = run(&[&servers[..], &orders].concat()).await;
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        // Not all: one that comes late from its first hop, or is moved, takes others.
+        let took_two = |line: &str| line.contains("unpaid: cancelled") && line.contains("hops=2");
+        assert!(said.lines().any(took_two), "{said}");
+    }
+
     fn wipe(redis: &RedisServer) {
         ::redis::cmd("FLUSHALL").exec(&mut redis.admin()).unwrap();
     }
