@@ -11,7 +11,7 @@ use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
 use rocketmq_protocol::protocol::route::topic_route_data::TopicRouteData;
 use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Base;
 use super::door::Door;
@@ -29,6 +29,8 @@ const QUEUES: u32 = 8;
 const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
 const NO_GROUP: i32 = 26;
+/// For how long a broker may look for a consumer group.
+const GROUP_WITHIN: Duration = Duration::from_secs(1);
 /// For how long a new topic may take to become known to the nameservers.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// How often they are asked for it.
@@ -242,14 +244,18 @@ impl Admin {
         made.map_err(|cause| failure("making the topic", cause))
     }
 
-    /// Makes the consumer group on a master that says that it has none. One that makes groups when they are first used
-    /// makes it by being asked, and one that does not know the question (before 5.0) is taken to do so too.
+    /// Makes the consumer group on a master that says that it has none, and makes none by itself.
     async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
+        let settings = self.settings(address).await.unwrap_or_default();
+        if settings.read("autoCreateSubscriptionGroup") != Some(false) {
+            return Ok(());
+        }
         let found = self
             .client
             .examine_subscription_group_config(address.clone(), group.into());
-        match found.await {
-            Err(cause) if answer(&cause) == Some(NO_GROUP) => self.make_group(address, group).await,
+        // Those before 5.0 do not know the question, and 4.8 does not even say so.
+        match timeout(GROUP_WITHIN, found).await {
+            Ok(Err(cause)) if answer(&cause) == Some(NO_GROUP) => self.make_group(address, group).await,
             _ => Ok(()),
         }
     }
