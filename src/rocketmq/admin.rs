@@ -29,7 +29,7 @@ const QUEUES: u32 = 8;
 const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
 const NO_GROUP: i32 = 26;
-/// For how long a broker may look for a consumer group.
+/// For how long a broker may take to say whether it has a consumer group.
 const GROUP_WITHIN: Duration = Duration::from_secs(1);
 /// For how long a new topic may take to become known to the nameservers.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -246,8 +246,9 @@ impl Admin {
 
     /// Makes the consumer group on a master that says that it has none, and makes none by itself.
     async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let settings = self.settings(address).await.unwrap_or_default();
-        if settings.read("autoCreateSubscriptionGroup") != Some(false) {
+        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
+        let makes_none = |settings: &Told| settings.read("autoCreateSubscriptionGroup") == Some(false);
+        if !asked.is_ok_and(|settings| settings.is_ok_and(|settings| makes_none(&settings))) {
             return Ok(());
         }
         let found = self
