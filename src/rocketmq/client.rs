@@ -29,8 +29,8 @@ const MOST_WORKERS: usize = 4;
 /// Beyond what a listener can take, so that the client never takes a slow one for a failed one.
 const LISTENER_LIMIT: Duration = Duration::from_secs(600);
 
-/// For how long opening may take.
-const OPEN_WITHIN: Duration = Duration::from_secs(15);
+/// For how long work may take that ends by itself, such as opening.
+const WORK_WITHIN: Duration = Duration::from_secs(15);
 
 /// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
 /// new broker is unknown here, and this process is unknown there.
@@ -113,12 +113,7 @@ impl Client {
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let client = Self::start(&options).await?;
-        let opening = client.run(opening(client.base(), options));
-        let opened = match timeout(OPEN_WITHIN, opening).await {
-            Ok(opened) => opened.flatten(),
-            Err(_) => Err(transient(format!("no answer within {OPEN_WITHIN:?}"))),
-        };
-        match opened {
+        match client.run_within(opening(client.base(), options)).await {
             Ok(opened) => Ok((client, opened)),
             Err(error) => {
                 client.close().await;
@@ -182,6 +177,17 @@ impl Client {
         let task = self.spawn(future);
         let _abandon = Abandon(task.abort_handle());
         joined(task).await
+    }
+
+    /// Runs work that ends by itself, and abandons it if that takes too long.
+    pub(super) async fn run_within<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        match timeout(WORK_WITHIN, self.run(work)).await {
+            Ok(done) => done.flatten(),
+            Err(_) => Err(transient(format!("no answer within {WORK_WITHIN:?}"))),
+        }
     }
 
     /// Runs a future in the client's runtime, to its end whatever becomes of the caller.

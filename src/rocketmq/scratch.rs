@@ -6,16 +6,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use rocketmq_model::common::message::message_single::Message;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::admin::{Admin, Masters};
 use super::client::{Base, Client};
-use super::failure::transient;
 use super::options::RocketMqOptions;
 use crate::Error;
 
-/// For how long deleting may take.
-const DELETE_WITHIN: Duration = Duration::from_secs(15);
 /// For how long a message may be on its way to a broker.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a broker may take to notice a message that it has.
@@ -79,17 +76,14 @@ impl Scratch {
     fn end(self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
         Box::pin(async move {
             let base = self.client.base();
-            let deleting = self.client.run(async move {
+            let deleting = self.client.run_within(async move {
                 let admin = Admin::open(&base).await?;
                 answer_held_questions(&base, &self.options).await;
                 let deleted = delete(&admin, &self.masters, &self.options).await;
                 admin.close().await;
                 deleted
             });
-            let deleted = match timeout(DELETE_WITHIN, deleting).await {
-                Ok(deleted) => deleted.flatten(),
-                Err(_) => Err(transient(format!("no answer within {DELETE_WITHIN:?}"))),
-            };
+            let deleted = deleting.await;
             self.client.close().await;
             deleted
         })
