@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::holding::Holding;
 use super::lines::{ANSWER_WITHIN, Lines};
-use super::masters::{Health, Master, Masters};
+use super::master::{Health, Master};
+use super::masters::Masters;
 use super::wanted::Wanted;
 use crate::Error;
 use crate::rocketmq::{Admin, Base, RocketMqOptions, Told, Unanswered, permanent, transient};

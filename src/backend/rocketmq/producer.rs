@@ -10,7 +10,8 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::masters::{Masters, Offer, Way};
+use super::masters::Masters;
+use super::offers::{Offer, Way};
 use crate::backend::Departure;
 use crate::rocketmq::{Base, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, defaults};
