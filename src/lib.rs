@@ -26,6 +26,8 @@ mod merger;
 mod misses;
 mod outbox;
 mod receipt;
+#[cfg(feature = "redis")]
+mod redis;
 mod request;
 mod retry;
 #[cfg(feature = "rocketmq")]

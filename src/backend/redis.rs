@@ -1,31 +1,39 @@
-//! Carries wake-ups in a Redis ZSET.
+//! Carries wake-ups in Redis ZSETs.
 
 mod consumer;
-mod endpoint;
+mod crew;
+mod grouped;
 mod hints;
 mod inbox;
 mod keys;
-mod link;
-mod script;
+mod kinds;
+mod listener;
+mod member;
+mod pause;
+mod taking;
+mod ticket;
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use self::consumer::Consumer;
-use self::endpoint::Endpoint;
+use self::crew::Crew;
+use self::grouped::grouped;
 use self::inbox::Inbox;
-use self::keys::Keys;
-use self::link::Link;
-use self::script::{Call, SEND};
+use self::keys::Names;
+use self::kinds::Kinds;
+use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use crate::redis::{Address, Call, Link, Lua, NAME, Role, Slot, Spread, check_prefix, check_slots, lua};
 use crate::{Error, Wake, defaults};
 
-const NAME: &str = "redis";
 const PREFIX: &str = "delayline";
 /// The longest delay: 100 years. A double, which a score is, has room for every ms of it.
 const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -33,40 +41,65 @@ const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 const MIN_LEASE: Duration = Duration::from_millis(10);
 /// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
-/// How many acknowledgements go into one command: a bound on how long it keeps the server from others.
-const ACKNOWLEDGE: usize = 5_000;
+/// How often a batch is sent anew because the number of slots was changed meanwhile.
+const SEND_TRIES: usize = 3;
+
+static SEND: Lua = lua!("redis/send.lua");
+static ACKNOWLEDGE: Lua = lua!("redis/acknowledge.lua");
+static EXTEND: Lua = lua!("redis/extend.lua");
 
 /// Carries wake-ups in Redis (6 or later; 5 with less precision), to about a millisecond.
 ///
-/// The member of a ZSET is the encoded wake-up, id and version, so an old one never stands for a newer; the score is
-/// when it is due by the server's clock. A wake-up that is received is kept aside on a lease, and is due again if it
-/// is not acknowledged before the lease ends. A receiver sleeps until the next one is due; it is told over a channel
-/// if an earlier one comes.
+/// The member of a ZSET is the id of a task and a version, so an old wake-up never stands for a newer; the score is when
+/// it is due by the server's clock. A wake-up that is received is kept aside on a lease, and is due again if it is not
+/// acknowledged before the lease ends; who lost its lease acknowledges nothing. A receiver sleeps until the next one is
+/// due; it is told over a channel if an earlier one comes.
+///
+/// Wake-ups are spread over slots by the id of the task, each with keys under one hash tag: 1 slot on one server, 16 in a
+/// Cluster. Each slot is watched by one of the receiving processes; all of them take from it when more is due than one
+/// takes. Nobody leads and nothing is locked: when a process dies, others watch its slots within a lease.
 ///
 /// Redis may be down, come back empty, or be wiped: sending fails meanwhile, receiving waits.
-/// All keys are in one slot, so a node of a Redis Cluster takes them; name the one that has that slot, since
-/// redirections to another node are an error.
 pub struct RedisBackend {
-    keys: Arc<Keys>,
+    link: Arc<Link>,
+    prefix: String,
+    slots: Option<u16>,
     lease: Duration,
-    link: Link,
+    /// Made with the first call, of what was set until then.
+    parts: OnceLock<Parts>,
     inbox: Arc<Inbox>,
     foreign: Arc<AtomicU64>,
     /// The consumer, once something was received.
     consumer: Mutex<JoinSet<()>>,
 }
 
+/// What depends on the settings.
+struct Parts {
+    names: Names,
+    spread: Arc<Spread>,
+    crew: Crew,
+    /// Whether the others were told that this process receives.
+    is_known: Arc<AtomicBool>,
+}
+
 impl RedisBackend {
-    /// The server of a URL, `redis://[user][:password@]host[:port][/database]`.
+    /// The servers of a URL: one, `redis://[user][:password@]host[:port][/database]`; those that sentinels name,
+    /// `redis+sentinel://[user][:password@]host[:port],…/master[/database]`; a Cluster of which some nodes are named,
+    /// `redis+cluster://[user][:password@]host[:port],…`.
+    ///
+    /// With `rediss` TLS is spoken (feature `redis-tls`); then `?ca=FILE` names authorities to trust instead of the
+    /// system's, and `&cert=FILE&key=FILE` what a server is shown that asks for it, all in PEM.
     ///
     /// Connects when it is first needed, so that a server that is down keeps nobody from starting; ask for
     /// [`health`](Backend::health) to know at once.
     pub fn connect(url: &str) -> Result<Self, Error> {
-        let endpoint = Endpoint::parse(url)?;
+        let address = Address::parse(url)?;
         Ok(Self {
-            keys: Arc::new(Keys::new(PREFIX, endpoint.database())?),
+            link: Arc::new(Link::new(address, Role::Backend)),
+            prefix: PREFIX.into(),
+            slots: None,
             lease: defaults::LEASE,
-            link: Link::new(endpoint),
+            parts: OnceLock::new(),
             inbox: Arc::default(),
             foreign: Arc::default(),
             consumer: Mutex::default(),
@@ -75,7 +108,16 @@ impl RedisBackend {
 
     /// Keeps everything under `{prefix}:…`; default `delayline`. Who shares a server shares wake-ups under one prefix.
     pub fn prefix(mut self, prefix: &str) -> Result<Self, Error> {
-        self.keys = Arc::new(Keys::new(prefix, self.link.endpoint().database())?);
+        check_prefix(prefix)?;
+        self.prefix = prefix.into();
+        Ok(self)
+    }
+
+    /// How many slots are made, 1 to 1024, where there are none under the prefix yet; default 1, in a Cluster 16. Those
+    /// that are there stay as many as they are.
+    pub fn slots(mut self, slots: u16) -> Result<Self, Error> {
+        check_slots(slots)?;
+        self.slots = Some(slots);
         Ok(self)
     }
 
@@ -89,37 +131,112 @@ impl RedisBackend {
         Ok(self)
     }
 
+    /// Keeps arrivals for one more lease from now: for whoever needs longer with them than he thought. Gives those that
+    /// are still held, with new tickets; the others may be somebody else's already.
+    ///
+    /// A worker has no need of it: it looks at the rows and acknowledges at once.
+    pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
+        let mut held = Vec::with_capacity(arrivals.len());
+        for (slot, part) in self.claimed(arrivals).await? {
+            let keys = self.parts().names.slot(slot);
+            let mut call = Call::script(&EXTEND, &[&keys.leased]);
+            call.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
+            add_claims(&mut call, slot, &part);
+            let answer: Vec<u64> = self.link.call(defaults::SEND_TIMEOUT, &call).await?;
+            let (lease_end, flags) = answer.split_first().unwrap_or((&0, &[]));
+            let ticket = ticket::pack(slot.epoch, *lease_end);
+            let part = part.into_iter().zip(flags).filter(|(_, held)| **held == 1);
+            held.extend(part.map(|(Arrival { wake, .. }, _)| Arrival { wake, ticket }));
+        }
+        Ok(held)
+    }
+
+    fn parts(&self) -> &Parts {
+        self.parts.get_or_init(|| {
+            let address = self.link.address();
+            let names = Names::new(&self.prefix, address.database());
+            let spread = Spread::new(names.layout.clone(), self.slots, address.topology());
+            Parts {
+                names,
+                spread: Arc::new(spread),
+                crew: Crew::new(self.lease),
+                is_known: Arc::default(),
+            }
+        })
+    }
+
     /// Starts the consumer unless it was started.
     fn start(&self) {
         let mut consumer = self.consumer();
         if !consumer.is_empty() || self.inbox.is_closed() {
             return;
         }
-        let started = Consumer {
-            endpoint: self.link.endpoint().clone(),
-            keys: self.keys.clone(),
+        let Parts {
+            names,
+            spread,
+            crew,
+            is_known,
+        } = self.parts();
+        let taking = Taking {
+            link: self.link.clone(),
+            names: names.clone(),
+            spread: spread.clone(),
             lease: self.lease,
-            inbox: self.inbox.clone(),
+            kinds: Kinds::default(),
             foreign: self.foreign.clone(),
+            warned: Mutex::default(),
+        };
+        let started = Consumer {
+            taking: Arc::new(taking),
+            inbox: self.inbox.clone(),
+            crew: crew.clone(),
+            is_known: is_known.clone(),
         };
         consumer.spawn(started.run());
     }
 
-    async fn zrem(&self, key: &str, wakes: &[&Wake]) -> Result<(), Error> {
-        let mut command = redis::cmd("ZREM");
-        command.arg(key);
-        for wake in wakes {
-            command.arg(wake.encode());
+    /// Sends a part of one slot; says whether it was taken, and not refused because the slot is closed.
+    async fn send_part(&self, slot: Slot, part: &[(usize, &Departure)]) -> Result<bool, Error> {
+        let names = &self.parts().names;
+        let keys = names.slot(slot);
+        let mut call = Call::script(&SEND, &[&keys.due, &keys.kinds]);
+        let kinds: BTreeSet<_> = part.iter().map(|(_, departure)| &departure.wake.kind).collect();
+        call.arg(&names.hints)
+            .arg(format!("{} {}", slot.epoch, slot.number))
+            .arg(kinds.len());
+        for kind in kinds {
+            call.arg(&member::number(kind)[..]).arg(kind.as_str());
         }
-        let _removed: u64 = self
-            .link
-            .call(defaults::SEND_TIMEOUT, &Call::command(command))
-            .await?;
-        Ok(())
+        for (_, Departure { wake, delay }) in part {
+            call.arg(whole_millis(*delay)).arg(member::encode(wake));
+        }
+        self.link.call(defaults::SEND_TIMEOUT, &call).await
+    }
+
+    /// Arrivals by the slots in which they were claimed. What was claimed in an epoch that is over is left out.
+    async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Slot, Vec<Arrival>)>, Error> {
+        let layouts = self.parts().spread.layouts(&self.link).await?;
+        let mut parts = Vec::new();
+        for layout in [Some(layouts.current), layouts.former].into_iter().flatten() {
+            let arrivals = arrivals.iter().cloned();
+            let of_epoch =
+                arrivals.filter(|arrival| ticket::lease_end(arrival.ticket, layout.epoch).is_some());
+            parts.extend(grouped(of_epoch, layout, |arrival| arrival.wake.id));
+        }
+        Ok(parts)
     }
 
     fn consumer(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds pairs of the end of a lease and a member.
+fn add_claims(call: &mut Call, slot: Slot, arrivals: &[Arrival]) {
+    for Arrival { wake, ticket } in arrivals {
+        // Of this epoch: they were grouped so.
+        let lease_end = ticket::lease_end(*ticket, slot.epoch).unwrap_or(0);
+        call.arg(lease_end).arg(member::encode(wake));
     }
 }
 
@@ -137,51 +254,90 @@ impl Backend for RedisBackend {
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        for (at, part) in batch.chunks(defaults::BATCH).enumerate() {
-            let mut call = Call::script(&SEND, &[&self.keys.due]);
-            call.arg(&self.keys.earlier);
-            for Departure { wake, delay } in part {
-                call.arg(whole_millis(*delay)).arg(wake.encode());
+        let spread = &self.parts().spread;
+        let mut left: Vec<(usize, &Departure)> = batch.iter().enumerate().collect();
+        let mut failed = Vec::new();
+        let mut failure = None;
+        for _ in 0..SEND_TRIES {
+            let layouts = match spread.layouts(&self.link).await {
+                Ok(layouts) => layouts,
+                Err(cause) => {
+                    failure = Some(cause);
+                    break;
+                }
+            };
+            let parts = grouped(left, layouts.current, |(_, departure)| departure.wake.id);
+            // All at once: a caller waits for one time-out at the most.
+            let sent = join_all(parts.iter().map(|(slot, part)| self.send_part(*slot, part))).await;
+            left = Vec::new();
+            for ((_, part), sent) in parts.into_iter().zip(sent) {
+                match sent {
+                    Ok(true) => {}
+                    Ok(false) => left.extend(part),
+                    Err(cause) => {
+                        failed.extend(part.into_iter().map(|(at, _)| at));
+                        failure.get_or_insert(cause);
+                    }
+                }
             }
-            if let Err(cause) = self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await {
-                // The parts behind it are not tried: a caller waits for one time-out at the most.
-                return Err(SendError {
-                    failed: (at * defaults::BATCH..batch.len()).collect(),
-                    cause,
-                });
+            if left.is_empty() {
+                break;
+            }
+            // There are other slots now.
+            if let Err(cause) = spread.ask(&self.link).await {
+                failure.get_or_insert(cause);
+                break;
             }
         }
-        Ok(())
+        failed.extend(left.into_iter().map(|(at, _)| at));
+        if failed.is_empty() {
+            return Ok(());
+        }
+        failed.sort_unstable();
+        let cause =
+            failure.unwrap_or_else(|| Role::Backend.error(true, "the slots were changed again and again"));
+        Err(SendError { failed, cause })
     }
 
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
-        for part in wakes.chunks(defaults::BATCH) {
-            let part: Vec<_> = part.iter().collect();
-            tokio::try_join!(
-                self.zrem(&self.keys.due, &part),
-                self.zrem(&self.keys.leased, &part)
-            )?;
-        }
-        Ok(())
+        let parts = self.parts();
+        let layouts = parts.spread.layouts(&self.link).await?;
+        let layouts = [Some(layouts.current), layouts.former];
+        let grouped = layouts
+            .into_iter()
+            .flatten()
+            .flat_map(|layout| grouped(wakes, layout, |wake| wake.id));
+        let removed = grouped.map(|(slot, wakes)| async move {
+            let mut command = redis::cmd("ZREM");
+            command.arg(parts.names.slot(slot).due);
+            for wake in wakes {
+                command.arg(member::encode(wake));
+            }
+            let call = Call::command(command);
+            self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
+        });
+        join_all(removed).await.into_iter().collect()
     }
 
     async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
         self.start();
-        let wakes = self.inbox.receive(max.max(1)).await?;
-        // A wake-up is acknowledged by what it is: it needs no ticket.
-        Ok(wakes
-            .into_iter()
-            .map(|wake| Arrival { wake, ticket: 0 })
-            .collect())
+        self.inbox.receive(max.max(1)).await
     }
 
     async fn acknowledge(&self, arrivals: Vec<Arrival>) {
-        let wakes: Vec<_> = arrivals.iter().map(|arrival| &arrival.wake).collect();
-        for part in wakes.chunks(ACKNOWLEDGE) {
-            if let Err(error) = self.zrem(&self.keys.leased, part).await {
-                tracing::debug!(%error, count = wakes.len(), "not acknowledged; they come again");
-                return;
-            }
+        let count = arrivals.len();
+        let ended = async {
+            let parts = self.claimed(arrivals).await?;
+            let ended = parts.into_iter().map(|(slot, part)| async move {
+                let keys = self.parts().names.slot(slot);
+                let mut call = Call::script(&ACKNOWLEDGE, &[&keys.leased]);
+                add_claims(&mut call, slot, &part);
+                self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
+            });
+            join_all(ended).await.into_iter().collect::<Result<(), Error>>()
+        };
+        if let Err(error) = ended.await {
+            tracing::debug!(%error, count, "not all acknowledged; the others come again");
         }
     }
 
@@ -195,7 +351,6 @@ impl Backend for RedisBackend {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.link.close();
         let mut consumer = {
             let mut consumer = self.consumer();
             // Under the lock, so that no receiver starts another one.
@@ -203,6 +358,14 @@ impl Backend for RedisBackend {
             std::mem::take(&mut *consumer)
         };
         consumer.shutdown().await;
+        let parts = self.parts();
+        if parts.is_known.swap(false, Ordering::Relaxed) {
+            let call = parts.crew.beat(&parts.names, &parts.spread, false);
+            if let Err(error) = Crew::send(call, &self.link).await {
+                tracing::debug!(%error, "the others were not told; they find out within a lease");
+            }
+        }
+        self.link.close();
         Ok(())
     }
 }
@@ -213,21 +376,12 @@ fn whole_millis(delay: Duration) -> u64 {
     u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// The error of every call after the end.
-fn closed() -> Error {
-    Error::Backend {
-        backend: NAME,
-        transient: false,
-        source: "closed".into(),
-    }
-}
-
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBackend")
-            .field("server", self.link.endpoint())
-            .field("due", &self.keys.due)
+            .field("servers", self.link.address())
+            .field("prefix", &self.prefix)
             .field("lease", &self.lease)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

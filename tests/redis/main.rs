@@ -21,9 +21,10 @@ use tokio::time::timeout;
 
 use support::RedisServer;
 
-const DUE: &str = "{delayline}:due";
-const LEASED: &str = "{delayline}:leased";
-const EARLIER: &str = "{delayline}:earlier:0";
+const DUE: &str = "{delayline:wakes:1:0}:due";
+const LEASED: &str = "{delayline:wakes:1:0}:leased";
+const FOREIGN: &str = "{delayline:wakes:1:0}:foreign";
+const HINTS: &str = "{delayline:wakes}:hints:0";
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only so that a defect does not hang the tests.
 const SAFETY: Duration = Duration::from_secs(60);
@@ -34,6 +35,16 @@ fn wake(number: u64) -> Wake {
         kind: "order.cancel".into(),
         version: 1,
     }
+}
+
+/// How a wake-up is kept: the id, the last 4 bytes of the FNV-1a hash of the kind, the version.
+fn member(wake: &Wake) -> Vec<u8> {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let kind = wake.kind.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let mut member = wake.id.as_bytes().to_vec();
+    member.extend_from_slice(&kind.to_be_bytes()[4..]);
+    member.push(u8::try_from(wake.version).unwrap());
+    member
 }
 
 fn departure(number: u64, delay: Duration) -> Departure {
@@ -79,16 +90,22 @@ async fn until<T: redis::FromRedisValue>(
 async fn until_listening(server: &RedisServer, count: u64) {
     until(
         server,
-        &["PUBSUB", "NUMSUB", EARLIER],
+        &["PUBSUB", "NUMSUB", HINTS],
         |(_, listening): &(String, u64)| *listening == count,
     )
     .await;
 }
 
-/// Waits until the only receiver sleeps, after one call of `send` and one look.
+/// Waits until the only receiver sleeps: it listens, and has stopped asking the server.
 async fn until_asleep(server: &RedisServer) {
-    until(server, &["INFO", "commandstats"], |stats: &String| {
-        stats.contains("cmdstat_time:calls=2,")
+    until_listening(server, 1).await;
+    let calls = || info(server, "commandstats", "cmdstat_time:calls");
+    safely(async {
+        let mut before = 0;
+        while before != calls() {
+            before = calls();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     })
     .await;
 }

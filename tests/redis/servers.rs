@@ -46,12 +46,12 @@ async fn a_server_that_does_not_know_resp3_is_served_too() {
 }
 
 #[tokio::test]
-async fn foreign_members_are_counted_and_dropped() {
+async fn foreign_members_are_counted_and_set_aside() {
     let server = RedisServer::start();
     let backend = backend(&server);
-    let mut half = wake(7).encode();
+    let mut half = member(&wake(7));
     half.truncate(20);
-    for (key, score, member) in [
+    for (key, score, foreign) in [
         (DUE, "0", b"foreign".to_vec()),
         (DUE, "-inf", vec![0xD1]),
         (DUE, "1.5", half),
@@ -61,7 +61,7 @@ async fn foreign_members_are_counted_and_dropped() {
         let () = redis::cmd("ZADD")
             .arg(key)
             .arg(score)
-            .arg(member)
+            .arg(foreign)
             .query(&mut server.admin())
             .unwrap();
     }
@@ -76,6 +76,7 @@ async fn foreign_members_are_counted_and_dropped() {
     assert_eq!(backend.foreign(), 5);
     assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1);
     assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 0);
+    assert_eq!(ask::<u64>(&server, &["ZCARD", FOREIGN]), 5, "they are set aside");
 }
 
 #[tokio::test]
@@ -87,8 +88,18 @@ async fn foreign_messages_are_ignored() {
         async move { backend.receive(10).await.unwrap() }
     });
     until_listening(&server, 1).await;
-    for message in ["", "-1", "soon", "18446744073709551615", "1e400", "\u{fffd}"] {
-        let () = ask(&server, &["PUBLISH", EARLIER, message]);
+    for message in [
+        "",
+        "due",
+        "due 1 0 -1",
+        "due 1 0 18446744073709551615",
+        "due 9 9 0",
+        "more 1 99999",
+        "crew",
+        "soon",
+        "\u{fffd}",
+    ] {
+        let () = ask(&server, &["PUBLISH", HINTS, message]);
     }
     safely(backend.send(&[departure(1, Duration::ZERO)]))
         .await
@@ -156,7 +167,7 @@ async fn prefixes_and_databases_are_apart() {
 }
 
 #[tokio::test]
-async fn a_cluster_takes_all_keys() {
+async fn a_node_of_a_cluster_takes_all_keys() {
     let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let () = ask(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     until(&server, &["CLUSTER", "INFO"], |info: &String| {
@@ -170,7 +181,17 @@ async fn a_cluster_takes_all_keys() {
     let arrivals = safely(backend.receive(10)).await.unwrap();
     assert_eq!(wakes(&arrivals), [wake(1)]);
     safely(backend.acknowledge(arrivals)).await;
-    assert_eq!(ask::<u64>(&server, &["DBSIZE"]), 0);
+    let mut keys: Vec<String> = ask(&server, &["KEYS", "*"]);
+    keys.sort();
+    // Nothing of the wake-up is left.
+    assert_eq!(
+        keys,
+        [
+            "{orders in Köln:wakes:1:0}:kinds",
+            "{orders in Köln:wakes}:crew",
+            "{orders in Köln:wakes}:layout",
+        ]
+    );
 }
 
 #[test]

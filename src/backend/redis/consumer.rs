@@ -1,57 +1,79 @@
 //! The task that takes wake-ups from Redis for the receivers of this process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisResult};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::endpoint::{Endpoint, is_connection_spent};
-use super::hints::Hints;
+use super::crew::Crew;
+use super::hints::{Hints, Told};
 use super::inbox::Inbox;
-use super::keys::Keys;
-use super::script::{Call, TAKE};
-use crate::{Error, Wake, defaults};
+use super::listener::Listener;
+use super::pause::pause;
+use super::taking::{Taken, Taking};
+use crate::redis::{Layouts, Slot};
+use crate::{Error, defaults};
 
-/// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
-/// which then come only when their lease ends.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// How long a receiver sleeps at the most though it would be told of an earlier wake-up. Messages are not reliable;
-/// and only by a look is a connection that leads to nowhere found out.
+/// How long a slot is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
+/// slots there are, the longer: it is not the number of slots that decides how much an idle server is asked.
 const LOOK_AGAIN: Duration = Duration::from_secs(8);
+/// So many slots are looked at in that time; each further one adds to it.
+const LOOKED_AT: u32 = 4;
 /// The same, where the server does not let it listen.
 const LOOK_AGAIN_UNTOLD: Duration = Duration::from_millis(250);
-/// The wait after a first failure; it doubles with every further one.
-const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-/// The longest.
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// How often foreign members are warned about.
-const WARN_EVERY: Duration = Duration::from_secs(60);
+/// How soon after a beat the next one may come, whatever is told.
+const BEAT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Looks for due wake-ups when receivers want some, and sleeps until the next is due.
-///
-/// It has a connection of its own, on which it also listens for earlier wake-ups than the one it sleeps for.
+/// Looks for due wake-ups when receivers want some, and sleeps until the next is due in a slot that it watches.
 pub(super) struct Consumer {
-    pub(super) endpoint: Endpoint,
-    pub(super) keys: Arc<Keys>,
-    pub(super) lease: Duration,
+    pub(super) taking: Arc<Taking>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) foreign: Arc<AtomicU64>,
+    /// By what this process is known among those that receive; as long as it runs, only here.
+    pub(super) crew: Crew,
+    /// Whether this process has told the others that it receives.
+    pub(super) is_known: Arc<AtomicBool>,
 }
 
 impl Consumer {
     /// Runs until it is aborted.
     pub(super) async fn run(self) {
-        let _closing = CloseOnDrop(self.inbox.clone());
+        let Self {
+            taking,
+            inbox,
+            crew,
+            is_known,
+        } = self;
+        let _closing = CloseOnDrop(inbox.clone());
+        let hints = Arc::new(Hints::default());
+        let is_told = Arc::new(AtomicBool::new(false));
+        let listener = Listener {
+            link: taking.link.clone(),
+            channel: taking.names.hints.clone(),
+            hints: hints.clone(),
+            is_told: is_told.clone(),
+        };
+        // It ends with this one.
+        let mut listening = JoinSet::new();
+        listening.spawn(listener.run());
         let mut looker = Looker {
-            consumer: self,
-            hints: Arc::default(),
-            connection: None,
-            is_told: false,
-            next: Instant::now(),
-            warned: None,
+            taking,
+            inbox,
+            crew,
+            is_known,
+            hints,
+            is_told,
+            watches: BTreeMap::new(),
+            beat: Beat {
+                next: Instant::now(),
+                began: None,
+                is_on: false,
+                failures: 0,
+            },
+            asked_for: 0,
+            answers: JoinSet::new(),
         };
         looker.run().await;
     }
@@ -67,172 +89,269 @@ impl Drop for CloseOnDrop {
 }
 
 struct Looker {
-    consumer: Consumer,
+    taking: Arc<Taking>,
+    inbox: Arc<Inbox>,
+    crew: Crew,
+    is_known: Arc<AtomicBool>,
     hints: Arc<Hints>,
-    connection: Option<MultiplexedConnection>,
-    /// Whether that connection brings messages.
-    is_told: bool,
-    /// When to look next, unless told otherwise.
+    is_told: Arc<AtomicBool>,
+    watches: BTreeMap<Slot, Watch>,
+    beat: Beat,
+    /// How many wake-ups those looks may bring together whose answers are not here yet.
+    asked_for: usize,
+    /// Each slot has a look of its own, so that a node that hangs holds up its own slots only.
+    answers: JoinSet<Heard>,
+}
+
+/// A slot, as far as this process looks at it.
+#[derive(Debug, Default)]
+struct Watch {
+    is_mine: bool,
+    is_on: bool,
+    /// When to look next. None: another process watches it.
+    next: Option<Instant>,
+    /// What was told during a look may be missing from its answer.
+    told: Option<Instant>,
+    failures: u32,
+}
+
+impl Watch {
+    fn look_at(&mut self, at: Instant) {
+        let next = if self.is_on {
+            &mut self.told
+        } else {
+            &mut self.next
+        };
+        *next = Some(next.map_or(at, |next| next.min(at)));
+    }
+}
+
+/// When to tell the others that this process receives.
+struct Beat {
     next: Instant,
-    /// When foreign members were last warned about.
-    warned: Option<Instant>,
+    began: Option<Instant>,
+    is_on: bool,
+    failures: u32,
+}
+
+enum Heard {
+    Beat(Result<(Layouts, Vec<String>), Error>),
+    Look {
+        slot: Slot,
+        max: usize,
+        began: Instant,
+        taken: Result<Taken, Error>,
+    },
 }
 
 impl Looker {
     async fn run(&mut self) {
-        let inbox = self.consumer.inbox.clone();
-        let mut failures = 0;
+        let (inbox, hints) = (self.inbox.clone(), self.hints.clone());
         loop {
-            inbox.wanted().await;
-            self.hints.sleep_until(self.next).await;
-            // Whoever wanted some may have left meanwhile.
-            let Some(wanted) = inbox.wanted_now() else {
+            let wanted = inbox.wanted();
+            if wanted > 0 {
+                self.mind(hints.take());
+                self.beat();
+                self.look(wanted.saturating_sub(self.asked_for));
+            }
+            // While nobody receives here, others should watch: so this process does not say that it does.
+            let next = (wanted > 0).then(|| self.next(wanted > self.asked_for));
+            tokio::select! {
+                biased;
+                Some(heard) = self.answers.join_next() => {
+                    // A look that panicked would be a defect, and its slot would never be looked at again.
+                    let Ok(heard) = heard else { return };
+                    self.heard(heard);
+                }
+                () = inbox.wants_more() => {}
+                () = hints.changed(), if wanted > 0 => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Does as was told, where it concerns a slot that this process may look at.
+    fn mind(&mut self, told: Told) {
+        let Told {
+            due,
+            more,
+            crew,
+            missed,
+        } = told;
+        let now = Instant::now();
+        let mut is_strange = false;
+        for (slot, at) in due {
+            match self.watches.get_mut(&slot) {
+                Some(watch) if watch.is_mine => watch.look_at(at),
+                Some(_) => {}
+                None => is_strange = true,
+            }
+        }
+        for slot in more {
+            match self.watches.get_mut(&slot) {
+                Some(watch) => watch.look_at(now),
+                None => is_strange = true,
+            }
+        }
+        if missed {
+            let mine = self.watches.values_mut().filter(|watch| watch.is_mine);
+            mine.for_each(|watch| watch.look_at(now));
+        }
+        if crew || missed || is_strange {
+            let earliest = self.beat.began.map_or(now, |began| began + BEAT_PAUSE);
+            self.beat.next = self.beat.next.min(earliest.max(now));
+        }
+    }
+
+    fn beat(&mut self) {
+        let now = Instant::now();
+        if self.beat.is_on || self.beat.next > now {
+            return;
+        }
+        self.beat.is_on = true;
+        self.beat.began = Some(now);
+        self.beat.next = now + self.crew.every();
+        self.is_known.store(true, Ordering::Relaxed);
+        let taking = self.taking.clone();
+        let call = self.crew.beat(&taking.names, &taking.spread, true);
+        self.answers
+            .spawn(async move { Heard::Beat(Crew::send(call, &taking.link).await) });
+    }
+
+    /// Looks at slots whose time has come, for up to so many wake-ups together.
+    fn look(&mut self, mut room: usize) {
+        let now = Instant::now();
+        let is_alone = self.crew.is_alone();
+        for (&slot, watch) in &mut self.watches {
+            if room == 0 {
+                return;
+            }
+            if watch.is_on || watch.next.is_none_or(|next| next > now) {
                 continue;
-            };
-            let leased_from = Instant::now();
-            match self.look(wanted.min(defaults::BATCH)).await {
-                Ok(wakes) => {
-                    failures = 0;
-                    if !wakes.is_empty() {
-                        inbox.put(wakes, leased_from + self.consumer.lease);
-                    }
+            }
+            let max = room.min(defaults::BATCH);
+            room -= max;
+            self.asked_for += max;
+            watch.is_on = true;
+            watch.told = None;
+            let taking = self.taking.clone();
+            self.answers.spawn(async move {
+                let taken = taking.take(slot, max, is_alone).await;
+                Heard::Look {
+                    slot,
+                    max,
+                    began: now,
+                    taken,
                 }
-                Err(error) => {
-                    if !error.is_transient() {
-                        inbox.fail(error);
-                    } else if failures == 0 {
-                        tracing::warn!(%error, "receiving is interrupted; trying again");
-                    }
-                    tokio::time::sleep(backoff(failures)).await;
-                    failures += 1;
-                }
+            });
+        }
+    }
+
+    /// When there is something to do though nothing is heard.
+    fn next(&self, has_room: bool) -> Instant {
+        let beat = (!self.beat.is_on).then_some(self.beat.next);
+        let idle = self.watches.values().filter(|watch| has_room && !watch.is_on);
+        let looks = idle.filter_map(|watch| watch.next);
+        let far = Instant::now() + LOOK_AGAIN;
+        looks.chain(beat).min().unwrap_or(far)
+    }
+
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Beat(answer) => self.heard_beat(answer),
+            Heard::Look {
+                slot,
+                max,
+                began,
+                taken,
+            } => {
+                self.asked_for -= max;
+                self.heard_look(slot, began, taken);
             }
         }
     }
 
-    /// Takes up to `max` wake-ups that are due, and finds out when to look next.
-    async fn look(&mut self, max: usize) -> Result<Vec<Wake>, Error> {
-        self.next = Instant::now();
-        match tokio::time::timeout(LOOK_LIMIT, self.take(max)).await {
-            Ok(Ok(wakes)) => Ok(wakes),
-            Ok(Err(error)) => {
-                if is_connection_spent(&error) {
-                    self.connection = None;
-                }
-                Err(self.consumer.endpoint.error(error))
-            }
-            Err(_) => {
-                self.connection = None;
-                Err(Endpoint::timed_out(LOOK_LIMIT))
-            }
-        }
-    }
-
-    async fn take(&mut self, max: usize) -> RedisResult<Vec<Wake>> {
-        let mut connection = match &self.connection {
-            Some(connection) => connection.clone(),
-            None => self.connect().await?,
-        };
-        self.hints.clear();
-        let Consumer { keys, lease, .. } = &self.consumer;
-        let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
-        call.arg(max)
-            .arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
-        let Taken { wait, members } = call.on(&mut connection).await?;
-
-        let longest = if self.is_told {
-            // Nobody tells of leases that begin while this one sleeps.
-            LOOK_AGAIN.min((*lease).max(LOOK_AGAIN_UNTOLD))
-        } else {
-            LOOK_AGAIN_UNTOLD
-        };
-        self.next = Instant::now() + wait.min(longest);
-
-        let mut wakes = Vec::with_capacity(members.len());
-        let mut foreign = Vec::new();
-        for member in members {
-            match Wake::decode(&member) {
-                Some(wake) => wakes.push(wake),
-                None => foreign.push(member),
-            }
-        }
-        if !foreign.is_empty() {
-            self.discard(&mut connection, &foreign).await;
-        }
-        Ok(wakes)
-    }
-
-    async fn connect(&mut self) -> RedisResult<MultiplexedConnection> {
-        let Consumer { endpoint, keys, .. } = &self.consumer;
-        let hints = self.hints.clone();
-        let connection = match endpoint.connect_listening(move |push| hints.told(&push)).await {
-            Ok(mut connection) => {
-                let subscribed = connection.subscribe(&keys.earlier).await;
-                self.is_told = subscribed.is_ok();
-                match subscribed {
-                    Err(error) if is_connection_spent(&error) => return Err(error),
-                    Err(error) => {
-                        let error = endpoint.error(error);
-                        tracing::warn!(%error, "cannot listen for earlier wake-ups; looking for them often instead");
-                    }
-                    Ok(()) => {}
-                }
-                connection
-            }
-            Err(error) if error.is_io_error() => return Err(error),
-            // A server older than Redis 6, or a proxy, with its own words for it; or a refusal, which is then repeated.
-            Err(_) => {
-                let connection = endpoint.connect().await?;
-                tracing::warn!("the server does not speak RESP3; looking often for earlier wake-ups instead");
-                self.is_told = false;
-                connection
+    fn heard_beat(&mut self, answer: Result<(Layouts, Vec<String>), Error>) {
+        self.beat.is_on = false;
+        let (layouts, members) = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.beat.next = Instant::now() + pause(self.beat.failures);
+                self.failed(self.beat.failures, error);
+                self.beat.failures += 1;
+                return;
             }
         };
-        self.connection = Some(connection.clone());
-        Ok(connection)
+        self.beat.failures = 0;
+        self.taking.spread.heard(layouts);
+        self.crew.heard(members);
+        let slots: Vec<_> = layouts.slots().collect();
+        self.watches
+            .retain(|slot, watch| watch.is_on || slots.contains(slot));
+        for slot in slots {
+            let is_mine = self.crew.watches(slot);
+            let watch = self.watches.entry(slot).or_default();
+            if is_mine && !watch.is_mine {
+                watch.look_at(Instant::now());
+            }
+            if watch.is_mine && !is_mine {
+                watch.next = None;
+            }
+            watch.is_mine = is_mine;
+        }
     }
 
-    /// Removes members that are no wake-ups. They are leased now: if this fails, they come again and go then.
-    async fn discard(&mut self, connection: &mut MultiplexedConnection, foreign: &[Vec<u8>]) {
-        let mut command = redis::cmd("ZREM");
-        command.arg(&self.consumer.keys.leased).arg(foreign);
-        let removed: RedisResult<u64> = command.query_async(connection).await;
-        let count = foreign.len() as u64;
-        let total = self.consumer.foreign.fetch_add(count, Ordering::Relaxed) + count;
-        if self.warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            self.warned = Some(Instant::now());
-            let removed = removed.is_ok();
-            tracing::warn!(total, removed, key = %self.consumer.keys.due, "dropped members that are no wake-ups");
+    fn heard_look(&mut self, slot: Slot, began: Instant, taken: Result<Taken, Error>) {
+        let (longest, now) = (self.longest(), Instant::now());
+        let Some(watch) = self.watches.get_mut(&slot) else {
+            return;
+        };
+        watch.is_on = false;
+        match taken {
+            Ok(Taken { wait, arrivals }) => {
+                watch.failures = 0;
+                // Whoever helped out leaves the slot to its watcher once nothing more is due.
+                let goes_on = watch.is_mine || wait.is_zero();
+                watch.next = goes_on.then(|| now + wait.min(longest));
+                if let Some(told) = watch.told.take() {
+                    watch.look_at(told);
+                }
+                if !arrivals.is_empty() {
+                    self.inbox.put(arrivals, began + self.taking.lease);
+                }
+            }
+            Err(error) => {
+                let failures = watch.failures;
+                watch.failures += 1;
+                watch.next = watch.is_mine.then(|| now + pause(failures));
+                self.failed(failures, error);
+            }
         }
+    }
+
+    fn failed(&self, failures: u32, error: Error) {
+        if !error.is_transient() {
+            self.inbox.fail(error);
+        } else if failures == 0 {
+            tracing::warn!(%error, "receiving is interrupted; trying again");
+        }
+    }
+
+    /// How long a slot is not looked at, at the most.
+    fn longest(&self) -> Duration {
+        if !self.is_told.load(Ordering::Relaxed) {
+            return LOOK_AGAIN_UNTOLD;
+        }
+        let slots = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);
+        let again = LOOK_AGAIN.saturating_mul(slots.div_ceil(LOOKED_AT));
+        // Nobody tells of leases that begin while this process sleeps.
+        again.min(self.taking.lease.max(LOOK_AGAIN_UNTOLD))
     }
 }
 
-/// What the script returns.
-struct Taken {
-    wait: Duration,
-    members: Vec<Vec<u8>>,
-}
-
-impl FromRedisValue for Taken {
-    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
-        let redis::Value::Array(values) = value else {
-            return Err("expected an array from the script".into());
-        };
-        let mut values = values.into_iter();
-        let wait = values.next().ok_or("expected a wait from the script")?;
-        Ok(Self {
-            wait: Duration::from_micros(u64::from_redis_value(wait)?),
-            members: values
-                .map(Vec::<u8>::from_redis_value)
-                .collect::<Result<_, _>>()?,
-        })
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
-}
-
-/// Half of it is chance, so that the receivers of a fleet do not all come back at the same moment.
-fn backoff(failures: u32) -> Duration {
-    let longest = BACKOFF_FIRST
-        .saturating_mul(1 << failures.min(10))
-        .min(BACKOFF_MAX);
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,62 +1,155 @@
-//! What a sleeping receiver is told from outside.
+//! What sleeping receivers are told over the channel.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{FromRedisValue, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The earliest time at which something may be due, of what was told since it was last cleared.
-///
-/// Cleared before a look: what was told until then is in the ZSET, so the look sees it. What is told during the look
-/// may be missing from its answer, and stands.
+use crate::redis::Slot;
+
+/// How many hints about slots wait to be looked at. There are no more slots than that in two epochs; what is beyond is not
+/// from us.
+const MOST: usize = 2_048;
+
+/// What was told since it was last taken.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    earliest: Mutex<Option<Instant>>,
+    told: Mutex<Told>,
     changed: Notify,
 }
 
+/// Hints, of which none may be relied on: messages get lost, and anybody may send some who may publish on the channel.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// When something may be due in a slot earlier than was known before.
+    pub(super) due: BTreeMap<Slot, Instant>,
+    /// The slots in which more is due than one receiver took.
+    pub(super) more: BTreeSet<Slot>,
+    /// Other processes receive than before, or there are other slots.
+    pub(super) crew: bool,
+    /// Messages may have been missed.
+    pub(super) missed: bool,
+}
+
 impl Hints {
-    /// Takes note of what the server pushed: bytes from anybody who may publish on the channel.
-    pub(super) fn told(&self, push: &PushInfo) {
-        let delay = match push.kind {
-            PushKind::Message => push
-                .data
-                .get(1)
-                .and_then(|payload| u64::from_redis_value_ref(payload).ok())
-                .map(Duration::from_millis),
-            // The sooner the connection is made anew, the less is missed.
-            PushKind::Disconnection => Some(Duration::ZERO),
-            _ => None,
+    /// Takes note of a message.
+    pub(super) fn message(&self, text: &[u8]) {
+        let mut words = std::str::from_utf8(text).unwrap_or_default().split(' ');
+        let what = words.next().unwrap_or_default();
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let slot = |epoch: Option<u64>, number: Option<u64>| {
+            let number = u16::try_from(number?).ok()?;
+            Some(Slot {
+                epoch: epoch?,
+                number,
+            })
         };
-        let Some(at) = delay.and_then(|delay| Instant::now().checked_add(delay)) else {
-            return;
-        };
-        let mut earliest = self.earliest();
-        if earliest.is_none_or(|earliest| at < earliest) {
-            *earliest = Some(at);
-            self.changed.notify_one();
-        }
-    }
-
-    pub(super) fn clear(&self) {
-        *self.earliest() = None;
-    }
-
-    /// Sleeps until `until`, or until an earlier time that was or is told.
-    pub(super) async fn sleep_until(&self, until: Instant) {
-        loop {
-            let until = self.earliest().map_or(until, |earliest| earliest.min(until));
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(until) => return,
-                () = self.changed.notified() => {}
+        match what {
+            "crew" => self.note(|told| told.crew = true),
+            "more" => {
+                if let Some(slot) = slot(number(), number()) {
+                    self.note(|told| {
+                        if told.more.len() < MOST {
+                            told.more.insert(slot);
+                        }
+                    });
+                }
             }
+            "due" => {
+                let slot = slot(number(), number());
+                let at = number().and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+                if let (Some(slot), Some(at)) = (slot, at) {
+                    self.note(|told| {
+                        if told.due.len() < MOST {
+                            let due = told.due.entry(slot).or_insert(at);
+                            *due = at.min(*due);
+                        }
+                    });
+                }
+            }
+            _ => {}
         }
     }
 
-    fn earliest(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.earliest.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Messages may have been missed until now.
+    pub(super) fn missed(&self) {
+        self.note(|told| told.missed = true);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Told)) {
+        note(&mut self.told());
+        self.changed.notify_one();
+    }
+
+    /// What was told since this was last called.
+    pub(super) fn take(&self) -> Told {
+        std::mem::take(&mut self.told())
+    }
+
+    /// Waits until something is told; what was told since this was last called ends it at once.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOT: Slot = Slot { epoch: 1, number: 7 };
+
+    #[tokio::test(start_paused = true)]
+    async fn of_several_hints_for_a_slot_the_earliest_counts() {
+        let hints = Hints::default();
+        hints.message(b"due 1 7 50");
+        hints.message(b"due 1 7 20");
+        hints.message(b"due 1 7 90");
+        hints.changed().await;
+        let told = hints.take();
+        let at = Instant::now() + Duration::from_millis(20);
+        assert_eq!(told.due, BTreeMap::from([(SLOT, at)]));
+        assert!(hints.take().due.is_empty(), "it is told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_message_of_ours_is_nothing() {
+        let hints = Hints::default();
+        for text in [
+            &b""[..],
+            b"due",
+            b"due 1 7",
+            b"due 1 7 x",
+            b"due 1 70000 5",
+            b"due 1 7 99999999999999999999",
+            b"more 1",
+            b"more x y",
+            b"\xFF\xFF",
+        ] {
+            hints.message(text);
+            let Told {
+                due,
+                more,
+                crew,
+                missed,
+            } = hints.take();
+            assert!(due.is_empty() && more.is_empty() && !crew && !missed, "{text:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_hints_takes_no_memory() {
+        let hints = Hints::default();
+        for number in 0..10_000 {
+            hints.message(format!("due {number} 1 5").as_bytes());
+            hints.message(format!("more {number} 1").as_bytes());
+        }
+        let told = hints.take();
+        assert_eq!((told.due.len(), told.more.len()), (MOST, MOST));
     }
 }

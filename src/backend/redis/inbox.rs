@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::closed;
-use crate::{Error, Wake};
+use crate::Error;
+use crate::backend::Arrival;
+use crate::redis::Role;
 
 /// Between the one task that talks to Redis and any number of receivers.
 ///
@@ -24,9 +25,8 @@ pub(super) struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    taken: VecDeque<Wake>,
-    /// When the lease of what was taken ends: from then on it may be given to others.
-    leased_until: Option<Instant>,
+    /// What was taken, each with the end of its lease: from then on it may be given to others.
+    taken: VecDeque<(Arrival, Instant)>,
     /// How many wake-ups the waiting receivers would take together.
     wanted: usize,
     failure: Option<Error>,
@@ -35,7 +35,7 @@ struct State {
 
 impl Inbox {
     /// Up to `max` wake-ups, when there is at least one.
-    pub(super) async fn receive(&self, max: usize) -> Result<Vec<Wake>, Error> {
+    pub(super) async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
         let mut arrived = std::pin::pin!(self.arrived.notified());
         // From here on no arrival is missed.
         arrived.as_mut().enable();
@@ -55,10 +55,10 @@ impl Inbox {
         }
     }
 
-    fn take(&self, max: usize) -> Result<Option<Vec<Wake>>, Error> {
+    fn take(&self, max: usize) -> Result<Option<Vec<Arrival>>, Error> {
         let mut state = self.state();
         if state.closed {
-            return Err(closed());
+            return Err(Role::Backend.closed());
         }
         if let Some(failure) = state.failure.take() {
             return Err(failure);
@@ -68,7 +68,9 @@ impl Inbox {
             return Ok(None);
         }
         let count = max.min(state.taken.len());
-        Ok(Some(state.taken.drain(..count).collect()))
+        Ok(Some(
+            state.taken.drain(..count).map(|(arrival, _)| arrival).collect(),
+        ))
     }
 
     fn want(&self, max: usize) -> Want<'_> {
@@ -77,30 +79,22 @@ impl Inbox {
         Want { inbox: self, max }
     }
 
-    /// How many wake-ups to take from Redis, when receivers wait for some and none are here.
-    pub(super) async fn wanted(&self) -> usize {
-        loop {
-            if let Some(wanted) = self.wanted_now() {
-                return wanted;
-            }
-            // Holds one permit: a want between the look and the wait is not missed.
-            self.wanted.notified().await;
-        }
-    }
-
-    /// The same, or none if nobody waits.
-    pub(super) fn wanted_now(&self) -> Option<usize> {
+    /// How many wake-ups to take from Redis: what receivers wait for, while none are here.
+    pub(super) fn wanted(&self) -> usize {
         let mut state = self.state();
         state.drop_expired();
-        (state.wanted > 0 && state.taken.is_empty()).then_some(state.wanted)
+        if state.taken.is_empty() { state.wanted } else { 0 }
+    }
+
+    /// Waits until receivers want more than before; if they did so meanwhile, that ends it at once.
+    pub(super) async fn wants_more(&self) {
+        self.wanted.notified().await;
     }
 
     /// Puts in what was taken on a lease that ends at `leased_until`.
-    pub(super) fn put(&self, wakes: Vec<Wake>, leased_until: Instant) {
-        let mut state = self.state();
-        state.taken.extend(wakes);
-        state.leased_until = Some(leased_until);
-        drop(state);
+    pub(super) fn put(&self, arrivals: Vec<Arrival>, leased_until: Instant) {
+        let leased = arrivals.into_iter().map(|arrival| (arrival, leased_until));
+        self.state().taken.extend(leased);
         self.arrived.notify_waiters();
     }
 
@@ -130,8 +124,10 @@ impl Inbox {
 
 impl State {
     fn drop_expired(&mut self) {
-        if self.leased_until.is_some_and(|end| end <= Instant::now()) {
-            self.taken.clear();
+        // Leases are alike, so what was taken first ends first.
+        let now = Instant::now();
+        while self.taken.front().is_some_and(|(_, end)| *end <= now) {
+            self.taken.pop_front();
         }
     }
 }
@@ -161,13 +157,21 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::TaskId;
+    use crate::{TaskId, Wake};
 
-    fn wake(version: u64) -> Wake {
-        Wake {
+    fn arrival(ticket: u64) -> Arrival {
+        let wake = Wake {
             id: TaskId::from_bytes([1; 16]),
             kind: "k".into(),
-            version,
+            version: 1,
+        };
+        Arrival { wake, ticket }
+    }
+
+    /// Waits until receivers want this many.
+    async fn wanted(inbox: &Inbox, count: usize) {
+        while inbox.wanted() != count {
+            inbox.wants_more().await;
         }
     }
 
@@ -181,24 +185,24 @@ mod tests {
         {
             let mut receive = pin!(inbox.receive(10));
             assert!(timeout(Duration::from_secs(1), receive.as_mut()).await.is_err());
-            assert_eq!(inbox.wanted().await, 10);
-            inbox.put(vec![wake(1), wake(2)], in_a_minute());
+            wanted(&inbox, 10).await;
+            inbox.put(vec![arrival(1), arrival(2)], in_a_minute());
         }
-        assert_eq!(inbox.receive(1).await.expect("one"), [wake(1)]);
-        assert_eq!(inbox.receive(5).await.expect("the other"), [wake(2)]);
+        assert_eq!(inbox.receive(1).await.expect("one"), [arrival(1)]);
+        assert_eq!(inbox.receive(5).await.expect("the other"), [arrival(2)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_taken_from_redis_for_receivers_that_have_left() {
         let inbox = Inbox::default();
         assert!(timeout(Duration::from_secs(1), inbox.receive(10)).await.is_err());
-        assert_eq!(inbox.wanted_now(), None);
+        assert_eq!(inbox.wanted(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_fetched_before_its_lease_ended_is_left_to_others() {
         let inbox = Inbox::default();
-        inbox.put(vec![wake(1)], in_a_minute());
+        inbox.put(vec![arrival(1)], in_a_minute());
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(timeout(Duration::from_secs(1), inbox.receive(10)).await.is_err());
     }
@@ -207,23 +211,24 @@ mod tests {
     async fn receivers_share_what_arrives() {
         let inbox = Inbox::default();
         let (first, second, ()) = tokio::join!(inbox.receive(1), inbox.receive(1), async {
-            assert_eq!(inbox.wanted().await, 2);
-            inbox.put(vec![wake(1), wake(2)], in_a_minute());
+            wanted(&inbox, 2).await;
+            inbox.put(vec![arrival(1), arrival(2)], in_a_minute());
         });
         let mut both = [first.expect("one"), second.expect("one")].concat();
-        both.sort();
-        assert_eq!(both, [wake(1), wake(2)]);
+        both.sort_by_key(|arrival| arrival.ticket);
+        assert_eq!(both, [arrival(1), arrival(2)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_nothing_left_keeps_wanting() {
         let inbox = Inbox::default();
         let (first, second, ()) = tokio::join!(inbox.receive(9), inbox.receive(9), async {
-            inbox.wanted().await;
-            inbox.put(vec![wake(1)], in_a_minute());
-            let wanted = timeout(Duration::from_secs(1), inbox.wanted()).await;
-            assert_eq!(wanted.expect("one still waits"), 9);
-            inbox.put(vec![wake(2)], in_a_minute());
+            wanted(&inbox, 18).await;
+            inbox.put(vec![arrival(1)], in_a_minute());
+            let one_waits = wanted(&inbox, 9);
+            let one_waits = timeout(Duration::from_secs(1), one_waits).await;
+            one_waits.expect("one still waits");
+            inbox.put(vec![arrival(2)], in_a_minute());
         });
         let both = [first.expect("one"), second.expect("one")].concat();
         assert_eq!(both.len(), 2);
@@ -235,13 +240,13 @@ mod tests {
         {
             let mut receive = pin!(inbox.receive(10));
             assert!(timeout(Duration::from_secs(1), receive.as_mut()).await.is_err());
-            inbox.fail(closed());
+            inbox.fail(Role::Backend.closed());
             assert!(receive.await.is_err());
         }
         {
             let mut receive = pin!(inbox.receive(10));
             assert!(timeout(Duration::from_secs(1), receive.as_mut()).await.is_err());
-            inbox.fail(closed());
+            inbox.fail(Role::Backend.closed());
         }
         assert!(timeout(Duration::from_secs(1), inbox.receive(10)).await.is_err());
     }
@@ -250,7 +255,7 @@ mod tests {
     async fn closing_ends_pending_and_later_receivers() {
         let inbox = Inbox::default();
         let (received, ()) = tokio::join!(inbox.receive(1), async {
-            inbox.wanted().await;
+            wanted(&inbox, 1).await;
             inbox.close();
         });
         assert!(received.is_err());

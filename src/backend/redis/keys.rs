@@ -1,33 +1,53 @@
 //! Every name under which anything is kept in Redis.
 
-use crate::Error;
+use crate::redis::Slot;
 
-/// The names, all under one hash tag, so that in a Redis Cluster they are in one slot.
-#[derive(Debug)]
+/// The names that all slots share, and those of each slot.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// What the hash tags begin with.
+    prefix: String,
+    /// A HASH: how many slots there are.
+    pub(super) layout: String,
+    /// A ZSET: the receiving processes, by when they count as gone (ms, the server's clock). Beside `layout`.
+    pub(super) crew: String,
+    /// A channel: what sleeping receivers are told.
+    pub(super) hints: String,
+}
+
+impl Names {
+    /// Under a prefix that was checked.
+    pub(super) fn new(prefix: &str, database: i64) -> Self {
+        let prefix = format!("{prefix}:wakes");
+        Self {
+            layout: format!("{{{prefix}}}:layout"),
+            crew: format!("{{{prefix}}}:crew"),
+            // Channels are shared by all databases of a server.
+            hints: format!("{{{prefix}}}:hints:{database}"),
+            prefix,
+        }
+    }
+
+    pub(super) fn slot(&self, slot: Slot) -> Keys {
+        let tag = slot.tag(&self.prefix);
+        Keys {
+            due: format!("{tag}:due"),
+            leased: format!("{tag}:leased"),
+            kinds: format!("{tag}:kinds"),
+            foreign: format!("{tag}:foreign"),
+        }
+    }
+}
+
+/// The names of one slot, all under one hash tag, so that in a Redis Cluster they are on one node.
+#[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// A ZSET: wake-ups that are held, by when they are due (ms, the server's clock).
     pub(super) due: String,
     /// A ZSET: wake-ups that were received and not acknowledged yet, by when their lease ends.
     pub(super) leased: String,
-    /// A channel: says in how many ms the new head is due, when it is earlier than the head before.
-    pub(super) earlier: String,
-}
-
-impl Keys {
-    pub(super) fn new(prefix: &str, database: i64) -> Result<Self, Error> {
-        let fits = (1..=100).contains(&prefix.len());
-        if !fits || prefix.chars().any(|c| c.is_control() || c == '{' || c == '}') {
-            return Err(Error::invalid(
-                "redis key prefix",
-                prefix,
-                "allowed are 1 to 100 bytes without braces and control characters",
-            ));
-        }
-        Ok(Self {
-            due: format!("{{{prefix}}}:due"),
-            leased: format!("{{{prefix}}}:leased"),
-            // Channels are shared by all databases of a server.
-            earlier: format!("{{{prefix}}}:earlier:{database}"),
-        })
-    }
+    /// A HASH: the names of the kinds that members name by a number; and whether the slot is closed.
+    pub(super) kinds: String,
+    /// A ZSET: what was found among the wake-ups and is none, by when it was found.
+    pub(super) foreign: String,
 }

@@ -1,26 +1,44 @@
 -- Holds wake-ups until their delays are over by this server's clock.
 --
--- KEYS[1]  the ZSET of wake-ups that are held: member = the encoded wake-up, score = when it is due, in ms
+-- KEYS[1]  the ZSET of wake-ups that are held in a slot: member = the wake-up, score = when it is due, in ms
+-- KEYS[2]  the HASH of that slot's kinds: number to name; and 'closed', if the slot is of an epoch that is over
 -- ARGV[1]  the channel on which sleeping receivers listen
--- ARGV[2]… pairs: the delay in ms, the member; at least one pair, at most 500 (`unpack` stops at about 8,000 values)
--- Returns  nothing
+-- ARGV[2]  the epoch and the number of the slot, as 'EPOCH SLOT'
+-- ARGV[3]  how many kinds follow
+-- ARGV[4]… for each kind its number and its name; then pairs: the delay in ms, the member; at least one pair, at most 500
+--          (`unpack` stops at about 8,000 values)
+-- Returns  1; or 0 if the slot is closed, and nothing was done
 --
 -- Why a script: the delay must be added to the server's clock, in the same step, so that no client's clock matters;
 -- and only here is it known whether a sleeping receiver has to be told of an earlier head. It is told the delay and
 -- not a time, so that it need not know this clock either.
 
-local due, channel = KEYS[1], ARGV[1]
+local due, kinds = KEYS[1], KEYS[2]
+local count = tonumber(ARGV[3])
+local numbers = { 'closed' }
+for at = 1, count do
+  numbers[at + 1] = ARGV[2 + 2 * at]
+end
+local names = redis.call('HMGET', kinds, unpack(numbers))
+if names[1] then
+  return 0
+end
+for at = 1, count do
+  if not names[at + 1] then
+    redis.call('HSET', kinds, numbers[at + 1], ARGV[3 + 2 * at])
+  end
+end
+
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.ceil(time[2] / 1000)
-
-local pairs_to_add, earliest = {}, math.huge
-for at = 2, #ARGV, 2 do
+local pairs_to_add, earliest, first = {}, math.huge, 4 + 2 * count
+for at = first, #ARGV, 2 do
   local score = now + ARGV[at]
   if score < earliest then
     earliest = score
   end
-  pairs_to_add[at - 1] = score
-  pairs_to_add[at] = ARGV[at + 1]
+  pairs_to_add[at - first + 1] = score
+  pairs_to_add[at - first + 2] = ARGV[at + 1]
 end
 
 local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
@@ -28,5 +46,6 @@ redis.call('ZADD', due, unpack(pairs_to_add))
 
 if not head or earliest < tonumber(head) then
   -- A user who may not publish can still send: receivers then find the wake-up when they look again by themselves.
-  redis.pcall('PUBLISH', channel, earliest - now)
+  redis.pcall('PUBLISH', ARGV[1], 'due ' .. ARGV[2] .. ' ' .. earliest - now)
 end
+return 1

@@ -1,14 +1,17 @@
 -- Takes wake-ups that are due by this server's clock, and leases them to the caller.
 --
--- KEYS[1]  the ZSET of wake-ups that are held: score = when due, in ms
--- KEYS[2]  the ZSET of wake-ups that were taken and are not yet acknowledged: score = when the lease ends, in ms
+-- KEYS[1]  the ZSET of wake-ups that are held in a slot: score = when due, in ms
+-- KEYS[2]  the ZSET of wake-ups of that slot that were taken and are not yet acknowledged: score = when the lease ends
 -- ARGV[1]  how many to take at the most, 1 to 500 (`unpack` stops at about 8,000 values)
 -- ARGV[2]  the length of the lease in ms
--- Returns  an array: how many µs until it is worth to look again (a day if there is nothing to wait for), then the
---          members taken
+-- ARGV[3]  the channel on which other receivers are told that there is more than was taken; '' if there are none
+-- ARGV[4]  the epoch and the number of the slot, as 'EPOCH SLOT'
+-- Returns  an array: how many µs until it is worth to look again (a day if there is nothing to wait for), when the lease
+--          of what was taken ends, then the members taken
 --
 -- Why a script: each wake-up must go to exactly one receiver, so finding and moving it is one step; and the receiver
--- must learn when the next one is due without a second call.
+-- must learn when the next one is due without a second call. The end of the lease is also the token by which the claim
+-- is known: a later claim of the same member ends later.
 
 local due, leased = KEYS[1], KEYS[2]
 local max, lease = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -43,12 +46,14 @@ if next_end <= now then
   next_end, next_due = head(leased), head(due)
 end
 
-local taken = {}
+local taken, lease_end = {}, math.ceil(now + lease)
 if next_due <= now then
-  local lease_end = math.ceil(now + lease)
   taken = move(due, leased, lease_end)
   next_due, next_end = head(due), math.min(next_end, lease_end)
+  if next_due <= now and ARGV[3] ~= '' then
+    redis.pcall('PUBLISH', ARGV[3], 'more ' .. ARGV[4])
+  end
 end
 
 local wait = math.ceil((math.min(next_due, next_end) - now) * 1000)
-return { math.max(0, math.min(wait, 86400000000)), unpack(taken) }
+return { math.max(0, math.min(wait, 86400000000)), lease_end, unpack(taken) }

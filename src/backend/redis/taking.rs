@@ -1,0 +1,129 @@
+//! One look at one slot.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::FromRedisValue;
+use tokio::time::Instant;
+
+use super::keys::{Keys, Names};
+use super::kinds::Kinds;
+use super::member;
+use super::ticket;
+use crate::backend::Arrival;
+use crate::redis::{Call, Link, Lua, Slot, Spread, lua};
+use crate::{Error, Wake, defaults};
+
+/// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
+/// which then come only when their lease ends.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// How often foreign members are warned about.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// How many foreign members are kept in each slot, for people to look at.
+const FOREIGN_KEPT: usize = 1_000;
+
+static TAKE: Lua = lua!("take.lua");
+static SET_ASIDE: Lua = lua!("set_aside.lua");
+
+/// Takes what is due in a slot, on a lease.
+pub(super) struct Taking {
+    pub(super) link: Arc<Link>,
+    pub(super) names: Names,
+    pub(super) spread: Arc<Spread>,
+    pub(super) lease: Duration,
+    pub(super) kinds: Kinds,
+    pub(super) foreign: Arc<AtomicU64>,
+    /// When foreign members were last warned about.
+    pub(super) warned: Mutex<Option<Instant>>,
+}
+
+/// What a look brought.
+pub(super) struct Taken {
+    /// How long it is not worth to look again.
+    pub(super) wait: Duration,
+    pub(super) arrivals: Vec<Arrival>,
+}
+
+impl Taking {
+    /// Takes up to `max` wake-ups that are due in a slot; tells the others if there are more, unless nobody else is there.
+    pub(super) async fn take(&self, slot: Slot, max: usize, is_alone: bool) -> Result<Taken, Error> {
+        let keys = self.names.slot(slot);
+        let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
+        call.arg(max)
+            .arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))
+            .arg(if is_alone { "" } else { &self.names.hints })
+            .arg(format!("{} {}", slot.epoch, slot.number));
+        let Answer {
+            wait,
+            lease_end,
+            members,
+        } = self.link.call(LOOK_LIMIT, &call).await?;
+
+        let decoded: Vec<_> = members.iter().map(|member| member::decode(member)).collect();
+        let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind);
+        self.kinds.learn(numbers, &keys, &self.link).await?;
+        let ticket = ticket::pack(slot.epoch, lease_end);
+        let mut arrivals = Vec::with_capacity(members.len());
+        let mut foreign = Vec::new();
+        for (member, decoded) in members.into_iter().zip(decoded) {
+            let wake = decoded.and_then(|(id, number, version)| {
+                let kind = self.kinds.name(number)?;
+                Some(Wake { id, kind, version })
+            });
+            match wake {
+                Some(wake) => arrivals.push(Arrival { wake, ticket }),
+                None => foreign.push(member),
+            }
+        }
+        if !foreign.is_empty() {
+            self.set_aside(&keys, &foreign).await;
+        }
+        Ok(Taken { wait, arrivals })
+    }
+
+    /// Moves away members that are no wake-ups. They are leased now: if this fails, they come again and go then.
+    async fn set_aside(&self, keys: &Keys, foreign: &[Vec<u8>]) {
+        let mut call = Call::script(&SET_ASIDE, &[&keys.leased, &keys.foreign]);
+        call.arg(FOREIGN_KEPT).arg(foreign);
+        let moved = self.link.call::<u64>(defaults::SEND_TIMEOUT, &call).await;
+        let count = foreign.len() as u64;
+        let total = self.foreign.fetch_add(count, Ordering::Relaxed) + count;
+        let is_first = {
+            let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = warned.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+            if is_first {
+                *warned = Some(Instant::now());
+            }
+            is_first
+        };
+        if is_first {
+            let moved = moved.is_ok();
+            tracing::warn!(total, moved, to = %keys.foreign, "moved members away that are no wake-ups");
+        }
+    }
+}
+
+/// What the script returns.
+struct Answer {
+    wait: Duration,
+    lease_end: u64,
+    members: Vec<Vec<u8>>,
+}
+
+impl FromRedisValue for Answer {
+    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
+        let redis::Value::Array(values) = value else {
+            return Err("expected an array from the script".into());
+        };
+        let mut values = values.into_iter();
+        let mut number = |what: &'static str| u64::from_redis_value(values.next().ok_or(what)?);
+        Ok(Self {
+            wait: Duration::from_micros(number("expected a wait from the script")?),
+            lease_end: number("expected the end of the lease from the script")?,
+            members: values
+                .map(Vec::<u8>::from_redis_value)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}

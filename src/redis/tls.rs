@@ -1,0 +1,77 @@
+//! Whom to trust, and what to show.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Once;
+
+use redis::{ClientTlsConfig, TlsCertificates};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+
+use super::address::decoded;
+use crate::Error;
+
+/// The certificates of `rediss` URLs, always with a look at the server's.
+#[derive(Clone)]
+pub(super) struct Tls {
+    certificates: TlsCertificates,
+}
+
+impl Tls {
+    /// Reads the files that a URL's query names: `ca`, authorities to trust instead of the system's; `cert` and `key`, what
+    /// a server is shown that asks for it. All are in PEM.
+    pub(super) fn parse(query: &str, refused: impl Fn() -> Error) -> Result<Self, Error> {
+        let (mut authorities, mut certificate, mut key) = (None, None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, file) = pair.split_once('=').ok_or_else(&refused)?;
+            let file = PathBuf::from(decoded(file).ok_or_else(&refused)?);
+            let (place, field, begins) = match name {
+                "ca" => (&mut authorities, "redis url ca", "-----BEGIN CERTIFICATE-----"),
+                "cert" => (&mut certificate, "redis url cert", "-----BEGIN CERTIFICATE-----"),
+                "key" => (&mut key, "redis url key", "PRIVATE KEY-----"),
+                _ => return Err(refused()),
+            };
+            *place = Some(read(field, &file, begins)?);
+        }
+        let client_tls = match (certificate, key) {
+            (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig {
+                client_cert,
+                client_key,
+            }),
+            (None, None) => None,
+            // One is of no use without the other.
+            _ => return Err(refused()),
+        };
+        choose_cryptography();
+        Ok(Self {
+            certificates: TlsCertificates {
+                client_tls,
+                root_cert: authorities,
+            },
+        })
+    }
+
+    pub(super) fn certificates(&self) -> TlsCertificates {
+        self.certificates.clone()
+    }
+}
+
+fn read(field: &'static str, file: &PathBuf, begins: &str) -> Result<Vec<u8>, Error> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Error::invalid(field, file.display(), format!("allowed is a file in PEM: {why}"))
+    };
+    let bytes = fs::read(file).map_err(|error| refused(&error))?;
+    let has = String::from_utf8_lossy(&bytes).contains(begins);
+    has.then_some(bytes)
+        .ok_or_else(|| refused(&format!("it has no {begins:?}")))
+}
+
+/// The client takes the process's choice, and panics where several are compiled in and none was chosen.
+fn choose_cryptography() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if CryptoProvider::get_default().is_none() {
+            // Refused only if somebody else chose at this moment, which will do as well.
+            let _chosen = aws_lc_rs::default_provider().install_default();
+        }
+    });
+}
