@@ -6,18 +6,25 @@ use delayline::testing::backend::BackendFixture;
 
 use super::*;
 
+#[derive(Debug)]
 struct Redis {
     server: RedisServer,
+    slots: u16,
 }
 
 impl Redis {
     fn start() -> Self {
+        Self::in_slots(1)
+    }
+
+    fn in_slots(slots: u16) -> Self {
         let server = RedisServer::start();
-        Self { server }
+        Self { server, slots }
     }
 
     fn connect(&self) -> Arc<dyn Backend> {
-        Arc::new(backend(&self.server).lease(LEASE).unwrap())
+        let backend = backend(&self.server).slots(self.slots).unwrap();
+        Arc::new(backend.lease(LEASE).unwrap())
     }
 }
 
@@ -44,6 +51,7 @@ impl BackendFixture for Redis {
 }
 
 backend_conformance!(redis, Redis::start());
+backend_conformance!(redis_in_slots, Redis::in_slots(16));
 backend_conformance!(
     redis_in_threads,
     Redis::start(),

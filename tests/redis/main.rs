@@ -7,6 +7,7 @@ mod carrying;
 mod conformance;
 mod failures;
 mod servers;
+mod slots;
 #[path = "../support/redis.rs"]
 mod support;
 
@@ -99,6 +100,11 @@ async fn until_listening(server: &RedisServer, count: u64) {
 /// Waits until the only receiver sleeps: it listens, and has stopped asking the server.
 async fn until_asleep(server: &RedisServer) {
     until_listening(server, 1).await;
+    until_quiet(server).await;
+}
+
+/// Waits until nobody asks the server any more.
+async fn until_quiet(server: &RedisServer) {
     let calls = || info(server, "commandstats", "cmdstat_time:calls");
     safely(async {
         let mut before = 0;

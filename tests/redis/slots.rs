@@ -1,0 +1,208 @@
+//! Several slots, several receiving processes, and claims that were lost.
+
+use super::*;
+
+const CREW: &str = "{delayline:wakes}:crew";
+/// Long enough for a slow machine, short enough to wait for.
+const LEASE: Duration = Duration::from_millis(900);
+
+fn in_slots(server: &RedisServer) -> RedisBackend {
+    backend(server).slots(16).unwrap().lease(LEASE).unwrap()
+}
+
+fn receiving(backend: &Arc<RedisBackend>) -> tokio::task::JoinHandle<Result<Vec<Arrival>, Error>> {
+    let backend = backend.clone();
+    tokio::spawn(async move { backend.receive(100).await })
+}
+
+async fn until_crew_is(server: &RedisServer, count: u64) {
+    until(server, &["ZCARD", CREW], |&members: &u64| members == count).await;
+}
+
+#[tokio::test]
+async fn wake_ups_are_spread_over_all_slots() {
+    let server = RedisServer::start();
+    let backend = in_slots(&server);
+    let batch: Vec<_> = (0..2_000).map(|number| departure(number, HOUR)).collect();
+    safely(backend.send(&batch)).await.unwrap();
+    let mut sum = 0;
+    for slot in 0..16 {
+        let key = format!("{{delayline:wakes:1:{slot}}}:due");
+        let held: u64 = ask(&server, &["ZCARD", &key]);
+        assert!((50..250).contains(&held), "slot {slot} has {held}");
+        sum += held;
+    }
+    assert_eq!(sum, 2_000);
+}
+
+#[tokio::test]
+async fn the_number_of_slots_stays_as_it_was_made() {
+    let server = RedisServer::start();
+    safely(in_slots(&server).send(&[departure(1, Duration::ZERO)]))
+        .await
+        .unwrap();
+    // One that would make 1 slot finds what is in the 16.
+    let arrivals = safely(backend(&server).receive(10)).await.unwrap();
+    assert_eq!(wakes(&arrivals), [wake(1)]);
+}
+
+#[tokio::test]
+async fn a_claim_that_lost_its_lease_cannot_acknowledge() {
+    let server = RedisServer::start();
+    let [late, next] = [(); 2].map(|()| backend(&server).lease(LEASE).unwrap());
+    safely(late.send(&[departure(1, Duration::ZERO)])).await.unwrap();
+    let lost = safely(late.receive(1)).await.unwrap();
+    let held = safely(next.receive(1)).await.unwrap();
+    assert_eq!(wakes(&lost), wakes(&held));
+
+    safely(late.acknowledge(lost.clone())).await;
+    assert_eq!(
+        ask::<u64>(&server, &["ZCARD", LEASED]),
+        1,
+        "it is another's by now"
+    );
+    assert!(safely(late.extend(lost)).await.unwrap().is_empty());
+    safely(next.acknowledge(held)).await;
+    assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 0);
+}
+
+#[tokio::test]
+async fn an_extended_claim_is_held_for_another_lease_and_known_anew() {
+    let server = RedisServer::start();
+    let backend = backend(&server).lease(LEASE).unwrap();
+    safely(backend.send(&[departure(1, Duration::ZERO)]))
+        .await
+        .unwrap();
+    let first = safely(backend.receive(1)).await.unwrap();
+    let end = |server| -> u64 {
+        ask::<Vec<(Vec<u8>, u64)>>(server, &["ZRANGE", LEASED, "0", "0", "WITHSCORES"])[0].1
+    };
+    let before = end(&server);
+    let extended = safely(async {
+        loop {
+            let extended = backend.extend(first.clone()).await.unwrap();
+            if end(&server) > before {
+                return extended;
+            }
+        }
+    })
+    .await;
+    assert_eq!(wakes(&extended), [wake(1)]);
+    // By its old ticket it is known no longer.
+    safely(backend.acknowledge(first)).await;
+    assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 1);
+    safely(backend.acknowledge(extended)).await;
+    assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 0);
+}
+
+#[tokio::test]
+async fn the_slots_of_a_process_that_died_are_watched_by_another_within_a_lease() {
+    let server = RedisServer::start();
+    let [dead, alive] = [(); 2].map(|()| Arc::new(in_slots(&server)));
+    let gone = receiving(&dead);
+    until_crew_is(&server, 1).await;
+    let waiting = receiving(&alive);
+    until_crew_is(&server, 2).await;
+    until_listening(&server, 2).await;
+    // It dies without a word.
+    gone.abort();
+    drop(safely(gone).await);
+    drop(dead);
+    until_listening(&server, 1).await;
+    let died = Instant::now();
+    safely(waiting_for_all(&server, &alive, waiting)).await;
+    // Not a measure of speed: two leases at the most, on a machine that is slow in between.
+    assert!(died.elapsed() < SAFETY);
+    until_crew_is(&server, 1).await;
+}
+
+/// Sends one wake-up into every slot and receives them all.
+async fn waiting_for_all(
+    server: &RedisServer,
+    backend: &Arc<RedisBackend>,
+    first: tokio::task::JoinHandle<Result<Vec<Arrival>, Error>>,
+) {
+    let batch: Vec<_> = (0..200)
+        .map(|number| departure(number, Duration::from_millis(5)))
+        .collect();
+    super::backend(server)
+        .slots(16)
+        .unwrap()
+        .send(&batch)
+        .await
+        .unwrap();
+    let mut seen = BTreeSet::new();
+    let mut arrivals = first.await.unwrap().unwrap();
+    loop {
+        seen.extend(wakes(&arrivals));
+        backend.acknowledge(arrivals).await;
+        if seen.len() == batch.len() {
+            return;
+        }
+        arrivals = backend.receive(100).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_closes_is_missed_by_nobody() {
+    let server = RedisServer::start();
+    let [leaving, staying] = [(); 2].map(|()| {
+        // So long that nobody finds out by the end of a lease.
+        Arc::new(in_slots(&server).lease(Duration::from_secs(3_600)).unwrap())
+    });
+    let gone = receiving(&leaving);
+    until_crew_is(&server, 1).await;
+    let waiting = receiving(&staying);
+    until_crew_is(&server, 2).await;
+    until_listening(&server, 2).await;
+    safely(leaving.close()).await.unwrap();
+    assert!(safely(gone).await.unwrap().is_err());
+    until_crew_is(&server, 1).await;
+    safely(waiting_for_all(&server, &staying, waiting)).await;
+}
+
+#[tokio::test]
+async fn of_a_burst_in_one_slot_every_receiver_gets_some() {
+    let server = RedisServer::start();
+    let handles: Vec<_> = (0..3).map(|_| Arc::new(backend(&server))).collect();
+    let first: Vec<_> = handles.iter().map(receiving).collect();
+    until_crew_is(&server, 3).await;
+    until_listening(&server, 3).await;
+    let batch: Vec<_> = (0..5_000)
+        .map(|number| departure(number, Duration::from_millis(5)))
+        .collect();
+    safely(backend(&server).send(&batch)).await.unwrap();
+    // Each takes one batch and no more: so all three are needed to take three.
+    for receiving in first {
+        assert!(!safely(receiving).await.unwrap().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn who_watches_nothing_asks_for_nothing() {
+    let server = RedisServer::start();
+    let batch: Vec<_> = (0..1_000).map(|number| departure(number, HOUR)).collect();
+    let handles: Vec<_> = (0..4)
+        .map(|_| Arc::new(backend(&server).slots(16).unwrap()))
+        .collect();
+    safely(handles[0].send(&batch)).await.unwrap();
+    let receiving: Vec<_> = handles.iter().map(receiving).collect();
+    until_crew_is(&server, 4).await;
+    until_listening(&server, 4).await;
+    until_quiet(&server).await;
+
+    let started = Instant::now();
+    let before = info(&server, "stats", "total_commands_processed:");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let after = info(&server, "stats", "total_commands_processed:");
+    // Each process beats, with six commands, and asks whether its connection still leads to a server, at most once in 8 s;
+    // each slot is looked at once in 30 s, with four commands. Were each slot looked at by each process, or every 8 s, it
+    // would be 64 commands more at the least.
+    let rounds = started.elapsed().as_secs() / 8 + 1;
+    assert!(
+        after - before <= (4 * 7 + 16) * rounds + 3,
+        "{} commands",
+        after - before
+    );
+    assert!(receiving.iter().all(|receiving| !receiving.is_finished()));
+}
