@@ -7,7 +7,7 @@ mod carrying;
 mod conformance;
 mod failures;
 mod servers;
-#[path = "../support/redis.rs"]
+#[path = "../support/redis/mod.rs"]
 mod support;
 
 use std::collections::BTreeSet;
