@@ -161,12 +161,13 @@ impl RedisCluster {
         })
     }
 
-    /// The living masters that have slots.
+    /// The living masters that have slots, the lowest number first.
     pub(crate) fn masters(&self) -> Vec<usize> {
         let view = until("all nodes agree", || self.agreed());
         let masters = view.masters();
-        let masters = masters.iter().map(|id| self.number_of(id));
-        masters.filter(|&node| self.lives(node)).collect()
+        self.living()
+            .filter(|&node| masters.contains(&self.nodes[node].id))
+            .collect()
     }
 
     /// Asks all living masters the same, such as `FLUSHALL`, `SCRIPT FLUSH` or `CLIENT KILL TYPE normal`.

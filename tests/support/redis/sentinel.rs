@@ -33,11 +33,6 @@ impl RedisSentinel {
             &folder.path().join("replica"),
             &["--replicaof", "127.0.0.1", &port],
         );
-        // Sentinels ask a master but seldom for its replicas: this one is to be there when they ask first.
-        until("the replica follows", || {
-            let info: String = ask(&replica, &["INFO", "replication"]);
-            info.contains("master_link_status:up").then_some(())
-        });
         let sentinels = (0..SENTINELS)
             .map(|number| start_sentinel(&folder.path().join(format!("sentinel-{number}")), &port))
             .collect();
@@ -151,11 +146,17 @@ fn start_sentinel(folder: &Path, master: &str) -> Process {
     );
     fs::write(&file, settings).expect("a file");
     let file = file.to_str().expect("a path in UTF-8");
-    Process::start(folder.to_owned(), |port| {
+    let sentinel = Process::start(folder.to_owned(), |port| {
         [file, "--sentinel", "--port", &port.to_string()]
             .map(str::to_owned)
             .to_vec()
-    })
+    });
+    // They look at servers every ten seconds else, and believe only what they have seen for some looks.
+    let () = ask(
+        &sentinel,
+        &["SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500"],
+    );
+    sentinel
 }
 
 /// Whether a sentinel could replace the master: it knows the other sentinels, and a replica that has all.
