@@ -110,7 +110,7 @@ impl RedisCluster {
             let master = &self.nodes[node - MASTERS].id;
             let () = self.ask(node, &["CLUSTER", "REPLICATE", master]);
         }
-        until("the cluster is whole", || self.is_whole().then_some(()));
+        self.wait_until_whole();
     }
 
     /// The URL with all nodes, and with user and password if it asks for them.
@@ -203,7 +203,7 @@ impl RedisCluster {
 
     /// Waits until all nodes live and agree, and every replica has what its master has.
     pub(crate) fn wait_until_whole(&self) {
-        until("the cluster is whole again", || self.is_whole().then_some(()));
+        until("the cluster is whole", || self.is_whole().then_some(()));
     }
 
     /// Brings a slot with all its keys to another master, in the way that clients get redirections.

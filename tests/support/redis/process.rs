@@ -24,8 +24,20 @@ pub(super) struct Process {
     folder: PathBuf,
     port: u16,
     args: Vec<String>,
-    child: Child,
+    child: Mortal,
     stopped: AtomicBool,
+}
+
+/// A child process that does not outlive what holds it, also while it starts.
+#[derive(Debug)]
+struct Mortal(Child);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        // It may be dead already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// Why a process ended before it answered.
@@ -91,7 +103,7 @@ impl Process {
 
     pub(super) fn signal(&self, name: &str) {
         let done = Command::new("kill")
-            .args([format!("-{name}"), self.child.id().to_string()])
+            .args([format!("-{name}"), self.child.0.id().to_string()])
             .status()
             .expect("kill");
         assert!(done.success(), "kill -{name}: {done}");
@@ -103,8 +115,8 @@ impl Process {
     }
 
     pub(super) fn kill(&mut self) {
-        self.child.kill().expect("kill the server");
-        self.child.wait().expect("the killed server");
+        self.child.0.kill().expect("kill the server");
+        self.child.0.wait().expect("the killed server");
     }
 
     /// Starts it again on the same port, after it was killed.
@@ -118,18 +130,10 @@ impl Process {
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be dead already.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
 /// A server that answers.
-fn spawn(folder: &Path, args: &[String]) -> Result<Child, Ended> {
+fn spawn(folder: &Path, args: &[String]) -> Result<Mortal, Ended> {
     let log = File::create(folder.join("log")).expect("a log file");
-    let mut child = Command::new(binary())
+    let child = Command::new(binary())
         .args(args)
         .args(["--bind", "127.0.0.1"])
         .arg("--dir")
@@ -141,11 +145,12 @@ fn spawn(folder: &Path, args: &[String]) -> Result<Child, Ended> {
         .stderr(log)
         .spawn()
         .expect("start redis-server");
+    let mut child = Mortal(child);
     until("redis-server answers", || {
         if answers(folder) {
             return Some(true);
         }
-        let ended = child.try_wait().expect("the state of the server").is_some();
+        let ended = child.0.try_wait().expect("the state of the server").is_some();
         ended.then_some(false)
     })
     .then_some(child)
