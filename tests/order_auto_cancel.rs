@@ -6,7 +6,7 @@
 #[path = "support/example.rs"]
 mod example;
 #[cfg(all(feature = "rocketmq", feature = "redis"))]
-#[path = "support/redis.rs"]
+#[path = "support/redis/mod.rs"]
 mod redis_server;
 
 use std::process::{Output, Stdio};

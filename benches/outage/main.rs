@@ -22,7 +22,7 @@ mod callers;
 mod database;
 #[path = "../../tests/outage/node.rs"]
 mod node;
-#[path = "../../tests/support/redis.rs"]
+#[path = "../../tests/support/redis/mod.rs"]
 mod redis_server;
 #[path = "../../tests/support/rocketmq.rs"]
 mod servers;

@@ -10,7 +10,7 @@ mod gone;
 mod killed;
 mod masters;
 mod node;
-#[path = "../support/redis.rs"]
+#[path = "../support/redis/mod.rs"]
 mod redis_server;
 mod restarts;
 #[path = "../support/rocketmq.rs"]

@@ -8,7 +8,7 @@ mod conformance;
 mod failures;
 mod servers;
 mod slots;
-#[path = "../support/redis.rs"]
+#[path = "../support/redis/mod.rs"]
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,19 @@
+//! Waiting for what a server does by itself.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take: only so that a test does not hang.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `look` gives, once it gives something.
+pub(super) fn until<T>(wished: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?} not: {wished}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

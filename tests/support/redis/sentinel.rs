@@ -1,0 +1,192 @@
+//! A master, its replica, and sentinels that watch over them.
+
+use std::fs;
+use std::path::Path;
+
+use redis::{FromRedisValue, Value};
+use tempfile::TempDir;
+
+use super::patience::until;
+use super::process::Process;
+
+const SENTINELS: usize = 3;
+const NAME: &str = "mymaster";
+
+/// Two servers, of which three sentinels make the one a master that lives; killed when this is dropped.
+///
+/// The servers are known by their number. The first begins as master.
+#[derive(Debug)]
+pub(crate) struct RedisSentinel {
+    servers: Vec<Process>,
+    sentinels: Vec<Process>,
+    _folder: TempDir,
+}
+
+impl RedisSentinel {
+    /// Starts them, with servers that keep nothing on disk and sentinels that notice within seconds that a master is
+    /// dead.
+    pub(crate) fn start() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let master = start_server(&folder.path().join("master"), &[]);
+        let port = master.port().to_string();
+        let replica = start_server(
+            &folder.path().join("replica"),
+            &["--replicaof", "127.0.0.1", &port],
+        );
+        let sentinels = (0..SENTINELS)
+            .map(|number| start_sentinel(&folder.path().join(format!("sentinel-{number}")), &port))
+            .collect();
+        let servers = Self {
+            servers: vec![master, replica],
+            sentinels,
+            _folder: folder,
+        };
+        until("the sentinels know all", || {
+            servers.sentinels.iter().all(knows_all).then_some(())
+        });
+        servers
+    }
+
+    /// The URL with all sentinels and the name by which they know the master.
+    pub(crate) fn url(&self) -> String {
+        let sentinels: Vec<_> = self.sentinels.iter().map(address).collect();
+        format!("redis+sentinel://{}/{NAME}", sentinels.join(","))
+    }
+
+    /// Which server is the master, as soon as all sentinels agree on it.
+    pub(crate) fn master(&self) -> usize {
+        until("all sentinels agree on the master", || self.agreed())
+    }
+
+    /// Where a server listens.
+    pub(crate) fn address(&self, server: usize) -> String {
+        address(&self.servers[server])
+    }
+
+    /// A blocking connection of the test's own to a server.
+    pub(crate) fn admin(&self, server: usize) -> redis::Connection {
+        self.servers[server].admin(None)
+    }
+
+    /// Ends the master at once, as a crash does, and says which server it was.
+    pub(crate) fn kill_master(&mut self) -> usize {
+        let master = self.master();
+        self.servers[master].kill();
+        master
+    }
+
+    /// Starts a server again where it was, after it was killed: empty, and a master until the sentinels see it.
+    pub(crate) fn restart(&mut self, server: usize) {
+        self.servers[server].restart();
+    }
+
+    /// Sends a server a signal, such as `STOP`.
+    pub(crate) fn signal(&self, server: usize, name: &str) {
+        self.servers[server].signal(name);
+    }
+
+    /// Waits until all sentinels name another master than `former`, and it is one; gives that master.
+    pub(crate) fn wait_for_promotion(&self, former: usize) -> usize {
+        until("the replica is promoted", || {
+            let master = self.agreed().filter(|&master| master != former)?;
+            let info: String = ask(&self.servers[master], &["INFO", "replication"]);
+            info.contains("role:master").then_some(master)
+        })
+    }
+
+    /// Waits until a server that was restarted is made a replica, and the sentinels could promote it.
+    pub(crate) fn wait_for_replica(&self, server: usize) {
+        until("the server is a replica", || {
+            let info: String = ask(&self.servers[server], &["INFO", "replication"]);
+            let follows = info.contains("master_link_status:up");
+            (follows && self.sentinels.iter().all(knows_all)).then_some(())
+        });
+    }
+
+    /// Which server all sentinels name as master, if that is the same.
+    fn agreed(&self) -> Option<usize> {
+        let named = |sentinel| {
+            let (_, port): (String, u16) = ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+            self.servers.iter().position(|server| server.port() == port)
+        };
+        let mut named = self.sentinels.iter().map(named);
+        let master = named.next()?;
+        named.all(|other| other == master).then_some(master)?
+    }
+}
+
+fn start_server(folder: &Path, args: &[&str]) -> Process {
+    Process::start(folder.to_owned(), |port| {
+        let port = port.to_string();
+        [
+            "--port",
+            &port,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+        ]
+        .iter()
+        .chain(args)
+        .map(|&arg| arg.to_owned())
+        .collect()
+    })
+}
+
+fn start_sentinel(folder: &Path, master: &str) -> Process {
+    fs::create_dir_all(folder).expect("a folder");
+    let file = folder.join("sentinel.conf");
+    // Sentinels keep what they learn in this file.
+    let settings = format!(
+        "sentinel monitor {NAME} 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds {NAME} 1000\n\
+         sentinel failover-timeout {NAME} 2000\n"
+    );
+    fs::write(&file, settings).expect("a file");
+    let file = file.to_str().expect("a path in UTF-8");
+    let sentinel = Process::start(folder.to_owned(), |port| {
+        [file, "--sentinel", "--port", &port.to_string()]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    // They look at servers every ten seconds else, and believe only what they have seen for some looks.
+    let () = ask(
+        &sentinel,
+        &["SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500"],
+    );
+    sentinel
+}
+
+/// Whether a sentinel could replace the master: it knows the other sentinels, and a replica that has all.
+fn knows_all(sentinel: &Process) -> bool {
+    let number = |fields: &Value, name: &str| field(fields, name).and_then(|text| text.parse().ok());
+    let master: Value = ask(sentinel, &["SENTINEL", "MASTER", NAME]);
+    let replicas: Vec<Value> = ask(sentinel, &["SENTINEL", "REPLICAS", NAME]);
+    number(&master, "num-other-sentinels") == Some(SENTINELS - 1)
+        && field(&master, "flags").as_deref() == Some("master")
+        && replicas.iter().any(|replica| {
+            field(replica, "flags").as_deref() == Some("slave")
+                && field(replica, "master-link-status").as_deref() == Some("ok")
+        })
+}
+
+/// One of the fields that a sentinel tells of a server.
+fn field(fields: &Value, name: &str) -> Option<String> {
+    let fields = Vec::<String>::from_redis_value(fields.clone()).ok()?;
+    let mut pairs = fields.chunks_exact(2);
+    pairs.find(|pair| pair[0] == name).map(|pair| pair[1].clone())
+}
+
+fn address(process: &Process) -> String {
+    format!("127.0.0.1:{}", process.port())
+}
+
+fn ask<T: FromRedisValue>(server: &Process, command: &[&str]) -> T {
+    let mut asked = redis::Cmd::new();
+    asked.arg(command);
+    asked
+        .query(&mut server.admin(None))
+        .expect("an answer of a test's server")
+}
