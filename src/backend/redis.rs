@@ -10,6 +10,7 @@ mod kinds;
 mod listener;
 mod member;
 mod pause;
+mod reshard;
 mod taking;
 mod ticket;
 
@@ -29,6 +30,8 @@ use self::grouped::grouped;
 use self::inbox::Inbox;
 use self::keys::Names;
 use self::kinds::Kinds;
+use self::member::KindNumber;
+pub use self::reshard::Resharding;
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::redis::{Address, Call, Link, Lua, NAME, Role, Slot, Spread, check_prefix, check_slots, lua};
@@ -197,18 +200,34 @@ impl RedisBackend {
 
     /// Sends a part of one slot; says whether it was taken, and not refused because the slot is closed.
     async fn send_part(&self, slot: Slot, part: &[(usize, &Departure)]) -> Result<bool, Error> {
+        let kinds: BTreeSet<_> = part.iter().map(|(_, departure)| &departure.wake.kind).collect();
+        let kinds = kinds
+            .into_iter()
+            .map(|kind| (member::number(kind), kind.as_str()));
+        let held = part
+            .iter()
+            .map(|(_, Departure { wake, delay })| (whole_millis(*delay), member::encode(wake)));
+        self.hold(slot, kinds, held).await
+    }
+
+    /// Has members of the given kinds held in a slot for so many ms from now; says whether the slot was open.
+    async fn hold<'a>(
+        &self,
+        slot: Slot,
+        kinds: impl ExactSizeIterator<Item = (KindNumber, &'a str)>,
+        held: impl Iterator<Item = (u64, Vec<u8>)>,
+    ) -> Result<bool, Error> {
         let names = &self.parts().names;
         let keys = names.slot(slot);
         let mut call = Call::script(&SEND, &[&keys.due, &keys.kinds]);
-        let kinds: BTreeSet<_> = part.iter().map(|(_, departure)| &departure.wake.kind).collect();
         call.arg(&names.hints)
             .arg(format!("{} {}", slot.epoch, slot.number))
             .arg(kinds.len());
-        for kind in kinds {
-            call.arg(&member::number(kind)[..]).arg(kind.as_str());
+        for (number, name) in kinds {
+            call.arg(&number[..]).arg(name);
         }
-        for (_, Departure { wake, delay }) in part {
-            call.arg(whole_millis(*delay)).arg(member::encode(wake));
+        for (delay, member) in held {
+            call.arg(delay).arg(member);
         }
         self.link.call(defaults::SEND_TIMEOUT, &call).await
     }

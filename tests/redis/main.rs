@@ -6,6 +6,7 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod reshard;
 mod servers;
 mod slots;
 #[path = "../support/redis/mod.rs"]

@@ -21,10 +21,10 @@ const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// How often foreign members are warned about.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How many foreign members are kept in each slot, for people to look at.
-const FOREIGN_KEPT: usize = 1_000;
+pub(super) const FOREIGN_KEPT: usize = 1_000;
 
 static TAKE: Lua = lua!("take.lua");
-static SET_ASIDE: Lua = lua!("set_aside.lua");
+pub(super) static SET_ASIDE: Lua = lua!("set_aside.lua");
 
 /// Takes what is due in a slot, on a lease.
 pub(super) struct Taking {
