@@ -157,7 +157,7 @@ async fn who_closes_is_missed_by_nobody() {
     until_listening(&server, 2).await;
     safely(leaving.close()).await.unwrap();
     assert!(safely(gone).await.unwrap().is_err());
-    until_crew_is(&server, 1).await;
+    assert_eq!(ask::<u64>(&server, &["ZCARD", CREW]), 1);
     safely(waiting_for_all(&server, &staying, waiting)).await;
 }
 
@@ -168,6 +168,8 @@ async fn of_a_burst_in_one_slot_every_receiver_gets_some() {
     let first: Vec<_> = handles.iter().map(receiving).collect();
     until_crew_is(&server, 3).await;
     until_listening(&server, 3).await;
+    // From here on all know each other, and one watches.
+    until_quiet(&server).await;
     let batch: Vec<_> = (0..5_000)
         .map(|number| departure(number, Duration::from_millis(5)))
         .collect();
