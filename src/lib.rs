@@ -27,7 +27,7 @@ mod misses;
 mod outbox;
 mod receipt;
 #[cfg(feature = "redis")]
-mod redis;
+pub mod redis;
 mod request;
 mod retry;
 #[cfg(feature = "rocketmq")]

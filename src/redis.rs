@@ -7,6 +7,7 @@ mod connection;
 mod failure;
 mod layout;
 mod link;
+mod node;
 mod spread;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -16,6 +17,7 @@ pub(crate) use self::call::{Call, Lua, hash, lua};
 pub(crate) use self::failure::Role;
 pub(crate) use self::layout::{Layout, Slot, check_prefix, check_slots, fnv};
 pub(crate) use self::link::Link;
+pub use self::node::Node;
 pub(crate) use self::spread::{Layouts, Spread};
 
 /// As errors and logs name it.

@@ -1,5 +1,6 @@
 //! Carries wake-ups in Redis ZSETs.
 
+mod checkup;
 mod consumer;
 mod crew;
 mod grouped;
@@ -13,6 +14,7 @@ mod pause;
 mod reshard;
 mod taking;
 mod ticket;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,6 +26,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
+pub use self::checkup::{RedisCheckup, SlotCheckup};
 use self::consumer::Consumer;
 use self::crew::Crew;
 use self::grouped::grouped;

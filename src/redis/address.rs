@@ -118,6 +118,12 @@ impl Address {
         })
     }
 
+    /// The host and port that are named first.
+    pub(crate) fn first(&self) -> String {
+        let Host { name, port } = &self.hosts[0];
+        format!("{name}:{port}")
+    }
+
     pub(crate) fn database(&self) -> i64 {
         self.database
     }

@@ -155,6 +155,7 @@ async fn who_closes_is_missed_by_nobody() {
     let waiting = receiving(&staying);
     until_crew_is(&server, 2).await;
     until_listening(&server, 2).await;
+    until_quiet(&server).await;
     safely(leaving.close()).await.unwrap();
     assert!(safely(gone).await.unwrap().is_err());
     assert_eq!(ask::<u64>(&server, &["ZCARD", CREW]), 1);
@@ -178,6 +179,8 @@ async fn of_a_burst_in_one_slot_every_receiver_gets_some() {
     for receiving in first {
         assert!(!safely(receiving).await.unwrap().unwrap().is_empty());
     }
+    // They were told, and did not come only because the one that watched had not been heard of for long.
+    assert_eq!(ask::<u64>(&server, &["ZCARD", CREW]), 3);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use super::inbox::Inbox;
 use super::listener::Listener;
 use super::pause::pause;
 use super::taking::{Taken, Taking};
+use super::watch::Watch;
 use crate::redis::{Layouts, Slot};
 use crate::{Error, defaults};
 
@@ -103,29 +104,6 @@ struct Looker {
     answers: JoinSet<Heard>,
 }
 
-/// A slot, as far as this process looks at it.
-#[derive(Debug, Default)]
-struct Watch {
-    is_mine: bool,
-    is_on: bool,
-    /// When to look next. None: another process watches it.
-    next: Option<Instant>,
-    /// What was told during a look may be missing from its answer.
-    told: Option<Instant>,
-    failures: u32,
-}
-
-impl Watch {
-    fn look_at(&mut self, at: Instant) {
-        let next = if self.is_on {
-            &mut self.told
-        } else {
-            &mut self.next
-        };
-        *next = Some(next.map_or(at, |next| next.min(at)));
-    }
-}
-
 /// When to tell the others that this process receives.
 struct Beat {
     next: Instant,
@@ -182,7 +160,7 @@ impl Looker {
         let mut is_strange = false;
         for (slot, at) in due {
             match self.watches.get_mut(&slot) {
-                Some(watch) if watch.is_mine => watch.look_at(at),
+                Some(watch) if watch.is_mine() => watch.look_at(at),
                 Some(_) => {}
                 None => is_strange = true,
             }
@@ -194,7 +172,7 @@ impl Looker {
             }
         }
         if missed {
-            let mine = self.watches.values_mut().filter(|watch| watch.is_mine);
+            let mine = self.watches.values_mut().filter(|watch| watch.is_mine());
             mine.for_each(|watch| watch.look_at(now));
         }
         if crew || missed || is_strange {
@@ -226,14 +204,13 @@ impl Looker {
             if room == 0 {
                 return;
             }
-            if watch.is_on || watch.next.is_none_or(|next| next > now) {
+            if watch.next().is_none_or(|next| next > now) {
                 continue;
             }
             let max = room.min(defaults::BATCH);
             room -= max;
             self.asked_for += max;
-            watch.is_on = true;
-            watch.told = None;
+            watch.begin();
             let taking = self.taking.clone();
             self.answers.spawn(async move {
                 let taken = taking.take(slot, max, is_alone).await;
@@ -250,8 +227,10 @@ impl Looker {
     /// When there is something to do though nothing is heard.
     fn next(&self, has_room: bool) -> Instant {
         let beat = (!self.beat.is_on).then_some(self.beat.next);
-        let idle = self.watches.values().filter(|watch| has_room && !watch.is_on);
-        let looks = idle.filter_map(|watch| watch.next);
+        let looks = self
+            .watches
+            .values()
+            .filter_map(|watch| watch.next().filter(|_| has_room));
         let far = Instant::now() + LOOK_AGAIN;
         looks.chain(beat).min().unwrap_or(far)
     }
@@ -287,17 +266,11 @@ impl Looker {
         self.crew.heard(members);
         let slots: Vec<_> = layouts.slots().collect();
         self.watches
-            .retain(|slot, watch| watch.is_on || slots.contains(slot));
+            .retain(|slot, watch| watch.is_on() || slots.contains(slot));
         for slot in slots {
             let is_mine = self.crew.watches(slot);
             let watch = self.watches.entry(slot).or_default();
-            if is_mine && !watch.is_mine {
-                watch.look_at(Instant::now());
-            }
-            if watch.is_mine && !is_mine {
-                watch.next = None;
-            }
-            watch.is_mine = is_mine;
+            watch.assign(is_mine, Instant::now());
         }
     }
 
@@ -306,24 +279,15 @@ impl Looker {
         let Some(watch) = self.watches.get_mut(&slot) else {
             return;
         };
-        watch.is_on = false;
         match taken {
             Ok(Taken { wait, arrivals }) => {
-                watch.failures = 0;
-                // Whoever helped out leaves the slot to its watcher once nothing more is due.
-                let goes_on = watch.is_mine || wait.is_zero();
-                watch.next = goes_on.then(|| now + wait.min(longest));
-                if let Some(told) = watch.told.take() {
-                    watch.look_at(told);
-                }
+                watch.looked(now, wait, longest);
                 if !arrivals.is_empty() {
                     self.inbox.put(arrivals, began + self.taking.lease);
                 }
             }
             Err(error) => {
-                let failures = watch.failures;
-                watch.failures += 1;
-                watch.next = watch.is_mine.then(|| now + pause(failures));
+                let failures = watch.failed(now);
                 self.failed(failures, error);
             }
         }

@@ -9,6 +9,7 @@ use crate::redis::{Call, Layouts, Link, Lua, Slot, Spread, fnv, lua};
 use super::keys::Names;
 
 static BEAT: Lua = lua!("../../redis/layout.lua", "beat.lua");
+static COUNT: Lua = lua!("crew_count.lua");
 
 /// How often a process says that it receives, at the most and at the least, and else three times a lease.
 const BEATS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -96,6 +97,12 @@ impl Crew {
             .max()
             .is_none_or(|(_, member)| member == self.me)
     }
+}
+
+/// How many processes receive, as far as they have said so.
+pub(super) async fn count(names: &Names, link: &Link) -> Result<u64, Error> {
+    let call = Call::script(&COUNT, &[&names.crew]);
+    link.call(defaults::SEND_TIMEOUT, &call).await
 }
 
 /// The finalizer of MurmurHash3: the last bytes alone hardly reach the high bits of an FNV hash.
