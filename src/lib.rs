@@ -25,6 +25,7 @@ mod handler;
 mod merger;
 mod misses;
 mod outbox;
+mod rearm;
 mod receipt;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -50,6 +51,7 @@ pub use delay::{LevelTable, Routing};
 pub use error::Error;
 pub use expected::{Check, Expected};
 pub use handler::{Context, Failure, Outcome, WokenBy};
+pub use rearm::{Rearming, rearm};
 pub use receipt::Receipt;
 pub use request::{Answer, NewTask, Scheduled, Target, When};
 pub use retry::Policy;

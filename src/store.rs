@@ -113,6 +113,9 @@ pub trait Store: Debug + Send + Sync {
     /// A page of rows of one kind and one state, by due time and id.
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error>;
 
+    /// The kinds of which there are rows in a state, in their order by bytes.
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error>;
+
     /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
     async fn purge(&self, limit: usize) -> Result<u64, Error>;
 

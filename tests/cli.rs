@@ -11,6 +11,12 @@ mod migrate;
 #[cfg(feature = "rocketmq")]
 #[path = "cli/probe.rs"]
 mod probe;
+#[cfg(all(feature = "redis", feature = "sqlite"))]
+#[path = "cli/redis.rs"]
+mod redis_commands;
+#[cfg(all(feature = "redis", feature = "sqlite"))]
+#[path = "support/redis/mod.rs"]
+mod redis_server;
 #[cfg(feature = "rocketmq")]
 #[path = "support/rocketmq.rs"]
 mod rocketmq;

@@ -1,5 +1,8 @@
 //! The command-line tool. Each command has a file in the folder beside this one.
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[path = "delayline/database.rs"]
+mod database;
 #[path = "delayline/migrate.rs"]
 mod migrate;
 #[path = "delayline/plan.rs"]
@@ -7,6 +10,9 @@ mod plan;
 #[cfg(feature = "rocketmq")]
 #[path = "delayline/probe.rs"]
 mod probe;
+#[cfg(feature = "redis")]
+#[path = "delayline/redis.rs"]
+mod redis;
 #[path = "delayline/span.rs"]
 mod span;
 
@@ -31,6 +37,8 @@ enum Command {
     Migrate(migrate::Migrate),
     #[cfg(feature = "rocketmq")]
     Probe(probe::Probe),
+    #[cfg(feature = "redis")]
+    Redis(redis::Redis),
 }
 
 /// Why a command did not succeed: one line for people, and the exit status.
@@ -43,7 +51,7 @@ enum Failure {
     #[error("{0}")]
     Server(delayline::Error),
     /// What has been said shows that not all is well.
-    #[cfg(feature = "rocketmq")]
+    #[cfg(any(feature = "redis", feature = "rocketmq"))]
     #[error("{0}")]
     Found(String),
     /// Somebody wanted it to end.
@@ -55,6 +63,7 @@ enum Failure {
         feature = "postgres",
         feature = "mysql",
         feature = "sqlite",
+        feature = "redis",
         feature = "rocketmq"
     ))]
     #[error("no runtime: {0}")]
@@ -99,6 +108,8 @@ fn run() -> Result<(), Failure> {
         Command::Migrate(migrate) => print(&migrate.run()?),
         #[cfg(feature = "rocketmq")]
         Command::Probe(probe) => probe.run(),
+        #[cfg(feature = "redis")]
+        Command::Redis(redis) => redis.run(),
     }
 }
 
@@ -107,6 +118,7 @@ fn run() -> Result<(), Failure> {
     feature = "postgres",
     feature = "mysql",
     feature = "sqlite",
+    feature = "redis",
     feature = "rocketmq"
 ))]
 fn in_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
@@ -198,8 +210,13 @@ fn whole_argument(start: String) -> String {
 fn allowed() -> String {
     let mut tool = Cli::command();
     tool.build();
-    let named = std::env::args_os().nth(1);
-    let command = named.and_then(|name| tool.find_subcommand(name)).unwrap_or(&tool);
+    let mut command = &tool;
+    for name in std::env::args_os().skip(1) {
+        match command.find_subcommand(name) {
+            Some(named) => command = named,
+            None => break,
+        }
+    }
     let arguments = command.get_arguments().map(ToString::to_string);
     let commands = command
         .get_subcommands()

@@ -99,6 +99,17 @@ impl Spread {
         Ok(layouts)
     }
 
+    /// What is kept, if anything is; makes nothing.
+    pub(crate) async fn kept(&self, link: &Link) -> Result<Option<Layouts>, Error> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(&self.key).arg(&["epoch", "slots", "former"]);
+        let call = Call::command(command);
+        let (epoch, slots, former): (Option<u64>, Option<u16>, Option<u16>) =
+            link.call(defaults::SEND_TIMEOUT, &call).await?;
+        let kept = epoch.zip(slots);
+        Ok(kept.map(|(epoch, slots)| Layouts::of((epoch, slots, former.unwrap_or(0)))))
+    }
+
     /// The servers have said so in another answer.
     pub(crate) fn heard(&self, layouts: Layouts) {
         let at = Instant::now();

@@ -201,6 +201,11 @@ impl Store for MemoryStore {
         Ok(listed.take(page.limit).cloned().collect())
     }
 
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        let (rows, _) = self.look();
+        Ok(rows.kinds(state))
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         let (mut rows, now) = self.look();
         let mut kinds = rows.kinds(State::Done);

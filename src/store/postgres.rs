@@ -29,7 +29,7 @@ use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
     Transaction,
 };
-use crate::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 
 const NAME: &str = "postgres";
 
@@ -161,6 +161,10 @@ impl Store for PostgresStore {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         read::list(&self.database, page).await.map_err(failed)
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        read::kinds(&self.database, state).await.map_err(failed)
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -27,7 +27,7 @@ use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
     Transaction,
 };
-use crate::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -198,6 +198,10 @@ impl Store for SqliteStore {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         read::list(&self.file, page).await.map_err(failed)
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        read::kinds(&self.file, state).await.map_err(failed)
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -9,7 +9,7 @@ use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::store::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
 };
-use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
 
 use crate::history::History;
@@ -160,6 +160,10 @@ impl Store for GatedStore {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         through!(self, "list", self.store.list(page))
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        through!(self, "kinds", self.store.kinds(state))
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

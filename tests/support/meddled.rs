@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use delayline::store::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
 };
-use delayline::{Answer, Clock, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
 
 /// A call of a store.
@@ -302,6 +302,10 @@ impl Store for Meddled {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         self.through(Op::List, self.store.list(page), Vec::len).await
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        self.through(Op::List, self.store.kinds(state), Vec::len).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -9,7 +9,9 @@ use delayline::store::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, PostgresStore, Renewal, Settlement, Stamped,
     Store, Sweep,
 };
-use delayline::{Answer, Error, NewTask, Scheduled, Scheduler, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{
+    Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Target, Task, TaskId, Timestamp, Wake,
+};
 use sqlx::PgPool;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -92,6 +94,10 @@ impl Store for OnlyTold {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         self.store.list(page).await
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        self.store.kinds(state).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::RedisBackend;
 use super::crew;
-use crate::redis::{Call, Lua, Node, lua};
+use crate::redis::{Call, Layouts, Lua, Node, lua};
 use crate::{Error, defaults};
 
 static CHECKUP: Lua = lua!("checkup.lua");
@@ -17,9 +17,9 @@ static CHECKUP: Lua = lua!("checkup.lua");
 pub struct RedisCheckup {
     /// The server, or every master.
     pub nodes: Vec<Node>,
-    /// The epoch, which is one more with every change of the number of slots.
+    /// The epoch, which is one more with every change of the number of slots; 0 where nothing was ever sent.
     pub epoch: u64,
-    /// How many slots there are.
+    /// How many slots there are; 0 where nothing was ever sent.
     pub slots: u16,
     /// How many slots of the epoch before are being emptied, if any are.
     pub former_slots: Option<u16>,
@@ -52,13 +52,13 @@ pub struct SlotCheckup {
 }
 
 impl RedisBackend {
-    /// Looks at the servers and at what is kept there.
+    /// Looks at the servers and at what is kept there, and changes nothing.
     pub async fn checkup(&self) -> Result<RedisCheckup, Error> {
         let nodes = Node::all(&self.link).await?;
         let parts = self.parts();
-        let layouts = parts.spread.ask(&self.link).await?;
+        let layouts = parts.spread.kept(&self.link).await?;
         let mut contents = Vec::new();
-        for slot in layouts.slots() {
+        for slot in layouts.into_iter().flat_map(Layouts::slots) {
             let keys = parts.names.slot(slot);
             let call = Call::script(&CHECKUP, &[&keys.due, &keys.leased, &keys.foreign]);
             let (held, due_for_ms, leased, ended, ended_for_ms, foreign, held_bytes, leased_bytes): (
@@ -84,9 +84,9 @@ impl RedisBackend {
         }
         Ok(RedisCheckup {
             nodes,
-            epoch: layouts.current.epoch,
-            slots: layouts.current.slots,
-            former_slots: layouts.former.map(|former| former.slots),
+            epoch: layouts.map_or(0, |layouts| layouts.current.epoch),
+            slots: layouts.map_or(0, |layouts| layouts.current.slots),
+            former_slots: layouts.and_then(|layouts| Some(layouts.former?.slots)),
             receivers: crew::count(&parts.names, &self.link).await?,
             contents,
         })

@@ -6,7 +6,7 @@ use super::*;
 use crate::store::{
     Change, Claim, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal, Settlement, Sweep,
 };
-use crate::{Answer, Kind, Scheduled, Target, Task, TaskId, Timestamp, When};
+use crate::{Answer, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, When};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -178,6 +178,9 @@ impl Store for Looks {
         unreachable!("the table only looks ahead")
     }
     async fn list(&self, _: &Page) -> Result<Vec<Task>, Error> {
+        unreachable!("the table only looks ahead")
+    }
+    async fn kinds(&self, _: State) -> Result<Vec<Kind>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn purge(&self, _: usize) -> Result<u64, Error> {

@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 
 use crate::Failure;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+use crate::database::Address;
 
 /// Make the tables of a store, bring them up to date, check them, or print the SQL for whoever does it by hand.
 #[derive(Debug, clap::Args)]
@@ -70,18 +72,7 @@ impl Migrate {
 
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     fn address(&self) -> Result<Address, Failure> {
-        const VARIABLE: &str = "DATABASE_URL";
-        let (given_by, text) = match (&self.url, std::env::var_os(VARIABLE)) {
-            (Some(url), _) => ("--url", Some(url.clone())),
-            (None, Some(url)) => (VARIABLE, url.into_string().ok()),
-            (None, None) => {
-                let missing = format!("--url is missing, and {VARIABLE} is not set");
-                return Err(Failure::Argument(missing));
-            }
-        };
-        let text = text.filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty or not UTF-8")))?;
-        Ok(Address { given_by, text })
+        Address::given("--url", self.url.as_ref())
     }
 
     /// What was done, in a line.
@@ -89,49 +80,6 @@ impl Migrate {
     fn done(&self) -> String {
         let done = if self.check { "are" } else { "are now" };
         format!("the tables {done} what this release needs\n")
-    }
-}
-
-/// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-struct Address {
-    /// The option or the variable.
-    given_by: &'static str,
-    text: String,
-}
-
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-impl Address {
-    /// What the driver makes of a URL. It would take any scheme, and then go where nobody has meant.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
-    fn options<O: std::str::FromStr>(&self, schemes: [&str; 2]) -> Result<O, Failure> {
-        let scheme = self.text.split_once("://").map(|(scheme, _)| scheme);
-        let is_meant = scheme.is_some_and(|scheme| schemes.contains(&scheme));
-        let options = self.text.parse().ok().filter(|_| is_meant);
-        options.ok_or_else(|| self.refused(&format!("{}://user:password@host:port/database", schemes[0])))
-    }
-
-    /// The path, which may also be written as sqlx's own tools have it in `DATABASE_URL`.
-    #[cfg(feature = "sqlite")]
-    fn file(&self) -> Result<std::path::PathBuf, Failure> {
-        let path = match self.text.strip_prefix("sqlite:") {
-            Some(path) if path.contains(":memory:") || path.contains("mode=memory") => None,
-            Some(_) => {
-                let options: Option<sqlx::sqlite::SqliteConnectOptions> = self.text.parse().ok();
-                options.map(|options| options.get_filename().to_owned())
-            }
-            // The URL of another database.
-            None if self.text.contains("://") => None,
-            None => Some(self.text.clone().into()),
-        };
-        path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
-    }
-
-    fn refused(&self, allowed: &str) -> Failure {
-        let given_by = self.given_by;
-        Failure::Argument(format!(
-            "{given_by} is not shown, as it may hold a password: allowed is {allowed}"
-        ))
     }
 }
 

@@ -182,6 +182,23 @@ pub(super) async fn list(server: &Server, page: &Page) -> Result<Vec<Task>, sqlx
     tasks(&found)
 }
 
+pub(super) async fn kinds(server: &Server, state: State) -> Result<Vec<Kind>, sqlx::Error> {
+    let mut lent = server.connections.lend().await?;
+    let mut kinds: Vec<Kind> = Vec::new();
+    loop {
+        let last = kinds.last().map_or("", Kind::as_str);
+        let query = query(&server.sql.next_kind)
+            .bind(codec::number(state))
+            .bind(last.as_bytes().to_vec());
+        let Some(next) = query.fetch_optional(&mut *lent).await? else {
+            break;
+        };
+        kinds.push(codec::kind(&next, 0)?);
+    }
+    lent.give_back();
+    Ok(kinds)
+}
+
 fn tasks(rows: &[MySqlRow]) -> Result<Vec<Task>, sqlx::Error> {
     rows.iter().map(codec::task).collect()
 }

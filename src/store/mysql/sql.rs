@@ -217,6 +217,10 @@ statements! {
         ORDER BY t.due_at, t.id LIMIT ? FOR UPDATE SKIP LOCKED"
     );
 
+    /// The first kind of which there are rows in a state, after another one.
+    next_kind = "SELECT t.kind FROM delayline_tasks t FORCE INDEX (`wake`) WHERE t.state = ? AND t.kind > ?
+        ORDER BY t.kind LIMIT 1";
+
     /// Rows of a kind and a state after a due time, given twice, and an id.
     list = concat!(
         "SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`due`)

@@ -10,7 +10,7 @@ use super::connections::Database;
 use super::sql::Statements;
 use crate::store::rows::Rows;
 use crate::store::{Ahead, Page, Pending, Stamped};
-use crate::{Key, Kind, Target, Task, TaskId, Timestamp};
+use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
     let mut connection = database.pool.acquire().await?;
@@ -82,6 +82,20 @@ pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, 
         .bind(codec::uuid(id))
         .bind(codec::limit(page.limit));
     tasks(&query.fetch_all(&database.pool).await?)
+}
+
+pub(super) async fn kinds(database: &Database, state: State) -> Result<Vec<Kind>, sqlx::Error> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    loop {
+        let last = kinds.last().map_or("", Kind::as_str);
+        let query = sqlx::query(database.statements.next_kind.clone())
+            .bind(codec::number(state))
+            .bind(last.to_owned());
+        match query.fetch_optional(&database.pool).await? {
+            Some(next) => kinds.push(codec::kind(&next, 0)?),
+            None => return Ok(kinds),
+        }
+    }
 }
 
 type Statement = Query<'static, Postgres, PgArguments>;

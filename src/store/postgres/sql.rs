@@ -428,6 +428,10 @@ statements! {
         ORDER BY t.due_at, t.id LIMIT $5::bigint"
     );
 
+    /// The first kind after `$2` of which there are rows in state `$1`.
+    next_kind = "SELECT t.kind FROM {tasks} t WHERE t.state = $1::smallint AND t.kind > $2::text
+        ORDER BY t.state, t.kind LIMIT 1";
+
     /// Removes done and cancelled rows whose `wake_at` has passed, up to `$1` of each kind.
     purge = concat!(
         "WITH RECURSIVE ", lanes!("2", "4"), ",

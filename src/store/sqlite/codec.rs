@@ -39,7 +39,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     let limit: Option<i64> = row.try_get(9)?;
     Ok(Task {
         id: id(row, 0)?,
-        kind: Kind::from(row.try_get::<&str, _>(1)?),
+        kind: kind(row, 1)?,
         key: row.try_get::<Option<&str>, _>(2)?.map(Key::from),
         state: state(row.try_get(3)?)?,
         version: read_version(row.try_get(4)?)?,
@@ -66,7 +66,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
 pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
     let wake = Wake {
         id: id(row, 0)?,
-        kind: Kind::from(row.try_get::<&str, _>(1)?),
+        kind: kind(row, 1)?,
         version: read_version(row.try_get(2)?)?,
     };
     let pending = Pending {
@@ -76,6 +76,11 @@ pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
         planned_at: Timestamp::from_millis(row.try_get(6)?),
     };
     Ok((state(row.try_get(3)?)?, pending))
+}
+
+/// The kind in a column.
+pub(super) fn kind(row: &SqliteRow, column: usize) -> Result<Kind, sqlx::Error> {
+    Ok(Kind::from(row.try_get::<&str, _>(column)?))
 }
 
 /// The id in a column.

@@ -136,6 +136,23 @@ pub(super) async fn list(file: &File, page: &Page) -> Result<Vec<Task>, sqlx::Er
     Ok(found)
 }
 
+pub(super) async fn kinds(file: &File, state: State) -> Result<Vec<Kind>, sqlx::Error> {
+    let mut reading = file.readers.lend().await?;
+    let mut kinds: Vec<Kind> = Vec::new();
+    loop {
+        let last = kinds.last().map_or("", Kind::as_str);
+        let query = sqlx::query(sql::NEXT_KIND)
+            .bind(codec::number(state))
+            .bind(last.to_owned());
+        let Some(next) = query.fetch_optional(&mut *reading).await? else {
+            break;
+        };
+        kinds.push(codec::kind(&next, 0)?);
+    }
+    reading.give_back();
+    Ok(kinds)
+}
+
 type Query = sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
 
 async fn tasks(connection: &mut SqliteConnection, query: Query) -> Result<Vec<Task>, sqlx::Error> {

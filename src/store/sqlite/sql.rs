@@ -162,6 +162,10 @@ statements! {
         ORDER BY t.due_at, t.id LIMIT ?5"
     );
 
+    /// The first kind after `?2` of which there are rows in state `?1`.
+    NEXT_KIND = "SELECT k.kind FROM delayline_tasks k INDEXED BY delayline_tasks_wake
+        WHERE k.state = ?1 AND k.kind > ?2 ORDER BY k.kind LIMIT 1";
+
     /// Removes those of these rows that are done or cancelled and whose `wake_at` has passed at `?2`.
     PURGE = "DELETE FROM delayline_tasks INDEXED BY delayline_tasks_id
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";

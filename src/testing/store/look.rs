@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::StoreFixture;
 use super::trial::*;
 use crate::store::{Ahead, Looked, NewRow, Page};
-use crate::{State, TaskId, Timestamp, When};
+use crate::{Kind, State, TaskId, Timestamp, When};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
@@ -105,6 +105,29 @@ pub(super) async fn a_page_goes_on_though_its_last_row_is_gone(fixture: &dyn Sto
         limit: MANY,
     };
     assert_eq!(ids(&ok(trial.store.list(&page).await)), [id(3), id(4)]);
+}
+
+pub(super) async fn kinds_are_those_that_have_rows_in_the_state(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let mut n = 0;
+    for kind in ["b", "a", "a", "a.b", "Z", "\u{e9}", "A"] {
+        n += 1;
+        trial.add(due(n).of(kind)).await;
+    }
+    let store = &trial.store;
+    let names = |kinds: &[&str]| kinds.iter().map(|&kind| Kind::from(kind)).collect::<Vec<_>>();
+    assert_eq!(
+        ok(store.kinds(State::Scheduled).await),
+        names(&["A", "Z", "a", "a.b", "b", "\u{e9}"])
+    );
+    for state in [State::Running, State::Done, State::Dead, State::Cancelled] {
+        assert_eq!(ok(store.kinds(state).await), []);
+        n += 1;
+        let task = trial.add(due(n).of("c")).await;
+        trial.bring(&task, state).await;
+        assert_eq!(ok(store.kinds(state).await), names(&["c"]));
+    }
+    assert_eq!(ok(store.kinds(State::Scheduled).await).len(), 6);
 }
 
 pub(super) async fn upcoming_is_by_due_time_up_to_the_limit(fixture: &dyn StoreFixture) {

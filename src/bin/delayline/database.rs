@@ -1,0 +1,117 @@
+//! Which database a command is about.
+
+#[cfg(feature = "redis")]
+use std::sync::Arc;
+
+#[cfg(feature = "redis")]
+use delayline::store::Store;
+
+use crate::Failure;
+
+/// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
+pub(crate) struct Address {
+    /// The option or the variable.
+    given_by: &'static str,
+    text: String,
+}
+
+impl Address {
+    /// What an option says, else the environment.
+    pub(crate) fn given(option: &'static str, url: Option<&String>) -> Result<Self, Failure> {
+        const VARIABLE: &str = "DATABASE_URL";
+        let (given_by, text) = match (url, std::env::var_os(VARIABLE)) {
+            (Some(url), _) => (option, Some(url.clone())),
+            (None, Some(url)) => (VARIABLE, url.into_string().ok()),
+            (None, None) => {
+                let missing = format!("{option} is missing, and {VARIABLE} is not set");
+                return Err(Failure::Argument(missing));
+            }
+        };
+        let text = text.filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty or not UTF-8")))?;
+        Ok(Self { given_by, text })
+    }
+
+    /// Opens the store that is there, whose tables are there already.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn open(
+        &self,
+        schema: Option<&str>,
+        table: Option<&str>,
+    ) -> Result<Arc<dyn Store>, Failure> {
+        let scheme = self.text.split_once("://").map_or("", |(scheme, _)| scheme);
+        let store: Arc<dyn Store> = match scheme {
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                let options = self.options(["postgres", "postgresql"])?;
+                let mut builder = delayline::store::PostgresStore::builder(options).connections(2);
+                if let Some(schema) = schema {
+                    builder = builder.schema(schema);
+                }
+                if let Some(table) = table {
+                    builder = builder.table(table);
+                }
+                Arc::new(builder.connect().await?)
+            }
+            #[cfg(feature = "mysql")]
+            "mysql" | "mariadb" => {
+                let options = self.options(["mysql", "mariadb"])?;
+                let mut builder = delayline::store::MySqlStore::builder(options).connections(2);
+                if let Some(table) = table {
+                    builder = builder.table(table);
+                }
+                Arc::new(builder.connect().await?)
+            }
+            #[cfg(feature = "sqlite")]
+            "" | "sqlite" => {
+                let file = self.file()?;
+                // Opening makes one that is not there.
+                if !file.exists() {
+                    return Err(self.refused("the path of a file that is there"));
+                }
+                Arc::new(delayline::store::SqliteStore::open(file).await?)
+            }
+            _ => return Err(self.refused("the URL of a database that this build knows")),
+        };
+        let is_for = |option: Option<&str>, name: &str, is_right: bool| match option {
+            Some(_) if !is_right => Err(Failure::Argument(format!("--{name} is not for {}", store.name()))),
+            _ => Ok(()),
+        };
+        is_for(schema, "schema", store.name() == "postgres")?;
+        is_for(table, "table", store.name() != "sqlite")?;
+        store.check().await?;
+        Ok(store)
+    }
+
+    /// What the driver makes of a URL. It would take any scheme, and then go where nobody has meant.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn options<O: std::str::FromStr>(&self, schemes: [&str; 2]) -> Result<O, Failure> {
+        let scheme = self.text.split_once("://").map(|(scheme, _)| scheme);
+        let is_meant = scheme.is_some_and(|scheme| schemes.contains(&scheme));
+        let options = self.text.parse().ok().filter(|_| is_meant);
+        options.ok_or_else(|| self.refused(&format!("{}://user:password@host:port/database", schemes[0])))
+    }
+
+    /// The path, which may also be written as sqlx's own tools have it in `DATABASE_URL`.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn file(&self) -> Result<std::path::PathBuf, Failure> {
+        let path = match self.text.strip_prefix("sqlite:") {
+            Some(path) if path.contains(":memory:") || path.contains("mode=memory") => None,
+            Some(_) => {
+                let options: Option<sqlx::sqlite::SqliteConnectOptions> = self.text.parse().ok();
+                options.map(|options| options.get_filename().to_owned())
+            }
+            // The URL of another database.
+            None if self.text.contains("://") => None,
+            None => Some(self.text.clone().into()),
+        };
+        path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
+    }
+
+    fn refused(&self, allowed: &str) -> Failure {
+        let given_by = self.given_by;
+        Failure::Argument(format!(
+            "{given_by} is not shown, as it may hold a password: allowed is {allowed}"
+        ))
+    }
+}

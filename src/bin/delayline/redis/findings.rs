@@ -1,0 +1,159 @@
+//! What is not as it should be.
+
+use std::fmt;
+
+use delayline::backend::{RedisBackend, RedisCheckup};
+use delayline::redis::Node;
+use serde::Serialize;
+
+/// From how many members on a key is called big: to copy one takes a server tens of ms, during which it does nothing else.
+const BIG: u64 = 1_000_000;
+/// How full a server may be that refuses what does not fit.
+const FULL: f64 = 0.9;
+/// By how much clocks may differ before it is worth a word.
+const CLOCKS: i64 = 1_000;
+
+/// Something that would lose or delay tasks, or is worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    severity: Severity,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    Problem,
+    Note,
+}
+
+impl Finding {
+    fn problem(text: String) -> Self {
+        Self {
+            severity: Severity::Problem,
+            text,
+        }
+    }
+
+    fn note(text: String) -> Self {
+        Self {
+            severity: Severity::Note,
+            text,
+        }
+    }
+
+    pub(super) fn is_problem(&self) -> bool {
+        self.severity == Severity::Problem
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Problem => "problem",
+            Severity::Note => "note",
+        };
+        write!(f, "{severity}: {}", self.text)
+    }
+}
+
+/// Everything that is to be said of what was found.
+pub(super) fn findings(checkup: &RedisCheckup, clocks_ahead_ms: &[Option<i64>]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (node, ahead) in checkup.nodes.iter().zip(clocks_ahead_ms) {
+        of_node(node, &mut findings);
+        if let Some(ahead) = ahead.filter(|ahead| ahead.abs() > CLOCKS) {
+            findings.push(Finding::note(format!(
+                "{}: its clock is {ahead:+} ms to the database's; delays are not affected, as the two are never compared",
+                node.address
+            )));
+        }
+    }
+    of_contents(checkup, &mut findings);
+    findings
+}
+
+fn of_node(node: &Node, findings: &mut Vec<Finding>) {
+    let at = &node.address;
+    let mut problem = |text: String| findings.push(Finding::problem(format!("{at}: {text}")));
+    if !node.is_master {
+        problem("it is a replica, and takes no wake-ups".to_owned());
+    }
+    // The others remove only keys that have an expiry, which none has that matters.
+    if node.memory_limit > 0 && node.policy.starts_with("allkeys") {
+        problem(format!(
+            "maxmemory-policy is {}, so it removes wake-ups when it is full; set noeviction",
+            node.policy
+        ));
+    }
+    if node.memory_limit > 0 && node.memory_used as f64 > FULL * node.memory_limit as f64 {
+        problem("its memory is nearly full; then it refuses new wake-ups".to_owned());
+    }
+    if !node.can_write {
+        problem("it cannot write to its disk, and may refuse writes for that".to_owned());
+    }
+    let major: u32 = node
+        .version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or(0);
+    if major < 6 {
+        problem(format!(
+            "Redis {} does not tell receivers of earlier wake-ups; they look every 250 ms instead",
+            node.version
+        ));
+    }
+    if !node.appends && !node.saves && node.replicas == 0 {
+        findings.push(Finding::note(format!(
+            "{at}: it keeps nothing on disk and has no replica; after a restart the tasks of a SQL store are found by the \
+             sweep, each up to a second late, or all at once by `delayline redis rebuild`"
+        )));
+    }
+}
+
+fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
+    let patience = u64::try_from(RedisBackend::PATIENCE.as_millis()).unwrap_or(u64::MAX);
+    let held: u64 = checkup.contents.iter().map(|slot| slot.held + slot.leased).sum();
+    if checkup.receivers == 0 && held > 0 {
+        findings.push(Finding::problem(format!(
+            "no process receives, so none of the {} slots is watched by anybody",
+            checkup.contents.len()
+        )));
+    }
+    if let Some(former) = checkup.former_slots {
+        findings.push(Finding::problem(format!(
+            "a change of the number of slots was begun and not ended, {former} slots of the epoch before are still in use; \
+             run `delayline redis reshard --to {}`",
+            checkup.slots
+        )));
+    }
+    for slot in &checkup.contents {
+        let key = &slot.key;
+        if slot.due_for_ms > patience {
+            findings.push(Finding::problem(format!(
+                "{key}: its first wake-up is due for {} ms, and nobody has taken it",
+                slot.due_for_ms
+            )));
+        }
+        if slot.ended_for_ms > patience {
+            findings.push(Finding::problem(format!(
+                "{key}: {} wake-ups were taken by somebody whose lease has ended, the first {} ms ago, and nobody has given \
+                 them to others",
+                slot.ended, slot.ended_for_ms
+            )));
+        }
+        if slot.foreign > 0 {
+            findings.push(Finding::note(format!(
+                "{key}: {} members were no wake-ups and are set aside beside it",
+                slot.foreign
+            )));
+        }
+        if slot.held > BIG {
+            findings.push(Finding::note(format!(
+                "{key}: {} members; with more slots (`delayline redis reshard`) each is smaller",
+                slot.held
+            )));
+        }
+    }
+}
