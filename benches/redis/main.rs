@@ -1,0 +1,94 @@
+//! What carrying wake-ups in Redis costs beside the bare commands of the same client: the ratio of the two, measured in
+//! turns.
+//!
+//! ```sh
+//! cargo bench --bench redis --features redis -- redis://127.0.0.1:6379
+//! ```
+//!
+//! The server must be one that nobody else uses: it is emptied again and again. Everything of the library has its default
+//! settings. Each figure is the median of three runs; only figures of one run of this program can be compared.
+
+mod bare;
+mod ours;
+mod side;
+mod work;
+
+use redis::aio::MultiplexedConnection;
+
+use crate::bare::Bare;
+use crate::ours::Ours;
+use crate::side::Side;
+use crate::work::Figure;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const ROUNDS: usize = 3;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let url = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with("--"));
+    let url = url.ok_or("the URL of a server that nobody else uses is missing")?;
+    println!(
+        "{:<58} {:>10} {:>10} {:>7}",
+        "wake-ups alone", "bare", "delayline", "ratio"
+    );
+    for figure in work::FIGURES {
+        compare(&url, figure).await?;
+    }
+    idle(&url).await
+}
+
+/// Measures both sides in turns, each on an empty server.
+async fn compare(url: &str, figure: &Figure) -> Result<(), Error> {
+    let (mut bare, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        bare.push(figure.of(&fresh::<Bare>(url).await?).await?);
+        ours.push(figure.of(&fresh::<Ours>(url).await?).await?);
+    }
+    for (at, name) in figure.names.iter().enumerate() {
+        let [bare, ours] =
+            [&bare, &ours].map(|values| median(values.iter().map(|values| values[at]).collect()));
+        println!("{name:<58} {bare:>10.1} {ours:>10.1} {:>7.2}", ours / bare);
+    }
+    Ok(())
+}
+
+/// What is asked of a server while nothing is due: there is no bare command to compare it to.
+async fn idle(url: &str) -> Result<(), Error> {
+    let mut figures = Vec::new();
+    for _ in 0..ROUNDS {
+        empty(url).await?;
+        figures.push(work::idle(url).await?);
+    }
+    for (at, name) in work::IDLE.iter().enumerate() {
+        let figure = median(figures.iter().map(|figures| figures[at]).collect());
+        println!("{name:<58} {:>10} {figure:>10.2}", "");
+    }
+    Ok(())
+}
+
+async fn fresh<S: Side>(url: &str) -> Result<S, Error> {
+    empty(url).await?;
+    S::open(url).await
+}
+
+async fn connection(url: &str) -> Result<MultiplexedConnection, Error> {
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let client = redis::Client::open(url)?;
+    Ok(client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?)
+}
+
+async fn empty(url: &str) -> Result<(), Error> {
+    let mut connection = connection(url).await?;
+    redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await?;
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
