@@ -1,5 +1,6 @@
 //! Carries wake-ups in Redis ZSETs.
 
+mod carrier;
 mod checkup;
 mod consumer;
 mod crew;
@@ -10,13 +11,13 @@ mod keys;
 mod kinds;
 mod listener;
 mod member;
+mod merging;
 mod pause;
 mod reshard;
 mod taking;
 mod ticket;
 mod watch;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,6 +27,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
+use self::carrier::Carrier;
 pub use self::checkup::{RedisCheckup, SlotCheckup};
 use self::consumer::Consumer;
 use self::crew::Crew;
@@ -33,7 +35,7 @@ use self::grouped::grouped;
 use self::inbox::Inbox;
 use self::keys::Names;
 use self::kinds::Kinds;
-use self::member::KindNumber;
+use self::merging::{LARGE, Merging};
 pub use self::reshard::Resharding;
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
@@ -47,10 +49,7 @@ const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 const MIN_LEASE: Duration = Duration::from_millis(10);
 /// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
-/// How often a batch is sent anew because the number of slots was changed meanwhile.
-const SEND_TRIES: usize = 3;
 
-static SEND: Lua = lua!("redis/send.lua");
 static ACKNOWLEDGE: Lua = lua!("redis/acknowledge.lua");
 static EXTEND: Lua = lua!("redis/extend.lua");
 
@@ -81,8 +80,8 @@ pub struct RedisBackend {
 
 /// What depends on the settings.
 struct Parts {
-    names: Names,
-    spread: Arc<Spread>,
+    carrier: Arc<Carrier>,
+    merging: Merging,
     crew: Crew,
     /// Whether the others were told that this process receives.
     is_known: Arc<AtomicBool>,
@@ -144,7 +143,7 @@ impl RedisBackend {
     pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
         let mut held = Vec::with_capacity(arrivals.len());
         for (slot, part) in self.claimed(arrivals).await? {
-            let keys = self.parts().names.slot(slot);
+            let keys = self.parts().carrier.names.slot(slot);
             let mut call = Call::script(&EXTEND, &[&keys.leased]);
             call.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
             add_claims(&mut call, slot, &part);
@@ -162,9 +161,14 @@ impl RedisBackend {
             let address = self.link.address();
             let names = Names::new(&self.prefix, address.database());
             let spread = Spread::new(names.layout.clone(), self.slots, address.topology());
-            Parts {
+            let carrier = Arc::new(Carrier {
+                link: self.link.clone(),
                 names,
                 spread: Arc::new(spread),
+            });
+            Parts {
+                merging: Merging::start(carrier.clone()),
+                carrier,
                 crew: Crew::new(self.lease),
                 is_known: Arc::default(),
             }
@@ -178,15 +182,13 @@ impl RedisBackend {
             return;
         }
         let Parts {
-            names,
-            spread,
+            carrier,
             crew,
             is_known,
+            ..
         } = self.parts();
         let taking = Taking {
-            link: self.link.clone(),
-            names: names.clone(),
-            spread: spread.clone(),
+            carrier: carrier.clone(),
             lease: self.lease,
             kinds: Kinds::default(),
             foreign: self.foreign.clone(),
@@ -201,43 +203,9 @@ impl RedisBackend {
         consumer.spawn(started.run());
     }
 
-    /// Sends a part of one slot; says whether it was taken, and not refused because the slot is closed.
-    async fn send_part(&self, slot: Slot, part: &[(usize, &Departure)]) -> Result<bool, Error> {
-        let kinds: BTreeSet<_> = part.iter().map(|(_, departure)| &departure.wake.kind).collect();
-        let kinds = kinds
-            .into_iter()
-            .map(|kind| (member::number(kind), kind.as_str()));
-        let held = part
-            .iter()
-            .map(|(_, Departure { wake, delay })| (whole_millis(*delay), member::encode(wake)));
-        self.hold(slot, kinds, held).await
-    }
-
-    /// Has members of the given kinds held in a slot for so many ms from now; says whether the slot was open.
-    async fn hold<'a>(
-        &self,
-        slot: Slot,
-        kinds: impl ExactSizeIterator<Item = (KindNumber, &'a str)>,
-        held: impl Iterator<Item = (u64, Vec<u8>)>,
-    ) -> Result<bool, Error> {
-        let names = &self.parts().names;
-        let keys = names.slot(slot);
-        let mut call = Call::script(&SEND, &[&keys.due, &keys.kinds]);
-        call.arg(&names.hints)
-            .arg(format!("{} {}", slot.epoch, slot.number))
-            .arg(kinds.len());
-        for (number, name) in kinds {
-            call.arg(&number[..]).arg(name);
-        }
-        for (delay, member) in held {
-            call.arg(delay).arg(member);
-        }
-        self.link.call(defaults::SEND_TIMEOUT, &call).await
-    }
-
     /// Arrivals by the slots in which they were claimed. What was claimed in an epoch that is over is left out.
     async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Slot, Vec<Arrival>)>, Error> {
-        let layouts = self.parts().spread.layouts(&self.link).await?;
+        let layouts = self.parts().carrier.spread.layouts(&self.link).await?;
         let mut parts = Vec::new();
         for layout in [Some(layouts.current), layouts.former].into_iter().flatten() {
             let arrivals = arrivals.iter().cloned();
@@ -276,69 +244,21 @@ impl Backend for RedisBackend {
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        let spread = &self.parts().spread;
-        let mut left: Vec<(usize, &Departure)> = batch.iter().enumerate().collect();
-        let mut failed = Vec::new();
-        let mut failure = None;
-        for _ in 0..SEND_TRIES {
-            let layouts = match spread.layouts(&self.link).await {
-                Ok(layouts) => layouts,
-                Err(cause) => {
-                    failure = Some(cause);
-                    break;
-                }
-            };
-            let parts = grouped(left, layouts.current, |(_, departure)| departure.wake.id);
-            // All at once: a caller waits for one time-out at the most.
-            let sent = join_all(parts.iter().map(|(slot, part)| self.send_part(*slot, part))).await;
-            left = Vec::new();
-            for ((_, part), sent) in parts.into_iter().zip(sent) {
-                match sent {
-                    Ok(true) => {}
-                    Ok(false) => left.extend(part),
-                    Err(cause) => {
-                        failed.extend(part.into_iter().map(|(at, _)| at));
-                        failure.get_or_insert(cause);
-                    }
-                }
-            }
-            if left.is_empty() {
-                break;
-            }
-            // There are other slots now.
-            if let Err(cause) = spread.ask(&self.link).await {
-                failure.get_or_insert(cause);
-                break;
-            }
+        let Parts { carrier, merging, .. } = self.parts();
+        match batch.len() {
+            0 => Ok(()),
+            1..LARGE => merging.send(batch).await,
+            LARGE.. => carrier.send(batch).await,
         }
-        failed.extend(left.into_iter().map(|(at, _)| at));
-        if failed.is_empty() {
-            return Ok(());
-        }
-        failed.sort_unstable();
-        let cause =
-            failure.unwrap_or_else(|| Role::Backend.error(true, "the slots were changed again and again"));
-        Err(SendError { failed, cause })
     }
 
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
-        let parts = self.parts();
-        let layouts = parts.spread.layouts(&self.link).await?;
-        let layouts = [Some(layouts.current), layouts.former];
-        let grouped = layouts
-            .into_iter()
-            .flatten()
-            .flat_map(|layout| grouped(wakes, layout, |wake| wake.id));
-        let removed = grouped.map(|(slot, wakes)| async move {
-            let mut command = redis::cmd("ZREM");
-            command.arg(parts.names.slot(slot).due);
-            for wake in wakes {
-                command.arg(member::encode(wake));
-            }
-            let call = Call::command(command);
-            self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
-        });
-        join_all(removed).await.into_iter().collect()
+        let Parts { carrier, merging, .. } = self.parts();
+        match wakes.len() {
+            0 => Ok(()),
+            1..LARGE => merging.remove(wakes).await,
+            LARGE.. => carrier.remove(wakes).await,
+        }
     }
 
     async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
@@ -351,7 +271,7 @@ impl Backend for RedisBackend {
         let ended = async {
             let parts = self.claimed(arrivals).await?;
             let ended = parts.into_iter().map(|(slot, part)| async move {
-                let keys = self.parts().names.slot(slot);
+                let keys = self.parts().carrier.names.slot(slot);
                 let mut call = Call::script(&ACKNOWLEDGE, &[&keys.leased]);
                 add_claims(&mut call, slot, &part);
                 self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
@@ -382,7 +302,9 @@ impl Backend for RedisBackend {
         consumer.shutdown().await;
         let parts = self.parts();
         if parts.is_known.swap(false, Ordering::Relaxed) {
-            let call = parts.crew.beat(&parts.names, &parts.spread, false);
+            let call = parts
+                .crew
+                .beat(&parts.carrier.names, &parts.carrier.spread, false);
             if let Err(error) = Crew::send(call, &self.link).await {
                 tracing::debug!(%error, "the others were not told; they find out within a lease");
             }

@@ -55,11 +55,11 @@ impl RedisBackend {
     /// Looks at the servers and at what is kept there, and changes nothing.
     pub async fn checkup(&self) -> Result<RedisCheckup, Error> {
         let nodes = Node::all(&self.link).await?;
-        let parts = self.parts();
-        let layouts = parts.spread.kept(&self.link).await?;
+        let carrier = &self.parts().carrier;
+        let layouts = carrier.spread.kept(&self.link).await?;
         let mut contents = Vec::new();
         for slot in layouts.into_iter().flat_map(Layouts::slots) {
-            let keys = parts.names.slot(slot);
+            let keys = carrier.names.slot(slot);
             let call = Call::script(&CHECKUP, &[&keys.due, &keys.leased, &keys.foreign]);
             let (held, due_for_ms, leased, ended, ended_for_ms, foreign, held_bytes, leased_bytes): (
                 u64,
@@ -87,7 +87,7 @@ impl RedisBackend {
             epoch: layouts.map_or(0, |layouts| layouts.current.epoch),
             slots: layouts.map_or(0, |layouts| layouts.current.slots),
             former_slots: layouts.and_then(|layouts| Some(layouts.former?.slots)),
-            receivers: crew::count(&parts.names, &self.link).await?,
+            receivers: crew::count(&carrier.names, &self.link).await?,
             contents,
         })
     }

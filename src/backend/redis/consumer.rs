@@ -51,8 +51,8 @@ impl Consumer {
         let hints = Arc::new(Hints::default());
         let is_told = Arc::new(AtomicBool::new(false));
         let listener = Listener {
-            link: taking.link.clone(),
-            channel: taking.names.hints.clone(),
+            link: taking.carrier.link.clone(),
+            channel: taking.carrier.names.hints.clone(),
             hints: hints.clone(),
             is_told: is_told.clone(),
         };
@@ -191,9 +191,11 @@ impl Looker {
         self.beat.next = now + self.crew.every();
         self.is_known.store(true, Ordering::Relaxed);
         let taking = self.taking.clone();
-        let call = self.crew.beat(&taking.names, &taking.spread, true);
+        let call = self
+            .crew
+            .beat(&taking.carrier.names, &taking.carrier.spread, true);
         self.answers
-            .spawn(async move { Heard::Beat(Crew::send(call, &taking.link).await) });
+            .spawn(async move { Heard::Beat(Crew::send(call, &taking.carrier.link).await) });
     }
 
     /// Looks at slots whose time has come, for up to so many wake-ups together.
@@ -262,7 +264,7 @@ impl Looker {
             }
         };
         self.beat.failures = 0;
-        self.taking.spread.heard(layouts);
+        self.taking.carrier.spread.heard(layouts);
         self.crew.heard(members);
         let slots: Vec<_> = layouts.slots().collect();
         self.watches

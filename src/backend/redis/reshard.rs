@@ -55,7 +55,7 @@ impl RedisBackend {
         check_slots(slots)?;
         let mut done = Resharding::default();
         loop {
-            let layouts = self.parts().spread.ask(&self.link).await?;
+            let layouts = self.parts().carrier.spread.ask(&self.link).await?;
             if let Some(former) = layouts.former {
                 self.empty(layouts, former, &mut done, &mut told).await?;
             } else if layouts.current.slots == slots {
@@ -68,7 +68,7 @@ impl RedisBackend {
 
     /// Calls a script about the layout, for the epoch that is known; whether it still was so, the next look tells.
     async fn call_layout(&self, script: &'static Lua, known: Layout, slots: u16) -> Result<(), Error> {
-        let names = &self.parts().names;
+        let names = &self.parts().carrier.names;
         let mut call = Call::script(script, &[&names.layout]);
         call.arg(known.epoch).arg(slots).arg(&names.hints);
         self.link.call(defaults::SEND_TIMEOUT, &call).await
@@ -85,14 +85,14 @@ impl RedisBackend {
         for slot in former.all() {
             let mut command = redis::cmd("HSET");
             command
-                .arg(&self.parts().names.slot(slot).kinds)
+                .arg(&self.parts().carrier.names.slot(slot).kinds)
                 .arg("closed")
                 .arg(1);
             let call = Call::command(command);
             self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await?;
         }
         for slot in former.all() {
-            let keys = self.parts().names.slot(slot);
+            let keys = self.parts().carrier.names.slot(slot);
             loop {
                 let rest = self.rest(&keys).await?;
                 let Some(moved) = self.carry(&keys, layouts.current, &rest).await? else {
@@ -147,7 +147,7 @@ impl RedisBackend {
         for (slot, part) in grouped(&moving, to, |(id, ..)| *id) {
             let kinds: BTreeSet<_> = part.iter().map(|(_, kind, ..)| *kind).collect();
             let held = part.iter().map(|(_, _, delay, member)| (*delay, member.to_vec()));
-            if !self.hold(slot, kinds.into_iter(), held).await? {
+            if !self.parts().carrier.hold(slot, kinds.into_iter(), held).await? {
                 return Ok(None);
             }
         }

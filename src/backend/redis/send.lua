@@ -32,10 +32,16 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.ceil(time[2] / 1000)
 local pairs_to_add, earliest, first = {}, math.huge, 4 + 2 * count
+-- To write a number down takes longer than all the rest, and many delays are alike.
+local scores = {}
 for at = first, #ARGV, 2 do
-  local score = now + ARGV[at]
-  if score < earliest then
-    earliest = score
+  local delay = ARGV[at]
+  local score = scores[delay]
+  if not score then
+    local due_at = now + delay
+    earliest = math.min(earliest, due_at)
+    score = string.format('%.0f', due_at)
+    scores[delay] = score
   end
   pairs_to_add[at - first + 1] = score
   pairs_to_add[at - first + 2] = ARGV[at + 1]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use tokio::time::Instant;
 
-use super::keys::{Keys, Names};
+use super::carrier::Carrier;
+use super::keys::Keys;
 use super::kinds::Kinds;
 use super::member;
 use super::ticket;
 use crate::backend::Arrival;
-use crate::redis::{Call, Link, Lua, Slot, Spread, lua};
+use crate::redis::{Call, Lua, Slot, lua};
 use crate::{Error, Wake, defaults};
 
 /// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
@@ -28,9 +29,7 @@ pub(super) static SET_ASIDE: Lua = lua!("set_aside.lua");
 
 /// Takes what is due in a slot, on a lease.
 pub(super) struct Taking {
-    pub(super) link: Arc<Link>,
-    pub(super) names: Names,
-    pub(super) spread: Arc<Spread>,
+    pub(super) carrier: Arc<Carrier>,
     pub(super) lease: Duration,
     pub(super) kinds: Kinds,
     pub(super) foreign: Arc<AtomicU64>,
@@ -48,21 +47,21 @@ pub(super) struct Taken {
 impl Taking {
     /// Takes up to `max` wake-ups that are due in a slot; tells the others if there are more, unless nobody else is there.
     pub(super) async fn take(&self, slot: Slot, max: usize, is_alone: bool) -> Result<Taken, Error> {
-        let keys = self.names.slot(slot);
+        let keys = self.carrier.names.slot(slot);
         let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
         call.arg(max)
             .arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))
-            .arg(if is_alone { "" } else { &self.names.hints })
+            .arg(if is_alone { "" } else { &self.carrier.names.hints })
             .arg(format!("{} {}", slot.epoch, slot.number));
         let Answer {
             wait,
             lease_end,
             members,
-        } = self.link.call(LOOK_LIMIT, &call).await?;
+        } = self.carrier.link.call(LOOK_LIMIT, &call).await?;
 
         let decoded: Vec<_> = members.iter().map(|member| member::decode(member)).collect();
         let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind);
-        self.kinds.learn(numbers, &keys, &self.link).await?;
+        self.kinds.learn(numbers, &keys, &self.carrier.link).await?;
         let ticket = ticket::pack(slot.epoch, lease_end);
         let mut arrivals = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
@@ -86,7 +85,7 @@ impl Taking {
     async fn set_aside(&self, keys: &Keys, foreign: &[Vec<u8>]) {
         let mut call = Call::script(&SET_ASIDE, &[&keys.leased, &keys.foreign]);
         call.arg(FOREIGN_KEPT).arg(foreign);
-        let moved = self.link.call::<u64>(defaults::SEND_TIMEOUT, &call).await;
+        let moved = self.carrier.link.call::<u64>(defaults::SEND_TIMEOUT, &call).await;
         let count = foreign.len() as u64;
         let total = self.foreign.fetch_add(count, Ordering::Relaxed) + count;
         let is_first = {
