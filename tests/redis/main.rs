@@ -6,6 +6,8 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+#[cfg(feature = "redis-tls")]
+mod security;
 mod servers;
 mod slots;
 #[path = "../support/redis/mod.rs"]
