@@ -14,6 +14,7 @@ use redis::{
 use redis::TlsMode;
 
 use super::address::{Address, Host, Topology};
+use super::failure::is_transient;
 use crate::defaults;
 
 /// How often a call to a Cluster follows a redirection, or tries again where a master is being replaced.
@@ -36,12 +37,27 @@ impl Address {
         match &self.topology {
             Topology::Cluster => {
                 let client = self.cluster()?;
-                Ok(Connection::Cluster(client.get_async_connection().await?))
+                match client.get_async_connection().await {
+                    Ok(connection) => Ok(Connection::Cluster(connection)),
+                    Err(error) => Err(self.refusal().await.unwrap_or(error)),
+                }
             }
             _ => Ok(Connection::One(
                 self.single(ProtocolVersion::RESP2, config()).await?,
             )),
         }
+    }
+
+    /// Why the nodes of a Cluster let nobody in, if one of them says it: the client keeps of that only the words.
+    async fn refusal(&self) -> Option<RedisError> {
+        for host in &self.hosts {
+            let info = self.info(host, self.login(ProtocolVersion::RESP2)).ok()?;
+            match open(info, config()).await {
+                Err(error) if is_transient(&error) => {}
+                said => return said.err(),
+            }
+        }
+        None
     }
 
     /// A connection for commands on which messages come too; `told` is given them, and the loss of the connection. In a

@@ -68,7 +68,11 @@ impl Role {
 }
 
 /// Whether the same call may succeed later though nobody changes a setting.
-fn is_transient(error: &RedisError) -> bool {
+pub(super) fn is_transient(error: &RedisError) -> bool {
+    #[cfg(feature = "redis-tls")]
+    if super::tls::is_refused(error) {
+        return false;
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
