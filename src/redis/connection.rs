@@ -53,7 +53,7 @@ impl Address {
         for host in &self.hosts {
             let info = self.info(host, self.login(ProtocolVersion::RESP2)).ok()?;
             match open(info, config()).await {
-                Err(error) if is_transient(&error) => {}
+                Err(error) if is_transient(&error, &self.topology) => {}
                 said => return said.err(),
             }
         }
