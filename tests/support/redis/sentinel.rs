@@ -85,6 +85,11 @@ impl RedisSentinel {
         self.servers[server].signal(name);
     }
 
+    /// Sends a sentinel a signal, such as `STOP`. Of one that is stopped nothing can be asked any more.
+    pub(crate) fn signal_sentinel(&self, sentinel: usize, name: &str) {
+        self.sentinels[sentinel].signal(name);
+    }
+
     /// Waits until all sentinels name another master than `former`, and it is one; gives that master.
     pub(crate) fn wait_for_promotion(&self, former: usize) -> usize {
         until("the replica is promoted", || {
