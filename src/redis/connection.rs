@@ -102,6 +102,23 @@ impl Address {
         let Topology::Sentinel(master) = &self.topology else {
             return open(self.info(&self.hosts[0], self.login(protocol))?, config).await;
         };
+        match self.master(master, protocol, &config, true).await {
+            // Many have a password for the servers only.
+            Err(error) if error.kind() == ErrorKind::AuthenticationFailed => {
+                self.master(master, protocol, &config, false).await
+            }
+            connected => connected,
+        }
+    }
+
+    /// A connection to the server that sentinels name; as whom it is, they are told or not.
+    async fn master(
+        &self,
+        master: &str,
+        protocol: ProtocolVersion,
+        config: &AsyncConnectionConfig,
+        tells_sentinels: bool,
+    ) -> RedisResult<MultiplexedConnection> {
         let sentinels = self.hosts.iter().map(|host| self.addr(host));
         let sentinels = sentinels.collect::<RedisResult<Vec<_>>>()?;
         let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
@@ -110,14 +127,16 @@ impl Address {
             .set_client_to_redis_tcp_settings(no_delay())
             .set_client_to_sentinel_tcp_settings(no_delay());
         if let Some(username) = &self.username {
-            builder = builder
-                .set_client_to_redis_username(username)
-                .set_client_to_sentinel_username(username);
+            builder = builder.set_client_to_redis_username(username);
+            if tells_sentinels {
+                builder = builder.set_client_to_sentinel_username(username);
+            }
         }
         if let Some(password) = &self.password {
-            builder = builder
-                .set_client_to_redis_password(password)
-                .set_client_to_sentinel_password(password);
+            builder = builder.set_client_to_redis_password(password);
+            if tells_sentinels {
+                builder = builder.set_client_to_sentinel_password(password);
+            }
         }
         #[cfg(feature = "redis-tls")]
         if let Some(tls) = &self.tls {
@@ -127,7 +146,7 @@ impl Address {
                 .set_client_to_sentinel_tls_mode(TlsMode::Secure)
                 .set_client_to_sentinel_certificates(tls.certificates());
         }
-        builder.build()?.get_async_connection_with_config(&config).await
+        builder.build()?.get_async_connection_with_config(config).await
     }
 
     fn cluster(&self) -> RedisResult<ClusterClient> {

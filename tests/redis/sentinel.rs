@@ -89,3 +89,25 @@ async fn a_sentinel_that_hangs_is_not_the_only_one_that_is_asked() {
         send_until_taken(&backend, &[departure(number, HOUR)]).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_only_the_servers_ask_for_will_do() {
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start_with_password)
+        .await
+        .unwrap();
+    let backend = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
+    safely(backend.send(&[departure(1, Duration::ZERO)]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(receiving(&backend)).await.unwrap()), [wake(1)]);
+    for wrong in [":wrong-secret@", ""] {
+        let url = servers.url().replace(":secret@", wrong);
+        let backend = RedisBackend::connect(&url).unwrap();
+        let error = safely(backend.send(&[departure(2, HOUR)]))
+            .await
+            .unwrap_err()
+            .cause;
+        assert!(!error.is_transient(), "{error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+}
