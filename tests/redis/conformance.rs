@@ -76,13 +76,15 @@ impl Redis {
         }
     }
 
-    fn connect(&self) -> Arc<dyn Backend> {
+    async fn connect(&self) -> Arc<dyn Backend> {
         let backend = RedisBackend::connect(&self.url).unwrap();
-        let backend = backend.prefix(&self.prefix).unwrap().lease(LEASE).unwrap();
-        Arc::new(match self.slots {
-            Some(slots) => backend.slots(slots).unwrap(),
-            None => backend,
-        })
+        let mut backend = backend.prefix(&self.prefix).unwrap().lease(LEASE).unwrap();
+        if let Some(slots) = self.slots {
+            backend = backend.slots(slots).unwrap();
+        }
+        // To connect to six nodes over TLS may take longer than a call, on a slow machine.
+        safely(async { while backend.health().await.is_err() {} }).await;
+        Arc::new(backend)
     }
 }
 
@@ -92,11 +94,11 @@ const LEASE: Duration = Duration::from_secs(2);
 #[async_trait]
 impl BackendFixture for Redis {
     async fn open(&self) -> Arc<dyn Backend> {
-        self.connect()
+        self.connect().await
     }
 
     async fn open_again(&self) -> Option<Arc<dyn Backend>> {
-        Some(self.connect())
+        Some(self.connect().await)
     }
 
     fn shortest_delay(&self) -> Duration {
