@@ -140,7 +140,9 @@ impl RedisSentinel {
     /// Waits until a server that was restarted is made a replica, and the sentinels could promote it.
     pub(crate) fn wait_for_replica(&self, server: usize) {
         until("the server is a replica", || {
-            let info: String = ask(&self.servers[server], self.account(), &["INFO", "replication"]);
+            // Who makes it one cuts its connections.
+            let mut admin = self.servers[server].try_admin(self.account()).ok()?;
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut admin).ok()?;
             let follows = info.contains("master_link_status:up");
             (follows && self.sentinels.iter().all(knows_all)).then_some(())
         });
