@@ -92,6 +92,8 @@ impl RedisBackend {
     /// `redis+sentinel://[user][:password@]host[:port],…/master[/database]`; a Cluster of which some nodes are named,
     /// `redis+cluster://[user][:password@]host[:port],…`.
     ///
+    /// Sentinels are told the user and the password as well, unless they refuse them.
+    ///
     /// With `rediss` TLS is spoken (feature `redis-tls`); then `?ca=FILE` names authorities to trust instead of the
     /// system's, and `&cert=FILE&key=FILE` what a server is shown that asks for it, all in PEM.
     ///

@@ -5,6 +5,9 @@ use std::sync::LazyLock;
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind, ToRedisArgs};
 
+/// How a server answers to a script that it does not know.
+pub(super) const NOT_THERE: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
+
 /// A script that runs in the server, in one step.
 pub(crate) struct Lua {
     code: &'static str,
@@ -63,11 +66,23 @@ impl Call {
         self
     }
 
+    /// A call that asks whether somebody answers for the first key of this one, and does nothing: it calls a script that no
+    /// server has, which all answer with [`NOT_THERE`]. None if this one has no key.
+    pub(super) fn probe(&self) -> Option<Self> {
+        let place = if self.script.is_some() { 3 } else { 1 };
+        let Some(Arg::Simple(key)) = self.command.args_iter().nth(place) else {
+            return None;
+        };
+        let mut command = redis::cmd("EVALSHA");
+        command.arg("0".repeat(40)).arg(1).arg(key);
+        Some(Self::command(command))
+    }
+
     /// Calls it on a connection; a script by its hash, and only if the server does not know that in full.
     pub(crate) async fn on<T: FromRedisValue>(&self, connection: &mut impl ConnectionLike) -> RedisResult<T> {
         let answer = self.command.query_async(connection).await;
         match (&answer, self.script) {
-            (Err(error), Some(script)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            (Err(error), Some(script)) if error.kind() == NOT_THERE => {
                 // Not loaded first: in a Cluster that would go to every node, and one of them may be away.
                 let mut command = redis::cmd("EVAL");
                 command.arg(script.code);

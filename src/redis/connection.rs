@@ -14,6 +14,7 @@ use redis::{
 use redis::TlsMode;
 
 use super::address::{Address, Host, Topology};
+use super::failure::is_transient;
 use crate::defaults;
 
 /// How often a call to a Cluster follows a redirection, or tries again where a master is being replaced.
@@ -36,12 +37,27 @@ impl Address {
         match &self.topology {
             Topology::Cluster => {
                 let client = self.cluster()?;
-                Ok(Connection::Cluster(client.get_async_connection().await?))
+                match client.get_async_connection().await {
+                    Ok(connection) => Ok(Connection::Cluster(connection)),
+                    Err(error) => Err(self.refusal().await.unwrap_or(error)),
+                }
             }
             _ => Ok(Connection::One(
                 self.single(ProtocolVersion::RESP2, config()).await?,
             )),
         }
+    }
+
+    /// Why the nodes of a Cluster let nobody in, if one of them says it: the client keeps of that only the words.
+    async fn refusal(&self) -> Option<RedisError> {
+        for host in &self.hosts {
+            let info = self.info(host, self.login(ProtocolVersion::RESP2)).ok()?;
+            match open(info, config()).await {
+                Err(error) if is_transient(&error, &self.topology) => {}
+                said => return said.err(),
+            }
+        }
+        None
     }
 
     /// A connection for commands on which messages come too; `told` is given them, and the loss of the connection. In a
@@ -86,6 +102,23 @@ impl Address {
         let Topology::Sentinel(master) = &self.topology else {
             return open(self.info(&self.hosts[0], self.login(protocol))?, config).await;
         };
+        match self.master(master, protocol, &config, true).await {
+            // Many have a password for the servers only.
+            Err(error) if error.kind() == ErrorKind::AuthenticationFailed => {
+                self.master(master, protocol, &config, false).await
+            }
+            connected => connected,
+        }
+    }
+
+    /// A connection to the server that sentinels name; as whom it is, they are told or not.
+    async fn master(
+        &self,
+        master: &str,
+        protocol: ProtocolVersion,
+        config: &AsyncConnectionConfig,
+        tells_sentinels: bool,
+    ) -> RedisResult<MultiplexedConnection> {
         let sentinels = self.hosts.iter().map(|host| self.addr(host));
         let sentinels = sentinels.collect::<RedisResult<Vec<_>>>()?;
         let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
@@ -94,14 +127,16 @@ impl Address {
             .set_client_to_redis_tcp_settings(no_delay())
             .set_client_to_sentinel_tcp_settings(no_delay());
         if let Some(username) = &self.username {
-            builder = builder
-                .set_client_to_redis_username(username)
-                .set_client_to_sentinel_username(username);
+            builder = builder.set_client_to_redis_username(username);
+            if tells_sentinels {
+                builder = builder.set_client_to_sentinel_username(username);
+            }
         }
         if let Some(password) = &self.password {
-            builder = builder
-                .set_client_to_redis_password(password)
-                .set_client_to_sentinel_password(password);
+            builder = builder.set_client_to_redis_password(password);
+            if tells_sentinels {
+                builder = builder.set_client_to_sentinel_password(password);
+            }
         }
         #[cfg(feature = "redis-tls")]
         if let Some(tls) = &self.tls {
@@ -111,7 +146,7 @@ impl Address {
                 .set_client_to_sentinel_tls_mode(TlsMode::Secure)
                 .set_client_to_sentinel_certificates(tls.certificates());
         }
-        builder.build()?.get_async_connection_with_config(&config).await
+        builder.build()?.get_async_connection_with_config(config).await
     }
 
     fn cluster(&self) -> RedisResult<ClusterClient> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::NAME;
-use super::address::Address;
+use super::address::{Address, Topology};
 use crate::Error;
 
 /// For whom a connection is, and so what an error of it is an error of.
@@ -51,7 +51,7 @@ impl Role {
 
     /// An error of this crate.
     pub(crate) fn failure(self, address: &Address, error: RedisError) -> Error {
-        let transient = is_transient(&error);
+        let transient = is_transient(&error, address.topology());
         // Servers before Redis 6, and proxies, repeat in their answer the words of a command that they do not know.
         let tells = address
             .password
@@ -68,16 +68,21 @@ impl Role {
 }
 
 /// Whether the same call may succeed later though nobody changes a setting.
-fn is_transient(error: &RedisError) -> bool {
+pub(super) fn is_transient(error: &RedisError, topology: &Topology) -> bool {
+    #[cfg(feature = "redis-tls")]
+    if super::tls::is_refused(error) {
+        return false;
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::Parse
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::RESP3NotSupported
-        | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot | ServerErrorKind::Moved) => {
-            false
-        }
+        | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot) => false,
+        // Replicas refer to a master that is dead until another one is there. Elsewhere it is an answer to those who take
+        // a Cluster for one server.
+        ErrorKind::Server(ServerErrorKind::Moved) => *topology == Topology::Cluster,
         // What has no name of its own is a command or an argument that the server does not take, except this one.
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
             error.to_string().contains("max number of clients")

@@ -1,13 +1,13 @@
 //! The connection for everything but receiving.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{FromRedisValue, RedisResult};
+use redis::{FromRedisValue, RedisError, RedisResult};
 use tokio::time::Instant;
 
-use super::address::Address;
-use super::call::Call;
+use super::address::{Address, Topology};
+use super::call::{Call, NOT_THERE};
 use super::connection::Connection;
 use super::failure::{Role, is_connection_spent};
 use crate::Error;
@@ -15,6 +15,8 @@ use crate::Error;
 /// After how long without any answer the connections to a Cluster are made anew, from the nodes that the URL names. The
 /// client mends those to single nodes by itself, and the others still work meanwhile.
 const CLUSTER_SILENCE: Duration = Duration::from_secs(5);
+/// How long connecting may take. Longer than a call: in a Cluster every node is tried, also those that hang.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// One connection, shared by all callers, made when it is first needed and made anew when it was lost.
 ///
@@ -22,11 +24,17 @@ const CLUSTER_SILENCE: Duration = Duration::from_secs(5);
 /// for ever if the failure was not of the network (a server that was still loading its data, say).
 #[derive(Debug)]
 pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+/// What those tasks have too in which connections are made: they go on when a caller does not wait that long.
+#[derive(Debug)]
+struct Shared {
     address: Address,
     role: Role,
     state: Mutex<State>,
     /// Held while connecting, so that a returning server is not met by a connection for every waiting caller.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -48,20 +56,23 @@ struct Numbered {
 
 impl Link {
     pub(crate) fn new(address: Address, role: Role) -> Self {
-        Self {
+        let shared = Shared {
             address,
             role,
             state: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connecting: Arc::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
         }
     }
 
     pub(crate) fn address(&self) -> &Address {
-        &self.address
+        &self.shared.address
     }
 
     pub(crate) fn role(&self) -> Role {
-        self.role
+        self.shared.role
     }
 
     /// The answer to `call`, or an error within `limit`.
@@ -76,9 +87,10 @@ impl Link {
             Err(_) => {
                 // It may lead to nowhere, which TCP notices only after many minutes.
                 if let Some(number) = used {
-                    self.forget(number);
+                    self.shared.forget(number);
+                    self.look_for_another(number, call);
                 }
-                Err(self.role.timed_out(limit))
+                Err(self.role().timed_out(limit))
             }
         }
     }
@@ -97,33 +109,94 @@ impl Link {
             let answer: RedisResult<T> = call.on(&mut connection).await;
             match answer {
                 Ok(answer) => {
-                    self.answered();
+                    self.shared.answered();
                     return Ok(answer);
                 }
                 Err(error) if is_connection_spent(&error) => {
-                    self.forget(number);
+                    self.shared.forget(number);
                     if is_new || retried {
-                        return Err(self.role.failure(&self.address, error));
+                        return Err(self.shared.failure(error));
                     }
                     retried = true;
                 }
-                Err(error) => return Err(self.role.failure(&self.address, error)),
+                Err(error) => return Err(self.shared.failure(error)),
             }
         }
     }
 
     /// The connection, and whether it was made just now.
     async fn connection(&self) -> Result<(Numbered, bool), Error> {
-        if let Some(connection) = self.current()? {
+        if let Some(connection) = self.shared.current()? {
             return Ok((connection, false));
         }
-        let _connecting = self.connecting.lock().await;
+        let connecting = self.shared.connecting.clone().lock_owned().await;
         // Another caller may have made it meanwhile.
-        if let Some(connection) = self.current()? {
+        if let Some(connection) = self.shared.current()? {
             return Ok((connection, false));
         }
-        let connection = self.address.connect().await;
-        let connection = connection.map_err(|error| self.role.failure(&self.address, error))?;
+        let shared = self.shared.clone();
+        let making = tokio::spawn(async move {
+            let connection = shared.connect().await?;
+            let made = shared.take(connection);
+            drop(connecting);
+            made
+        });
+        let made = making.await.map_err(|error| self.role().error(true, error))?;
+        Ok((made?, true))
+    }
+
+    /// Connects to a Cluster anew in the background, of which a node does not answer and others do. If the slot that was
+    /// asked is answered for there, by its replica say, that connection is taken from then on.
+    ///
+    /// The client learns of other masters by those that refer to them, and by connections that end. One that hangs does
+    /// neither.
+    fn look_for_another(&self, number: u64, call: &Call) {
+        let (Topology::Cluster, Some(probe)) = (self.address().topology(), call.probe()) else {
+            return;
+        };
+        // Somebody connects already.
+        let Ok(connecting) = self.shared.connecting.clone().try_lock_owned() else {
+            return;
+        };
+        if !self.shared.is_current(number) {
+            return;
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let looking = async {
+                let mut connection = shared.connect().await?;
+                let answer = probe.on::<()>(&mut connection).await;
+                let is_answered = answer.is_err_and(|error| error.kind() == NOT_THERE);
+                if is_answered && shared.is_current(number) {
+                    shared.take(connection)?;
+                }
+                Ok::<(), Error>(())
+            };
+            if let Ok(Err(error)) = tokio::time::timeout(CONNECT_LIMIT, looking).await {
+                tracing::debug!(%error, "found no other way to a node that does not answer");
+            }
+            drop(connecting);
+        });
+    }
+
+    /// Lets go of the connection for ever.
+    pub(crate) fn close(&self) {
+        let mut state = self.shared.state();
+        state.closed = true;
+        state.connection = None;
+    }
+}
+
+impl Shared {
+    async fn connect(&self) -> Result<Connection, Error> {
+        match tokio::time::timeout(CONNECT_LIMIT, self.address.connect()).await {
+            Ok(connection) => connection.map_err(|error| self.failure(error)),
+            Err(_) => Err(self.role.timed_out(CONNECT_LIMIT)),
+        }
+    }
+
+    /// Takes a connection for all callers from now on.
+    fn take(&self, connection: Connection) -> Result<Numbered, Error> {
         let mut state = self.state();
         if state.closed {
             return Err(self.role.closed());
@@ -133,7 +206,7 @@ impl Link {
         state.answered = Some(Instant::now());
         let connection = Numbered { number, connection };
         state.connection = Some(connection.clone());
-        Ok((connection, true))
+        Ok(connection)
     }
 
     fn current(&self) -> Result<Option<Numbered>, Error> {
@@ -142,6 +215,14 @@ impl Link {
             return Err(self.role.closed());
         }
         Ok(state.connection.clone())
+    }
+
+    fn is_current(&self, number: u64) -> bool {
+        let state = self.state();
+        state
+            .connection
+            .as_ref()
+            .is_some_and(|current| current.number == number)
     }
 
     fn forget(&self, number: u64) {
@@ -165,11 +246,8 @@ impl Link {
         self.state().answered = Some(Instant::now());
     }
 
-    /// Lets go of the connection for ever.
-    pub(crate) fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        state.connection = None;
+    fn failure(&self, error: RedisError) -> Error {
+        self.role.failure(&self.address, error)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,10 +1,12 @@
 //! Whom to trust, and what to show.
 
-use std::fs;
+use std::error::Error as _;
 use std::path::PathBuf;
-use std::sync::Once;
+use std::sync::{Arc, Once};
+use std::{fs, io};
 
-use redis::{ClientTlsConfig, TlsCertificates};
+use redis::{ClientTlsConfig, RedisError, TlsCertificates};
+use rustls::AlertDescription;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 use super::address::decoded;
@@ -63,6 +65,34 @@ fn read(field: &'static str, file: &PathBuf, begins: &str) -> Result<Vec<u8>, Er
     let has = String::from_utf8_lossy(&bytes).contains(begins);
     has.then_some(bytes)
         .ok_or_else(|| refused(&format!("it has no {begins:?}")))
+}
+
+/// Whether one side does not trust the other's certificate.
+pub(super) fn is_refused(error: &RedisError) -> bool {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    use AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+        CertificateUnknown, UnknownCA, UnsupportedCertificate,
+    };
+    // The client keeps what it was told of in an `Arc`, which is an error by itself.
+    let shared = error.source().and_then(|source| source.downcast_ref::<Shared>());
+    let io = shared.and_then(|shared| shared.downcast_ref::<io::Error>());
+    let tls = io.and_then(|io| io.get_ref()?.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => true,
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateRequired
+                | CertificateRevoked
+                | CertificateUnknown
+                | UnknownCA
+                | UnsupportedCertificate
+        ),
+        _ => false,
+    }
 }
 
 /// The client takes the process's choice, and panics where several are compiled in and none was chosen.

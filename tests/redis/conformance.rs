@@ -1,15 +1,25 @@
-//! The contract of `Backend`.
+//! The contract of `Backend`, on servers however they stand together.
 
 use async_trait::async_trait;
 use delayline::backend_conformance;
 use delayline::testing::backend::BackendFixture;
 
+#[cfg(feature = "redis-tls")]
+use super::security::{CLUSTERED, PREFIX, SINGLE, rules, trusting};
+#[cfg(feature = "redis-tls")]
+use super::support::RedisTlsServer;
+use super::support::{RedisCluster, RedisSentinel, Shared};
 use super::*;
 
-#[derive(Debug)]
+#[cfg(not(feature = "redis-tls"))]
+const PREFIX: &str = "shop";
+
+/// Backends of one prefix, on a server of their own or on some that other tests use too.
 struct Redis {
-    server: RedisServer,
-    slots: u16,
+    url: String,
+    prefix: String,
+    slots: Option<u16>,
+    _servers: Box<dyn Send + Sync>,
 }
 
 impl Redis {
@@ -19,12 +29,62 @@ impl Redis {
 
     fn in_slots(slots: u16) -> Self {
         let server = RedisServer::start();
-        Self { server, slots }
+        Self {
+            slots: Some(slots),
+            ..Self::of(server.url(), server)
+        }
     }
 
-    fn connect(&self) -> Arc<dyn Backend> {
-        let backend = backend(&self.server).slots(self.slots).unwrap();
-        Arc::new(backend.lease(LEASE).unwrap())
+    #[cfg(feature = "redis-tls")]
+    fn over_tls() -> Self {
+        let server = RedisTlsServer::start(&rules(PREFIX, SINGLE));
+        let url = trusting(&server.url(), &server.ca());
+        Self {
+            prefix: PREFIX.into(),
+            ..Self::of(url, server)
+        }
+    }
+
+    fn behind_sentinels() -> Self {
+        static SERVERS: Shared<RedisSentinel> = Shared::new();
+        let servers = SERVERS.get(RedisSentinel::start);
+        Self::of(servers.url(), servers)
+    }
+
+    fn in_a_cluster() -> Self {
+        static CLUSTER: Shared<RedisCluster> = Shared::new();
+        let cluster = CLUSTER.get(RedisCluster::start);
+        Self::of(cluster.url(), cluster)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn in_a_cluster_over_tls() -> Self {
+        static CLUSTER: Shared<RedisCluster> = Shared::new();
+        // Each case begins its own prefix with this one, up to which the user may do anything.
+        let cluster = CLUSTER.get(|| RedisCluster::start_with_tls(&rules(PREFIX, CLUSTERED)));
+        let url = trusting(&cluster.url(), &cluster.ca());
+        Self::of(url, cluster)
+    }
+
+    /// With a prefix that no other test has.
+    fn of(url: String, servers: impl Send + Sync + 'static) -> Self {
+        Self {
+            url,
+            prefix: format!("{PREFIX}:{:016x}", fastrand::u64(..)),
+            slots: None,
+            _servers: Box::new(servers),
+        }
+    }
+
+    async fn connect(&self) -> Arc<dyn Backend> {
+        let backend = RedisBackend::connect(&self.url).unwrap();
+        let mut backend = backend.prefix(&self.prefix).unwrap().lease(LEASE).unwrap();
+        if let Some(slots) = self.slots {
+            backend = backend.slots(slots).unwrap();
+        }
+        // To connect to six nodes over TLS may take longer than a call, on a slow machine.
+        safely(async { while backend.health().await.is_err() {} }).await;
+        Arc::new(backend)
     }
 }
 
@@ -34,11 +94,11 @@ const LEASE: Duration = Duration::from_secs(2);
 #[async_trait]
 impl BackendFixture for Redis {
     async fn open(&self) -> Arc<dyn Backend> {
-        self.connect()
+        self.connect().await
     }
 
     async fn open_again(&self) -> Option<Arc<dyn Backend>> {
-        Some(self.connect())
+        Some(self.connect().await)
     }
 
     fn shortest_delay(&self) -> Duration {
@@ -58,3 +118,9 @@ backend_conformance!(
     flavor = "multi_thread",
     worker_threads = 2
 );
+backend_conformance!(redis_sentinel, Redis::behind_sentinels());
+backend_conformance!(redis_cluster, Redis::in_a_cluster());
+#[cfg(feature = "redis-tls")]
+backend_conformance!(redis_over_tls, Redis::over_tls());
+#[cfg(feature = "redis-tls")]
+backend_conformance!(redis_cluster_over_tls, Redis::in_a_cluster_over_tls());

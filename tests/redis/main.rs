@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod carrying;
+mod cluster;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
 mod reshard;
+#[cfg(feature = "redis-tls")]
+mod security;
+mod sentinel;
 mod servers;
 mod slots;
 #[path = "../support/redis/mod.rs"]
@@ -72,6 +76,19 @@ async fn safely<T>(future: impl Future<Output = T>) -> T {
 fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&str]) -> T {
     let (name, args) = command.split_first().unwrap();
     redis::cmd(name).arg(args).query(&mut server.admin()).unwrap()
+}
+
+/// Sends until it succeeds, and says for how long it failed.
+async fn send_until_taken(backend: &RedisBackend, batch: &[Departure]) -> Duration {
+    let began = Instant::now();
+    safely(async {
+        while let Err(error) = backend.send(batch).await {
+            assert!(error.cause.is_transient(), "{error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    began.elapsed()
 }
 
 /// Waits until the server answers as wished.

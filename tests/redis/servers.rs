@@ -118,7 +118,15 @@ async fn a_key_of_another_type_is_an_error_at_which_nothing_is_lost() {
     let error = safely(backend.receive(10)).await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
     let () = ask(&server, &["DEL", LEASED]);
-    assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [wake(1)]);
+    let received = safely(async {
+        loop {
+            // A look that was under way may tell of it once more.
+            if let Ok(received) = backend.receive(10).await {
+                return received;
+            }
+        }
+    });
+    assert_eq!(wakes(&received.await), [wake(1)]);
 }
 
 #[tokio::test]

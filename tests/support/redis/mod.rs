@@ -9,9 +9,11 @@ mod process;
 mod security;
 mod sentinel;
 mod server;
+mod shared;
 mod tls;
 
 pub(crate) use cluster::{Migration, RedisCluster};
 pub(crate) use sentinel::RedisSentinel;
 pub(crate) use server::RedisServer;
+pub(crate) use shared::Shared;
 pub(crate) use tls::RedisTlsServer;

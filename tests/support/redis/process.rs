@@ -82,6 +82,12 @@ impl Process {
 
     /// A blocking connection, as `account` if the server asks who one is.
     pub(super) fn admin(&self, account: Option<&Account>) -> redis::Connection {
+        self.try_admin(account)
+            .expect("a connection to the test's server")
+    }
+
+    /// The same, to a server that somebody else may cut connections of.
+    pub(super) fn try_admin(&self, account: Option<&Account>) -> redis::RedisResult<redis::Connection> {
         let info = ConnectionAddr::Unix(socket(&self.folder))
             .into_connection_info()
             .expect("its address");
@@ -89,11 +95,9 @@ impl Process {
         if let Some(account) = account {
             settings = settings.set_username(account.name).set_password(account.password);
         }
-        let connection = redis::Client::open(info.set_redis_settings(settings))
-            .and_then(|client| client.get_connection())
-            .expect("a connection to the test's server");
-        connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        connection
+        let connection = redis::Client::open(info.set_redis_settings(settings))?.get_connection()?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        Ok(connection)
     }
 
     /// Whether it neither has ended nor is stopped.

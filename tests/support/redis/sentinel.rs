@@ -8,9 +8,16 @@ use tempfile::TempDir;
 
 use super::patience::until;
 use super::process::Process;
+use super::security::Account;
 
 const SENTINELS: usize = 3;
 const NAME: &str = "mymaster";
+
+/// Whom servers take those for who say only a password.
+const DEFAULT: Account = Account {
+    name: "default",
+    password: "secret",
+};
 
 /// Two servers, of which three sentinels make the one a master that lives; killed when this is dropped.
 ///
@@ -19,6 +26,7 @@ const NAME: &str = "mymaster";
 pub(crate) struct RedisSentinel {
     servers: Vec<Process>,
     sentinels: Vec<Process>,
+    has_password: bool,
     _folder: TempDir,
 }
 
@@ -26,19 +34,41 @@ impl RedisSentinel {
     /// Starts them, with servers that keep nothing on disk and sentinels that notice within seconds that a master is
     /// dead.
     pub(crate) fn start() -> Self {
+        Self::start_with(false)
+    }
+
+    /// Starts them with a password that the servers ask for, and the sentinels do not.
+    pub(crate) fn start_with_password() -> Self {
+        Self::start_with(true)
+    }
+
+    fn start_with(has_password: bool) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let master = start_server(&folder.path().join("master"), &[]);
+        let password: &[&str] = if has_password {
+            &[
+                "--requirepass",
+                DEFAULT.password,
+                "--masterauth",
+                DEFAULT.password,
+            ]
+        } else {
+            &[]
+        };
+        let master = start_server(&folder.path().join("master"), password);
         let port = master.port().to_string();
         let replica = start_server(
             &folder.path().join("replica"),
-            &["--replicaof", "127.0.0.1", &port],
+            &[password, &["--replicaof", "127.0.0.1", &port]].concat(),
         );
-        let sentinels = (0..SENTINELS)
-            .map(|number| start_sentinel(&folder.path().join(format!("sentinel-{number}")), &port))
-            .collect();
+        let start_sentinel = |number| {
+            let folder = folder.path().join(format!("sentinel-{number}"));
+            start_sentinel(&folder, &port, has_password)
+        };
+        let sentinels = (0..SENTINELS).map(start_sentinel).collect();
         let servers = Self {
             servers: vec![master, replica],
             sentinels,
+            has_password,
             _folder: folder,
         };
         until("the sentinels know all", || {
@@ -47,10 +77,18 @@ impl RedisSentinel {
         servers
     }
 
-    /// The URL with all sentinels and the name by which they know the master.
+    /// The URL with all sentinels and the name by which they know the master, and with the password if there is one.
     pub(crate) fn url(&self) -> String {
         let sentinels: Vec<_> = self.sentinels.iter().map(address).collect();
-        format!("redis+sentinel://{}/{NAME}", sentinels.join(","))
+        let password = match self.account() {
+            Some(account) => format!(":{}@", account.password),
+            None => String::new(),
+        };
+        format!("redis+sentinel://{password}{}/{NAME}", sentinels.join(","))
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.has_password.then_some(&DEFAULT)
     }
 
     /// Which server is the master, as soon as all sentinels agree on it.
@@ -65,7 +103,7 @@ impl RedisSentinel {
 
     /// A blocking connection of the test's own to a server.
     pub(crate) fn admin(&self, server: usize) -> redis::Connection {
-        self.servers[server].admin(None)
+        self.servers[server].admin(self.account())
     }
 
     /// Ends the master at once, as a crash does, and says which server it was.
@@ -85,11 +123,16 @@ impl RedisSentinel {
         self.servers[server].signal(name);
     }
 
+    /// Sends a sentinel a signal, such as `STOP`. Of one that is stopped nothing can be asked any more.
+    pub(crate) fn signal_sentinel(&self, sentinel: usize, name: &str) {
+        self.sentinels[sentinel].signal(name);
+    }
+
     /// Waits until all sentinels name another master than `former`, and it is one; gives that master.
     pub(crate) fn wait_for_promotion(&self, former: usize) -> usize {
         until("the replica is promoted", || {
             let master = self.agreed().filter(|&master| master != former)?;
-            let info: String = ask(&self.servers[master], &["INFO", "replication"]);
+            let info: String = ask(&self.servers[master], self.account(), &["INFO", "replication"]);
             info.contains("role:master").then_some(master)
         })
     }
@@ -97,7 +140,9 @@ impl RedisSentinel {
     /// Waits until a server that was restarted is made a replica, and the sentinels could promote it.
     pub(crate) fn wait_for_replica(&self, server: usize) {
         until("the server is a replica", || {
-            let info: String = ask(&self.servers[server], &["INFO", "replication"]);
+            // Who makes it one cuts its connections.
+            let mut admin = self.servers[server].try_admin(self.account()).ok()?;
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut admin).ok()?;
             let follows = info.contains("master_link_status:up");
             (follows && self.sentinels.iter().all(knows_all)).then_some(())
         });
@@ -106,7 +151,8 @@ impl RedisSentinel {
     /// Which server all sentinels name as master, if that is the same.
     fn agreed(&self) -> Option<usize> {
         let named = |sentinel| {
-            let (_, port): (String, u16) = ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+            let (_, port): (String, u16) =
+                ask(sentinel, None, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
             self.servers.iter().position(|server| server.port() == port)
         };
         let mut named = self.sentinels.iter().map(named);
@@ -135,15 +181,18 @@ fn start_server(folder: &Path, args: &[&str]) -> Process {
     })
 }
 
-fn start_sentinel(folder: &Path, master: &str) -> Process {
+fn start_sentinel(folder: &Path, master: &str, has_password: bool) -> Process {
     fs::create_dir_all(folder).expect("a folder");
     let file = folder.join("sentinel.conf");
     // Sentinels keep what they learn in this file.
-    let settings = format!(
+    let mut settings = format!(
         "sentinel monitor {NAME} 127.0.0.1 {master} 2\n\
          sentinel down-after-milliseconds {NAME} 1000\n\
          sentinel failover-timeout {NAME} 2000\n"
     );
+    if has_password {
+        settings += &format!("sentinel auth-pass {NAME} {}\n", DEFAULT.password);
+    }
     fs::write(&file, settings).expect("a file");
     let file = file.to_str().expect("a path in UTF-8");
     let sentinel = Process::start(folder.to_owned(), |port| {
@@ -154,6 +203,7 @@ fn start_sentinel(folder: &Path, master: &str) -> Process {
     // They look at servers every ten seconds else, and believe only what they have seen for some looks.
     let () = ask(
         &sentinel,
+        None,
         &["SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500"],
     );
     sentinel
@@ -162,8 +212,8 @@ fn start_sentinel(folder: &Path, master: &str) -> Process {
 /// Whether a sentinel could replace the master: it knows the other sentinels, and a replica that has all.
 fn knows_all(sentinel: &Process) -> bool {
     let number = |fields: &Value, name: &str| field(fields, name).and_then(|text| text.parse().ok());
-    let master: Value = ask(sentinel, &["SENTINEL", "MASTER", NAME]);
-    let replicas: Vec<Value> = ask(sentinel, &["SENTINEL", "REPLICAS", NAME]);
+    let master: Value = ask(sentinel, None, &["SENTINEL", "MASTER", NAME]);
+    let replicas: Vec<Value> = ask(sentinel, None, &["SENTINEL", "REPLICAS", NAME]);
     number(&master, "num-other-sentinels") == Some(SENTINELS - 1)
         && field(&master, "flags").as_deref() == Some("master")
         && replicas.iter().any(|replica| {
@@ -183,10 +233,10 @@ fn address(process: &Process) -> String {
     format!("127.0.0.1:{}", process.port())
 }
 
-fn ask<T: FromRedisValue>(server: &Process, command: &[&str]) -> T {
+fn ask<T: FromRedisValue>(server: &Process, account: Option<&Account>, command: &[&str]) -> T {
     let mut asked = redis::Cmd::new();
     asked.arg(command);
     asked
-        .query(&mut server.admin(None))
+        .query(&mut server.admin(account))
         .expect("an answer of a test's server")
 }

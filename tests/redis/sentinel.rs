@@ -1,0 +1,113 @@
+//! Another server becomes the master, as sentinels say.
+
+use super::support::RedisSentinel;
+use super::*;
+
+/// Waits until the replica has all that was written until now.
+fn replicate(servers: &RedisSentinel) {
+    let mut master = servers.admin(servers.master());
+    let () = redis::cmd("SET").arg("mark").arg(1).query(&mut master).unwrap();
+    let copies: u64 = redis::cmd("WAIT").arg(1).arg(60_000).query(&mut master).unwrap();
+    assert_eq!(copies, 1);
+}
+
+fn receiving(backend: &Arc<RedisBackend>) -> tokio::task::JoinHandle<Vec<Arrival>> {
+    let backend = backend.clone();
+    tokio::spawn(async move { backend.receive(10).await.unwrap() })
+}
+
+/// A master is lost by `lose`: sending goes on at the next, and what was replicated arrives from it.
+async fn loses_a_master(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
+    let mut servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    let url = servers.url();
+    let connect = || Arc::new(RedisBackend::connect(&url).unwrap());
+    let [sender, receiver, idle] = [(); 3].map(|()| connect());
+    safely(idle.health()).await.unwrap();
+    let first = receiving(&receiver);
+    safely(sender.send(&[departure(0, Duration::ZERO)]))
+        .await
+        .unwrap();
+    let arrivals = safely(first).await.unwrap();
+    safely(receiver.acknowledge(arrivals)).await;
+    safely(sender.send(&[departure(1, Duration::from_secs(1)), departure(2, HOUR)]))
+        .await
+        .unwrap();
+    replicate(&servers);
+    let waiting = receiving(&receiver);
+
+    let former = lose(&mut servers);
+    let failed_for = send_until_taken(&sender, &[departure(3, HOUR)]).await;
+    println!("sends failed for {failed_for:.1?}");
+    assert_ne!(servers.wait_for_promotion(former), former);
+    assert_eq!(wakes(&safely(waiting).await.unwrap()), [wake(1)]);
+    // One that had nothing to say meanwhile, and one that is new.
+    send_until_taken(&idle, &[departure(4, Duration::ZERO)]).await;
+    assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(4)]);
+    safely(connect().send(&[departure(5, Duration::ZERO)]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(5)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_master_dies_its_replica_is_used() {
+    loses_a_master(RedisSentinel::kill_master).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_master_hangs_its_replica_is_used() {
+    loses_a_master(|servers| {
+        let master = servers.master();
+        servers.signal(master, "STOP");
+        master
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_comes_back_as_a_replica_is_left_for_the_new_one() {
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    let sender = RedisBackend::connect(&servers.url()).unwrap();
+    safely(sender.send(&[departure(1, HOUR)])).await.unwrap();
+    let former = servers.master();
+    servers.signal(former, "STOP");
+    servers.wait_for_promotion(former);
+    // It has the connection still, and does not know at first that it is no master any more.
+    servers.signal(former, "CONT");
+    servers.wait_for_replica(former);
+    send_until_taken(&sender, &[departure(2, Duration::ZERO)]).await;
+    let receiver = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
+    assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(2)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_hangs_is_not_the_only_one_that_is_asked() {
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    servers.signal_sentinel(0, "STOP");
+    for number in 0..5 {
+        let backend = RedisBackend::connect(&servers.url()).unwrap();
+        send_until_taken(&backend, &[departure(number, HOUR)]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_only_the_servers_ask_for_will_do() {
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start_with_password)
+        .await
+        .unwrap();
+    let backend = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
+    safely(backend.send(&[departure(1, Duration::ZERO)]))
+        .await
+        .unwrap();
+    assert_eq!(wakes(&safely(receiving(&backend)).await.unwrap()), [wake(1)]);
+    for wrong in [":wrong-secret@", ""] {
+        let url = servers.url().replace(":secret@", wrong);
+        let backend = RedisBackend::connect(&url).unwrap();
+        let error = safely(backend.send(&[departure(2, HOUR)]))
+            .await
+            .unwrap_err()
+            .cause;
+        assert!(!error.is_transient(), "{error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+}
