@@ -3,6 +3,9 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "support/database.rs"]
 mod database;
+#[cfg(feature = "redis")]
+#[path = "support/redis.rs"]
+mod redis_server;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +23,10 @@ store_conformance!(sqlite, files::Sqlite::new());
 store_conformance!(postgres, on_postgres::Server);
 #[cfg(feature = "mysql")]
 store_conformance!(mysql, on_mysql::Server);
+#[cfg(feature = "redis")]
+store_conformance!(redis, on_redis::Server::with(1));
+#[cfg(feature = "redis")]
+store_conformance!(redis_in_slots, on_redis::Server::with(16));
 
 #[derive(Debug)]
 struct Memory {
@@ -148,3 +155,55 @@ on_server!(
     sqlx::mysql::MySqlConnectOptions,
     MariaDb
 );
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, PoisonError, Weak};
+
+    use delayline::store::RedisStore;
+
+    use super::*;
+    use crate::redis_server::RedisServer;
+
+    /// The server of the cases that run at the same time, which goes with the last of them.
+    static SERVER: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+    static STORES: AtomicUsize = AtomicUsize::new(0);
+
+    /// Rows on a real server, each store's under a prefix of its own, spread over so many slots. The clock is the
+    /// server's.
+    #[derive(Debug)]
+    pub(super) struct Server {
+        server: Arc<RedisServer>,
+        slots: u16,
+    }
+
+    impl Server {
+        pub(super) fn with(slots: u16) -> Self {
+            let mut running = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+            let server = running
+                .upgrade()
+                .unwrap_or_else(|| Arc::new(RedisServer::start()));
+            *running = Arc::downgrade(&server);
+            Self { server, slots }
+        }
+    }
+
+    #[async_trait]
+    impl StoreFixture for Server {
+        async fn store(&self, history: Duration) -> Arc<dyn Store> {
+            let number = STORES.fetch_add(1, Ordering::Relaxed);
+            let store = RedisStore::connect(&self.server.url())
+                .and_then(|store| store.prefix(&format!("store-{number}")))
+                .and_then(|store| store.slots(self.slots))
+                .expect("good settings")
+                .keep_history(history);
+            store.check().await.expect("the server");
+            Arc::new(store)
+        }
+
+        async fn pass(&self, time: Duration) {
+            tokio::time::sleep(time).await;
+        }
+    }
+}

@@ -1,9 +1,12 @@
 //! A command or a script, and how it is called.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::{Arg, Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind, ToRedisArgs};
+use redis::{
+    Arg, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, ToRedisArgs, Value,
+};
 
 /// How a server answers to a script that it does not know.
 pub(super) const NOT_THERE: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
@@ -41,6 +44,14 @@ pub(crate) use lua;
 pub(crate) struct Call {
     command: Cmd,
     script: Option<&'static Lua>,
+    confirmation: Option<Confirmation>,
+}
+
+/// How many replicas must have what a call has written, and for how long that is waited for.
+#[derive(Clone, Copy, Debug)]
+struct Confirmation {
+    replicas: u32,
+    within: Duration,
 }
 
 impl Call {
@@ -48,6 +59,7 @@ impl Call {
         Self {
             command,
             script: None,
+            confirmation: None,
         }
     }
 
@@ -58,6 +70,7 @@ impl Call {
         Self {
             command,
             script: Some(script),
+            confirmation: None,
         }
     }
 
@@ -78,9 +91,15 @@ impl Call {
         Some(Self::command(command))
     }
 
+    /// Fails unless so many replicas say within this time that they have what it wrote. Whether it took effect is not
+    /// known then.
+    pub(crate) fn confirmed_by(&mut self, replicas: u32, within: Duration) {
+        self.confirmation = Some(Confirmation { replicas, within });
+    }
+
     /// Calls it on a connection; a script by its hash, and only if the server does not know that in full.
     pub(crate) async fn on<T: FromRedisValue>(&self, connection: &mut impl ConnectionLike) -> RedisResult<T> {
-        let answer = self.command.query_async(connection).await;
+        let answer = self.query(&self.command, connection).await;
         match (&answer, self.script) {
             (Err(error), Some(script)) if error.kind() == NOT_THERE => {
                 // Not loaded first: in a Cluster that would go to every node, and one of them may be away.
@@ -91,9 +110,38 @@ impl Call {
                         command.arg(arg);
                     }
                 }
-                command.query_async(connection).await
+                self.query(&command, connection).await
             }
             _ => answer,
         }
+    }
+
+    async fn query<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<T> {
+        let Some(Confirmation { replicas, within }) = self.confirmation else {
+            return command.query_async(connection).await;
+        };
+        // Both at once: `WAIT` is about what was written on its own connection.
+        let mut both = redis::pipe();
+        both.add_command(command.clone());
+        both.cmd("WAIT")
+            .arg(replicas)
+            .arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
+        let mut answers = connection.req_packed_commands(&both, 0, 2).await?.into_iter();
+        let mut next = || answers.next().unwrap_or(Value::Nil).extract_error();
+        let answer = next()?;
+        let confirmed: u32 = redis::from_redis_value(next()?)?;
+        if confirmed < replicas {
+            let told = format!("{confirmed} of {replicas} replicas confirmed within {within:?}");
+            return Err(RedisError::from((
+                ErrorKind::Extension,
+                "UNCONFIRMED",
+                format!("whether it will last is not known: {told}"),
+            )));
+        }
+        Ok(redis::from_redis_value(answer)?)
     }
 }

@@ -14,7 +14,6 @@ pub(crate) enum Role {
     /// A backend.
     Backend,
     /// A store.
-    #[expect(dead_code, reason = "the store comes next")]
     Store,
 }
 

@@ -1,0 +1,199 @@
+//! Keeps rows in Redis.
+
+mod answer;
+mod change;
+mod claim;
+mod codec;
+mod database;
+mod insert;
+mod keys;
+mod listen;
+mod purge;
+mod quiet;
+mod read;
+mod settle;
+mod sweep;
+mod upcoming;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::database::{Database, Settings};
+use super::{
+    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+};
+use crate::redis::{Address, NAME, check_prefix, check_slots};
+use crate::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake, defaults};
+
+/// What keys begin with, unless told.
+const PREFIX: &str = "delayline";
+
+/// Keeps rows in Redis (6 or later), for services that have no SQL database.
+///
+/// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
+/// server's clock, read in the script that decides; in a Redis Cluster each row goes by the clock of the master that has
+/// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. It connects when it is
+/// first needed, so that a server that is down keeps nobody from starting.
+///
+/// A service's own transaction cannot be joined here: a task is scheduled or not, whatever becomes of the service's rows.
+///
+/// # What can be lost
+///
+/// Redis answers before its replicas have what was written, and before its disk has it, unless it is told otherwise. So:
+///
+/// - When a master fails and a replica takes its place, what was acknowledged in the last moments may be gone: tasks that
+///   were scheduled, moved or cancelled are as they were before, a finished one may run again, and one that a worker
+///   has claimed may be given to another as well. [`wait`](Self::wait) makes that rarer: a write is then an error unless
+///   so many replicas have it. It does not rule it out, as a replica that has not may still be the one that is promoted.
+/// - When the machine of a server fails, what its append-only file had not on disk yet is gone: up to a second with
+///   `appendfsync everysec`, nothing with `always`, and all since the last snapshot without such a file. `wait` does not
+///   change that.
+/// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
+///   refuses one whose `maxmemory-policy` does.
+///
+/// Where none of this is acceptable a SQL database is the place for the rows.
+#[derive(Clone)]
+pub struct RedisStore {
+    database: Arc<Database>,
+}
+
+impl RedisStore {
+    /// The server of a URL, `redis://[user][:password@]host[:port][/database]`; or
+    /// `redis+sentinel://…host[:port],…/master[/database]` for the master that sentinels name, or
+    /// `redis+cluster://…host[:port],…` for a Cluster; each with `rediss` for TLS.
+    ///
+    /// Connects when it is first needed; ask for [`check`](Store::check) to know at once.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Ok(Self::of(Settings {
+            address: Address::parse(url)?,
+            prefix: PREFIX.to_owned(),
+            slots: None,
+            history: defaults::HISTORY,
+            wait: None,
+        }))
+    }
+
+    /// Keeps everything under `{prefix:tasks…`; default `delayline`. Who shares a server shares tasks under one prefix.
+    pub fn prefix(self, prefix: &str) -> Result<Self, Error> {
+        check_prefix(prefix)?;
+        let prefix = prefix.to_owned();
+        Ok(self.with(|settings| settings.prefix = prefix))
+    }
+
+    /// Over how many slots rows are spread where none are kept yet: 1 to 1024; otherwise 1, and 16 in a Cluster. How many
+    /// there are is kept with the rows, and whoever comes later goes by that.
+    pub fn slots(self, slots: u16) -> Result<Self, Error> {
+        check_slots(slots)?;
+        Ok(self.with(|settings| settings.slots = Some(slots)))
+    }
+
+    /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
+    #[must_use]
+    pub fn keep_history(self, history: Duration) -> Self {
+        self.with(|settings| settings.history = history)
+    }
+
+    /// After each write waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails, and
+    /// whether it took effect is not known. Not waited for unless told.
+    ///
+    /// It takes a way to the replicas and back for every call. See above for what it cannot do.
+    #[must_use]
+    pub fn wait(self, replicas: u32, timeout: Duration) -> Self {
+        // For `WAIT` zero is for ever.
+        let timeout = timeout.max(Duration::from_millis(1));
+        self.with(|settings| settings.wait = Some((replicas, timeout)).filter(|_| replicas > 0))
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = self.database.settings.clone();
+        change(&mut settings);
+        Self::of(settings)
+    }
+
+    fn of(settings: Settings) -> Self {
+        let database = Arc::new(Database::new(settings));
+        Self { database }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.database.settings;
+        f.debug_struct("RedisStore")
+            .field("server", &settings.address)
+            .field("prefix", &settings.prefix)
+            .field("history", &settings.history)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        let layout = self.database.layout().await?;
+        self.database.now(layout).await
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        insert::insert(&self.database, rows).await
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        change::change(&self.database, changes).await
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        claim::arrive(&self.database, wakes, claim).await
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+        settle::hop(&self.database, hops).await
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        claim::ready(&self.database, claim).await
+    }
+
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        sweep::sweep(&self.database, claim, sweep).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+        settle::settle(&self.database, settlements).await
+    }
+
+    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+        settle::renew(&self.database, claims, lease).await
+    }
+
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        upcoming::upcoming(&self.database, ahead).await
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        read::find(&self.database, target).await
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        read::list(&self.database, page).await
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        purge::purge(&self.database, limit).await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        read::check(&self.database).await
+    }
+
+    async fn notified(&self) {
+        self.database.listener.notified().await;
+    }
+}

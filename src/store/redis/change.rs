@@ -1,0 +1,266 @@
+//! Changes of rows, for their callers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::answer::Items;
+use super::database::{Database, Told, together};
+use super::insert::due;
+use super::{codec, keys};
+use crate::redis::{Layout, Lua, Slot, lua};
+use crate::store::{Change, Expect, Stamped, Verb};
+use crate::timestamp::millis;
+use crate::{Answer, Error, Key, Kind, Target, Task, TaskId, Timestamp, When};
+
+static CHANGE: Lua = lua!("row.lua", "entry.lua", "change.lua");
+
+/// How many changes go into one call.
+const CHANGES: usize = 100;
+
+type Placed = Vec<(usize, Change)>;
+type Answers = Vec<(usize, Stamped<Answer>)>;
+
+pub(super) async fn change(
+    database: &Arc<Database>,
+    changes: Vec<Change>,
+) -> Result<Stamped<Vec<Answer>>, Error> {
+    let layout = database.layout().await?;
+    if changes.is_empty() {
+        let now = database.now(layout).await?;
+        return Ok(Stamped {
+            now,
+            found: Vec::new(),
+        });
+    }
+    let mut answers = Vec::with_capacity(changes.len());
+    for run in runs(layout, changes) {
+        answers.extend(together_in(database, layout, run).await?);
+    }
+    answers.sort_by_key(|(place, _)| *place);
+    let now = answers.iter().map(|(_, answer)| answer.now).min();
+    Ok(Stamped {
+        now: now.unwrap_or_default(),
+        found: answers.into_iter().map(|(_, answer)| answer.found).collect(),
+    })
+}
+
+/// Parts of a batch, one after the other, within each of which the order does not matter. Where there is one slot, scripts
+/// take changes in the order given, so all is one part.
+fn runs(layout: Layout, changes: Vec<Change>) -> Vec<Placed> {
+    let placed = changes.into_iter().enumerate();
+    if layout.slots == 1 {
+        return vec![placed.collect()];
+    }
+    let mut runs: Vec<Placed> = Vec::new();
+    let mut last = Run::default();
+    for (place, change) in placed {
+        match runs.last_mut() {
+            Some(run) if last.takes(&change) => run.push((place, change)),
+            _ => {
+                last = Run::default();
+                last.takes(&change);
+                runs.push(vec![(place, change)]);
+            }
+        }
+    }
+    runs
+}
+
+/// What the changes of one part mean.
+#[derive(Default)]
+struct Run {
+    ids: BTreeSet<TaskId>,
+    names: BTreeSet<(Kind, Key)>,
+    has_redrive: bool,
+}
+
+impl Run {
+    /// Takes a change, unless it may mean a row that another one means: an id and a key may mean the same one, and a row
+    /// that is redriven changes what its key means.
+    fn takes(&mut self, change: &Change) -> bool {
+        let is_first = self.ids.is_empty() && self.names.is_empty();
+        let is_redrive = matches!(change.verb, Verb::Redrive { .. });
+        if !is_first && (self.has_redrive || is_redrive) {
+            return false;
+        }
+        self.has_redrive = is_redrive;
+        match &change.target {
+            Target::Id(id) => self.names.is_empty() && self.ids.insert(*id),
+            Target::Key(kind, key) => self.ids.is_empty() && self.names.insert((kind.clone(), key.clone())),
+        }
+    }
+}
+
+async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) -> Result<Answers, Error> {
+    let is_single = layout.slots == 1;
+    let mut by_slot = BTreeMap::<Slot, Placed>::new();
+    let mut by_key = Vec::new();
+    for (place, change) in changes {
+        match &change.target {
+            Target::Id(id) => by_slot.entry(layout.slot(*id)).or_default().push((place, change)),
+            Target::Key(kind, key) if is_single => by_slot
+                .entry(keys::slot_of(layout, kind, key))
+                .or_default()
+                .push((place, change)),
+            Target::Key(..) => by_key.push((place, change)),
+        }
+    }
+    let mut answers = Vec::new();
+    let calls = by_slot.into_iter().map(|(slot, changes)| {
+        let database = Arc::clone(database);
+        async move { one_after_the_other(&database, layout, slot, changes).await }
+    });
+    for result in together(calls.collect()).await {
+        answers.extend(result?);
+    }
+    let calls = by_key.into_iter().map(|(place, change)| {
+        let database = Arc::clone(database);
+        async move { Ok((place, by_key_alone(&database, layout, change).await?)) }
+    });
+    for result in together(calls.collect()).await {
+        answers.push(result?);
+    }
+    Ok(answers)
+}
+
+/// The changes of rows of one slot, in order.
+async fn one_after_the_other(
+    database: &Database,
+    layout: Layout,
+    slot: Slot,
+    changes: Placed,
+) -> Result<Answers, Error> {
+    let mut answers = Vec::with_capacity(changes.len());
+    for part in changes.chunks(CHANGES) {
+        let mut call = database.script(&CHANGE, slot, Told::Yes, layout);
+        call.arg(u8::from(layout.slots == 1))
+            .arg(millis(database.settings.history));
+        for (_, change) in part {
+            add(&mut call, change);
+        }
+        let answer = database.write(call).await?;
+        let mut items = Items::of(answer.found)?;
+        for (place, change) in part {
+            let found = match said(items.value()?)? {
+                Said::Answer(found) => found,
+                Said::ToRedrive(dead) => redrive(database, layout, change, dead).await?,
+            };
+            let now = answer.now;
+            answers.push((*place, Stamped { now, found }));
+        }
+    }
+    Ok(answers)
+}
+
+fn add(call: &mut super::database::Request, change: &Change) {
+    match &change.target {
+        Target::Id(id) => call.arg(id.as_bytes()).arg("").arg(""),
+        Target::Key(kind, key) => call.arg("").arg(kind.as_str()).arg(key.as_str()),
+    };
+    let (verb, when, look_in) = match change.verb {
+        Verb::Reschedule { due, look_in } => (0, due, millis(look_in)),
+        Verb::RunNow { look_in } => (1, When::At(Timestamp::default()), millis(look_in)),
+        Verb::Cancel => (2, When::At(Timestamp::default()), 0),
+        Verb::Redrive { look_in } => (3, When::At(Timestamp::default()), millis(look_in)),
+    };
+    let (due_in, due_at) = due(when);
+    let (expect, expected) = match change.expect {
+        Expect::Anything => (0, String::new()),
+        Expect::Version(version) => (1, version.to_string()),
+        Expect::Due(due_at) => (2, codec::stored(due_at).to_string()),
+    };
+    call.arg(verb)
+        .arg(due_in)
+        .arg(due_at)
+        .arg(look_in)
+        .arg(expect)
+        .arg(expected);
+}
+
+/// What a script says of one change.
+enum Said {
+    Answer(Answer),
+    /// A dead row whose key is in another slot.
+    ToRedrive(Task),
+}
+
+fn said(value: Value) -> Result<Said, Error> {
+    if value == Value::Int(4) {
+        return Ok(Said::Answer(Answer::NotFound));
+    }
+    let mut items = Items::of(value)?;
+    let what = items.number()?;
+    let id = items.id()?;
+    let task = items.task(id)?;
+    Ok(match what {
+        0 => Said::Answer(Answer::Done(task)),
+        1 => Said::Answer(Answer::TooLate(task)),
+        3 => Said::Answer(Answer::Conflict(task)),
+        5 => Said::ToRedrive(task),
+        _ => Said::Answer(Answer::Finished(task)),
+    })
+}
+
+/// Redrives a dead row whose key is in another slot. If it is not as it was found any more, it is asked anew.
+async fn redrive(
+    database: &Database,
+    layout: Layout,
+    change: &Change,
+    mut dead: Task,
+) -> Result<Answer, Error> {
+    let Verb::Redrive { look_in } = change.verb else {
+        return Ok(Answer::Finished(dead));
+    };
+    for _ in 0..keys::TRIES {
+        if let Some(answer) = keys::redrive(database, layout, &dead, millis(look_in)).await? {
+            return Ok(answer);
+        }
+        let mut call = database.script(&CHANGE, layout.slot(dead.id), Told::Yes, layout);
+        call.arg(0).arg(millis(database.settings.history));
+        let again = Change {
+            target: dead.id.into(),
+            ..change.clone()
+        };
+        add(&mut call, &again);
+        let mut items = Items::of(database.write(call).await?.found)?;
+        match said(items.value()?)? {
+            Said::Answer(answer) => return Ok(answer),
+            Said::ToRedrive(found) => dead = found,
+        }
+    }
+    Err(keys::crossed())
+}
+
+/// A change of the row that a key means, where the key may be in another slot. If the row was live when it was found and
+/// is not any more, the key may mean another one by now.
+async fn by_key_alone(database: &Database, layout: Layout, change: Change) -> Result<Stamped<Answer>, Error> {
+    let Target::Key(kind, key) = &change.target else {
+        return Err(Error::invalid("target", "", "a key"));
+    };
+    for _ in 0..keys::TRIES {
+        let Some(task) = keys::row_of(database, layout, kind, key).await? else {
+            let now = database.now(layout).await?;
+            let found = Answer::NotFound;
+            return Ok(Stamped { now, found });
+        };
+        let by_id = Change {
+            target: task.id.into(),
+            ..change.clone()
+        };
+        let slot = layout.slot(task.id);
+        let answers = one_after_the_other(database, layout, slot, vec![(0, by_id)]).await?;
+        for (_, answer) in answers {
+            let is_other = match &answer.found {
+                Answer::NotFound => true,
+                Answer::Finished(_) => task.state.is_live(),
+                _ => false,
+            };
+            if !is_other {
+                return Ok(answer);
+            }
+        }
+    }
+    Err(keys::crossed())
+}

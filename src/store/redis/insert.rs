@@ -1,0 +1,206 @@
+//! New rows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::answer::Items;
+use super::database::{Database, Told, together};
+use super::{codec, keys};
+use crate::redis::{Layout, Lua, Slot, lua};
+use crate::store::{NewRow, Stamped, row};
+use crate::timestamp::millis;
+use crate::{Error, Scheduled, Timestamp, When};
+
+static INSERT: Lua = lua!("row.lua", "entry.lua", "insert.lua");
+
+/// How many rows go into one call, and how many bytes of them: a bound on how long it keeps the server from others.
+const ROWS: usize = 100;
+const BYTES: usize = 256 << 10;
+/// How many rows at a time take the way of keys.
+const KEYED: usize = 128;
+/// The most that a hash of Redis takes for one row, and a bit less.
+const LARGEST: usize = 256 << 20;
+
+/// New rows, each with its place in the batch.
+type Placed = Vec<(usize, NewRow)>;
+type Answers = Vec<(usize, Stamped<Scheduled>)>;
+
+pub(super) async fn insert(
+    database: &Arc<Database>,
+    rows: Vec<NewRow>,
+) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    for row in &rows {
+        check(row)?;
+    }
+    let layout = database.layout().await?;
+    if rows.is_empty() {
+        let now = database.now(layout).await?;
+        return Ok(Stamped {
+            now,
+            found: Vec::new(),
+        });
+    }
+    let mut answers = Vec::with_capacity(rows.len());
+    for round in rounds(layout, rows) {
+        answers.extend(together_in(database, layout, round).await?);
+    }
+    answers.sort_by_key(|(place, _)| *place);
+    let now = answers.iter().map(|(_, answer)| answer.now).min();
+    Ok(Stamped {
+        now: now.unwrap_or_default(),
+        found: answers.into_iter().map(|(_, answer)| answer.found).collect(),
+    })
+}
+
+/// Refuses what cannot be kept apart from other rows.
+fn check(row: &NewRow) -> Result<(), Error> {
+    row.kind.check()?;
+    if let Some(key) = &row.key {
+        key.check()?;
+    }
+    let texts = row.headers.iter().map(|(name, value)| name.len() + value.len());
+    let size = row.payload.len() + texts.sum::<usize>();
+    if size > LARGEST {
+        return Err(Error::invalid(
+            "payload and headers",
+            format!("{size} bytes"),
+            "allowed are 256 MiB",
+        ));
+    }
+    Ok(())
+}
+
+/// Parts of a batch, one after the other, in each of which no row can meet another. Where there is one slot, scripts take
+/// rows in the order given, so all is one part.
+fn rounds(layout: Layout, rows: Vec<NewRow>) -> Vec<Placed> {
+    let mut left: Placed = rows.into_iter().enumerate().collect();
+    if layout.slots == 1 {
+        return vec![left];
+    }
+    let mut rounds = Vec::new();
+    while !left.is_empty() {
+        let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let (mut round, mut later) = (Vec::new(), Vec::new());
+        for (place, row) in left {
+            let name = row.key.clone().map(|key| (row.kind.clone(), key));
+            // What stands behind a row that is left to a later part must not overtake it.
+            let is_alone = ids.insert(row.id) & name.is_none_or(|name| names.insert(name));
+            if is_alone {
+                round.push((place, row));
+            } else {
+                later.push((place, row));
+            }
+        }
+        rounds.push(round);
+        left = later;
+    }
+    rounds
+}
+
+async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> Result<Answers, Error> {
+    let (keyed, plain): (Placed, Placed) = rows
+        .into_iter()
+        .partition(|(_, row)| row.key.is_some() && layout.slots > 1);
+    let calls: Vec<_> = by_slot(layout, plain)
+        .into_iter()
+        .map(|(slot, rows)| one_after_the_other(Arc::clone(database), layout, slot, rows))
+        .collect();
+    let mut answers = Vec::new();
+    for result in together(calls).await {
+        answers.extend(result?);
+    }
+    let mut keyed = keyed.into_iter().peekable();
+    while keyed.peek().is_some() {
+        let calls = keyed.by_ref().take(KEYED).map(|(place, row)| {
+            let database = Arc::clone(database);
+            async move { Ok((place, keys::insert(database, layout, row).await?)) }
+        });
+        for result in together(calls.collect()).await {
+            answers.push(result?);
+        }
+    }
+    Ok(answers)
+}
+
+fn by_slot(layout: Layout, rows: Placed) -> std::collections::BTreeMap<Slot, Placed> {
+    let mut slots = std::collections::BTreeMap::<Slot, Placed>::new();
+    for (place, row) in rows {
+        slots.entry(layout.slot(row.id)).or_default().push((place, row));
+    }
+    slots
+}
+
+/// The rows of one slot, in order.
+async fn one_after_the_other(
+    database: Arc<Database>,
+    layout: Layout,
+    slot: Slot,
+    rows: Placed,
+) -> Result<Answers, Error> {
+    let mut answers = Vec::with_capacity(rows.len());
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut insert = database.script(&INSERT, slot, Told::Yes, layout);
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while let Some((place, row)) = rows.next_if(|_| part.len() < ROWS && bytes < BYTES) {
+            let rest = codec::rest(&row.payload, &row.headers);
+            bytes += rest.len();
+            let (due_in, due_at) = due(row.due);
+            insert
+                .arg(row.id.as_bytes())
+                .arg(row.kind.as_str())
+                .arg(row.key.as_ref().map_or("", |key| key.as_str()))
+                .arg(due_in)
+                .arg(due_at)
+                .arg(millis(row.look_in))
+                .arg(maybe(row.max_attempts))
+                .arg(u8::from(row.replace))
+                .arg(rest);
+            part.push((place, row));
+        }
+        let answer = database.write(insert).await?;
+        let mut items = Items::of(answer.found)?;
+        for (place, row) in part {
+            let found = said(items.value()?, row, answer.now)?;
+            answers.push((
+                place,
+                Stamped {
+                    now: answer.now,
+                    found,
+                },
+            ));
+        }
+    }
+    Ok(answers)
+}
+
+fn said(value: redis::Value, mut new: NewRow, now: Timestamp) -> Result<Scheduled, Error> {
+    if value == redis::Value::Int(0) {
+        if let When::At(time) = new.due {
+            new.due = When::At(Timestamp::from_millis(codec::stored(time)));
+        }
+        return Ok(Scheduled::New(row::new(new, now)));
+    }
+    let mut items = Items::of(value)?;
+    let what = items.number()?;
+    let id = items.id()?;
+    let task = items.task(id)?;
+    Ok(match what {
+        2 => Scheduled::Replaced(task),
+        3 => Scheduled::Running(task),
+        _ => Scheduled::Existing(task),
+    })
+}
+
+/// A due time as scripts take it: in how many ms, or else when.
+pub(super) fn due(when: When) -> (String, String) {
+    match when {
+        When::After(delay) => (millis(delay).to_string(), String::new()),
+        When::At(time) => (String::new(), codec::stored(time).to_string()),
+    }
+}
+
+/// A number as scripts take it, which may be missing.
+pub(super) fn maybe(number: Option<u32>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,290 @@
+//! Hears of rows that other processes have written.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use redis::{FromRedisValue, PushInfo, PushKind, RedisResult};
+use tokio::sync::Notify;
+
+use super::answer::{Soon, span};
+use super::quiet::Quiet;
+use crate::redis::{Address, Layout, Role, Slot};
+use crate::{Clock, Spawned, defaults};
+
+/// How long a slot is left alone at the most, though it said that it has nothing; more where there are many slots.
+const QUIET: Duration = Duration::from_secs(8);
+/// How many slots may be asked in that time.
+const SLOTS: u16 = 4;
+/// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
+const PING_EVERY: Duration = Duration::from_secs(8);
+/// How long that may take.
+const PING_WITHIN: Duration = Duration::from_secs(2);
+/// The wait after a first failure to connect; it doubles with every further one.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+/// The longest.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// How far ahead slots and their messages look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Horizon {
+    /// How long a slot is left alone at the most.
+    pub(super) quiet: Duration,
+}
+
+impl Horizon {
+    pub(super) fn of(layout: Layout) -> Self {
+        let quiet = QUIET * u32::from(layout.slots.div_ceil(SLOTS).max(1));
+        Self { quiet }
+    }
+
+    /// What is due within so many ms is told: before, nobody looks who was not told.
+    pub(super) fn told_within_millis(self) -> u64 {
+        let within = self.quiet + defaults::LOOK_AHEAD;
+        u64::try_from(within.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Listens on the store's channel for every waiter of this process, from the first one on.
+pub(super) struct Listener {
+    address: Address,
+    channel: String,
+    clock: Clock,
+    heard: Arc<Heard>,
+    /// Ends with the listener.
+    listening: OnceLock<Spawned>,
+}
+
+/// What has been heard.
+#[derive(Debug)]
+struct Heard {
+    /// By what this process knows its own messages.
+    sender: u64,
+    quiet: Arc<Quiet>,
+    /// Whether nothing that is said now is missed.
+    is_connected: AtomicBool,
+    soon: Notify,
+    lost: Notify,
+    /// The number of the connection in use: one that was given up has nothing to say any more.
+    connection: Mutex<u64>,
+}
+
+impl Listener {
+    pub(super) fn new(
+        address: Address,
+        channel: String,
+        sender: u64,
+        quiet: Arc<Quiet>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            address,
+            channel,
+            clock,
+            heard: Arc::new(Heard {
+                sender,
+                quiet,
+                is_connected: AtomicBool::new(false),
+                soon: Notify::new(),
+                lost: Notify::new(),
+                connection: Mutex::default(),
+            }),
+            listening: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Whether nothing that is said is missed; begins to listen.
+    pub(super) fn is_listening(&self) -> bool {
+        self.start();
+        self.heard.is_connected.load(Ordering::Acquire)
+    }
+
+    /// Waits for a message, or for a moment after which one may have been missed.
+    pub(super) async fn notified(&self) {
+        self.start();
+        self.heard.soon.notified().await;
+    }
+
+    fn start(&self) {
+        self.listening.get_or_init(|| {
+            let (address, channel) = (self.address.clone(), self.channel.clone());
+            let (clock, heard) = (self.clock.clone(), Arc::clone(&self.heard));
+            self.clock.spawn(async move {
+                let mut failures = 0;
+                loop {
+                    let connected = listen(&address, &channel, &clock, &heard, &mut failures).await;
+                    heard.is_connected.store(false, Ordering::Release);
+                    if let Err(error) = connected {
+                        let error = Role::Store.failure(&address, error);
+                        tracing::debug!(%error, "not listening; trying again");
+                    }
+                    // From now on nobody may go by what was known.
+                    heard.quiet.forget_all();
+                    clock.sleep(backoff(&clock, failures)).await;
+                    failures += 1;
+                }
+            })
+        });
+    }
+}
+
+/// Passes on what is heard until the connection is lost.
+async fn listen(
+    address: &Address,
+    channel: &str,
+    clock: &Clock,
+    heard: &Arc<Heard>,
+    failures: &mut u32,
+) -> RedisResult<()> {
+    let number = heard.next_connection();
+    let told = {
+        let heard = Arc::clone(heard);
+        move |push: PushInfo| heard.pushed(number, &push)
+    };
+    let mut connection = address.connect_listening(told).await?;
+    connection.subscribe(channel).await?;
+    *failures = 0;
+    // Whatever was said before it listened was missed.
+    heard.quiet.forget_all();
+    heard.is_connected.store(true, Ordering::Release);
+    heard.tell();
+    loop {
+        tokio::select! {
+            () = heard.lost.notified() => return Ok(()),
+            () = clock.sleep(PING_EVERY) => {}
+        }
+        let ping = async {
+            let pong: RedisResult<redis::Value> = redis::cmd("PING").query_async(&mut connection).await;
+            pong
+        };
+        match clock.timeout(PING_WITHIN, ping).await {
+            Some(pong) => pong?,
+            None => return Ok(()),
+        };
+    }
+}
+
+impl Heard {
+    fn next_connection(&self) -> u64 {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        *connection += 1;
+        *connection
+    }
+
+    /// Takes note of what a server pushed: bytes from anybody who may publish on the channel.
+    fn pushed(&self, connection: u64, push: &PushInfo) {
+        match push.kind {
+            PushKind::Message => {
+                let text = push
+                    .data
+                    .get(1)
+                    .and_then(|it| String::from_redis_value_ref(it).ok());
+                if let Some(message) = text.as_deref().and_then(Message::read) {
+                    self.told(&message);
+                }
+            }
+            PushKind::Disconnection => {
+                let current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+                if *current == connection {
+                    self.lost.notify_one();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn told(&self, message: &Message) {
+        // What this process has written itself it knows.
+        if message.sender == self.sender {
+            return;
+        }
+        self.quiet.written(message.slot, message.soon);
+        let Soon { wake, due, .. } = message.soon;
+        if [wake, due].into_iter().flatten().min() <= Some(defaults::LOOK_AHEAD) {
+            self.tell();
+        }
+    }
+
+    /// Ends the wait of everybody who waits, and the next one too: a worker that sweeps at this moment may have looked
+    /// before the row was there.
+    fn tell(&self) {
+        self.soon.notify_waiters();
+        self.soon.notify_one();
+    }
+}
+
+/// A message of a script: who tells, of which slot, and in how long what was written needs a look.
+#[derive(Debug, PartialEq, Eq)]
+struct Message {
+    sender: u64,
+    slot: Slot,
+    soon: Soon,
+}
+
+impl Message {
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let sender = words.next()?.parse().ok()?;
+        let (epoch, number) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let mut millis = || Some(span(words.next()?.parse().ok()?));
+        let (wake, due) = (millis()?, millis()?);
+        let is_all = words.next().is_none();
+        is_all.then_some(Self {
+            sender,
+            slot: Slot { epoch, number },
+            soon: Soon {
+                wake,
+                due,
+                purge: None,
+            },
+        })
+    }
+}
+
+/// Half of it is chance, so that a fleet does not come back at one moment.
+fn backoff(clock: &Clock, failures: u32) -> Duration {
+    let longest = BACKOFF_FIRST
+        .saturating_mul(1 << failures.min(10))
+        .min(BACKOFF_MAX);
+    let half = longest / 2;
+    let chance = clock.random_below(u64::try_from(half.as_micros()).unwrap_or(0));
+    half + Duration::from_micros(chance)
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("channel", &self.channel)
+            .field("is_listening", &self.listening.get().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_and_anything_else_is_not() {
+        let message = Message::read("7 1 3 250 -1").expect("a message");
+        assert_eq!((message.sender, message.slot), (7, Slot { epoch: 1, number: 3 }));
+        assert_eq!(message.soon.wake, Some(Duration::from_millis(250)));
+        assert_eq!(message.soon.due, None);
+        for text in [
+            "",
+            "soon",
+            "7 1 3 250",
+            "7 1 3 250 1 1",
+            "7 1 99999999 1 1",
+            "-1 1 1 1 1",
+            "7 1 3 x 1",
+        ] {
+            assert_eq!(Message::read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Removes rows whose history is over.
+//!
+//! Where there are several slots, the key of such a row may be in another one. Its entry is read first, then the row is
+//! removed, and then the entry forgets it, if it is as it was read: whoever has taken the key or the id anew meanwhile has
+//! given it another stamp. A process that dies in between leaves an entry that names no row, which goes when somebody
+//! next has that key and is removed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::answer::{self, Items};
+use super::codec::{self, Brief};
+use super::database::{Database, Told, those_that_succeeded, together};
+use super::keys::{self, Entry};
+use super::sweep::{self, FINISHED};
+use crate::redis::{Layout, Lua, Slot, lua};
+use crate::{Error, Kind};
+
+static PURGE: Lua = lua!("row.lua", "entry.lua", "purge.lua");
+static FORGET: Lua = lua!("row.lua", "entry.lua", "forget.lua");
+
+/// How many rows go into one call: a bound on how long it keeps the server from others.
+const ROWS: usize = 100;
+
+pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64, Error> {
+    if limit == 0 {
+        return Ok(0);
+    }
+    let layout = database.layout().await?;
+    let slots = database.quiet.to_purge(layout.all());
+    let mut left = BTreeMap::<Kind, usize>::new();
+    let mut removed = 0;
+    let mut asked: Vec<_> = slots.into_iter().map(|slot| (slot, Vec::new())).collect();
+    while !asked.is_empty() {
+        let looks = sweep::look(database, layout, FINISHED, limit, None, asked).await;
+        let mut again = BTreeMap::<Slot, Vec<(String, usize)>>::new();
+        let mut by_slot = BTreeMap::<Slot, Vec<Brief>>::new();
+        for look in those_that_succeeded(looks)?.into_iter().flatten() {
+            for overdue in look.lanes {
+                for row in overdue.rows {
+                    let left = left.entry(row.pending.wake.kind.clone()).or_insert(limit);
+                    if *left > 0 {
+                        *left -= 1;
+                        by_slot.entry(look.slot).or_default().push(row);
+                    }
+                }
+                if overdue.has_more {
+                    again.entry(look.slot).or_default().push((overdue.lane, 0));
+                }
+            }
+        }
+        let is_all = by_slot.is_empty();
+        let calls = by_slot.into_iter().map(|(slot, rows)| {
+            let database = Arc::clone(database);
+            async move { remove(&database, layout, slot, rows).await }
+        });
+        let counts = those_that_succeeded(together(calls.collect()).await)?;
+        removed += counts.into_iter().flatten().sum::<u64>();
+        for lanes in again.values_mut() {
+            lanes.retain(|(lane, _)| {
+                let kind = lane.split_once(':').map_or("", |(_, kind)| kind);
+                left.get(&Kind::from(kind)).is_none_or(|left| *left > 0)
+            });
+        }
+        again.retain(|_, lanes| !lanes.is_empty());
+        asked = if is_all {
+            Vec::new()
+        } else {
+            again.into_iter().collect()
+        };
+    }
+    Ok(removed)
+}
+
+/// Removes rows of one slot; says how many were still to be removed.
+async fn remove(
+    database: &Arc<Database>,
+    layout: Layout,
+    slot: Slot,
+    rows: Vec<Brief>,
+) -> Result<u64, Error> {
+    let is_single = layout.slots == 1;
+    let mut count = 0;
+    for part in rows.chunks(ROWS) {
+        let mut stamps = Vec::new();
+        if !is_single {
+            for row in part {
+                stamps.push(match &row.pending.key {
+                    Some(key) => {
+                        let kind = &row.pending.wake.kind;
+                        Some(Entry::read(database, layout, kind, key).await?.stamp)
+                    }
+                    None => None,
+                });
+            }
+        }
+        let mut call = database.script(&PURGE, slot, Told::No, layout);
+        call.arg(u8::from(is_single));
+        for row in part {
+            call.arg(row.pending.wake.id.as_bytes());
+        }
+        let removed = answer::flags(database.write(call).await?.found)?;
+        count += removed.iter().map(|&removed| u64::from(removed)).sum::<u64>();
+        for ((row, stamp), removed) in part.iter().zip(stamps).zip(removed) {
+            let (Some(stamp), Some(key), true) = (stamp, &row.pending.key, removed) else {
+                continue;
+            };
+            let kind = &row.pending.wake.kind;
+            let slot = keys::slot_of(layout, kind, key);
+            let mut call = database.script(&FORGET, slot, Told::No, layout);
+            call.arg(codec::name(kind, key))
+                .arg(row.pending.wake.id.as_bytes())
+                .arg(stamp);
+            Items::of(database.write(call).await?.found)?;
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,201 @@
+//! What becomes of rows that a worker holds, or sends on their way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answer;
+use super::codec;
+use super::database::{Database, Request, Told, those_that_succeeded, together};
+use super::insert::due;
+use crate::redis::{Lua, Slot, lua};
+use crate::store::{Ending, Hop, Renewal, Settlement};
+use crate::timestamp::millis;
+use crate::{Error, State, TaskId, When};
+
+static HOP: Lua = lua!("row.lua", "hop.lua");
+static SETTLE: Lua = lua!("row.lua", "settle.lua");
+static RENEW: Lua = lua!("row.lua", "renew.lua");
+
+/// How many rows go into one call: a bound on how long it keeps the server from others.
+const ROWS: usize = 100;
+
+pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+    let add = |call: &mut Request, hop: &Hop| {
+        call.arg(hop.id.as_bytes())
+            .arg(hop.version)
+            .arg(millis(hop.look_in));
+    };
+    let said = each(database, &HOP, Told::No, hops, |hop| hop.id, |_| {}, add).await?;
+    // One that was perhaps not recorded is sent by nobody, and found by the sweep.
+    Ok(said.into_iter().map(|said| matches!(said, Ok(true))).collect())
+}
+
+pub(super) async fn settle(
+    database: &Arc<Database>,
+    settlements: Vec<Settlement>,
+) -> Result<Vec<bool>, Error> {
+    let history = database.settings.history;
+    let add = |call: &mut Request, settlement: &Settlement| {
+        call.arg(settlement.id.as_bytes()).arg(settlement.version);
+        end(call, &settlement.ending, history);
+    };
+    let said = each(
+        database,
+        &SETTLE,
+        Told::Yes,
+        &settlements,
+        |settlement| settlement.id,
+        |_| {},
+        add,
+    );
+    said.await?.into_iter().collect()
+}
+
+pub(super) async fn renew(
+    database: &Arc<Database>,
+    claims: &[(TaskId, u64)],
+    lease: Duration,
+) -> Result<Vec<Renewal>, Error> {
+    let add = |call: &mut Request, (id, version): &(TaskId, u64)| {
+        call.arg(id.as_bytes()).arg(*version);
+    };
+    let lease = |call: &mut Request| {
+        call.arg(millis(lease));
+    };
+    let said = each(database, &RENEW, Told::No, claims, |(id, _)| *id, lease, add).await?;
+    let renewal = |said| match said {
+        Ok(true) => Renewal::Renewed,
+        Ok(false) => Renewal::Lost,
+        // Its server cannot be reached: it is held, and ends as before.
+        Err(_) => Renewal::Locked,
+    };
+    Ok(said.into_iter().map(renewal).collect())
+}
+
+/// What a script says of each row, in the order given, where `first` is what it takes before the rows. Those of a slot
+/// are taken in order. Errors are of rows whose servers cannot be reached; if that is all, the whole is one.
+async fn each<T>(
+    database: &Arc<Database>,
+    script: &'static Lua,
+    told: Told,
+    rows: &[T],
+    id: impl Fn(&T) -> TaskId,
+    first: impl Fn(&mut Request),
+    add: impl Fn(&mut Request, &T),
+) -> Result<Vec<Result<bool, Error>>, Error> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let layout = database.layout().await?;
+    let mut by_slot = BTreeMap::<Slot, Vec<usize>>::new();
+    for (place, row) in rows.iter().enumerate() {
+        by_slot.entry(layout.slot(id(row))).or_default().push(place);
+    }
+    let mut asked = Vec::new();
+    let mut calls = Vec::new();
+    for (slot, places) in by_slot {
+        let mut parts = Vec::new();
+        for part in places.chunks(ROWS) {
+            let mut call = database.script(script, slot, told, layout);
+            first(&mut call);
+            for &place in part {
+                add(&mut call, &rows[place]);
+            }
+            parts.push(call);
+        }
+        asked.push(places);
+        let database = Arc::clone(database);
+        calls.push(async move {
+            let mut said = Vec::new();
+            for call in parts {
+                said.extend(answer::flags(database.write(call).await?.found)?);
+            }
+            Ok(said)
+        });
+    }
+    let mut given: Vec<_> = std::iter::repeat_with(|| Err(out_of_reach()))
+        .take(rows.len())
+        .collect();
+    let answers = those_that_succeeded(together(calls).await)?;
+    for (places, said) in asked.into_iter().zip(answers) {
+        for (place, said) in places.into_iter().zip(said.into_iter().flatten()) {
+            given[place] = Ok(said);
+        }
+    }
+    Ok(given)
+}
+
+fn out_of_reach() -> Error {
+    crate::redis::Role::Store.error(true, "the server of a row did not answer")
+}
+
+/// An ending as the script takes it.
+fn end(call: &mut Request, ending: &Ending, history: Duration) {
+    let scheduled = codec::digit(State::Scheduled);
+    let later = |after: Duration| due(When::After(after));
+    let as_before = || (String::new(), String::new());
+    let in_millis = |time: Duration| millis(time).to_string();
+    let said = |error: &String| format!("+{error}");
+    let none = String::new();
+    let (state, (due_in, due_at), wake_in, anew, give_back, error) = match ending {
+        Ending::Done => (
+            codec::digit(State::Done),
+            as_before(),
+            in_millis(history),
+            false,
+            false,
+            none,
+        ),
+        Ending::Dead { error, give_back } => (
+            codec::digit(State::Dead),
+            as_before(),
+            none,
+            false,
+            *give_back,
+            said(error),
+        ),
+        Ending::Retry {
+            after,
+            look_in,
+            error,
+        } => (
+            scheduled,
+            later(*after),
+            in_millis(*look_in),
+            false,
+            false,
+            said(error),
+        ),
+        Ending::Snooze { after, look_in } => {
+            (scheduled, later(*after), in_millis(*look_in), false, true, none)
+        }
+        Ending::Again { after, look_in } => {
+            (scheduled, later(*after), in_millis(*look_in), true, false, none)
+        }
+        Ending::Release => (scheduled, as_before(), "0".to_owned(), false, true, none),
+        Ending::Moved { due: time, look_in } => (
+            scheduled,
+            due(When::At(*time)),
+            in_millis(*look_in),
+            true,
+            false,
+            none,
+        ),
+        Ending::Cancelled => (
+            codec::digit(State::Cancelled),
+            as_before(),
+            in_millis(history),
+            false,
+            true,
+            none,
+        ),
+    };
+    call.arg(state)
+        .arg(due_in)
+        .arg(due_at)
+        .arg(wake_in)
+        .arg(u8::from(anew))
+        .arg(u8::from(give_back))
+        .arg(error);
+}
