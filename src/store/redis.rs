@@ -197,3 +197,6 @@ impl Store for RedisStore {
         self.database.listener.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

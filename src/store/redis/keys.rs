@@ -132,7 +132,8 @@ pub(super) async fn row_of(
 }
 
 /// Who has a key that a try wanted.
-enum Taken {
+#[derive(Debug)]
+pub(super) enum Taken {
     /// The try.
     Obtained,
     /// Another row, which is live: what `look.lua` did to it, 1 (nothing), 2 (replaced it) or 3 (nothing, it runs).
@@ -140,7 +141,7 @@ enum Taken {
 }
 
 /// A try to make a row live under its key.
-struct Try<'a> {
+pub(super) struct Try<'a> {
     database: &'a Database,
     layout: Layout,
     nonce: u64,
@@ -150,7 +151,7 @@ struct Try<'a> {
 }
 
 impl<'a> Try<'a> {
-    fn new(database: &'a Database, layout: Layout, id: TaskId, kind: &'a Kind, key: &'a Key) -> Self {
+    pub(super) fn new(database: &'a Database, layout: Layout, id: TaskId, kind: &'a Kind, key: &'a Key) -> Self {
         let nonce = 1 + database.clock.random_below(NONCES - 1);
         Self {
             database,
@@ -168,7 +169,7 @@ impl<'a> Try<'a> {
     }
 
     /// Step 1, for a new row; the row of its id if there is one.
-    async fn intend(&self, new: &NewRow) -> Result<Option<Task>, Error> {
+    pub(super) async fn intend(&self, new: &NewRow) -> Result<Option<Task>, Error> {
         let mut intend = self.script(&INTEND, Told::No);
         intend
             .arg(self.nonce)
@@ -185,7 +186,7 @@ impl<'a> Try<'a> {
     }
 
     /// Step 1, for a dead row of this version.
-    async fn mark(&self, version: u64) -> Result<bool, Error> {
+    pub(super) async fn mark(&self, version: u64) -> Result<bool, Error> {
         let mut mark = self.script(&MARK, Told::No);
         mark.arg(self.nonce).arg(self.id.as_bytes()).arg(version);
         let found = self.database.write(mark).await?.found;
@@ -193,22 +194,14 @@ impl<'a> Try<'a> {
     }
 
     /// Steps 2 and 3.
-    async fn obtain(&self, replacement: Option<&NewRow>) -> Result<Taken, Error> {
+    pub(super) async fn obtain(&self, replacement: Option<&NewRow>) -> Result<Taken, Error> {
         let (mut gone, mut remember) = (String::new(), false);
         for _ in 0..TRIES {
-            let slot = slot_of(self.layout, self.kind, self.key);
-            let mut obtain = self.database.script(&OBTAIN, slot, Told::No, self.layout);
-            obtain
-                .arg(codec::name(self.kind, self.key))
-                .arg(self.id.as_bytes())
-                .arg(&gone)
-                .arg(u8::from(remember));
-            let mut items = Items::of(self.database.write(obtain).await?.found)?;
-            if items.number()? == 0 {
-                return Ok(Taken::Obtained);
+            let other;
+            match self.take_from(&gone, remember).await? {
+                None => return Ok(Taken::Obtained),
+                Some(by) => (gone, other) = by,
             }
-            gone = items.text()?;
-            let other = items.id()?;
             let mut looked = self.look(other, replacement).await?;
             match looked.number()? {
                 what @ (0 | 4) => remember = what == 4,
@@ -218,7 +211,28 @@ impl<'a> Try<'a> {
         Err(crossed())
     }
 
-    async fn look(&self, other: TaskId, replacement: Option<&NewRow>) -> Result<Items, Error> {
+    /// Step 2, where the row that an entry of this stamp names is known to be gone; else the stamp, and who has the key.
+    pub(super) async fn take_from(
+        &self,
+        gone: &str,
+        remember: bool,
+    ) -> Result<Option<(String, TaskId)>, Error> {
+        let slot = slot_of(self.layout, self.kind, self.key);
+        let mut obtain = self.database.script(&OBTAIN, slot, Told::No, self.layout);
+        obtain
+            .arg(codec::name(self.kind, self.key))
+            .arg(self.id.as_bytes())
+            .arg(gone)
+            .arg(u8::from(remember));
+        let mut items = Items::of(self.database.write(obtain).await?.found)?;
+        match items.number()? {
+            0 => Ok(None),
+            _ => Ok(Some((items.text()?, items.id()?))),
+        }
+    }
+
+    /// Step 3.
+    pub(super) async fn look(&self, other: TaskId, replacement: Option<&NewRow>) -> Result<Items, Error> {
         let slot = self.layout.slot(other);
         let mut look = self.database.script(&LOOK, slot, Told::Yes, self.layout);
         look.arg(other.as_bytes())
@@ -237,7 +251,7 @@ impl<'a> Try<'a> {
     }
 
     /// Step 4; none if somebody has ended the try.
-    async fn activate(&self, when: When, look_in: i64) -> Result<Option<(Timestamp, Task)>, Error> {
+    pub(super) async fn activate(&self, when: When, look_in: i64) -> Result<Option<(Timestamp, Task)>, Error> {
         let mut activate = self.script(&ACTIVATE, Told::Yes);
         let (due_in, due_at) = due(when);
         activate
@@ -254,7 +268,7 @@ impl<'a> Try<'a> {
         }
     }
 
-    async fn withdraw(&self) -> Result<Timestamp, Error> {
+    pub(super) async fn withdraw(&self) -> Result<Timestamp, Error> {
         let mut withdraw = self.script(&WITHDRAW, Told::No);
         withdraw.arg(self.nonce).arg(self.id.as_bytes());
         Ok(self.database.write(withdraw).await?.now)

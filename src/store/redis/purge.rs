@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answer::{self, Items};
+use super::answer;
 use super::codec::{self, Brief};
 use super::database::{Database, Told, those_that_succeeded, together};
 use super::keys::{self, Entry};
 use super::sweep::{self, FINISHED};
 use crate::redis::{Layout, Lua, Slot, lua};
-use crate::{Error, Kind};
+use crate::{Error, Key, Kind, TaskId, Wake};
 
 static PURGE: Lua = lua!("row.lua", "entry.lua", "purge.lua");
 static FORGET: Lua = lua!("row.lua", "entry.lua", "forget.lua");
@@ -105,14 +105,25 @@ async fn remove(
             let (Some(stamp), Some(key), true) = (stamp, &row.pending.key, removed) else {
                 continue;
             };
-            let kind = &row.pending.wake.kind;
-            let slot = keys::slot_of(layout, kind, key);
-            let mut call = database.script(&FORGET, slot, Told::No, layout);
-            call.arg(codec::name(kind, key))
-                .arg(row.pending.wake.id.as_bytes())
-                .arg(stamp);
-            Items::of(database.write(call).await?.found)?;
+            let Wake { id, kind, .. } = &row.pending.wake;
+            forget(database, layout, kind, key, *id, &stamp).await?;
         }
     }
     Ok(count)
+}
+
+/// Lets a key forget a row that was removed, if its entry still had this stamp before.
+pub(super) async fn forget(
+    database: &Database,
+    layout: Layout,
+    kind: &Kind,
+    key: &Key,
+    id: TaskId,
+    stamp: &str,
+) -> Result<(), Error> {
+    let slot = keys::slot_of(layout, kind, key);
+    let mut call = database.script(&FORGET, slot, Told::No, layout);
+    call.arg(codec::name(kind, key)).arg(id.as_bytes()).arg(stamp);
+    database.write(call).await?;
+    Ok(())
 }

@@ -1,0 +1,135 @@
+//! What goes beyond the contract of a store: indexes, crash points, strangers, and what it costs the server.
+
+mod consistent;
+mod costs;
+mod crashes;
+#[path = "../../../tests/support/redis.rs"]
+mod server;
+mod strangers;
+mod telling;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use self::server::RedisServer;
+use super::RedisStore;
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
+use crate::{Answer, Scheduled, State, Task, TaskId, Wake, When};
+
+const KIND: &str = "order.cancel";
+const LONG: Duration = Duration::from_secs(3_600);
+const NONE: Duration = Duration::ZERO;
+
+fn open(server: &RedisServer, slots: u16) -> RedisStore {
+    RedisStore::connect(&server.url())
+        .and_then(|store| store.slots(slots))
+        .expect("good settings")
+}
+
+fn id(n: u64) -> TaskId {
+    TaskId::from_bytes(u128::from(n).to_be_bytes())
+}
+
+/// A row that is due, and looked for in a long time.
+fn due(n: u64) -> NewRow {
+    NewRow {
+        id: id(n),
+        kind: KIND.into(),
+        key: None,
+        payload: b"payload".to_vec(),
+        headers: BTreeMap::new(),
+        due: When::After(NONE),
+        look_in: LONG,
+        max_attempts: None,
+        replace: false,
+    }
+}
+
+fn named(n: u64, key: &str) -> NewRow {
+    NewRow {
+        key: Some(key.into()),
+        ..due(n)
+    }
+}
+
+fn later(n: u64) -> NewRow {
+    NewRow {
+        due: When::After(LONG),
+        ..due(n)
+    }
+}
+
+fn claim(room: usize) -> Claim {
+    Claim {
+        owner: "tester".into(),
+        lease: LONG,
+        room: [(KIND.into(), room)].into(),
+    }
+}
+
+fn sweep() -> Sweep {
+    Sweep {
+        limit: 100,
+        retake: LONG,
+        ahead: None,
+    }
+}
+
+fn wake(task: &Task) -> Wake {
+    Wake {
+        id: task.id,
+        kind: task.kind.clone(),
+        version: task.version,
+    }
+}
+
+async fn insert(store: &RedisStore, row: NewRow) -> Scheduled {
+    store.insert(vec![row]).await.unwrap().found.remove(0)
+}
+
+async fn add(store: &RedisStore, row: NewRow) -> Task {
+    match insert(store, row).await {
+        Scheduled::New(task) => task,
+        answer => panic!("a new row was answered {answer:?}"),
+    }
+}
+
+async fn change(store: &RedisStore, id: TaskId, verb: Verb) -> Answer {
+    let change = Change {
+        target: id.into(),
+        verb,
+        expect: Expect::Anything,
+    };
+    store.change(vec![change]).await.unwrap().found.remove(0)
+}
+
+/// A row that is dead, under a key.
+async fn dead(store: &RedisStore, n: u64, key: &str) -> Task {
+    let task = add(store, named(n, key)).await;
+    let looked = store.arrive(&[wake(&task)], &claim(1)).await.unwrap();
+    let ending = Ending::Dead {
+        error: "gave up".to_owned(),
+        give_back: false,
+    };
+    let settlement = Settlement {
+        id: task.id,
+        version: looked.found.claimed[0].version,
+        ending,
+    };
+    assert_eq!(store.settle(vec![settlement]).await.unwrap(), [true]);
+    let task = store.find(&task.id.into()).await.unwrap().unwrap();
+    assert_eq!(task.state, State::Dead);
+    task
+}
+
+#[test]
+fn settings_are_checked_and_passwords_are_never_shown() {
+    let store = RedisStore::connect("redis://user:s3cret@cache.example").unwrap();
+    let shown = format!("{store:?} {:?}", store.database);
+    assert!(shown.contains("cache.example") && !shown.contains("cret"), "{shown}");
+    assert!(store.clone().prefix("a{b").is_err());
+    assert!(store.clone().slots(0).is_err());
+    assert!(store.slots(1_025).is_err());
+    assert!(RedisStore::connect("http://s3cret").is_err());
+}

@@ -1,0 +1,239 @@
+//! Random walks, and callers that meet at one key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fastrand::Rng;
+use tokio::task::JoinSet;
+
+use super::consistent::{assert_consistent, most_live_of_a_key};
+use super::*;
+use crate::Target;
+use crate::store::{Ahead, Hop};
+
+fn verb(rng: &mut Rng) -> Verb {
+    let look_in = time(rng);
+    match rng.u8(..4) {
+        0 => Verb::Reschedule {
+            due: When::After(time(rng)),
+            look_in,
+        },
+        1 => Verb::RunNow { look_in },
+        2 => Verb::Cancel,
+        _ => Verb::Redrive { look_in },
+    }
+}
+
+fn time(rng: &mut Rng) -> Duration {
+    if rng.bool() { NONE } else { LONG }
+}
+
+fn ending(rng: &mut Rng) -> Ending {
+    let (after, look_in) = (time(rng), time(rng));
+    let error = "no luck".to_owned();
+    match rng.u8(..8) {
+        0 => Ending::Done,
+        1 | 2 => Ending::Dead {
+            error,
+            give_back: rng.bool(),
+        },
+        3 => Ending::Retry {
+            after,
+            look_in,
+            error,
+        },
+        4 => Ending::Snooze { after, look_in },
+        5 => Ending::Again { after, look_in },
+        6 => Ending::Release,
+        _ => Ending::Cancelled,
+    }
+}
+
+fn row(rng: &mut Rng, n: u64) -> NewRow {
+    NewRow {
+        kind: ["a", "b"][rng.usize(..2)].into(),
+        key: Some(rng.u8(..5)).filter(|n| *n < 4).map(|n| n.to_string().into()),
+        due: When::After(time(rng)),
+        look_in: time(rng),
+        replace: rng.bool(),
+        ..due(n)
+    }
+}
+
+/// Any one step.
+async fn step(store: &RedisStore, rng: &mut Rng, n: u64) {
+    let near = id(n - rng.u64(..n.min(12)));
+    let now = store.find(&near.into()).await.unwrap();
+    let version = now.as_ref().map_or(1, |task| task.version);
+    let claim = Claim {
+        owner: "tester".into(),
+        lease: time(rng),
+        room: [("a".into(), rng.usize(..3)), ("b".into(), rng.usize(..3))].into(),
+    };
+    match rng.u8(..11) {
+        0..=2 => {
+            let rows = (0..3).map(|at| row(rng, n * 3 + at)).collect();
+            store.insert(rows).await.map(drop)
+        }
+        3 => {
+            let target = if rng.bool() {
+                Target::Id(near)
+            } else {
+                (["a", "b"][rng.usize(..2)], rng.u8(..4).to_string()).into()
+            };
+            let changes = vec![Change {
+                target,
+                verb: verb(rng),
+                expect: Expect::Anything,
+            }];
+            store.change(changes).await.map(drop)
+        }
+        4 => {
+            let wake = Wake {
+                id: near,
+                kind: "a".into(),
+                version,
+            };
+            store.arrive(&[wake], &claim).await.map(drop)
+        }
+        5 => {
+            let hop = Hop {
+                id: near,
+                version,
+                look_in: time(rng),
+            };
+            store.hop(&[hop]).await.map(drop)
+        }
+        6 => store.ready(&claim).await.map(drop),
+        7 => {
+            let sweep = Sweep {
+                limit: 3,
+                retake: time(rng),
+                ahead: Some(Ahead {
+                    within: LONG,
+                    limit: 5,
+                }),
+            };
+            store.sweep(&claim, &sweep).await.map(drop)
+        }
+        8 => store.purge(2).await.map(drop),
+        9 => store.renew(&[(near, version)], time(rng)).await.map(drop),
+        _ => {
+            let settlement = Settlement {
+                id: near,
+                version,
+                ending: ending(rng),
+            };
+            store.settle(vec![settlement]).await.map(drop)
+        }
+    }
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn indexes_are_those_of_the_rows_after_every_step() {
+    for slots in [1, 4] {
+        for seed in 0..3 {
+            let server = RedisServer::start();
+            let store = open(&server, slots).keep_history(NONE);
+            let layout = store.database.layout().await.unwrap();
+            let mut rng = Rng::with_seed(seed);
+            for n in 1..=400 {
+                step(&store, &mut rng, n).await;
+                if n % 5 == 0 {
+                    assert_consistent(&server, layout, &format!("{slots} slots, walk {seed}, step {n}"));
+                }
+            }
+        }
+    }
+}
+
+/// Many callers who insert, redrive, cancel, run and purge rows of two keys, while somebody looks all the time whether a
+/// key has two live rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_never_has_two_live_rows() {
+    const CALLERS: u64 = 12;
+    for slots in [1, 16] {
+        let server = Arc::new(RedisServer::start());
+        let layout = open(&server, slots).database.layout().await.unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watch = {
+            let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
+            tokio::task::spawn_blocking(move || {
+                let mut admin = server.admin();
+                let mut looks = 0_u64;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(most_live_of_a_key(&mut admin, layout) <= 1);
+                    looks += 1;
+                }
+                looks
+            })
+        };
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let store = open(&server, slots).keep_history(NONE);
+            callers.spawn(async move {
+                let mut rng = Rng::with_seed(caller);
+                let key = |rng: &mut Rng| ["x", "y"][rng.usize(..2)];
+                let mut refused = 0;
+                for at in 0..150 {
+                    // Ids that several callers have, too.
+                    let n = 1 + rng.u64(..40);
+                    let target = if rng.bool() {
+                        Target::Id(id(n))
+                    } else {
+                        (KIND, key(&mut rng)).into()
+                    };
+                    let result = match at % 5 {
+                        0 | 1 => {
+                            let row = NewRow {
+                                replace: rng.bool(),
+                                ..named(n, key(&mut rng))
+                            };
+                            store.insert(vec![row]).await.map(drop)
+                        }
+                        2 => {
+                            let verb = if rng.bool() {
+                                Verb::Cancel
+                            } else {
+                                Verb::Redrive { look_in: LONG }
+                            };
+                            let expect = Expect::Anything;
+                            let change = Change { target, verb, expect };
+                            store.change(vec![change]).await.map(drop)
+                        }
+                        3 => store.purge(10).await.map(drop),
+                        _ => match store.ready(&claim(1)).await {
+                            Ok(claimed) => {
+                                let end = |task: Task| Settlement {
+                                    id: task.id,
+                                    version: task.version,
+                                    ending: Ending::Dead {
+                                        error: String::new(),
+                                        give_back: false,
+                                    },
+                                };
+                                let ends = claimed.found.into_iter().map(end).collect();
+                                store.settle(ends).await.map(drop)
+                            }
+                            Err(error) => Err(error),
+                        },
+                    };
+                    if let Err(error) = result {
+                        // Where all meet at one key, somebody may be crossed once too often.
+                        assert!(error.is_transient(), "{error}");
+                        refused += 1;
+                    }
+                }
+                refused
+            });
+        }
+        let refused: Vec<u64> = callers.join_all().await;
+        is_over.store(true, Ordering::Relaxed);
+        let looks = watch.await.unwrap();
+        assert!(looks > 0);
+        assert!(refused.iter().sum::<u64>() < 5, "{refused:?}");
+        let mut admin = server.admin();
+        assert!(most_live_of_a_key(&mut admin, layout) <= 1);
+    }
+}
