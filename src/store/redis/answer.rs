@@ -93,8 +93,13 @@ impl Items {
     }
 
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        self.bytes_if_any()?.ok_or_else(|| unexpected(&Value::Nil))
+    }
+
+    pub(super) fn bytes_if_any(&mut self) -> Result<Option<Vec<u8>>, Error> {
         match self.value()? {
-            Value::BulkString(bytes) => Ok(bytes),
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            Value::Nil => Ok(None),
             other => Err(unexpected(&other)),
         }
     }

@@ -8,7 +8,8 @@ local named = entry(ARGV[4])
 local found = { string.format('%.0f', named.stamp), named.live and 1 or 0 }
 local function add(id)
   found[#found + 1] = id
-  found[#found + 1] = redis.call('HGET', rows, id) or ''
+  -- Where there is none it is false, which is nothing, and no text.
+  found[#found + 1] = redis.call('HGET', rows, id)
 end
 if named.live then
   add(named.live)

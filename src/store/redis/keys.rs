@@ -73,7 +73,7 @@ pub(super) struct Entry {
     /// The row that may be live.
     pub(super) live: Option<TaskId>,
     /// All rows that it names, each with its value if it is in the slot of the key.
-    named: Vec<(TaskId, Vec<u8>)>,
+    named: Vec<(TaskId, Option<Vec<u8>>)>,
 }
 
 impl Entry {
@@ -91,7 +91,7 @@ impl Entry {
         let has_live = items.number()? == 1;
         let mut named = Vec::new();
         while !items.is_empty() {
-            named.push((items.id()?, items.bytes()?));
+            named.push((items.id()?, items.bytes_if_any()?));
         }
         let live = named.first().filter(|_| has_live).map(|(id, _)| *id);
         Ok(Self { stamp, live, named })
@@ -111,7 +111,7 @@ pub(super) async fn row_of(
     for (id, value) in entry.named {
         let slot = layout.slot(id);
         let value = if slot == here {
-            Some(value).filter(|value| !value.is_empty())
+            value
         } else {
             database.packed(slot, id).await?
         };
@@ -151,7 +151,13 @@ pub(super) struct Try<'a> {
 }
 
 impl<'a> Try<'a> {
-    pub(super) fn new(database: &'a Database, layout: Layout, id: TaskId, kind: &'a Kind, key: &'a Key) -> Self {
+    pub(super) fn new(
+        database: &'a Database,
+        layout: Layout,
+        id: TaskId,
+        kind: &'a Kind,
+        key: &'a Key,
+    ) -> Self {
         let nonce = 1 + database.clock.random_below(NONCES - 1);
         Self {
             database,
@@ -251,7 +257,11 @@ impl<'a> Try<'a> {
     }
 
     /// Step 4; none if somebody has ended the try.
-    pub(super) async fn activate(&self, when: When, look_in: i64) -> Result<Option<(Timestamp, Task)>, Error> {
+    pub(super) async fn activate(
+        &self,
+        when: When,
+        look_in: i64,
+    ) -> Result<Option<(Timestamp, Task)>, Error> {
         let mut activate = self.script(&ACTIVATE, Told::Yes);
         let (due_in, due_at) = due(when);
         activate

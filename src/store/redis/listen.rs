@@ -205,7 +205,8 @@ impl Heard {
         }
         self.quiet.written(message.slot, message.soon);
         let Soon { wake, due, .. } = message.soon;
-        if [wake, due].into_iter().flatten().min() <= Some(defaults::LOOK_AHEAD) {
+        let first = [wake, due].into_iter().flatten().min();
+        if first.is_some_and(|first| first <= defaults::LOOK_AHEAD) {
             self.tell();
         }
     }
@@ -268,6 +269,40 @@ impl fmt::Debug for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether what a server pushes ends a wait.
+    fn is_told(text: &str) -> bool {
+        let heard = Heard {
+            sender: 7,
+            quiet: Arc::default(),
+            is_connected: AtomicBool::new(true),
+            soon: Notify::new(),
+            lost: Notify::new(),
+            connection: Mutex::default(),
+        };
+        let data = ["channel", text].map(|text| redis::Value::BulkString(text.as_bytes().to_vec()));
+        let (kind, data) = (PushKind::Message, data.to_vec());
+        heard.pushed(0, &PushInfo { kind, data });
+        let told = heard.soon.notified();
+        tokio::pin!(told);
+        told.as_mut().enable()
+    }
+
+    #[test]
+    fn a_wait_ends_by_what_others_say_that_is_soon() {
+        for (text, expected) in [
+            ("8 1 0 3600000 0", true),
+            ("8 1 0 0 3600000", true),
+            ("8 1 0 2001 2001", false),
+            ("8 1 0 3600000 -1", false),
+            // Its own.
+            ("7 1 0 0 0", false),
+            ("8 1 0 0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_told(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_message_is_read_and_anything_else_is_not() {

@@ -246,7 +246,7 @@ end
 -- The end of every script.
 local function answer(found)
   for lane in pairs(touched) do
-    local command = redis.call('EXISTS', index('due', lane)) == 1 and 'SADD' or 'SREM'
+    local command = redis.call('EXISTS', index('due', lane), index('wake', lane)) > 0 and 'SADD' or 'SREM'
     redis.call(command, tag .. ':lanes', lane)
   end
   local wake, due = millis_until(soon_wake), millis_until(soon_due)

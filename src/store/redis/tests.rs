@@ -127,7 +127,10 @@ async fn dead(store: &RedisStore, n: u64, key: &str) -> Task {
 fn settings_are_checked_and_passwords_are_never_shown() {
     let store = RedisStore::connect("redis://user:s3cret@cache.example").unwrap();
     let shown = format!("{store:?} {:?}", store.database);
-    assert!(shown.contains("cache.example") && !shown.contains("cret"), "{shown}");
+    assert!(
+        shown.contains("cache.example") && !shown.contains("cret"),
+        "{shown}"
+    );
     assert!(store.clone().prefix("a{b").is_err());
     assert!(store.clone().slots(0).is_err());
     assert!(store.slots(1_025).is_err());

@@ -21,7 +21,9 @@ pub(super) fn assert_consistent(server: &RedisServer, layout: Layout, what: &str
         let mut lanes = BTreeSet::new();
         for (id, value) in rows {
             let id = TaskId::from_bytes(id.try_into().expect("16 bytes"));
-            let task = codec::task(id, &value).expect("a row").expect("no intent is left");
+            let task = codec::task(id, &value)
+                .expect("a row")
+                .expect("no intent is left");
             assert_eq!(layout.slot(id), slot, "{what}: {task:?}");
             let lane = codec::lane(task.state, &task.kind);
             let mut index = |name: &str, time: crate::Timestamp| {
@@ -58,8 +60,10 @@ pub(super) fn assert_consistent(server: &RedisServer, layout: Layout, what: &str
 fn assert_keys(admin: &mut redis::Connection, layout: Layout, tasks: &[Task], what: &str) {
     let mut named = BTreeMap::<String, BTreeSet<TaskId>>::new();
     for slot in layout.all() {
-        let entries: Vec<(String, Vec<u8>)> =
-            ask(admin, &["HGETALL", &format!("{}:keys", slot.tag("delayline:tasks"))]);
+        let entries: Vec<(String, Vec<u8>)> = ask(
+            admin,
+            &["HGETALL", &format!("{}:keys", slot.tag("delayline:tasks"))],
+        );
         for (name, entry) in entries {
             assert_eq!(entry.len() % 16, 8, "{what}: {name:?}");
             let ids: Vec<_> = entry[8..]
@@ -130,4 +134,3 @@ pub(super) fn ask<T: redis::FromRedisValue>(admin: &mut redis::Connection, words
     command.arg(words);
     command.query(admin).expect("an answer")
 }
-

@@ -3,9 +3,9 @@
 use super::consistent::{ask, assert_consistent};
 use super::*;
 use crate::redis::Layout;
+use crate::store::Page;
 use crate::store::redis::keys::{Entry, Taken, Try};
 use crate::store::redis::{keys, purge};
-use crate::store::Page;
 use crate::{Key, Kind, Target};
 
 const SLOTS: u16 = 16;
@@ -55,7 +55,10 @@ impl Setup {
             verb: Verb::Cancel,
             expect: Expect::Anything,
         };
-        assert_eq!(store.change(vec![by_key]).await.unwrap().found, [Answer::NotFound]);
+        assert_eq!(
+            store.change(vec![by_key]).await.unwrap().found,
+            [Answer::NotFound]
+        );
         for version in [0, 1] {
             let wake = Wake {
                 id: id(n),
@@ -125,7 +128,9 @@ async fn an_intent_that_was_left_is_removed_after_a_minute() {
     let rows = format!("{tag}:rows");
     assert_eq!(ask::<u64>(&mut admin, &["HLEN", &rows]), 1);
     let mut age = redis::cmd("ZINCRBY");
-    age.arg(format!("{tag}:intents")).arg(-60_001).arg(id(1).as_bytes());
+    age.arg(format!("{tag}:intents"))
+        .arg(-60_001)
+        .arg(id(1).as_bytes());
     age.exec(&mut admin).unwrap();
     let another = open(&setup.server, SLOTS);
     another.sweep(&claim(9), &sweep()).await.unwrap();
@@ -151,7 +156,11 @@ async fn who_saw_a_key_free_before_it_was_taken_anew_does_not_get_it() {
     // The first tries again and has the key. The second must not take it with what it saw before.
     let task = add(&setup.store, named(1, KEY)).await;
     let other = second.take_from(&stamp, false).await.unwrap();
-    assert_eq!(other.map(|(_, id)| id), Some(id(1)), "the entry was changed since");
+    assert_eq!(
+        other.map(|(_, id)| id),
+        Some(id(1)),
+        "the entry was changed since"
+    );
     let Taken::By(1, live) = second.obtain(None).await.unwrap() else {
         panic!("the first is live");
     };
@@ -171,7 +180,10 @@ async fn of_two_tries_with_one_id_the_later_counts() {
     second.obtain(None).await.unwrap();
     let task = setup.activate(&second).await.unwrap();
     assert_eq!((task.state, task.version), (State::Scheduled, 1));
-    assert_eq!(insert(&setup.store, named(1, KEY)).await, Scheduled::Existing(task));
+    assert_eq!(
+        insert(&setup.store, named(1, KEY)).await,
+        Scheduled::Existing(task)
+    );
     // What is late takes nothing back.
     first.withdraw().await.unwrap();
     second.withdraw().await.unwrap();
@@ -212,9 +224,14 @@ async fn a_mark_that_was_left_is_taken_away_after_a_minute() {
     assert!(left.mark(task.version).await.unwrap());
     let tag = setup.layout.slot(id(1)).tag("delayline:tasks");
     let mut age = redis::cmd("ZINCRBY");
-    age.arg(format!("{tag}:intents")).arg(-60_001).arg(id(1).as_bytes());
+    age.arg(format!("{tag}:intents"))
+        .arg(-60_001)
+        .arg(id(1).as_bytes());
     age.exec(&mut setup.server.admin()).unwrap();
-    open(&setup.server, SLOTS).sweep(&claim(9), &sweep()).await.unwrap();
+    open(&setup.server, SLOTS)
+        .sweep(&claim(9), &sweep())
+        .await
+        .unwrap();
     assert_consistent(&setup.server, setup.layout, "no mark is left");
     assert_eq!(setup.activate(&left).await, None);
     assert_eq!(setup.find(id(1)).await, Some(task));
@@ -234,9 +251,16 @@ async fn a_key_that_was_taken_while_its_row_was_removed_stays_taken() {
     let again = setup.attempt(1);
     again.intend(&named(1, KEY)).await.unwrap();
     again.obtain(None).await.unwrap();
-    purge::forget(&store.database, setup.layout, &setup.kind, &setup.key, id(1), &stamp)
-        .await
-        .unwrap();
+    purge::forget(
+        &store.database,
+        setup.layout,
+        &setup.kind,
+        &setup.key,
+        id(1),
+        &stamp,
+    )
+    .await
+    .unwrap();
     let other = setup.attempt(2);
     other.intend(&named(2, KEY)).await.unwrap();
     assert!(matches!(other.obtain(None).await.unwrap(), Taken::Obtained));
@@ -253,10 +277,17 @@ async fn a_key_whose_row_was_removed_by_who_died_then_can_be_had() {
     assert!(change(&store, id(1), Verb::Cancel).await.is_done());
     let tag = setup.layout.slot(id(1)).tag("delayline:tasks");
     let mut admin = setup.server.admin();
-    for key in [format!("{tag}:rows"), format!("{tag}:due:4:{KIND}"), format!("{tag}:wake:4:{KIND}")] {
+    for key in [
+        format!("{tag}:rows"),
+        format!("{tag}:due:4:{KIND}"),
+        format!("{tag}:wake:4:{KIND}"),
+    ] {
         ask::<u64>(&mut admin, &["DEL", &key]);
     }
-    ask::<u64>(&mut admin, &["SREM", &format!("{tag}:lanes"), &format!("4:{KIND}")]);
+    ask::<u64>(
+        &mut admin,
+        &["SREM", &format!("{tag}:lanes"), &format!("4:{KIND}")],
+    );
     assert_eq!(setup.find((KIND, KEY)).await, None);
     let task = add(&store, named(2, KEY)).await;
     assert_eq!(setup.find((KIND, KEY)).await, Some(task));
