@@ -17,7 +17,7 @@ use crate::{Answer, Error, Key, Kind, Target, Task, TaskId, Timestamp, When};
 static CHANGE: Lua = lua!("row.lua", "entry.lua", "change.lua");
 
 /// How many changes go into one call.
-const CHANGES: usize = 100;
+const CHANGES: usize = 50;
 
 type Placed = Vec<(usize, Change)>;
 type Answers = Vec<(usize, Stamped<Answer>)>;

@@ -18,8 +18,10 @@ use crate::{Error, Kind, TaskId, Timestamp};
 static OVERDUE: Lua = lua!("row.lua", "intents.lua", "ahead.lua", "overdue.lua");
 static SWEEP: Lua = lua!("row.lua", "sweep.lua");
 
-/// How many rows go into one call: a bound on how long it keeps the server from others.
-const ROWS: usize = 100;
+/// How many rows of a lane one call tells, and how many another one takes: bounds on how long they keep the server from
+/// others.
+const TOLD: usize = 100;
+const TAKEN: usize = 50;
 
 /// What a sweep looks at: scheduled and running rows.
 pub(super) const LIVE: &str = "01";
@@ -129,7 +131,7 @@ async fn look_at(
 ) -> Result<Look, Error> {
     let is_sweep = states == LIVE;
     let mut call = database.script(&OVERDUE, slot, Told::No, layout);
-    call.arg(states).arg(limit.min(ROWS));
+    call.arg(states).arg(limit.min(TOLD));
     match ahead {
         Some(ahead) => call.arg(millis(ahead.within)),
         None => call.arg(-1),
@@ -271,7 +273,7 @@ impl Taking<'_> {
     async fn act(&mut self, by_slot: BTreeMap<Slot, Vec<(Brief, bool)>>) -> Result<(), Error> {
         let mut calls = Vec::new();
         for (slot, rows) in by_slot {
-            for rows in rows.chunks(ROWS) {
+            for rows in rows.chunks(TAKEN) {
                 let mut call = self.database.script(&SWEEP, slot, Told::No, self.layout);
                 claim::claimer(&mut call, self.claim);
                 call.arg(millis(self.sweep.retake));

@@ -107,7 +107,7 @@ async fn an_idle_store_is_hardly_asked() {
 #[tokio::test]
 async fn no_script_is_long_however_many_rows_there_are() {
     const ROWS: u64 = 100_000;
-    const MOST: u64 = 1_400;
+    const MOST: u64 = 700;
     let server = RedisServer::start();
     let store = open(&server, 1).keep_history(NONE);
     let mut admin = server.admin();
