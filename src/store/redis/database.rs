@@ -197,20 +197,14 @@ where
 
 /// What calls have given where one that failed must not spoil the others: an error only if all have failed.
 pub(super) fn those_that_succeeded<T>(results: Vec<Result<T, Error>>) -> Result<Vec<Option<T>>, Error> {
-    let mut failure = None;
-    let mut given = Vec::with_capacity(results.len());
-    for result in results {
-        given.push(match result {
-            Ok(given) => Some(given),
-            Err(error) => {
-                tracing::warn!(%error, "a part of the tasks is out of reach");
-                failure = Some(error);
-                None
-            }
-        });
-    }
-    match failure {
-        Some(error) if given.iter().all(Option::is_none) => Err(error),
-        _ => Ok(given),
-    }
+    let has_success = results.is_empty() || results.iter().any(Result::is_ok);
+    let given = |result: Result<T, Error>| match result {
+        Ok(given) => Ok(Some(given)),
+        Err(error) if has_success => {
+            tracing::warn!(%error, "a part of the tasks is out of reach");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    };
+    results.into_iter().map(given).collect()
 }

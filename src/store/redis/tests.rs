@@ -8,6 +8,7 @@ mod server;
 mod strangers;
 mod telling;
 mod walk;
+mod working;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -232,6 +232,17 @@ async fn a_server_that_forgets_scripts_is_told_them_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_would_remove_tasks_is_refused() {
+    let with = |policy| RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", policy]);
+    let error = open(&with("allkeys-lru"), 2).check().await.unwrap_err();
+    assert!(
+        error.to_string().contains("allkeys-lru") && !error.is_transient(),
+        "{error}"
+    );
+    open(&with("noeviction"), 2).check().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_number_of_slots_is_what_is_kept() {
     let server = RedisServer::start();
     let task = add(&open(&server, 3), named(1, "a")).await;
