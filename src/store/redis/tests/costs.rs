@@ -123,7 +123,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
     };
     // Half of them due at one moment, all overdue, each with a key.
     let row = |n: u64| NewRow {
-        due: if n % 2 == 0 {
+        due: if n.is_multiple_of(2) {
             When::At(crate::Timestamp::from_millis(1))
         } else {
             When::After(LONG)

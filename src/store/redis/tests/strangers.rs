@@ -298,7 +298,7 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
             after: None,
             limit: 9,
         };
-        assert_eq!(store.list(&page).await.unwrap(), [task.clone()]);
+        assert_eq!(store.list(&page).await.unwrap(), std::slice::from_ref(&task));
         let after = Some((task.due_at, task.id));
         assert_eq!(store.list(&Page { after, ..page }).await.unwrap(), []);
         let reschedule = Verb::Reschedule {
