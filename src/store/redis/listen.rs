@@ -123,8 +123,6 @@ impl Listener {
                         let error = Role::Store.failure(&address, error);
                         tracing::debug!(%error, "not listening; trying again");
                     }
-                    // From now on nobody may go by what was known.
-                    heard.quiet.forget_all();
                     clock.sleep(backoff(&clock, failures)).await;
                     failures += 1;
                 }

@@ -177,6 +177,8 @@ async fn of_two_tries_with_one_id_the_later_counts() {
     second.intend(&named(1, KEY)).await.unwrap();
     first.obtain(None).await.unwrap();
     assert_eq!(setup.activate(&first).await, None);
+    // Who has lost its try takes nothing away from the other.
+    first.withdraw().await.unwrap();
     second.obtain(None).await.unwrap();
     let task = setup.activate(&second).await.unwrap();
     assert_eq!((task.state, task.version), (State::Scheduled, 1));
