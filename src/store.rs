@@ -18,7 +18,12 @@ mod sql;
 mod sqlite;
 
 use std::collections::BTreeMap;
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[cfg(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis"
+))]
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -343,7 +348,12 @@ pub struct Looked {
 
 impl Looked {
     /// Leaves out of the look ahead what was claimed right after it.
-    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    #[cfg(any(
+        feature = "sqlite",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis"
+    ))]
     pub(crate) fn forget_claimed(&mut self) {
         let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();
         self.ahead.retain(|row| !claimed.contains(&row.wake.id));

@@ -52,7 +52,8 @@ const PREFIX: &str = "delayline";
 ///   `appendfsync everysec`, nothing with `always`, and all since the last snapshot without such a file. `wait` does not
 ///   change that.
 /// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
-///   refuses one whose `maxmemory-policy` does.
+///   refuses one whose `maxmemory-policy` does. One that is full and removes nothing refuses all writes, also those that
+///   end tasks: these are then repeated until there is room.
 ///
 /// Where none of this is acceptable a SQL database is the place for the rows.
 #[derive(Clone)]

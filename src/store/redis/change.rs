@@ -104,7 +104,10 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
                 .entry(keys::slot_of(layout, kind, key))
                 .or_default()
                 .push((place, change)),
-            Target::Key(..) => by_key.push((place, change)),
+            Target::Key(kind, key) => {
+                let name = (kind.clone(), key.clone());
+                by_key.push((place, name, change));
+            }
         }
     }
     let mut answers = Vec::new();
@@ -115,9 +118,9 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
     for result in together(calls.collect()).await {
         answers.extend(result?);
     }
-    let calls = by_key.into_iter().map(|(place, change)| {
+    let calls = by_key.into_iter().map(|(place, name, change)| {
         let database = Arc::clone(database);
-        async move { Ok((place, by_key_alone(&database, layout, change).await?)) }
+        async move { Ok((place, by_key_alone(&database, layout, &name, change).await?)) }
     });
     for result in together(calls.collect()).await {
         answers.push(result?);
@@ -235,10 +238,12 @@ async fn redrive(
 
 /// A change of the row that a key means, where the key may be in another slot. If the row was live when it was found and
 /// is not any more, the key may mean another one by now.
-async fn by_key_alone(database: &Database, layout: Layout, change: Change) -> Result<Stamped<Answer>, Error> {
-    let Target::Key(kind, key) = &change.target else {
-        return Err(Error::invalid("target", "", "a key"));
-    };
+async fn by_key_alone(
+    database: &Database,
+    layout: Layout,
+    (kind, key): &(Kind, Key),
+    change: Change,
+) -> Result<Stamped<Answer>, Error> {
     for _ in 0..keys::TRIES {
         let Some(task) = keys::row_of(database, layout, kind, key).await? else {
             let now = database.now(layout).await?;

@@ -98,9 +98,13 @@ fn rounds(layout: Layout, rows: Vec<NewRow>) -> Vec<Placed> {
 }
 
 async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> Result<Answers, Error> {
-    let (keyed, plain): (Placed, Placed) = rows
-        .into_iter()
-        .partition(|(_, row)| row.key.is_some() && layout.slots > 1);
+    let (mut keyed, mut plain) = (Vec::new(), Placed::new());
+    for (place, row) in rows {
+        match row.key.clone().filter(|_| layout.slots > 1) {
+            Some(key) => keyed.push((place, key, row)),
+            None => plain.push((place, row)),
+        }
+    }
     let calls: Vec<_> = by_slot(layout, plain)
         .into_iter()
         .map(|(slot, rows)| one_after_the_other(Arc::clone(database), layout, slot, rows))
@@ -111,9 +115,9 @@ async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> 
     }
     let mut keyed = keyed.into_iter().peekable();
     while keyed.peek().is_some() {
-        let calls = keyed.by_ref().take(KEYED).map(|(place, row)| {
+        let calls = keyed.by_ref().take(KEYED).map(|(place, key, row)| {
             let database = Arc::clone(database);
-            async move { Ok((place, keys::insert(database, layout, row).await?)) }
+            async move { Ok((place, keys::insert(database, layout, key, row).await?)) }
         });
         for result in together(calls.collect()).await {
             answers.push(result?);

@@ -174,8 +174,8 @@ impl<'a> Try<'a> {
         self.database.script(script, slot, told, self.layout)
     }
 
-    /// Step 1, for a new row; the row of its id if there is one.
-    pub(super) async fn intend(&self, new: &NewRow) -> Result<Option<Task>, Error> {
+    /// Step 1, for a new row; the row of its id if there is one, and the time.
+    pub(super) async fn intend(&self, new: &NewRow) -> Result<Option<(Timestamp, Task)>, Error> {
         let mut intend = self.script(&INTEND, Told::No);
         intend
             .arg(self.nonce)
@@ -184,10 +184,11 @@ impl<'a> Try<'a> {
             .arg(self.key.as_str())
             .arg(maybe(new.max_attempts))
             .arg(codec::rest(&new.payload, &new.headers));
-        let mut items = Items::of(self.database.write(intend).await?.found)?;
+        let answer = self.database.write(intend).await?;
+        let mut items = Items::of(answer.found)?;
         match items.number()? {
             0 => Ok(None),
-            _ => Ok(Some(items.task(self.id)?)),
+            _ => Ok(Some((answer.now, items.task(self.id)?))),
         }
     }
 
@@ -285,23 +286,18 @@ impl<'a> Try<'a> {
     }
 }
 
-/// Writes a new row that has a key.
+/// Writes a new row of this key.
 pub(super) async fn insert(
     database: Arc<Database>,
     layout: Layout,
+    key: Key,
     new: NewRow,
 ) -> Result<Stamped<Scheduled>, Error> {
-    let Some(key) = &new.key else {
-        return Err(Error::invalid("key", "", "a row without one needs no protocol"));
-    };
     for _ in 0..TRIES {
-        let attempt = Try::new(&database, layout, new.id, &new.kind, key);
-        if let Some(task) = attempt.intend(&new).await? {
-            let now = database.now(layout).await?;
-            return Ok(Stamped {
-                now,
-                found: Scheduled::Existing(task),
-            });
+        let attempt = Try::new(&database, layout, new.id, &new.kind, &key);
+        if let Some((now, task)) = attempt.intend(&new).await? {
+            let found = Scheduled::Existing(task);
+            return Ok(Stamped { now, found });
         }
         let replacement = Some(&new).filter(|new| new.replace);
         match attempt.obtain(replacement).await? {

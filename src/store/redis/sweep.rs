@@ -16,7 +16,7 @@ use crate::timestamp::millis;
 use crate::{Error, Kind, TaskId, Timestamp};
 
 static OVERDUE: Lua = lua!("row.lua", "intents.lua", "ahead.lua", "overdue.lua");
-static SWEEP: Lua = lua!("row.lua", "sweep.lua");
+pub(super) static SWEEP: Lua = lua!("row.lua", "sweep.lua");
 
 /// How many rows of a lane one call tells, and how many another one takes: bounds on how long they keep the server from
 /// others.
@@ -76,8 +76,7 @@ pub(super) async fn sweep(
     }
     let Taking { now, mut found, .. } = taking;
     if let Some(ahead) = sweep.ahead {
-        let claimed: BTreeSet<_> = found.claimed.iter().map(|task| task.id).collect();
-        found.ahead.retain(|row| !claimed.contains(&row.wake.id));
+        found.forget_claimed();
         found.ahead.sort_by_key(|row| (row.due_at, row.wake.id));
         found.ahead.truncate(ahead.limit);
     }

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::consistent::{ask, assert_consistent};
 use super::*;
+use crate::store::redis::answer::Items;
 use crate::store::redis::codec;
+use crate::store::redis::database::Told;
+use crate::store::redis::sweep::SWEEP;
 use crate::store::{Ahead, Page};
 use crate::{Kind, Target};
 
@@ -49,6 +52,23 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
     let rows = "{delayline:tasks:1:0}:rows";
     let mut admin = server.admin();
     add(&store, row.clone()).await;
+    // As it is after an attempt, with every text that a row may have.
+    for ending in [
+        Ending::Retry {
+            after: NONE,
+            look_in: NONE,
+            error: "no luck".to_owned(),
+        },
+        Ending::Release,
+    ] {
+        let claimed = store.ready(&claim(1)).await.unwrap().found.remove(0);
+        let settlement = Settlement {
+            id: claimed.id,
+            version: claimed.version,
+            ending,
+        };
+        assert_eq!(store.settle(vec![settlement]).await.unwrap(), [true]);
+    }
     let value = get(&mut admin, rows, id(1).as_bytes());
     for garbled in garbled(&value) {
         ask::<()>(&mut admin, &["FLUSHALL"]);
@@ -83,8 +103,14 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
             },
         )
         .await;
-        let looked = store.arrive(&[wake(&task)], &claim(9)).await.unwrap().found;
-        assert_eq!(looked.claimed, []);
+        for version in 1..=5 {
+            let wake = Wake {
+                version,
+                ..wake(&task)
+            };
+            let looked = store.arrive(&[wake], &claim(9)).await.unwrap().found;
+            assert_eq!(looked.claimed, []);
+        }
         let mut claimed = store.sweep(&claim(9), &sweep()).await.unwrap().found.claimed;
         claimed.extend(store.ready(&claim(9)).await.unwrap().found);
         assert_eq!(claimed.len(), 1, "{claimed:?}");
@@ -184,6 +210,29 @@ async fn members_that_do_not_belong_to_an_index_are_taken_away() {
             }
         }
         assert_consistent(&server, layout, &format!("{slots} slots"));
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_has_moved_on_since_it_was_found_is_not_swept() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let task = add(
+        &store,
+        NewRow {
+            look_in: NONE,
+            ..due(1)
+        },
+    )
+    .await;
+    let database = &store.database;
+    let layout = database.layout().await.unwrap();
+    for (version, said) in [(task.version + 1, 3), (task.version, 0), (task.version, 3)] {
+        let mut call = database.script(&SWEEP, layout.slot(task.id), Told::No, layout);
+        call.arg("tester").arg(1).arg(1);
+        call.arg(task.id.as_bytes()).arg(version).arg(1);
+        let mut items = Items::of(database.write(call).await.unwrap().found).unwrap();
+        assert_eq!(items.items().unwrap().number().unwrap(), said);
     }
 }
 

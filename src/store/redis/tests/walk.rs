@@ -8,8 +8,9 @@ use tokio::task::JoinSet;
 
 use super::consistent::{assert_consistent, most_live_of_a_key};
 use super::*;
-use crate::Target;
+use crate::redis::Layout;
 use crate::store::{Ahead, Hop};
+use crate::{Target, Timestamp};
 
 fn verb(rng: &mut Rng) -> Verb {
     let look_in = time(rng);
@@ -236,4 +237,51 @@ async fn a_key_never_has_two_live_rows() {
         let mut admin = server.admin();
         assert!(most_live_of_a_key(&mut admin, layout) <= 1);
     }
+}
+
+/// Ids of rows in one slot.
+fn ids_in(layout: Layout, slot: u16) -> impl Iterator<Item = u64> {
+    (1..).filter(move |n| layout.slot(id(*n)).number == slot)
+}
+
+#[tokio::test]
+async fn the_longest_due_come_first_however_they_are_spread() {
+    let server = RedisServer::start();
+    let store = open(&server, 4);
+    let layout = store.database.layout().await.unwrap();
+    let at = |n, millis| NewRow {
+        due: When::At(Timestamp::from_millis(millis)),
+        ..due(n)
+    };
+    // The oldest are all in one slot, more than it is asked for at once.
+    let oldest: Vec<_> = ids_in(layout, 0).take(60).collect();
+    let mut rows: Vec<_> = (1..).zip(&oldest).map(|(millis, n)| at(*n, millis)).collect();
+    for slot in 1..4 {
+        rows.extend(ids_in(layout, slot).take(30).map(|n| at(n, 1_000)));
+    }
+    store.insert(rows).await.unwrap();
+    let claimed = store.ready(&claim(50)).await.unwrap().found;
+    let expected: Vec<_> = oldest[..50].iter().map(|n| id(*n)).collect();
+    assert_eq!(claimed.iter().map(|task| task.id).collect::<Vec<_>>(), expected);
+    assert_eq!(store.ready(&claim(1_000)).await.unwrap().found.len(), 100);
+}
+
+#[tokio::test]
+async fn room_that_was_kept_for_wakes_that_are_stale_goes_to_others() {
+    let server = RedisServer::start();
+    let store = open(&server, 4);
+    let layout = store.database.layout().await.unwrap();
+    let [first, second] = [0, 1].map(|slot| ids_in(layout, slot).next().unwrap());
+    let task = add(&store, due(second)).await;
+    let stale = Wake {
+        id: id(first),
+        ..wake(&task)
+    };
+    let looked = store
+        .arrive(&[stale, wake(&task)], &claim(1))
+        .await
+        .unwrap()
+        .found;
+    assert_eq!((looked.stale, looked.claimed.len()), (1, 1));
+    assert!(looked.waiting.is_empty());
 }
