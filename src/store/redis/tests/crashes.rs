@@ -118,6 +118,20 @@ async fn an_intent_that_was_left_with_its_key_is_unseen_and_gives_it_up() {
 }
 
 #[tokio::test]
+async fn an_id_that_went_to_another_key_is_not_in_the_way_of_the_first() {
+    let setup = Setup::new().await;
+    let left = setup.attempt(1);
+    left.intend(&named(1, KEY)).await.unwrap();
+    left.obtain(None).await.unwrap();
+    let other = add(&setup.store, named(1, "another key")).await;
+    assert_eq!(setup.find((KIND, KEY)).await, None);
+    add(&setup.store, named(2, KEY)).await;
+    assert_eq!(setup.activate(&left).await, None);
+    assert_eq!(setup.find(id(1)).await, Some(other));
+    assert_consistent(&setup.server, setup.layout, "each has its key");
+}
+
+#[tokio::test]
 async fn an_intent_that_was_left_is_removed_after_a_minute() {
     let setup = Setup::new().await;
     let left = setup.attempt(1);

@@ -11,6 +11,9 @@ use crate::store::redis::sweep::SWEEP;
 use crate::store::{Ahead, Page};
 use crate::{Kind, Target};
 
+/// How long the rest of a row is here: no headers, and a payload.
+const REST: usize = 4 + b"payload".len();
+
 fn set(admin: &mut redis::Connection, hash: &str, field: &[u8], value: &[u8]) {
     let mut command = redis::cmd("HSET");
     command.arg(hash).arg(field).arg(value);
@@ -115,6 +118,10 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         claimed.extend(store.ready(&claim(9)).await.unwrap().found);
         assert_eq!(claimed.len(), 1, "{claimed:?}");
         assert_eq!(claimed[0].id, other.id);
+        // A script does not look into the rest of a row; but what it cannot read it does not touch.
+        if garbled.len() < value.len() - REST {
+            assert_eq!(get(&mut admin, rows, task.id.as_bytes()), garbled);
+        }
     }
 }
 
