@@ -100,7 +100,8 @@ impl RedisStore {
     /// After each write waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails, and
     /// whether it took effect is not known. Not waited for unless told.
     ///
-    /// It takes a way to the replicas and back for every call. See above for what it cannot do.
+    /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
+    /// other, as they share a connection. See above for what it cannot do.
     #[must_use]
     pub fn wait(self, replicas: u32, timeout: Duration) -> Self {
         // For `WAIT` zero is for ever.
