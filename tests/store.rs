@@ -4,7 +4,7 @@
 #[path = "support/database.rs"]
 mod database;
 #[cfg(feature = "redis")]
-#[path = "support/redis.rs"]
+#[path = "support/redis/mod.rs"]
 mod redis_server;
 
 use std::sync::Arc;

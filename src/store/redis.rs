@@ -26,7 +26,7 @@ use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
 };
 use crate::redis::{Address, NAME, check_prefix, check_slots};
-use crate::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -185,6 +185,10 @@ impl Store for RedisStore {
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         read::list(&self.database, page).await
+    }
+
+    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+        read::kinds(&self.database, state).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -1,17 +1,19 @@
 //! What only looks: the time, the server, rows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::{self, Items};
-use super::codec::lane;
+use super::codec::{self, lane};
 use super::database::{Database, Told, together};
 use super::keys;
 use crate::redis::{Layout, Lua, Role, Slot, lua};
 use crate::store::Page;
-use crate::{Error, Target, Task, TaskId, Timestamp};
+use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
 
 static NOW: Lua = lua!("row.lua", "now.lua");
 static LIST: Lua = lua!("row.lua", "list.lua");
+static KINDS: Lua = lua!("row.lua", "kinds.lua");
 
 /// How many rows one call lists.
 const ROWS: usize = 100;
@@ -117,6 +119,26 @@ async fn list_in(database: &Database, layout: Layout, slot: Slot, page: &Page) -
         after = last;
     }
     Ok(found)
+}
+
+pub(super) async fn kinds(database: &Arc<Database>, state: State) -> Result<Vec<Kind>, Error> {
+    let layout = database.layout().await?;
+    let calls = layout.all().map(|slot| {
+        let database = Arc::clone(database);
+        async move {
+            let mut call = database.script(&KINDS, slot, Told::No, layout);
+            call.arg(codec::digit(state));
+            Items::of(database.read(call).await?.found)
+        }
+    });
+    let mut found = BTreeSet::new();
+    for items in together(calls.collect()).await {
+        let mut items = items?;
+        while !items.is_empty() {
+            found.insert(Kind::from(items.text()?));
+        }
+    }
+    Ok(found.into_iter().collect())
 }
 
 fn place((due_at, id): (Timestamp, TaskId)) -> (i64, Vec<u8>) {

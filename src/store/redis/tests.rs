@@ -3,8 +3,8 @@
 mod consistent;
 mod costs;
 mod crashes;
-#[path = "../../../tests/support/redis.rs"]
-mod server;
+#[path = "../../../tests/support/redis/mod.rs"]
+mod redis_server;
 mod strangers;
 mod telling;
 mod walk;
@@ -13,7 +13,7 @@ mod working;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::server::RedisServer;
+use self::redis_server::RedisServer;
 use super::RedisStore;
 use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task, TaskId, Wake, When};

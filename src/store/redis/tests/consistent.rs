@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::server::RedisServer;
+use super::redis_server::RedisServer;
 use crate::redis::Layout;
 use crate::store::redis::{codec, keys};
 use crate::{Task, TaskId};
