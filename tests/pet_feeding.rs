@@ -4,6 +4,9 @@
 
 #[path = "support/example.rs"]
 mod example;
+#[cfg(feature = "redis")]
+#[path = "support/redis/mod.rs"]
+mod redis_server;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -42,4 +45,11 @@ async fn everybody_is_hungry_once(arguments: &[&str]) {
 #[tokio::test]
 async fn everybody_is_hungry_once_in_a_file() {
     everybody_is_hungry_once(&[]).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn everybody_is_hungry_once_in_redis() {
+    let server = redis_server::RedisServer::start();
+    everybody_is_hungry_once(&["--redis", &server.url()]).await;
 }
