@@ -1,11 +1,11 @@
 //! A ZSET and the bare commands: the least that a server must do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Script;
 use redis::aio::MultiplexedConnection;
 
-use crate::side::{Id, Side};
+use crate::side::{self, Id, Side, Taking};
 use crate::{Error, connection};
 
 const DUE: &str = "bare:due";
@@ -50,8 +50,6 @@ impl Bare {
 }
 
 impl Side for Bare {
-    type Taken = Id;
-
     async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self {
             connection: connection(url).await?,
@@ -80,6 +78,18 @@ impl Side for Bare {
     async fn reschedule(&self, ids: &[Id], delay: Duration) -> Result<(), Error> {
         self.zadd(ids.iter().map(|id| (*id, delay)), true).await
     }
+
+    async fn drain(
+        &self,
+        count: usize,
+        due: impl Fn(&Id) -> Instant + Send + Sync + Clone + 'static,
+    ) -> Result<Vec<Duration>, Error> {
+        side::drain(self, count, due).await
+    }
+}
+
+impl Taking for Bare {
+    type Taken = Id;
 
     async fn take(&self) -> Result<Vec<(Id, Id)>, Error> {
         loop {

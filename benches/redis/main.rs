@@ -1,5 +1,5 @@
-//! What carrying wake-ups in Redis costs beside the bare commands of the same client: the ratio of the two, measured in
-//! turns.
+//! What carrying wake-ups in Redis, and keeping rows there, costs beside the bare commands of the same client: the ratio of
+//! the two, measured in turns.
 //!
 //! ```sh
 //! cargo bench --bench redis --features redis -- redis://127.0.0.1:6379
@@ -9,6 +9,9 @@
 //! settings. Each figure is the median of three runs; only figures of one run of this program can be compared.
 
 mod bare;
+mod bare_rows;
+mod idle;
+mod our_rows;
 mod ours;
 mod side;
 mod work;
@@ -16,6 +19,8 @@ mod work;
 use redis::aio::MultiplexedConnection;
 
 use crate::bare::Bare;
+use crate::bare_rows::BareRows;
+use crate::our_rows::OurRows;
 use crate::ours::Ours;
 use crate::side::Side;
 use crate::work::Figure;
@@ -30,22 +35,28 @@ async fn main() -> Result<(), Error> {
         .skip(1)
         .find(|argument| !argument.starts_with("--"));
     let url = url.ok_or("the URL of a server that nobody else uses is missing")?;
-    println!(
-        "{:<58} {:>10} {:>10} {:>7}",
-        "wake-ups alone", "bare", "delayline", "ratio"
-    );
+    heading("wake-ups alone");
     for figure in work::FIGURES {
-        compare(&url, figure).await?;
+        compare::<Bare, Ours>(&url, figure).await?;
     }
-    idle(&url).await
+    idle(&url, async |url| idle::wakes(url).await).await?;
+    heading("rows in Redis");
+    for figure in work::FIGURES {
+        compare::<BareRows, OurRows>(&url, figure).await?;
+    }
+    idle(&url, async |url| idle::rows(url).await).await
+}
+
+fn heading(what: &str) {
+    println!("\n{what:<58} {:>10} {:>10} {:>7}", "bare", "delayline", "ratio");
 }
 
 /// Measures both sides in turns, each on an empty server.
-async fn compare(url: &str, figure: &Figure) -> Result<(), Error> {
+async fn compare<B: Side, O: Side>(url: &str, figure: &Figure) -> Result<(), Error> {
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        bare.push(figure.of(&fresh::<Bare>(url).await?).await?);
-        ours.push(figure.of(&fresh::<Ours>(url).await?).await?);
+        bare.push(figure.of(&fresh::<B>(url).await?).await?);
+        ours.push(figure.of(&fresh::<O>(url).await?).await?);
     }
     for (at, name) in figure.names.iter().enumerate() {
         let [bare, ours] =
@@ -55,14 +66,14 @@ async fn compare(url: &str, figure: &Figure) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is asked of a server while nothing is due: there is no bare command to compare it to.
-async fn idle(url: &str) -> Result<(), Error> {
+/// What has no bare command to be compared to.
+async fn idle(url: &str, measure: impl AsyncFn(&str) -> Result<Vec<f64>, Error>) -> Result<(), Error> {
     let mut figures = Vec::new();
     for _ in 0..ROUNDS {
         empty(url).await?;
-        figures.push(work::idle(url).await?);
+        figures.push(measure(url).await?);
     }
-    for (at, name) in work::IDLE.iter().enumerate() {
+    for (at, name) in idle::NAMES.iter().enumerate() {
         let figure = median(figures.iter().map(|figures| figures[at]).collect());
         println!("{name:<58} {:>10} {figure:>10.2}", "");
     }

@@ -1,13 +1,13 @@
 //! The same through the library.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use delayline::backend::{Arrival, Backend, Departure, RedisBackend};
 use delayline::{TaskId, Wake};
 
 use crate::Error;
-use crate::side::{Id, Side};
+use crate::side::{self, Id, Side, Taking};
 
 #[derive(Clone)]
 pub(crate) struct Ours {
@@ -30,8 +30,6 @@ fn departure(id: &Id, version: u64, delay: Duration) -> Departure {
 }
 
 impl Side for Ours {
-    type Taken = Arrival;
-
     async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self {
             backend: Arc::new(RedisBackend::connect(url)?),
@@ -60,6 +58,18 @@ impl Side for Ours {
         sent?;
         removed
     }
+
+    async fn drain(
+        &self,
+        count: usize,
+        due: impl Fn(&Id) -> Instant + Send + Sync + Clone + 'static,
+    ) -> Result<Vec<Duration>, Error> {
+        side::drain(self, count, due).await
+    }
+}
+
+impl Taking for Ours {
+    type Taken = Arrival;
 
     async fn take(&self) -> Result<Vec<(Id, Arrival)>, Error> {
         let arrivals = self.backend.receive(500).await?;

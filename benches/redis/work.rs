@@ -1,23 +1,14 @@
 //! What is measured.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-use delayline::backend::{Backend, Departure, RedisBackend};
-use delayline::{TaskId, Wake};
 
 use crate::side::{Id, Side};
 use crate::{Error, connection};
 
 const CALLERS: usize = 64;
 const BATCH: usize = 500;
-const RECEIVERS: usize = 2;
 const HOUR: Duration = Duration::from_secs(3_600);
-/// A worker in the measure of idle servers.
-const WORKERS: usize = 4;
-const IDLE_FOR: Duration = Duration::from_secs(20);
 
 /// Some values that are measured together, by their names.
 pub(crate) struct Figure {
@@ -133,42 +124,6 @@ async fn change<S: Side>(side: &S) -> Result<Vec<f64>, Error> {
     Ok(figures)
 }
 
-/// Takes and finishes until all have come; gives how late each was, by what `due` says.
-async fn take_all<S: Side>(
-    side: &S,
-    count: usize,
-    due: impl Fn(&Id) -> Instant + Send + Sync + Clone + 'static,
-) -> Result<Vec<Duration>, Error> {
-    let left = Arc::new(AtomicUsize::new(count));
-    let mut receiving = tokio::task::JoinSet::new();
-    for _ in 0..RECEIVERS {
-        let (side, left, due) = (side.clone(), left.clone(), due.clone());
-        receiving.spawn(async move {
-            let mut late = Vec::new();
-            while left.load(Ordering::Relaxed) > 0 {
-                // The others may have taken the last.
-                let taken = tokio::time::timeout(Duration::from_millis(500), side.take()).await;
-                let Ok(taken) = taken else { continue };
-                let (ids, taken): (Vec<_>, Vec<_>) = taken?.into_iter().unzip();
-                let now = Instant::now();
-                late.extend(ids.iter().map(|id| now.saturating_duration_since(due(id))));
-                let count = ids.len();
-                side.finish(taken).await?;
-                left.fetch_sub(count, Ordering::Relaxed);
-                if left.load(Ordering::Relaxed) == 0 {
-                    return Ok::<_, Error>((late, Some(Instant::now())));
-                }
-            }
-            Ok((late, None))
-        });
-    }
-    let mut late = Vec::new();
-    while let Some(received) = receiving.join_next().await {
-        late.extend(received??.0);
-    }
-    Ok(late)
-}
-
 async fn burst<S: Side>(side: &S, count: usize) -> Result<Vec<f64>, Error> {
     let lead = Duration::from_secs(1 + count as u64 / 100_000);
     let due = Instant::now() + lead;
@@ -179,7 +134,7 @@ async fn burst<S: Side>(side: &S, count: usize) -> Result<Vec<f64>, Error> {
     if Instant::now() >= due {
         return Err("adding took longer than expected".into());
     }
-    let late = take_all(side, count, move |_| due).await?;
+    let late = side.drain(count, move |_| due).await?;
     let last = late.into_iter().max().unwrap_or_default();
     Ok(vec![last.as_secs_f64() * 1e3])
 }
@@ -195,7 +150,7 @@ async fn steady<S: Side>(side: &S) -> Result<Vec<f64>, Error> {
             .map(|id| (*id, due(u128::from_be_bytes(*id)).saturating_duration_since(now)));
         side.add_each(&delays.collect::<Vec<_>>()).await?;
     }
-    let mut late = take_all(side, COUNT, move |id| due(u128::from_be_bytes(*id))).await?;
+    let mut late = side.drain(COUNT, move |id| due(u128::from_be_bytes(*id))).await?;
     late.sort();
     let quantile = |part: f64| late[((late.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
     Ok(vec![quantile(0.5), quantile(0.99)])
@@ -216,7 +171,7 @@ async fn memory<S: Side>(side: &S) -> Result<Vec<f64>, Error> {
 }
 
 /// One number of `INFO`.
-async fn info(
+pub(crate) async fn info(
     connection: &mut redis::aio::MultiplexedConnection,
     section: &str,
     field: &str,
@@ -227,63 +182,6 @@ async fn info(
         .find(|(name, _)| *name == field)
         .ok_or("INFO lacks a field")?;
     Ok(value.parse()?)
-}
-
-pub(crate) const IDLE: &[&str] = &[
-    "W5 100,000 pending, none due, 4 workers: commands/s",
-    "W5 an earlier one then, lateness p99 of 200, ms",
-];
-
-pub(crate) async fn idle(url: &str) -> Result<Vec<f64>, Error> {
-    let sender = RedisBackend::connect(url)?;
-    let departure = |number: u128, delay| Departure {
-        wake: Wake {
-            id: TaskId::from_bytes(number.to_be_bytes()),
-            kind: "bench".into(),
-            version: 1,
-        },
-        delay,
-    };
-    for first in (0..100_000).step_by(BATCH) {
-        let batch: Vec<_> = (first..first + BATCH as u128)
-            .map(|number| departure(number, HOUR))
-            .collect();
-        sender.send(&batch).await?;
-    }
-    let (came, mut comes) = tokio::sync::mpsc::unbounded_channel();
-    let mut working = tokio::task::JoinSet::new();
-    for _ in 0..WORKERS {
-        let (worker, came) = (RedisBackend::connect(url)?, came.clone());
-        working.spawn(async move {
-            while let Ok(arrivals) = worker.receive(500).await {
-                for arrival in &arrivals {
-                    let number = u128::from_be_bytes(*arrival.wake.id.as_bytes());
-                    // Closed once enough have come.
-                    let _ = came.send((number, Instant::now()));
-                }
-                worker.acknowledge(arrivals).await;
-            }
-        });
-    }
-    // Until all know each other.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let mut connection = connection(url).await?;
-    let before = info(&mut connection, "stats", "total_commands_processed").await?;
-    tokio::time::sleep(IDLE_FOR).await;
-    let after = info(&mut connection, "stats", "total_commands_processed").await?;
-    // But the one that asks.
-    let commands = (after - before - 1.0) / IDLE_FOR.as_secs_f64();
-
-    let mut late = Vec::new();
-    for number in 200_000..200_200 {
-        let delay = Duration::from_millis(20);
-        let due = Instant::now() + delay;
-        sender.send(&[departure(number, delay)]).await?;
-        let (_, at) = comes.recv().await.ok_or("all workers have ended")?;
-        late.push(at.saturating_duration_since(due).as_secs_f64() * 1e3);
-    }
-    late.sort_by(f64::total_cmp);
-    Ok(vec![commands, late[late.len() * 99 / 100]])
 }
 
 fn parts(numbers: std::ops::Range<usize>, size: usize) -> Vec<Vec<Id>> {
