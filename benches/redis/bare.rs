@@ -42,7 +42,8 @@ impl Bare {
             command.arg("XX");
         }
         for (id, delay) in ids {
-            command.arg((now + delay).as_millis() as u64).arg(&id);
+            // Rounded up, as one that is early would not be late.
+            command.arg((now + delay).as_micros().div_ceil(1_000) as u64).arg(&id);
         }
         command.query_async::<()>(&mut self.connection.clone()).await?;
         Ok(())

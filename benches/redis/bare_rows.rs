@@ -83,7 +83,8 @@ pub(crate) fn key(id: &Id) -> String {
 
 fn due(delay: Duration) -> Result<u64, Error> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    Ok((now + delay).as_millis() as u64)
+    // Rounded up, as one that is early would not be late.
+    Ok((now + delay).as_micros().div_ceil(1_000) as u64)
 }
 
 impl Side for BareRows {

@@ -125,7 +125,7 @@ async fn change<S: Side>(side: &S) -> Result<Vec<f64>, Error> {
 }
 
 async fn burst<S: Side>(side: &S, count: usize) -> Result<Vec<f64>, Error> {
-    let lead = Duration::from_secs(1 + count as u64 / 100_000);
+    let lead = Duration::from_secs(1 + count as u64 / 20_000);
     let due = Instant::now() + lead;
     for part in parts(0..count, BATCH) {
         side.add(&part, due.saturating_duration_since(Instant::now()))

@@ -13,6 +13,7 @@ for at = 7, 5 + 2 * kinds, 2 do
   room[ARGV[at]] = tonumber(ARGV[at + 1])
 end
 
+preload_given(7 + 2 * kinds, 2)
 local found = {}
 for at = 7 + 2 * kinds, #ARGV, 2 do
   local id = ARGV[at]

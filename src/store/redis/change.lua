@@ -74,6 +74,13 @@ local function change(at)
   return { 0, id, row.value }
 end
 
+local ids = {}
+for at = 6, #ARGV, 9 do
+  if ARGV[at] ~= '' then
+    ids[#ids + 1] = ARGV[at]
+  end
+end
+preload(ids)
 local found = {}
 for at = 6, #ARGV, 9 do
   found[#found + 1] = change(at)

@@ -9,8 +9,41 @@ local ENTRY = '<BI7'
 -- How many former rows of a key are remembered, the newest by id.
 local REMEMBERED = 64
 
+-- Entries that were read, false where there is none; and those of them that have changed.
+local entries, new_entries = {}, {}
+
+-- Reads many entries at once, which are asked for later.
+local function preload_entries(names)
+  if #names > 0 then
+    for at, value in ipairs(redis.call('HMGET', keys, unpack(names))) do
+      entries[names[at]] = value
+    end
+  end
+end
+
+finally[#finally + 1] = function()
+  local gone, put = {}, {}
+  for name in pairs(new_entries) do
+    if entries[name] then
+      put[#put + 1] = name
+      put[#put + 1] = entries[name]
+    else
+      gone[#gone + 1] = name
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', keys, unpack(gone))
+  end
+  if #put > 0 then
+    redis.call('HSET', keys, unpack(put))
+  end
+end
+
 local function entry(name)
-  local value = redis.call('HGET', keys, name)
+  if entries[name] == nil then
+    entries[name] = redis.call('HGET', keys, name)
+  end
+  local value = entries[name]
   local found = { stamp = 0, past = {} }
   if value and #value >= 8 then
     local flag
@@ -29,14 +62,14 @@ end
 
 -- `keeps_stamp` where only former rows have changed: a stamp is for who may be live.
 local function save_entry(name, found, keeps_stamp)
+  new_entries[name] = true
   if not found.live and #found.past == 0 then
-    redis.call('HDEL', keys, name)
+    entries[name] = false
     return
   end
   -- Past the clock as well, so that an entry which is made anew repeats no stamp.
   local stamp = keeps_stamp and found.stamp or math.max(found.stamp + 1, time[1] * 1000000 + time[2])
-  redis.call('HSET', keys, name, struct.pack(ENTRY, found.live and 1 or 0, stamp)
-    .. (found.live or '') .. table.concat(found.past))
+  entries[name] = struct.pack(ENTRY, found.live and 1 or 0, stamp) .. (found.live or '') .. table.concat(found.past)
 end
 
 local function forget(found, id)

@@ -3,6 +3,7 @@
 -- ARGV[4]… of each hop: id, version, when its next wake-up is overdue in ms from now
 -- Returns  of each hop: 1 if it was recorded, else 0
 
+preload_given(4, 3)
 local found = {}
 for at = 4, #ARGV, 3 do
   local id, version, look_in = unpack(ARGV, at, at + 2)

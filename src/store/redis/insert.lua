@@ -6,6 +6,14 @@
 --
 -- Why a script: whether an id or a key is taken must not change before the row is written.
 
+preload_given(4, 9)
+local names = {}
+for at = 4, #ARGV, 9 do
+  if ARGV[at + 2] ~= '' then
+    names[#names + 1] = name_of(ARGV[at + 1], ARGV[at + 2])
+  end
+end
+preload_entries(names)
 local found = {}
 for at = 4, #ARGV, 9 do
   local id, kind, key, due_in, due_at, look_in, max, replace, rest = unpack(ARGV, at, at + 8)

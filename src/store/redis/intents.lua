@@ -13,7 +13,7 @@ end
 local function abandon(id, row)
   redis.call('ZREM', intents, id)
   if row.state == INTENT then
-    redis.call('HDEL', rows, id)
+    write(id, false)
   else
     row.wake = 0
     save(id, row)

@@ -14,7 +14,7 @@ use crate::redis::{Address, Layout, Role, Slot};
 use crate::{Clock, Spawned, defaults};
 
 /// How long a slot is left alone at the most, though it said that it has nothing; more where there are many slots.
-const QUIET: Duration = Duration::from_secs(8);
+const QUIET: Duration = Duration::from_secs(10);
 /// How many slots may be asked in that time.
 const SLOTS: u16 = 4;
 /// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.

@@ -40,6 +40,11 @@ for _, lane in ipairs(lanes) do
   else
     next_wake = now
     local overdue = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', offset, limit)
+    local ids = {}
+    for at = 1, #overdue, 2 do
+      ids[#ids + 1] = overdue[at]
+    end
+    preload(ids)
     local given = { lane, #overdue / 2 }
     for at = 1, #overdue, 2 do
       local row = member('wake', lane, overdue[at], overdue[at + 1])

@@ -5,6 +5,7 @@
 -- Returns  of each row: 1 if it was removed, else 0
 
 local alone = ARGV[4] == '1'
+preload_given(5, 1)
 local found = {}
 for at = 5, #ARGV do
   local id = ARGV[at]

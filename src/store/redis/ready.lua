@@ -12,6 +12,11 @@ local found = {}
 for at = 7, #ARGV, 2 do
   local lane = SCHEDULED .. ':' .. ARGV[at]
   local due = redis.call('ZRANGEBYSCORE', index('due', lane), '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[at + 1])
+  local ids = {}
+  for at = 1, #due, 2 do
+    ids[#ids + 1] = due[at]
+  end
+  preload(ids)
   local given = { #due / 2 }
   for at = 1, #due, 2 do
     local id = due[at]

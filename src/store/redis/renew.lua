@@ -5,6 +5,7 @@
 -- Returns  of each claim: 1 if it is held, else 0
 
 local lease = tonumber(ARGV[4])
+preload_given(5, 2)
 local found = {}
 for at = 5, #ARGV, 2 do
   local row = read(ARGV[at])

@@ -29,6 +29,12 @@ local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I6I6I6BBI2I4', 68
 local HAS_MAX, HAS_OWNER, HAS_ERROR = 1, 2, 4
 local LAST = 253402300799999
 
+-- Rows that were read, false where there is none; those of them that have changed; and what is to change in indexes: by
+-- key of the index and id the new score, or false. All of it is written at the end: a command takes many rows in hardly
+-- more time than one.
+local cached, changed, moves = {}, {}, {}
+-- What else is to be written then.
+local finally = {}
 -- Lanes that a row came into or left.
 local touched = {}
 -- When the first of what was written needs a look.
@@ -79,13 +85,38 @@ local function packed(row)
     .. row.kind .. row.key .. owner .. fault .. row.rest
 end
 
+-- Reads many rows at once, which are asked for later.
+local function preload(ids)
+  if #ids > 0 then
+    for at, value in ipairs(redis.call('HMGET', rows, unpack(ids))) do
+      cached[ids[at]] = value
+    end
+  end
+end
+
+-- The same of ids among what the script was given: from one place on, and so far from each to the next.
+local function preload_given(first, step)
+  local ids = {}
+  for at = first, #ARGV, step do
+    ids[#ids + 1] = ARGV[at]
+  end
+  preload(ids)
+end
+
 -- The row of an id, and its value; only its value if it cannot be read, and nothing if there is none.
 local function read(id)
-  local value = redis.call('HGET', rows, id)
-  if not value then
+  if cached[id] == nil then
+    cached[id] = redis.call('HGET', rows, id)
+  end
+  if not cached[id] then
     return nil, nil
   end
-  return unpacked(value), value
+  return unpacked(cached[id]), cached[id]
+end
+
+-- Has a row written as this value, or removed.
+local function write(id, value)
+  cached[id], changed[id] = value, true
 end
 
 -- The first bytes of a row, up to its key: all that a look at it needs.
@@ -102,10 +133,16 @@ local function has_wake(state, wake)
   return wake > 0 and state ~= DEAD and state ~= INTENT
 end
 
+-- Has an id put into an index by this score, or taken out of it.
+local function move(key, id, score)
+  moves[key] = moves[key] or {}
+  moves[key][id] = score
+end
+
 local function unindex(id, was)
   if was.state ~= INTENT then
-    redis.call('ZREM', index('due', was.lane), id)
-    redis.call('ZREM', index('wake', was.lane), id)
+    move(index('due', was.lane), id, false)
+    move(index('wake', was.lane), id, false)
     touched[was.lane] = true
   end
 end
@@ -116,17 +153,17 @@ local function save(id, row)
   row.value = packed(row)
   row.lane = row.state .. ':' .. row.kind
   row.brief = SIZE + #row.kind + #row.key
-  redis.call('HSET', rows, id, row.value)
+  write(id, row.value)
   local is_moved = not was or was.lane ~= row.lane
   if was and is_moved then
     unindex(id, was)
   end
   if row.state ~= INTENT then
     if is_moved or was.due ~= row.due then
-      redis.call('ZADD', index('due', row.lane), row.due, id)
+      move(index('due', row.lane), id, row.due)
     end
     if has_wake(row.state, row.wake) and (is_moved or was.wake ~= row.wake) then
-      redis.call('ZADD', index('wake', row.lane), row.wake, id)
+      move(index('wake', row.lane), id, row.wake)
     end
     if is_moved then
       touched[row.lane] = true
@@ -143,7 +180,7 @@ local function save(id, row)
 end
 
 local function remove(id, row)
-  redis.call('HDEL', rows, id)
+  write(id, false)
   unindex(id, row.was)
 end
 
@@ -155,9 +192,9 @@ local function member(name, lane, id, score)
     if row[name] == tonumber(score) then
       return row
     end
-    redis.call('ZADD', index(name, lane), row[name], id)
+    move(index(name, lane), id, row[name])
   else
-    redis.call('ZREM', index(name, lane), id)
+    move(index(name, lane), id, false)
     touched[lane] = true
   end
   return nil
@@ -243,8 +280,53 @@ local function millis_until(moment)
   return moment < math.huge and math.max(0, moment - now) or -1
 end
 
+-- Writes rows and indexes. What is taken away goes first: once a script has written, a server that is full (maxmemory) no
+-- longer refuses the rest, so that it can be emptied.
+local function flush()
+  local gone, put = {}, {}
+  for id in pairs(changed) do
+    if cached[id] then
+      put[#put + 1] = id
+      put[#put + 1] = cached[id]
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', rows, unpack(gone))
+  end
+  local added = {}
+  for key, scores in pairs(moves) do
+    local out, into = {}, {}
+    for id, score in pairs(scores) do
+      if score then
+        into[#into + 1] = score
+        into[#into + 1] = id
+      else
+        out[#out + 1] = id
+      end
+    end
+    if #out > 0 then
+      redis.call('ZREM', key, unpack(out))
+    end
+    added[key] = into
+  end
+  if #put > 0 then
+    redis.call('HSET', rows, unpack(put))
+  end
+  for key, into in pairs(added) do
+    if #into > 0 then
+      redis.call('ZADD', key, unpack(into))
+    end
+  end
+  for _, step in ipairs(finally) do
+    step()
+  end
+end
+
 -- The end of every script.
 local function answer(found)
+  flush()
   for lane in pairs(touched) do
     local command = redis.call('EXISTS', index('due', lane), index('wake', lane)) > 0 and 'SADD' or 'SREM'
     redis.call(command, tag .. ':lanes', lane)

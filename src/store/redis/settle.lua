@@ -5,6 +5,7 @@
 --          claim was no attempt (1 or 0); `+` and why it failed, or nothing
 -- Returns  of each claim: 1 if it was ended, else 0
 
+preload_given(4, 9)
 local found = {}
 for at = 4, #ARGV, 9 do
   local id, version, state, due_in, due_at, wake_in, anew, give_back, fault = unpack(ARGV, at, at + 8)

@@ -9,6 +9,7 @@
 --          (somebody else has it); and whether its lease had ended (1 or 0)
 
 local owner, lease, retake = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+preload_given(7, 3)
 local found = {}
 for at = 7, #ARGV, 3 do
   local id, version, has_room = unpack(ARGV, at, at + 2)

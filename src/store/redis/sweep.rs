@@ -178,7 +178,9 @@ async fn look_at(
         let longest = Horizon::of(layout).quiet;
         let within = ahead.map(|ahead| ahead.within);
         let due = next_due.map(|due| due.saturating_sub(within.unwrap_or_default()));
-        let pause = [next_wake, due].into_iter().flatten().min();
+        // What lies ahead is told by every sweep, until it is past.
+        let ahead = (!rows_ahead.is_empty()).then_some(Duration::ZERO);
+        let pause = [next_wake, due, ahead].into_iter().flatten().min();
         if is_sweep {
             let pause = pause.unwrap_or(Duration::MAX).min(longest);
             database.quiet.looked(slot, since, pause, within);
