@@ -43,7 +43,9 @@ impl Bare {
         }
         for (id, delay) in ids {
             // Rounded up, as one that is early would not be late.
-            command.arg((now + delay).as_micros().div_ceil(1_000) as u64).arg(&id);
+            command
+                .arg((now + delay).as_micros().div_ceil(1_000) as u64)
+                .arg(&id);
         }
         command.query_async::<()>(&mut self.connection.clone()).await?;
         Ok(())

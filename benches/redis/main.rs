@@ -5,7 +5,8 @@
 //! cargo bench --bench redis --features redis -- redis://127.0.0.1:6379
 //! ```
 //!
-//! The server must be one that nobody else uses: it is emptied again and again. Everything of the library has its default
+//! `wakes` or `rows` after the URL measures one of the two. The server must be one that nobody else uses: it is emptied
+//! again and again. Everything of the library has its default
 //! settings. Each figure is the median of three runs; only figures of one run of this program can be compared.
 
 mod bare;
@@ -31,20 +32,28 @@ const ROUNDS: usize = 3;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let url = std::env::args()
+    let mut arguments = std::env::args()
         .skip(1)
-        .find(|argument| !argument.starts_with("--"));
+        .filter(|argument| !argument.starts_with("--"));
+    let url = arguments.next();
     let url = url.ok_or("the URL of a server that nobody else uses is missing")?;
-    heading("wake-ups alone");
-    for figure in work::FIGURES {
-        compare::<Bare, Ours>(&url, figure).await?;
+    let only = arguments.next();
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wanted("wakes") {
+        heading("wake-ups alone");
+        for figure in work::FIGURES {
+            compare::<Bare, Ours>(&url, figure).await?;
+        }
+        idle(&url, async |url| idle::wakes(url).await).await?;
     }
-    idle(&url, async |url| idle::wakes(url).await).await?;
-    heading("rows in Redis");
-    for figure in work::FIGURES {
-        compare::<BareRows, OurRows>(&url, figure).await?;
+    if wanted("rows") {
+        heading("rows in Redis");
+        for figure in work::FIGURES {
+            compare::<BareRows, OurRows>(&url, figure).await?;
+        }
+        idle(&url, async |url| idle::rows(url).await).await?;
     }
-    idle(&url, async |url| idle::rows(url).await).await
+    Ok(())
 }
 
 fn heading(what: &str) {

@@ -18,7 +18,7 @@ static SETTLE: Lua = lua!("row.lua", "settle.lua");
 static RENEW: Lua = lua!("row.lua", "renew.lua");
 
 /// How many rows go into one call: a bound on how long it keeps the server from others.
-const ROWS: usize = 50;
+const ROWS: usize = 100;
 
 pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bool>, Error> {
     let add = |call: &mut Request, hop: &Hop| {
