@@ -44,7 +44,40 @@ local function after(millis)
   return math.min(now + millis, LAST)
 end
 
--- A row as a table; none if it cannot be read.
+-- Names of lanes by state and kind, and keys of indexes by name and lane: each is made once.
+local lane_names, index_keys = {}, { due = {}, wake = {} }
+
+local function lane_of(state, kind)
+  local names = lane_names[state]
+  if not names then
+    names = {}
+    lane_names[state] = names
+  end
+  local name = names[kind]
+  if not name then
+    name = state .. ':' .. kind
+    names[kind] = name
+  end
+  return name
+end
+
+local function index(name, lane)
+  local keys = index_keys[name]
+  local key = keys[lane]
+  if not key then
+    key = tag .. ':' .. name .. ':' .. lane
+    keys[lane] = key
+  end
+  return key
+end
+
+-- What indexes a row is in is noted when it is read, and when it has been written.
+local function note(row)
+  row.is_kept = true
+  row.was_state, row.was_lane, row.was_due, row.was_wake = row.state, row.lane, row.due, row.wake
+end
+
+-- A row as a table; none if it cannot be read. Its rest is taken out of the value when the row is written anew.
 local function unpacked(value)
   if #value < SIZE then
     return nil
@@ -59,7 +92,7 @@ local function unpacked(value)
   row.brief = SIZE + kind + key
   row.kind = string.sub(value, at, at + kind - 1)
   at = at + kind
-  row.key = string.sub(value, at, at + key - 1)
+  row.key = key > 0 and string.sub(value, at, at + key - 1) or ''
   at = at + key
   if flags % 2 < HAS_MAX then
     row.max = nil
@@ -71,18 +104,21 @@ local function unpacked(value)
   if flags % 8 >= HAS_ERROR then
     row.fault = string.sub(value, at, at + fault - 1)
   end
-  row.rest = string.sub(value, at + fault)
-  row.lane = row.state .. ':' .. row.kind
-  row.was = { state = row.state, lane = row.lane, due = row.due, wake = row.wake }
+  row.rest_at = at + fault
+  row.lane = lane_of(row.state, row.kind)
+  note(row)
   return row
 end
 
+-- A row as it is kept, and where its rest begins.
 local function packed(row)
   local flags = (row.max and HAS_MAX or 0) + (row.owner and HAS_OWNER or 0) + (row.fault and HAS_ERROR or 0)
   local owner, fault = row.owner or '', row.fault or ''
-  return struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max or 0,
+  local rest = row.rest or string.sub(row.value, row.rest_at)
+  local value = struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max or 0,
     row.hop, row.created, row.updated, row.finished, #row.kind, #row.key, #owner, #fault)
-    .. row.kind .. row.key .. owner .. fault .. row.rest
+    .. row.kind .. row.key .. owner .. fault .. rest
+  return value, #value - #rest + 1
 end
 
 -- Reads many rows at once, which are asked for later.
@@ -124,10 +160,6 @@ local function brief(row)
   return string.sub(row.value, 1, row.brief)
 end
 
-local function index(name, lane)
-  return tag .. ':' .. name .. ':' .. lane
-end
-
 -- Whether a row of this state is found by its `wake_at`. That of a dead one, and of an intent, is something else.
 local function has_wake(state, wake)
   return wake > 0 and state ~= DEAD and state ~= INTENT
@@ -139,30 +171,30 @@ local function move(key, id, score)
   moves[key][id] = score
 end
 
-local function unindex(id, was)
-  if was.state ~= INTENT then
-    move(index('due', was.lane), id, false)
-    move(index('wake', was.lane), id, false)
-    touched[was.lane] = true
+local function unindex(id, row)
+  if row.was_state ~= INTENT then
+    move(index('due', row.was_lane), id, false)
+    move(index('wake', row.was_lane), id, false)
+    touched[row.was_lane] = true
   end
 end
 
 -- Writes a row as it has become, and what has changed of it into the indexes.
 local function save(id, row)
-  local was = row.was
-  row.value = packed(row)
-  row.lane = row.state .. ':' .. row.kind
+  row.value, row.rest_at = packed(row)
+  row.rest = nil
+  row.lane = lane_of(row.state, row.kind)
   row.brief = SIZE + #row.kind + #row.key
   write(id, row.value)
-  local is_moved = not was or was.lane ~= row.lane
-  if was and is_moved then
-    unindex(id, was)
+  local is_moved = not row.is_kept or row.was_lane ~= row.lane
+  if row.is_kept and is_moved then
+    unindex(id, row)
   end
   if row.state ~= INTENT then
-    if is_moved or was.due ~= row.due then
+    if is_moved or row.was_due ~= row.due then
       move(index('due', row.lane), id, row.due)
     end
-    if has_wake(row.state, row.wake) and (is_moved or was.wake ~= row.wake) then
+    if has_wake(row.state, row.wake) and (is_moved or row.was_wake ~= row.wake) then
       move(index('wake', row.lane), id, row.wake)
     end
     if is_moved then
@@ -176,12 +208,12 @@ local function save(id, row)
   elseif row.state == DONE or row.state == CANCELLED then
     soon_purge = math.min(soon_purge, row.wake)
   end
-  row.was = { state = row.state, lane = row.lane, due = row.due, wake = row.wake }
+  note(row)
 end
 
 local function remove(id, row)
   write(id, false)
-  unindex(id, row.was)
+  unindex(id, row)
 end
 
 -- The row of a member of an index, if it is there by right. If not, somebody else has put it there: it is taken away,
