@@ -27,9 +27,13 @@ local function entry(name)
   return found
 end
 
+local function is_forgotten(found)
+  return not found.live and #found.past == 0
+end
+
 -- `keeps_stamp` where only former rows have changed: a stamp is for who may be live.
 local function save_entry(name, found, keeps_stamp)
-  if not found.live and #found.past == 0 then
+  if is_forgotten(found) then
     redis.call('HDEL', keys, name)
     return
   end

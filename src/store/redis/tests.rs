@@ -3,6 +3,7 @@
 mod consistent;
 mod costs;
 mod crashes;
+mod moving;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
 mod strangers;
