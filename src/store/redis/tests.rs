@@ -1,5 +1,7 @@
 //! What goes beyond the contract of a store: indexes, crash points, strangers, and what it costs the server.
 
+#[cfg(feature = "testing")]
+mod amidst;
 mod consistent;
 mod costs;
 mod crashes;
