@@ -57,6 +57,9 @@ const PREFIX: &str = "delayline";
 ///   refuses one whose `maxmemory-policy` does. One that is full and removes nothing refuses all writes, also those that
 ///   end tasks: these are then repeated until there is room.
 ///
+/// Who changes the number of slots writes rows anew that were written long ago. If a master fails meanwhile, some of these
+/// may be among those that its replica had not yet.
+///
 /// Where none of this is acceptable a SQL database is the place for the rows.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -87,7 +90,7 @@ impl RedisStore {
     }
 
     /// Over how many slots rows are spread where none are kept yet: 1 to 1024; otherwise 1, and 16 in a Cluster. How many
-    /// there are is kept with the rows, and whoever comes later goes by that.
+    /// there are is kept with the rows, and whoever comes later goes by that; [`reshard`](Self::reshard) changes it.
     pub fn slots(self, slots: u16) -> Result<Self, Error> {
         check_slots(slots)?;
         Ok(self.with(|settings| settings.slots = Some(slots)))

@@ -7,7 +7,7 @@ use super::answer::Items;
 use super::codec::Brief;
 use super::database::{Database, Request, Told, is_closed, none_closed, those_that_succeeded, together};
 use super::moving::{self, Done, Tries};
-use crate::redis::{Layout, Lua, Slot, lua};
+use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Claim, Looked, Pending, Stamped};
 use crate::timestamp::millis;
 use crate::{Error, Kind, Task, TaskId, Timestamp, Wake};
@@ -79,7 +79,10 @@ async fn look(
     while !left.is_empty() {
         let ids = left.iter().map(|(_, wake)| wake.id);
         let looked = match moving::layout_with(database, &mut tries, ids).await {
-            Ok(layout) => look_once(database, layout, wakes, left, claim, room).await,
+            Ok((layout, out_of_reach)) => {
+                left.retain(|(_, wake)| !out_of_reach.contains(&wake.id));
+                look_once(database, layout, wakes, left, claim, room).await
+            }
             Err(error) => Err(error),
         };
         let looked = match looked {
@@ -324,14 +327,18 @@ impl Ready<'_> {
     async fn claim(&mut self) -> Result<bool, Error> {
         let layouts = self.database.layouts().await?;
         if let Some(former) = layouts.former {
-            let ids = self.due_in(former).await?;
-            moving::bring(self.database, layouts, ids, []).await?;
+            moving::unless_out_of_reach(self.bring(layouts, former).await)?;
         }
         self.layout = layouts.current;
         match self.layout.slots {
             1 => self.claim_in_order().await,
             _ => self.claim_among_slots().await,
         }
+    }
+
+    async fn bring(&self, layouts: Layouts, former: Layout) -> Result<(), Error> {
+        let ids = self.due_in(former).await?;
+        moving::bring(self.database, layouts, ids, []).await.map(drop)
     }
 
     /// What would be claimed first in each former slot.

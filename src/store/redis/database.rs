@@ -101,12 +101,13 @@ impl Database {
         // Taken back before it asks: what is said meanwhile is about a later answer.
         let is_outdated = self.is_outdated.swap(false, Ordering::AcqRel);
         let told = self.listener.newest_epoch();
-        let layouts = if is_outdated || told > self.spread.assumed().epoch {
+        let asks = is_outdated || told > self.spread.assumed().epoch;
+        let layouts = if asks {
             self.spread.ask(&self.link).await
         } else {
             self.spread.layouts(&self.link).await
         };
-        if layouts.is_err() && is_outdated {
+        if layouts.is_err() && asks {
             self.outdated();
         }
         self.barred(layouts?).await

@@ -54,7 +54,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::codec;
-use super::database::{Database, Told, is_closed, together};
+use super::database::{Database, Told, is_closed, none_closed, those_that_succeeded, together};
 use super::keys;
 use crate::backend::Resharding;
 use crate::redis::{Layout, Layouts, Lua, Role, Slot, check_slots, lua};
@@ -129,19 +129,51 @@ pub(super) async fn bring(
     Ok(layouts.current)
 }
 
-/// The layout to go by for the rows of these ids, which have been carried over by then.
+/// The layout to go by for the rows of these ids, which have been carried over by then; and those of them that could not be,
+/// as a server does not answer. An error if that is all.
 pub(super) async fn layout_with(
     database: &Arc<Database>,
     tries: &mut Tries,
     ids: impl Iterator<Item = TaskId>,
-) -> Result<Layout, Error> {
+) -> Result<(Layout, BTreeSet<TaskId>), Error> {
     let ids: Vec<_> = ids.collect();
     loop {
-        let layouts = database.layouts().await?;
-        match bring(database, layouts, ids.iter().copied(), []).await {
+        match layout_once(database, &ids).await {
             Err(error) => tries.again(error)?,
             layout => return layout,
         }
+    }
+}
+
+async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout, BTreeSet<TaskId>), Error> {
+    let layouts = database.layouts().await?;
+    let (current, Some(former)) = (layouts.current, layouts.former) else {
+        return Ok((layouts.current, BTreeSet::new()));
+    };
+    let mut groups = BTreeMap::<(Slot, Slot), Vec<TaskId>>::new();
+    for id in ids {
+        let slots = (former.slot(*id), current.slot(*id));
+        groups.entry(slots).or_default().push(*id);
+    }
+    let calls = groups.values().cloned().map(|ids| {
+        let database = Arc::clone(database);
+        async move { bring(&database, layouts, ids, []).await }
+    });
+    let brought = none_closed(together(calls.collect()).await)?;
+    let brought = those_that_succeeded(brought)?;
+    let groups = groups.into_values().zip(brought);
+    let failed = groups.filter(|(_, brought)| brought.is_none());
+    Ok((current, failed.flat_map(|(ids, _)| ids).collect()))
+}
+
+/// Lets what was to be brought for a scan stay where it is for now, if a server does not answer.
+pub(super) fn unless_out_of_reach(brought: Result<(), Error>) -> Result<(), Error> {
+    match brought {
+        Err(error) if !is_closed(&error) => {
+            tracing::warn!(%error, "some tasks are out of reach, as they are still to be moved");
+            Ok(())
+        }
+        brought => brought,
     }
 }
 
@@ -321,9 +353,8 @@ impl Moving<'_> {
         let mut cursor = 0_u64;
         loop {
             let words = [cursor.to_string(), "COUNT".to_owned(), ROWS.to_string()];
-            let part: (u64, Fields);
-            part = self.database.command("HSCAN", slot, name, &words).await?;
-            let fields;
+            let part = self.database.command("HSCAN", slot, name, &words).await?;
+            let fields: Fields;
             (cursor, fields) = part;
             let count = u64::try_from(fields.len()).unwrap_or(0);
             self.carry(slot, name == "rows", fields).await?;

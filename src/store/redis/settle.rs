@@ -93,7 +93,7 @@ async fn each<T>(
     let mut is_first = true;
     while !left.is_empty() {
         let ids = left.iter().map(|&place| id(&rows[place]));
-        let layout = match moving::layout_with(database, &mut tries, ids).await {
+        let (layout, out_of_reach) = match moving::layout_with(database, &mut tries, ids).await {
             Ok(layout) => layout,
             // What has been answered must not be lost by what comes after it.
             Err(_) if !is_first => break,
@@ -101,10 +101,10 @@ async fn each<T>(
         };
         let mut by_slot = BTreeMap::<Slot, Vec<usize>>::new();
         for place in left.drain(..) {
-            by_slot
-                .entry(layout.slot(id(&rows[place])))
-                .or_default()
-                .push(place);
+            let id = id(&rows[place]);
+            if !out_of_reach.contains(&id) {
+                by_slot.entry(layout.slot(id)).or_default().push(place);
+            }
         }
         let mut asked = Vec::new();
         let mut calls = Vec::new();

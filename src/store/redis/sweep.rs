@@ -61,7 +61,8 @@ async fn sweep_once(
     if let Some(former) = layouts.former
         && let Err(slots) = loud(former.all().collect())
     {
-        bring(database, layouts, LIVE, sweep.limit, sweep.ahead, slots).await?;
+        let brought = bring(database, layouts, LIVE, sweep.limit, sweep.ahead, slots).await;
+        moving::unless_out_of_reach(brought)?;
     }
     let slots = match loud(layout.all().collect()) {
         Ok(now) => {
@@ -186,9 +187,9 @@ pub(super) async fn look(
     ahead: Option<Ahead>,
     asked: Vec<(Slot, Vec<(String, usize)>)>,
 ) -> Vec<Result<Look, Error>> {
-    let calls = asked.into_iter().map(|(slot, lanes)| {
+    let calls = asked.into_iter().map(|asked| {
         let database = Arc::clone(database);
-        async move { look_at(&database, layout, told, states, limit, ahead, slot, &lanes).await }
+        async move { look_at(&database, layout, told, states, limit, ahead, asked).await }
     });
     together(calls.collect()).await
 }
@@ -200,8 +201,7 @@ async fn look_at(
     states: &'static str,
     limit: usize,
     ahead: Option<Ahead>,
-    slot: Slot,
-    lanes: &[(String, usize)],
+    (slot, lanes): (Slot, Vec<(String, usize)>),
 ) -> Result<Look, Error> {
     let is_sweep = states == LIVE;
     let mut call = database.script(&OVERDUE, slot, told, layout);
@@ -212,7 +212,7 @@ async fn look_at(
     };
     call.arg(millis(Ahead::SINCE))
         .arg(ahead.map_or(0, |ahead| ahead.limit));
-    for (lane, offset) in lanes {
+    for (lane, offset) in &lanes {
         call.arg(lane).arg(*offset);
     }
     let since = database.quiet.looking(slot);
