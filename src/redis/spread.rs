@@ -92,11 +92,19 @@ impl Spread {
     /// Asks what is kept now.
     pub(crate) async fn ask(&self, link: &Link) -> Result<Layouts, Error> {
         let Layout { epoch, slots } = self.assumed();
+        let former = self.known().and_then(|known| known.layouts.former);
         let mut call = Call::script(&SPREAD, &[&self.key]);
-        call.arg(epoch).arg(slots);
+        call.arg(epoch)
+            .arg(slots)
+            .arg(former.map_or(0, |former| former.slots));
         let layouts = Layouts::of(link.call(defaults::SEND_TIMEOUT, &call).await?);
         self.heard(layouts);
         Ok(layouts)
+    }
+
+    /// The key under which it is kept.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     /// What is kept, if anything is; makes nothing.

@@ -8,6 +8,7 @@ mod database;
 mod insert;
 mod keys;
 mod listen;
+mod moving;
 mod purge;
 mod quiet;
 mod read;
@@ -25,6 +26,7 @@ use self::database::{Database, Settings};
 use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
 };
+use crate::backend::Resharding;
 use crate::redis::{Address, NAME, check_prefix, check_slots};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
@@ -54,6 +56,9 @@ const PREFIX: &str = "delayline";
 /// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
 ///   refuses one whose `maxmemory-policy` does. One that is full and removes nothing refuses all writes, also those that
 ///   end tasks: these are then repeated until there is room.
+///
+/// Who changes the number of slots writes rows anew that were written long ago. If a master fails meanwhile, some of these
+/// may be among those that its replica had not yet.
 ///
 /// Where none of this is acceptable a SQL database is the place for the rows.
 #[derive(Clone)]
@@ -85,7 +90,7 @@ impl RedisStore {
     }
 
     /// Over how many slots rows are spread where none are kept yet: 1 to 1024; otherwise 1, and 16 in a Cluster. How many
-    /// there are is kept with the rows, and whoever comes later goes by that.
+    /// there are is kept with the rows, and whoever comes later goes by that; [`reshard`](Self::reshard) changes it.
     pub fn slots(self, slots: u16) -> Result<Self, Error> {
         check_slots(slots)?;
         Ok(self.with(|settings| settings.slots = Some(slots)))
@@ -107,6 +112,20 @@ impl RedisStore {
         // For `WAIT` zero is for ever.
         let timeout = timeout.max(Duration::from_millis(1));
         self.with(|settings| settings.wait = Some((replicas, timeout)).filter(|_| replicas > 0))
+    }
+
+    /// Changes the number of slots to `slots`, 1 to 1024, while processes schedule and work; tells from time to time how
+    /// many rows were moved, and how many are left in the slot that is being emptied.
+    ///
+    /// Every operation is answered meanwhile as ever, each at the cost of a call or two more. If it ends early, nothing is
+    /// lost and nothing waits: whoever looks for a row that is still to be moved moves it. Called again it first ends what
+    /// was begun. All processes must be of a release that has this method.
+    pub async fn reshard(
+        &self,
+        slots: u16,
+        mut told: impl FnMut(Resharding) + std::marker::Send,
+    ) -> Result<(), Error> {
+        moving::reshard(&self.database, slots, &mut told).await
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -139,8 +158,8 @@ impl Store for RedisStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        let layout = self.database.layout().await?;
-        self.database.now(layout).await
+        let layouts = self.database.layouts().await?;
+        self.database.now(layouts.current).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::{Backend as _, Departure, RedisBackend};
-use delayline::store::SqliteStore;
+use delayline::store::{RedisStore, SqliteStore};
 use delayline::{Answer, NewTask, Scheduler, TaskId, Wake};
 use tempfile::TempDir;
 
@@ -184,6 +184,33 @@ async fn a_reshard_moves_what_is_there() {
     assert_eq!(ask::<u64>(&server, &["EXISTS", DUE]), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reshard_of_tasks_moves_tasks_and_no_wake_ups() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).and_then(|store| store.prefix("shop"));
+    let scheduler = Scheduler::new(store.unwrap());
+    let tasks = (0..500_u64).map(|n| NewTask::new("a", &n).key(n.to_string()).after(HOUR));
+    let scheduled = scheduler.schedule_all(tasks).await.unwrap();
+    let backend = RedisBackend::connect(&server.url()).unwrap();
+    let backend = backend.prefix("shop").unwrap();
+    backend.send(&departures(10, HOUR)).await.unwrap();
+    let url = server.url();
+    let place = ["reshard", "--url", &url, "--prefix", "shop", "--tasks"];
+    let said = done(&[&place[..], &["--to", "4"]].concat());
+    assert_eq!(said, "there are 4 slots now; 500 tasks were moved\n");
+    let again = done(&[&place[..], &["--to", "4"]].concat());
+    assert_eq!(again, "there are 4 slots now; 0 tasks were moved\n");
+    let slots = |what: &str| ask::<u16>(&server, &["HGET", &format!("{{shop:{what}}}:layout"), "slots"]);
+    assert_eq!((slots("tasks"), slots("wakes")), (4, 1));
+    let tag = "{shop:tasks:2:0}:rows";
+    assert!(ask::<u64>(&server, &["HLEN", tag]) > 0);
+    // Who was there before finds all of it.
+    for scheduled in &scheduled[..9] {
+        let answer = scheduler.cancel(scheduled.task().id).await.unwrap();
+        assert!(matches!(answer, Answer::Done(_)));
+    }
+}
+
 #[test]
 fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
     let cases: &[(&[&str], i32, &str)] = &[
@@ -194,6 +221,18 @@ fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
             &["reshard", "--url", "redis://127.0.0.1:1", "--to", "0"],
             2,
             "redis slots is \"0\": allowed are 1 to 1024",
+        ),
+        (
+            &[
+                "reshard",
+                "--url",
+                "redis://127.0.0.1:1",
+                "--tasks",
+                "--to",
+                "1025",
+            ],
+            2,
+            "redis slots is \"1025\": allowed are 1 to 1024",
         ),
         (
             &["reshard", "--url", "redis://127.0.0.1:1", "--to", "many"],

@@ -25,9 +25,9 @@ static END: Lua = lua!("reshard_end.lua");
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resharding {
-    /// How many wake-ups were moved so far.
+    /// How many wake-ups, or rows of tasks, were moved so far.
     pub moved: u64,
-    /// How many are left in slots that were looked at, those that are leased to receivers included.
+    /// How many are left in slots that were looked at, wake-ups that are leased to receivers included.
     pub left: u64,
 }
 

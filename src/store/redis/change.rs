@@ -8,6 +8,7 @@ use redis::Value;
 use super::answer::Items;
 use super::database::{Database, Told, together};
 use super::insert::due;
+use super::moving::{self, Done, Tries};
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{Change, Expect, Stamped, Verb};
@@ -20,23 +21,42 @@ static CHANGE: Lua = lua!("row.lua", "entry.lua", "change.lua");
 const CHANGES: usize = 50;
 
 type Placed = Vec<(usize, Change)>;
-type Answers = Vec<(usize, Stamped<Answer>)>;
+type Answers = Done<(usize, Stamped<Answer>), (usize, Change)>;
 
 pub(super) async fn change(
     database: &Arc<Database>,
     changes: Vec<Change>,
 ) -> Result<Stamped<Vec<Answer>>, Error> {
-    let layout = database.layout().await?;
     if changes.is_empty() {
-        let now = database.now(layout).await?;
+        let now = database.now(database.layouts().await?.current).await?;
         return Ok(Stamped {
             now,
             found: Vec::new(),
         });
     }
     let mut answers = Vec::with_capacity(changes.len());
-    for run in runs(layout, changes) {
-        answers.extend(together_in(database, layout, run).await?);
+    let mut left: Placed = changes.into_iter().enumerate().collect();
+    let mut tries = Tries::default();
+    while !left.is_empty() {
+        let layout = match bring(database, &left).await {
+            Ok(layout) => layout,
+            Err(error) => {
+                tries.again(error)?;
+                continue;
+            }
+        };
+        let mut runs = runs(layout, std::mem::take(&mut left)).into_iter();
+        for run in runs.by_ref() {
+            let done = together_in(database, layout, run).await?;
+            answers.extend(done.answers);
+            left = done.left;
+            if let Some(error) = done.closed {
+                tries.again(error)?;
+                break;
+            }
+        }
+        left.extend(runs.flatten());
+        left.sort_by_key(|(place, _)| *place);
     }
     answers.sort_by_key(|(place, _)| *place);
     let now = answers.iter().map(|(_, answer)| answer.now).min();
@@ -46,16 +66,48 @@ pub(super) async fn change(
     })
 }
 
+/// Brings what changes mean, while rows are being carried over. Who redrives a row means its key as well.
+async fn bring(database: &Arc<Database>, changes: &Placed) -> Result<Layout, Error> {
+    let layouts = database.layouts().await?;
+    if layouts.former.is_none() {
+        return Ok(layouts.current);
+    }
+    let (mut ids, mut names, mut redriven) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, change) in changes {
+        match &change.target {
+            Target::Id(id) => {
+                ids.push(*id);
+                if matches!(change.verb, Verb::Redrive { .. }) {
+                    redriven.push(*id);
+                }
+            }
+            Target::Key(kind, key) => names.push((kind.clone(), key.clone())),
+        }
+    }
+    let layout = moving::bring(database, layouts, ids, names).await?;
+    let mut names = Vec::new();
+    for id in redriven {
+        let value = keys::packed(database, layout, layout.slot(id), id).await?;
+        // Another one that cannot be read is of no concern here.
+        if let Some(Ok(Some(Task {
+            kind, key: Some(key), ..
+        }))) = value.map(|value| codec::task(id, &value))
+        {
+            names.push((kind, key));
+        }
+    }
+    moving::bring(database, layouts, [], names).await
+}
+
 /// Parts of a batch, one after the other, within each of which the order does not matter. Where there is one slot, scripts
 /// take changes in the order given, so all is one part.
-fn runs(layout: Layout, changes: Vec<Change>) -> Vec<Placed> {
-    let placed = changes.into_iter().enumerate();
+fn runs(layout: Layout, changes: Placed) -> Vec<Placed> {
     if layout.slots == 1 {
-        return vec![placed.collect()];
+        return vec![changes];
     }
     let mut runs: Vec<Placed> = Vec::new();
     let mut last = Run::default();
-    for (place, change) in placed {
+    for (place, change) in changes {
         match runs.last_mut() {
             Some(run) if last.takes(&change) => run.push((place, change)),
             _ => {
@@ -110,22 +162,29 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
             }
         }
     }
-    let mut answers = Vec::new();
+    let mut done = Answers::new();
     let calls = by_slot.into_iter().map(|(slot, changes)| {
         let database = Arc::clone(database);
         async move { one_after_the_other(&database, layout, slot, changes).await }
     });
     for result in together(calls.collect()).await {
-        answers.extend(result?);
+        done.add(result?);
     }
     let calls = by_key.into_iter().map(|(place, name, change)| {
         let database = Arc::clone(database);
-        async move { Ok((place, by_key_alone(&database, layout, &name, change).await?)) }
+        async move {
+            let mut done = Answers::new();
+            match by_key_alone(&database, layout, &name, &change).await {
+                Ok(answer) => done.answers.push((place, answer)),
+                Err(error) => return done.closed(error, [(place, change)]),
+            }
+            Ok(done)
+        }
     });
     for result in together(calls.collect()).await {
-        answers.push(result?);
+        done.add(result?);
     }
-    Ok(answers)
+    Ok(done)
 }
 
 /// The changes of rows of one slot, in order.
@@ -135,26 +194,37 @@ async fn one_after_the_other(
     slot: Slot,
     changes: Placed,
 ) -> Result<Answers, Error> {
-    let mut answers = Vec::with_capacity(changes.len());
-    for part in changes.chunks(CHANGES) {
+    let mut done = Answers::new();
+    let mut changes = changes.into_iter().peekable();
+    while changes.peek().is_some() {
+        let part: Placed = changes.by_ref().take(CHANGES).collect();
         let mut call = database.script(&CHANGE, slot, Told::Yes, layout);
         call.arg(u8::from(layout.slots == 1))
             .arg(millis(database.settings.history));
-        for (_, change) in part {
+        for (_, change) in &part {
             add(&mut call, change);
         }
-        let answer = database.write(call).await?;
+        let answer = match database.write(call).await {
+            Ok(answer) => answer,
+            Err(error) => return done.closed(error, part.into_iter().chain(changes)),
+        };
         let mut items = Items::of(answer.found)?;
         for (place, change) in part {
             let found = match said(items.value()?)? {
                 Said::Answer(found) => found,
-                Said::ToRedrive(dead) => redrive(database, layout, change, dead).await?,
+                Said::ToRedrive(dead) => match redrive(database, layout, &change, dead).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        done = done.closed(error, [(place, change)])?;
+                        continue;
+                    }
+                },
             };
             let now = answer.now;
-            answers.push((*place, Stamped { now, found }));
+            done.answers.push((place, Stamped { now, found }));
         }
     }
-    Ok(answers)
+    Ok(done)
 }
 
 fn add(call: &mut super::database::Request, change: &Change) {
@@ -242,7 +312,7 @@ async fn by_key_alone(
     database: &Database,
     layout: Layout,
     (kind, key): &(Kind, Key),
-    change: Change,
+    change: &Change,
 ) -> Result<Stamped<Answer>, Error> {
     for _ in 0..keys::TRIES {
         let Some(task) = keys::row_of(database, layout, kind, key).await? else {
@@ -255,8 +325,11 @@ async fn by_key_alone(
             ..change.clone()
         };
         let slot = layout.slot(task.id);
-        let answers = one_after_the_other(database, layout, slot, vec![(0, by_id)]).await?;
-        for (_, answer) in answers {
+        let done = one_after_the_other(database, layout, slot, vec![(0, by_id)]).await?;
+        if let Some(error) = done.closed {
+            return Err(error);
+        }
+        for (_, answer) in done.answers {
             let is_other = match &answer.found {
                 Answer::NotFound => true,
                 Answer::Finished(_) => task.state.is_live(),

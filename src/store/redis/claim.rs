@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::answer::Items;
 use super::codec::Brief;
-use super::database::{Database, Request, Told, those_that_succeeded, together};
-use crate::redis::{Layout, Lua, Slot, lua};
+use super::database::{Database, Request, Told, is_closed, none_closed, those_that_succeeded, together};
+use super::moving::{self, Done, Tries};
+use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Claim, Looked, Pending, Stamped};
 use crate::timestamp::millis;
 use crate::{Error, Kind, Task, TaskId, Timestamp, Wake};
@@ -44,9 +45,8 @@ pub(super) async fn arrive(
     wakes: &[Wake],
     claim: &Claim,
 ) -> Result<Stamped<Looked>, Error> {
-    let layout = database.layout().await?;
     let mut room = claim.room.clone();
-    let (now, seen) = look(database, layout, wakes, claim, &mut room).await?;
+    let (now, seen) = look(database, wakes, claim, &mut room).await?;
     let mut found = Looked::default();
     for seen in seen.into_values() {
         match seen {
@@ -59,7 +59,7 @@ pub(super) async fn arrive(
     }
     let now = match now {
         Some(now) => now,
-        None => database.now(layout).await?,
+        None => database.now(database.layouts().await?.current).await?,
     };
     Ok(Stamped { now, found })
 }
@@ -68,15 +68,69 @@ pub(super) async fn arrive(
 /// servers cannot be reached are left out, unless that is all.
 async fn look(
     database: &Arc<Database>,
-    layout: Layout,
     wakes: &[Wake],
     claim: &Claim,
     room: &mut Room,
 ) -> Result<(Option<Timestamp>, BTreeMap<usize, Seen>), Error> {
     let mut seen = BTreeMap::new();
     let mut now = None;
+    let mut left: Vec<_> = wakes.iter().cloned().enumerate().collect();
+    let mut tries = Tries::default();
+    while !left.is_empty() {
+        let ids = left.iter().map(|(_, wake)| wake.id);
+        let looked = match moving::layout_with(database, &mut tries, ids).await {
+            Ok((layout, out_of_reach)) => {
+                left.retain(|(_, wake)| !out_of_reach.contains(&wake.id));
+                look_once(database, layout, wakes, left, claim, room).await
+            }
+            Err(error) => Err(error),
+        };
+        let looked = match looked {
+            Ok(looked) => looked,
+            // What has been claimed must not be lost by what comes after it.
+            Err(error) if !seen.is_empty() => {
+                tracing::warn!(%error, "not all wake-ups were looked at");
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        now = [now, looked.now].into_iter().flatten().min();
+        seen.extend(looked.seen);
+        left = looked.left;
+        if let Some(error) = looked.closed
+            && let Err(error) = tries.again(error)
+        {
+            tracing::warn!(%error, "not all wake-ups were looked at");
+            break;
+        }
+    }
+    Ok((now, seen))
+}
+
+/// What was seen at wake-ups, by their places, and what is to be looked at elsewhere.
+struct LookedAt {
+    now: Option<Timestamp>,
+    seen: BTreeMap<usize, Seen>,
+    left: Vec<(usize, Wake)>,
+    closed: Option<Error>,
+}
+
+async fn look_once(
+    database: &Arc<Database>,
+    layout: Layout,
+    wakes: &[Wake],
+    asked: Vec<(usize, Wake)>,
+    claim: &Claim,
+    room: &mut Room,
+) -> Result<LookedAt, Error> {
+    let mut looked = LookedAt {
+        now: None,
+        seen: BTreeMap::new(),
+        left: Vec::new(),
+        closed: None,
+    };
     // At first each call is given room of its own, so that all can be made side by side.
-    let mut parts = parts(layout, wakes.iter().cloned().enumerate());
+    let mut parts = parts(layout, asked.into_iter());
     for part in &mut parts {
         for (_, wake) in &part.wakes {
             if let Some(left) = room.get_mut(&wake.kind).filter(|left| **left > 0) {
@@ -90,15 +144,11 @@ async fn look(
         .map(|part| look_at(Arc::clone(database), layout, part, claim.clone()))
         .collect();
     let answers = those_that_succeeded(together(calls).await)?;
-    for answer in answers.into_iter().flatten() {
-        now = Some(now.map_or(answer.now, |now: Timestamp| now.min(answer.now)));
-        for (kind, left) in answer.found.1 {
-            *room.entry(kind).or_default() += left;
-        }
-        seen.extend(answer.found.0);
+    for part in answers.into_iter().flatten() {
+        looked.take(part, room);
     }
     // What was reserved and not used is for those that had none.
-    let waiting = seen.iter().filter(
+    let waiting = looked.seen.iter().filter(
         |(_, seen)| matches!(seen, Seen::Waiting(kind) if room.get(kind).is_some_and(|left| *left > 0)),
     );
     let waiting: Vec<_> = waiting
@@ -106,11 +156,23 @@ async fn look(
         .collect();
     for mut part in self::parts(layout, waiting.into_iter()) {
         part.room = std::mem::take(room);
-        let answer = look_at(Arc::clone(database), layout, part, claim.clone()).await?;
-        *room = answer.found.1;
-        seen.extend(answer.found.0);
+        let part = look_at(Arc::clone(database), layout, part, claim.clone()).await?;
+        looked.take(part, room);
     }
-    Ok((now, seen))
+    Ok(looked)
+}
+
+impl LookedAt {
+    /// Takes what was seen at a part, and gives back the room that is left.
+    fn take(&mut self, part: SeenPart, room: &mut Room) {
+        for (kind, left) in part.room {
+            *room.entry(kind).or_default() += left;
+        }
+        self.now = [self.now, part.now].into_iter().flatten().min();
+        self.seen.extend(part.done.answers);
+        self.left.extend(part.done.left);
+        self.closed = part.done.closed.or(self.closed.take());
+    }
 }
 
 fn parts(layout: Layout, wakes: impl Iterator<Item = (usize, Wake)>) -> Vec<Part> {
@@ -134,15 +196,19 @@ fn parts(layout: Layout, wakes: impl Iterator<Item = (usize, Wake)>) -> Vec<Part
     parts
 }
 
-/// What was seen, by place, and the room that is left.
-type SeenAndLeft = (Vec<(usize, Seen)>, Room);
+/// What was seen at a part, and the room that is left.
+struct SeenPart {
+    now: Option<Timestamp>,
+    done: Done<(usize, Seen), (usize, Wake)>,
+    room: Room,
+}
 
 async fn look_at(
     database: Arc<Database>,
     layout: Layout,
     part: Part,
     claim: Claim,
-) -> Result<Stamped<SeenAndLeft>, Error> {
+) -> Result<SeenPart, Error> {
     let Part {
         slot,
         wakes,
@@ -157,9 +223,16 @@ async fn look_at(
     for (_, wake) in &wakes {
         call.arg(wake.id.as_bytes()).arg(wake.version);
     }
-    let answer = database.write(call).await?;
+    let mut done = Done::new();
+    let answer = match database.write(call).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            done = done.closed(error, wakes)?;
+            let now = None;
+            return Ok(SeenPart { now, done, room });
+        }
+    };
     let mut items = Items::of(answer.found)?;
-    let mut seen = Vec::with_capacity(wakes.len());
     for (place, wake) in wakes {
         let one = seen_of(wake.id, &mut items.items()?)?;
         if let Seen::Claimed(Task { kind, .. }) = &one
@@ -167,12 +240,10 @@ async fn look_at(
         {
             *left = left.saturating_sub(1);
         }
-        seen.push((place, one));
+        done.answers.push((place, one));
     }
-    Ok(Stamped {
-        now: answer.now,
-        found: (seen, room),
-    })
+    let now = Some(answer.now);
+    Ok(SeenPart { now, done, room })
 }
 
 /// Who claims and for how long, as scripts take it.
@@ -204,9 +275,9 @@ pub(super) fn seen_of(id: TaskId, items: &mut Items) -> Result<Seen, Error> {
 }
 
 pub(super) async fn ready(database: &Arc<Database>, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-    let layout = database.layout().await?;
     let mut room = claim.room.clone();
     room.retain(|_, room| *room > 0);
+    let layout = database.layouts().await?.current;
     let mut ready = Ready {
         database,
         layout,
@@ -215,22 +286,27 @@ pub(super) async fn ready(database: &Arc<Database>, claim: &Claim) -> Result<Sta
         now: None,
         found: Vec::new(),
     };
+    let mut tries = Tries::default();
     for _ in 0..ROUNDS {
-        let is_over = ready.room.is_empty()
-            || if layout.slots == 1 {
-                ready.claim_in_order().await?
-            } else {
-                ready.claim_among_slots().await?
-            };
-        if is_over {
+        if ready.room.is_empty() {
             break;
+        }
+        match ready.claim().await {
+            Ok(false) => {}
+            Ok(true) => break,
+            // What has been claimed must not be lost by what comes after it.
+            Err(error) if !ready.found.is_empty() && !is_closed(&error) => {
+                tracing::warn!(%error, "not all due tasks were claimed");
+                break;
+            }
+            Err(error) => tries.again(error)?,
         }
     }
     let Ready { now, mut found, .. } = ready;
     found.sort_by_key(|task| (task.due_at, task.id));
     let now = match now {
         Some(now) => now,
-        None => database.now(layout).await?,
+        None => database.now(database.layouts().await?.current).await?,
     };
     Ok(Stamped { now, found })
 }
@@ -247,6 +323,60 @@ struct Ready<'a> {
 }
 
 impl Ready<'_> {
+    /// Claims what is to be had in one round; says whether that was all.
+    async fn claim(&mut self) -> Result<bool, Error> {
+        let layouts = self.database.layouts().await?;
+        if let Some(former) = layouts.former {
+            moving::unless_out_of_reach(self.bring(layouts, former).await)?;
+        }
+        self.layout = layouts.current;
+        match self.layout.slots {
+            1 => self.claim_in_order().await,
+            _ => self.claim_among_slots().await,
+        }
+    }
+
+    async fn bring(&self, layouts: Layouts, former: Layout) -> Result<(), Error> {
+        let ids = self.due_in(former).await?;
+        moving::bring(self.database, layouts, ids, []).await.map(drop)
+    }
+
+    /// What would be claimed first in each former slot.
+    async fn due_in(&self, former: Layout) -> Result<Vec<TaskId>, Error> {
+        let share = (ROWS / self.room.len()).max(1);
+        let room = self.room.iter();
+        let asked: Vec<_> = room
+            .map(|(kind, room)| (kind.clone(), (*room).min(share)))
+            .collect();
+        let calls = former.all().map(|slot| {
+            let database = Arc::clone(self.database);
+            let call = self::ask(
+                &database,
+                former,
+                slot,
+                Told::OfThePast,
+                self.claim,
+                &asked,
+                false,
+            );
+            async move { Ok(database.write(call).await?.found) }
+        });
+        let mut due = Vec::new();
+        for found in those_that_succeeded(together(calls.collect()).await)? {
+            let Some(found) = found else { continue };
+            let mut items = Items::of(found)?;
+            while !items.is_empty() {
+                let mut given = items.items()?;
+                given.number()?;
+                while !given.is_empty() {
+                    due.push(given.id()?);
+                    given.bytes()?;
+                }
+            }
+        }
+        Ok(due)
+    }
+
     /// Claims where there is one slot, in one step; says whether that was all.
     async fn claim_in_order(&mut self) -> Result<bool, Error> {
         let Some(slot) = self.layout.all().next() else {
@@ -261,16 +391,16 @@ impl Ready<'_> {
                 asked.push((kind.clone(), count));
             }
         }
-        let call = self::ask(self.database, self.layout, slot, self.claim, &asked, true);
-        let answer = match self.database.write(call).await {
-            Ok(answer) => answer,
-            // What has been claimed must not be lost by what comes after it.
-            Err(error) if !self.found.is_empty() => {
-                tracing::warn!(%error, "not all due tasks were claimed");
-                return Ok(true);
-            }
-            Err(error) => return Err(error),
-        };
+        let call = self::ask(
+            self.database,
+            self.layout,
+            slot,
+            Told::No,
+            self.claim,
+            &asked,
+            true,
+        );
+        let answer = self.database.write(call).await?;
         self.heard(answer.now);
         let mut items = Items::of(answer.found)?;
         for (kind, count) in asked {
@@ -306,7 +436,7 @@ impl Ready<'_> {
             .all()
             .map(|slot| {
                 let database = Arc::clone(self.database);
-                let call = self::ask(&database, self.layout, slot, self.claim, &asked, false);
+                let call = self::ask(&database, self.layout, slot, Told::No, self.claim, &asked, false);
                 // Not a read: what does not belong into a queue is taken away.
                 async move { database.write(call).await }
             })
@@ -314,7 +444,8 @@ impl Ready<'_> {
         let mut due = BTreeMap::<Kind, Vec<Brief>>::new();
         // Where a queue had more to give, what came after the last that it gave is not known.
         let mut known_until = BTreeMap::<Kind, (Timestamp, TaskId)>::new();
-        for answer in those_that_succeeded(together(calls).await)?.into_iter().flatten() {
+        let answers = none_closed(together(calls).await)?;
+        for answer in those_that_succeeded(answers)?.into_iter().flatten() {
             self.heard(answer.now);
             let mut items = Items::of(answer.found)?;
             for (kind, count) in &asked {
@@ -352,15 +483,7 @@ impl Ready<'_> {
         }
         let meant = wakes.len();
         let mut room = self.room.clone();
-        let looked = look(self.database, self.layout, &wakes, self.claim, &mut room).await;
-        let seen = match looked {
-            Ok((_, seen)) => seen,
-            Err(error) if !self.found.is_empty() => {
-                tracing::warn!(%error, "not all due tasks were claimed");
-                return Ok(true);
-            }
-            Err(error) => return Err(error),
-        };
+        let (_, seen) = look(self.database, &wakes, self.claim, &mut room).await?;
         let before = self.found.len();
         for (place, seen) in seen {
             match seen {
@@ -395,11 +518,12 @@ fn ask(
     database: &Database,
     layout: Layout,
     slot: Slot,
+    told: Told,
     claim: &Claim,
     asked: &[(Kind, usize)],
     claims: bool,
 ) -> Request {
-    let mut call = database.script(&READY, slot, Told::No, layout);
+    let mut call = database.script(&READY, slot, told, layout);
     call.arg(u8::from(claims));
     claimer(&mut call, claim);
     for (kind, count) in asked {

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::ToRedisArgs;
+use redis::{FromRedisValue, RedisError, ToRedisArgs};
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
-use crate::redis::{Address, Call, Layout, Link, Lua, Role, Slot, Spread};
+use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread};
 use crate::{Clock, Error};
 
 /// How long a call may take, connecting included.
@@ -45,6 +46,10 @@ pub(super) struct Database {
     namespace: String,
     /// By what this process knows its own messages.
     sender: u64,
+    /// Whether a slot has said that its epoch is over.
+    is_outdated: AtomicBool,
+    /// The last epoch whose slots this process has closed.
+    closed: AtomicU64,
 }
 
 /// Whether others are to hear of what a script writes.
@@ -52,6 +57,8 @@ pub(super) struct Database {
 pub(super) enum Told {
     Yes,
     No,
+    /// There is nothing to hear: it is about a slot that may be closed.
+    OfThePast,
 }
 
 impl Database {
@@ -83,16 +90,101 @@ impl Database {
             spread,
             namespace,
             sender,
+            is_outdated: AtomicBool::new(false),
+            closed: AtomicU64::new(0),
         }
     }
 
-    pub(super) async fn layout(&self) -> Result<Layout, Error> {
-        Ok(self.spread.layouts(&self.link).await?.current)
+    /// The layout to go by, and the one before it while its rows are being carried over: the slots of that are closed by
+    /// then, see `moving.rs`.
+    pub(super) async fn layouts(self: &Arc<Self>) -> Result<Layouts, Error> {
+        // Taken back before it asks: what is said meanwhile is about a later answer.
+        let is_outdated = self.is_outdated.swap(false, Ordering::AcqRel);
+        let told = self.listener.newest_epoch();
+        let asks = is_outdated || told > self.spread.assumed().epoch;
+        let layouts = if asks {
+            self.spread.ask(&self.link).await
+        } else {
+            self.spread.layouts(&self.link).await
+        };
+        if layouts.is_err() && asks {
+            self.outdated();
+        }
+        self.barred(layouts?).await
     }
 
     /// The same, asked now.
-    pub(super) async fn layout_now(&self) -> Result<Layout, Error> {
-        Ok(self.spread.ask(&self.link).await?.current)
+    pub(super) async fn layouts_now(self: &Arc<Self>) -> Result<Layouts, Error> {
+        let layouts = self.spread.ask(&self.link).await?;
+        self.barred(layouts).await
+    }
+
+    async fn barred(self: &Arc<Self>, layouts: Layouts) -> Result<Layouts, Error> {
+        if let Some(former) = layouts.former
+            && self.closed.load(Ordering::Acquire) < former.epoch
+        {
+            super::moving::close(self, former).await?;
+            self.quiet.keep(|slot| layouts.slots().any(|kept| kept == slot));
+            self.closed.fetch_max(former.epoch, Ordering::AcqRel);
+        }
+        Ok(layouts)
+    }
+
+    #[cfg(test)]
+    pub(super) async fn layout(self: &Arc<Self>) -> Result<Layout, Error> {
+        Ok(self.layouts().await?.current)
+    }
+
+    /// What is known of the layout is not so any more.
+    fn outdated(&self) {
+        self.is_outdated.store(true, Ordering::Release);
+    }
+
+    /// Calls a script about the layout.
+    pub(super) async fn call_layout<T: FromRedisValue>(
+        &self,
+        script: &'static Lua,
+        args: &[String],
+    ) -> Result<T, Error> {
+        let mut call = Call::script(script, &[self.spread.key()]);
+        call.arg(args);
+        self.confirmed(&mut call);
+        self.link.call(self.limit(), &call).await
+    }
+
+    /// A message that something in the first slot of an epoch needs a look now.
+    pub(super) fn message_of(&self, epoch: u64) -> String {
+        format!("{} {epoch} 0 0 0", self.sender)
+    }
+
+    /// Calls a command on a key of a slot; `name` is the key's, after the tag.
+    pub(super) async fn command<T: FromRedisValue>(
+        &self,
+        command: &str,
+        slot: Slot,
+        name: &str,
+        args: impl ToRedisArgs,
+    ) -> Result<T, Error> {
+        let mut words = redis::cmd(command);
+        words
+            .arg(format!("{}:{name}", slot.tag(&self.namespace)))
+            .arg(args);
+        let mut call = Call::command(words);
+        if command == "SET" {
+            self.confirmed(&mut call);
+        }
+        self.link.call(self.limit(), &call).await
+    }
+
+    fn confirmed(&self, call: &mut Call) {
+        if let Some((replicas, within)) = self.settings.wait {
+            call.confirmed_by(replicas, within);
+        }
+    }
+
+    /// How long a write may take.
+    fn limit(&self) -> Duration {
+        LIMIT + self.settings.wait.map_or(Duration::ZERO, |(_, within)| within)
     }
 
     /// A call of a script on a slot, to which the script's own arguments are to be added.
@@ -104,42 +196,51 @@ impl Database {
                 self.listener.channel(),
                 format!("{} {} {}", self.sender, slot.epoch, slot.number),
             ),
-            Told::No => ("", String::new()),
+            Told::No | Told::OfThePast => ("", String::new()),
         };
-        call.arg(channel)
-            .arg(from)
-            .arg(Horizon::of(layout).told_within_millis());
+        call.arg(channel).arg(from);
+        match told {
+            Told::Yes | Told::No => call.arg(Horizon::of(layout).told_within_millis()),
+            Told::OfThePast => call.arg("closed"),
+        };
         Request { call, slot }
     }
 
     /// The answer of a script that only reads.
     pub(super) async fn read(&self, request: Request) -> Result<Answer, Error> {
-        let answer: Answer = self.link.call(LIMIT, &request.call).await?;
+        let answer = self.link.call(LIMIT, &request.call).await;
+        let answer: Answer = answer.inspect_err(|error| self.failed(error))?;
         self.quiet.heard(answer.now);
         Ok(answer)
     }
 
     /// The answer of a script that writes.
     pub(super) async fn write(&self, mut request: Request) -> Result<Answer, Error> {
-        if let Some((replicas, within)) = self.settings.wait {
-            request.call.confirmed_by(replicas, within);
-        }
-        let limit = LIMIT + self.settings.wait.map_or(Duration::ZERO, |(_, within)| within);
+        self.confirmed(&mut request.call);
         let writing = self.quiet.writing(request.slot);
-        let answer: Answer = self.link.call(limit, &request.call).await?;
+        let answer = self.link.call(self.limit(), &request.call).await;
+        let answer: Answer = answer.inspect_err(|error| self.failed(error))?;
         writing.answered(answer.soon);
         self.quiet.heard(answer.now);
         Ok(answer)
     }
 
-    /// The row of an id as it is packed; in its slot.
-    pub(super) async fn packed(&self, slot: Slot, id: crate::TaskId) -> Result<Option<Vec<u8>>, Error> {
-        let mut command = redis::cmd("HGET");
-        command
-            .arg(format!("{}:rows", slot.tag(&self.namespace)))
-            .arg(id.as_bytes());
-        self.link.call(LIMIT, &Call::command(command)).await
+    fn failed(&self, error: &Error) {
+        if is_closed(error) {
+            self.outdated();
+        }
     }
+}
+
+/// Whether a slot has said that it is closed: then nothing was done, and is to be done where the row is by the layout that
+/// there is now.
+pub(super) fn is_closed(error: &Error) -> bool {
+    let Error::Store { source, .. } = error else {
+        return false;
+    };
+    source
+        .downcast_ref::<RedisError>()
+        .is_some_and(|error| error.code() == Some("CLOSED"))
 }
 
 impl fmt::Debug for Database {
@@ -195,11 +296,24 @@ where
         .collect()
 }
 
+/// What calls have given, unless one of them met a closed slot: then that error.
+pub(super) fn none_closed<T>(results: Vec<Result<T, Error>>) -> Result<Vec<Result<T, Error>>, Error> {
+    let mut given = Vec::with_capacity(results.len());
+    for result in results {
+        match result {
+            Err(error) if is_closed(&error) => return Err(error),
+            result => given.push(result),
+        }
+    }
+    Ok(given)
+}
+
 /// What calls have given where one that failed must not spoil the others: an error only if all have failed.
 pub(super) fn those_that_succeeded<T>(results: Vec<Result<T, Error>>) -> Result<Vec<Option<T>>, Error> {
     let has_success = results.is_empty() || results.iter().any(Result::is_ok);
     let given = |result: Result<T, Error>| match result {
         Ok(given) => Ok(Some(given)),
+        Err(error) if has_success && is_closed(&error) => Ok(None),
         Err(error) if has_success => {
             tracing::warn!(%error, "a part of the tasks is out of reach");
             Ok(None)

@@ -60,10 +60,14 @@ local function entry(name)
   return found
 end
 
+local function is_forgotten(found)
+  return not found.live and #found.past == 0
+end
+
 -- `keeps_stamp` where only former rows have changed: a stamp is for who may be live.
 local function save_entry(name, found, keeps_stamp)
   new_entries[name] = true
-  if not found.live and #found.past == 0 then
+  if is_forgotten(found) then
     entries[name] = false
     return
   end

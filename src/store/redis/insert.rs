@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::answer::Items;
 use super::database::{Database, Told, together};
+use super::moving::{self, Done, Tries};
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{NewRow, Stamped, row};
@@ -23,7 +24,7 @@ const LARGEST: usize = 256 << 20;
 
 /// New rows, each with its place in the batch.
 type Placed = Vec<(usize, NewRow)>;
-type Answers = Vec<(usize, Stamped<Scheduled>)>;
+type Answers = Done<(usize, Stamped<Scheduled>), (usize, NewRow)>;
 
 pub(super) async fn insert(
     database: &Arc<Database>,
@@ -32,17 +33,40 @@ pub(super) async fn insert(
     for row in &rows {
         check(row)?;
     }
-    let layout = database.layout().await?;
     if rows.is_empty() {
-        let now = database.now(layout).await?;
+        let now = database.now(database.layouts().await?.current).await?;
         return Ok(Stamped {
             now,
             found: Vec::new(),
         });
     }
     let mut answers = Vec::with_capacity(rows.len());
-    for round in rounds(layout, rows) {
-        answers.extend(together_in(database, layout, round).await?);
+    let mut left: Placed = rows.into_iter().enumerate().collect();
+    let mut tries = Tries::default();
+    while !left.is_empty() {
+        let layouts = database.layouts().await?;
+        let ids = left.iter().map(|(_, row)| row.id);
+        let names = left.iter();
+        let names = names.filter_map(|(_, row)| Some((row.kind.clone(), row.key.clone()?)));
+        let layout = match moving::bring(database, layouts, ids, names).await {
+            Ok(layout) => layout,
+            Err(error) => {
+                tries.again(error)?;
+                continue;
+            }
+        };
+        let mut rounds = rounds(layout, std::mem::take(&mut left)).into_iter();
+        for round in rounds.by_ref() {
+            let done = together_in(database, layout, round).await?;
+            answers.extend(done.answers);
+            left = done.left;
+            if let Some(error) = done.closed {
+                tries.again(error)?;
+                break;
+            }
+        }
+        left.extend(rounds.flatten());
+        left.sort_by_key(|(place, _)| *place);
     }
     answers.sort_by_key(|(place, _)| *place);
     let now = answers.iter().map(|(_, answer)| answer.now).min();
@@ -72,8 +96,8 @@ fn check(row: &NewRow) -> Result<(), Error> {
 
 /// Parts of a batch, one after the other, in each of which no row can meet another. Where there is one slot, scripts take
 /// rows in the order given, so all is one part.
-fn rounds(layout: Layout, rows: Vec<NewRow>) -> Vec<Placed> {
-    let mut left: Placed = rows.into_iter().enumerate().collect();
+fn rounds(layout: Layout, rows: Placed) -> Vec<Placed> {
+    let mut left = rows;
     if layout.slots == 1 {
         return vec![left];
     }
@@ -109,21 +133,28 @@ async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> 
         .into_iter()
         .map(|(slot, rows)| one_after_the_other(Arc::clone(database), layout, slot, rows))
         .collect();
-    let mut answers = Vec::new();
+    let mut done = Answers::new();
     for result in together(calls).await {
-        answers.extend(result?);
+        done.add(result?);
     }
     let mut keyed = keyed.into_iter().peekable();
     while keyed.peek().is_some() {
         let calls = keyed.by_ref().take(KEYED).map(|(place, key, row)| {
             let database = Arc::clone(database);
-            async move { Ok((place, keys::insert(database, layout, key, row).await?)) }
+            async move {
+                let mut done = Answers::new();
+                match keys::insert(&database, layout, &key, &row).await {
+                    Ok(answer) => done.answers.push((place, answer)),
+                    Err(error) => return done.closed(error, [(place, row)]),
+                }
+                Ok(done)
+            }
         });
         for result in together(calls.collect()).await {
-            answers.push(result?);
+            done.add(result?);
         }
     }
-    Ok(answers)
+    Ok(done)
 }
 
 fn by_slot(layout: Layout, rows: Placed) -> std::collections::BTreeMap<Slot, Placed> {
@@ -141,7 +172,7 @@ async fn one_after_the_other(
     slot: Slot,
     rows: Placed,
 ) -> Result<Answers, Error> {
-    let mut answers = Vec::with_capacity(rows.len());
+    let mut done = Answers::new();
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
         let mut insert = database.script(&INSERT, slot, Told::Yes, layout);
@@ -162,11 +193,14 @@ async fn one_after_the_other(
                 .arg(rest);
             part.push((place, row));
         }
-        let answer = database.write(insert).await?;
+        let answer = match database.write(insert).await {
+            Ok(answer) => answer,
+            Err(error) => return done.closed(error, part.into_iter().chain(rows)),
+        };
         let mut items = Items::of(answer.found)?;
         for (place, row) in part {
             let found = said(items.value()?, row, answer.now)?;
-            answers.push((
+            done.answers.push((
                 place,
                 Stamped {
                     now: answer.now,
@@ -175,7 +209,7 @@ async fn one_after_the_other(
             ));
         }
     }
-    Ok(answers)
+    Ok(done)
 }
 
 fn said(value: redis::Value, mut new: NewRow, now: Timestamp) -> Result<Scheduled, Error> {

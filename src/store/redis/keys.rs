@@ -32,17 +32,18 @@
 //!
 //! A key that is removed with its last row takes the same care: see `purge.rs`.
 
-use std::sync::Arc;
+use redis::Value;
 
 use super::answer::{self, Items};
 use super::codec;
-use super::database::{Database, Request, Told};
+use super::database::{Database, Request, Told, is_closed};
 use super::insert::{due, maybe};
 use crate::redis::{Layout, Lua, Role, Slot, fnv, lua};
 use crate::store::{NewRow, Stamped};
 use crate::timestamp::millis;
 use crate::{Answer, Error, Key, Kind, Scheduled, Task, TaskId, Timestamp, When};
 
+static GET: Lua = lua!("row.lua", "get.lua");
 static FIND: Lua = lua!("row.lua", "entry.lua", "find.lua");
 static INTEND: Lua = lua!("row.lua", "intents.lua", "intend.lua");
 static MARK: Lua = lua!("row.lua", "intents.lua", "mark.lua");
@@ -58,11 +59,22 @@ const NONCES: u64 = 1 << 47;
 
 /// The slot of a key.
 pub(super) fn slot_of(layout: Layout, kind: &Kind, key: &Key) -> Slot {
-    let number = fnv(codec::name(kind, key).as_bytes()) % u64::from(layout.slots.max(1));
+    slot_of_name(layout, codec::name(kind, key).as_bytes())
+}
+
+/// The same by kind, NUL and key.
+pub(super) fn slot_of_name(layout: Layout, name: &[u8]) -> Slot {
+    let number = fnv(name) % u64::from(layout.slots.max(1));
     Slot {
         epoch: layout.epoch,
         number: u16::try_from(number).unwrap_or(0),
     }
+}
+
+/// The ids in an entry, as it is packed: see `entry.lua`.
+pub(super) fn named_in(entry: &[u8]) -> impl Iterator<Item = TaskId> {
+    let (ids, _) = entry.get(8..).unwrap_or_default().as_chunks::<16>();
+    ids.iter().map(|id| TaskId::from_bytes(*id))
 }
 
 /// Which rows a key has.
@@ -98,6 +110,19 @@ impl Entry {
     }
 }
 
+/// The row of an id as it is packed; in its slot.
+pub(super) async fn packed(
+    database: &Database,
+    layout: Layout,
+    slot: Slot,
+    id: TaskId,
+) -> Result<Option<Vec<u8>>, Error> {
+    let mut get = database.script(&GET, slot, Told::No, layout);
+    get.arg(id.as_bytes());
+    let found = database.read(get).await?.found;
+    Items::of(Value::Array(vec![found]))?.bytes_if_any()
+}
+
 /// The row that a key means: its live row, else the newest by id.
 pub(super) async fn row_of(
     database: &Database,
@@ -113,7 +138,7 @@ pub(super) async fn row_of(
         let value = if slot == here {
             value
         } else {
-            database.packed(slot, id).await?
+            packed(database, layout, slot, id).await?
         };
         let Some(task) = value.map(|value| answer::task(id, &value)).transpose()?.flatten() else {
             continue;
@@ -282,24 +307,29 @@ impl<'a> Try<'a> {
     pub(super) async fn withdraw(&self) -> Result<Timestamp, Error> {
         let mut withdraw = self.script(&WITHDRAW, Told::No);
         withdraw.arg(self.nonce).arg(self.id.as_bytes());
-        Ok(self.database.write(withdraw).await?.now)
+        match self.database.write(withdraw).await {
+            Ok(answer) => Ok(answer.now),
+            // A try ends with its epoch, and the answer is known: it must not be asked for again.
+            Err(error) if is_closed(&error) => self.database.now(self.layout).await,
+            Err(error) => Err(error),
+        }
     }
 }
 
 /// Writes a new row of this key.
 pub(super) async fn insert(
-    database: Arc<Database>,
+    database: &Database,
     layout: Layout,
-    key: Key,
-    new: NewRow,
+    key: &Key,
+    new: &NewRow,
 ) -> Result<Stamped<Scheduled>, Error> {
     for _ in 0..TRIES {
-        let attempt = Try::new(&database, layout, new.id, &new.kind, &key);
-        if let Some((now, task)) = attempt.intend(&new).await? {
+        let attempt = Try::new(database, layout, new.id, &new.kind, key);
+        if let Some((now, task)) = attempt.intend(new).await? {
             let found = Scheduled::Existing(task);
             return Ok(Stamped { now, found });
         }
-        let replacement = Some(&new).filter(|new| new.replace);
+        let replacement = Some(new).filter(|new| new.replace);
         match attempt.obtain(replacement).await? {
             Taken::By(what, task) => {
                 let now = attempt.withdraw().await?;

@@ -1,7 +1,7 @@
 //! Hears of rows that other processes have written.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ struct Heard {
     quiet: Arc<Quiet>,
     /// Whether nothing that is said now is missed.
     is_connected: AtomicBool,
+    /// The newest epoch that anybody has spoken of since somebody asked.
+    epoch: AtomicU64,
     soon: Notify,
     lost: Notify,
     /// The number of the connection in use: one that was given up has nothing to say any more.
@@ -86,6 +88,7 @@ impl Listener {
                 sender,
                 quiet,
                 is_connected: AtomicBool::new(false),
+                epoch: AtomicU64::new(0),
                 soon: Notify::new(),
                 lost: Notify::new(),
                 connection: Mutex::default(),
@@ -102,6 +105,11 @@ impl Listener {
     pub(super) fn is_listening(&self) -> bool {
         self.start();
         self.heard.is_connected.load(Ordering::Acquire)
+    }
+
+    /// The newest epoch of which others have spoken since this was last asked. It may be none: anybody may publish.
+    pub(super) fn newest_epoch(&self) -> u64 {
+        self.heard.epoch.swap(0, Ordering::AcqRel)
     }
 
     /// Waits for a message, or for a moment after which one may have been missed.
@@ -201,6 +209,7 @@ impl Heard {
         if message.sender == self.sender {
             return;
         }
+        self.epoch.fetch_max(message.slot.epoch, Ordering::AcqRel);
         self.quiet.written(message.slot, message.soon);
         let Soon { wake, due, .. } = message.soon;
         let first = [wake, due].into_iter().flatten().min();
@@ -274,6 +283,7 @@ mod tests {
             sender: 7,
             quiet: Arc::default(),
             is_connected: AtomicBool::new(true),
+            epoch: AtomicU64::new(0),
             soon: Notify::new(),
             lost: Notify::new(),
             connection: Mutex::default(),

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use super::answer;
 use super::codec::{self, Brief};
-use super::database::{Database, Told, those_that_succeeded, together};
+use super::database::{Database, Told, is_closed, none_closed, those_that_succeeded, together};
 use super::keys::{self, Entry};
+use super::moving::{self, Tries};
 use super::sweep::{self, FINISHED};
-use crate::redis::{Layout, Lua, Slot, lua};
+use crate::redis::{Layouts, Lua, Slot, lua};
 use crate::{Error, Key, Kind, TaskId, Wake};
 
-static PURGE: Lua = lua!("row.lua", "entry.lua", "purge.lua");
-static FORGET: Lua = lua!("row.lua", "entry.lua", "forget.lua");
+static PURGE: Lua = lua!("row.lua", "gone.lua", "entry.lua", "purge.lua");
+static FORGET: Lua = lua!("row.lua", "gone.lua", "entry.lua", "forget.lua");
 
 /// How many rows go into one call: a bound on how long it keeps the server from others.
 const ROWS: usize = 100;
@@ -26,16 +27,33 @@ pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64,
     if limit == 0 {
         return Ok(0);
     }
-    let layout = database.layout().await?;
+    let mut removed = 0;
+    let mut tries = Tries::default();
+    loop {
+        match purge_once(database, limit, &mut removed).await {
+            Ok(()) => return Ok(removed),
+            // What was removed is told: more is for the next one.
+            Err(error) if is_closed(&error) && removed > 0 => return Ok(removed),
+            Err(error) => tries.again(error)?,
+        }
+    }
+}
+
+async fn purge_once(database: &Arc<Database>, limit: usize, removed: &mut u64) -> Result<(), Error> {
+    let layouts = database.layouts().await?;
+    if let Some(former) = layouts.former {
+        let slots = database.quiet.to_purge(former.all());
+        sweep::bring(database, layouts, FINISHED, limit, None, slots).await?;
+    }
+    let layout = layouts.current;
     let slots = database.quiet.to_purge(layout.all());
     let mut left = BTreeMap::<Kind, usize>::new();
-    let mut removed = 0;
     let mut asked: Vec<_> = slots.into_iter().map(|slot| (slot, Vec::new())).collect();
     while !asked.is_empty() {
-        let looks = sweep::look(database, layout, FINISHED, limit, None, asked).await;
+        let looks = sweep::look(database, layout, Told::No, FINISHED, limit, None, asked).await;
         let mut again = BTreeMap::<Slot, Vec<(String, usize)>>::new();
         let mut by_slot = BTreeMap::<Slot, Vec<Brief>>::new();
-        for look in those_that_succeeded(looks)?.into_iter().flatten() {
+        for look in those_that_succeeded(none_closed(looks)?)?.into_iter().flatten() {
             for overdue in look.lanes {
                 for row in overdue.rows {
                     let left = left.entry(row.pending.wake.kind.clone()).or_insert(limit);
@@ -52,10 +70,10 @@ pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64,
         let is_all = by_slot.is_empty();
         let calls = by_slot.into_iter().map(|(slot, rows)| {
             let database = Arc::clone(database);
-            async move { remove(&database, layout, slot, rows).await }
+            async move { remove(&database, layouts, slot, rows).await }
         });
         let counts = those_that_succeeded(together(calls.collect()).await)?;
-        removed += counts.into_iter().flatten().sum::<u64>();
+        *removed += counts.into_iter().flatten().sum::<u64>();
         for lanes in again.values_mut() {
             lanes.retain(|(lane, _)| {
                 let kind = lane.split_once(':').map_or("", |(_, kind)| kind);
@@ -69,19 +87,24 @@ pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64,
             again.into_iter().collect()
         };
     }
-    Ok(removed)
+    Ok(())
 }
 
 /// Removes rows of one slot; says how many were still to be removed.
 async fn remove(
     database: &Arc<Database>,
-    layout: Layout,
+    layouts: Layouts,
     slot: Slot,
     rows: Vec<Brief>,
 ) -> Result<u64, Error> {
+    let layout = layouts.current;
     let is_single = layout.slots == 1;
+    let is_moving = layouts.former.is_some();
     let mut count = 0;
     for part in rows.chunks(ROWS) {
+        let rows = part.iter().map(|row| &row.pending);
+        let names = rows.filter_map(|row| Some((row.wake.kind.clone(), row.key.clone()?)));
+        moving::bring(database, layouts, [], names).await?;
         let mut stamps = Vec::new();
         if !is_single {
             for row in part {
@@ -95,7 +118,7 @@ async fn remove(
             }
         }
         let mut call = database.script(&PURGE, slot, Told::No, layout);
-        call.arg(u8::from(is_single));
+        call.arg(u8::from(is_single)).arg(u8::from(is_moving));
         for row in part {
             call.arg(row.pending.wake.id.as_bytes());
         }
@@ -106,24 +129,47 @@ async fn remove(
                 continue;
             };
             let Wake { id, kind, .. } = &row.pending.wake;
-            forget(database, layout, kind, key, *id, &stamp).await?;
+            forgotten(database, layouts, kind, key, *id, &stamp).await?;
         }
     }
     Ok(count)
 }
 
-/// Lets a key forget a row that was removed, if its entry still had this stamp before.
-pub(super) async fn forget(
-    database: &Database,
-    layout: Layout,
+/// Lets a key forget a row that was removed, wherever its entry is by now.
+async fn forgotten(
+    database: &Arc<Database>,
+    mut layouts: Layouts,
     kind: &Kind,
     key: &Key,
     id: TaskId,
     stamp: &str,
 ) -> Result<(), Error> {
+    let mut tries = Tries::default();
+    while let Err(error) = forget(database, layouts, kind, key, id, stamp).await {
+        tries.again(error)?;
+        layouts = database.layouts().await?;
+        let name = (kind.clone(), key.clone());
+        moving::bring(database, layouts, [], [name]).await?;
+    }
+    Ok(())
+}
+
+/// Lets a key forget a row that was removed, if its entry still had this stamp before.
+pub(super) async fn forget(
+    database: &Database,
+    layouts: Layouts,
+    kind: &Kind,
+    key: &Key,
+    id: TaskId,
+    stamp: &str,
+) -> Result<(), Error> {
+    let layout = layouts.current;
     let slot = keys::slot_of(layout, kind, key);
     let mut call = database.script(&FORGET, slot, Told::No, layout);
-    call.arg(codec::name(kind, key)).arg(id.as_bytes()).arg(stamp);
+    call.arg(codec::name(kind, key))
+        .arg(id.as_bytes())
+        .arg(stamp)
+        .arg(u8::from(layouts.former.is_some()));
     database.write(call).await?;
     Ok(())
 }

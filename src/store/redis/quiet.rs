@@ -147,6 +147,11 @@ impl Quiet {
         }
     }
 
+    /// Forgets all slots but these.
+    pub(super) fn keep(&self, is_kept: impl Fn(Slot) -> bool) {
+        self.known().slots.retain(|slot, _| is_kept(*slot));
+    }
+
     /// A write to a slot begins: the slot is asked if its answer does not come.
     pub(super) fn writing(&self, slot: Slot) -> Writing<'_> {
         Writing {

@@ -7,6 +7,7 @@ use super::answer::{self, Items};
 use super::codec::{self, lane};
 use super::database::{Database, Told, together};
 use super::keys;
+use super::moving::{self, Tries};
 use crate::redis::{Layout, Lua, Role, Slot, lua};
 use crate::store::Page;
 use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
@@ -22,7 +23,8 @@ impl Database {
     /// The time by the clock of the server that has the first slot.
     pub(super) async fn now(&self, layout: Layout) -> Result<Timestamp, Error> {
         let (number, epoch) = (0, layout.epoch);
-        let mut call = self.script(&NOW, Slot { epoch, number }, Told::No, layout);
+        // Also a slot that is closed knows the time.
+        let mut call = self.script(&NOW, Slot { epoch, number }, Told::OfThePast, layout);
         call.arg(0);
         Ok(self.read(call).await?.now)
     }
@@ -30,9 +32,9 @@ impl Database {
 
 /// Fails unless every slot can be asked, on a server that keeps what it is given.
 pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
-    let layout = database.layout_now().await?;
-    let calls = layout.all().map(|slot| {
-        let mut call = database.script(&NOW, slot, Told::No, layout);
+    let layouts = database.layouts_now().await?;
+    let calls = layouts.slots().map(|slot| {
+        let mut call = database.script(&NOW, slot, Told::OfThePast, layouts.current);
         call.arg(1);
         let database = Arc::clone(database);
         async move { database.read(call).await }
@@ -62,39 +64,83 @@ fn refuse_eviction(info: &str) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
-    let layout = database.layout().await?;
+pub(super) async fn find(database: &Arc<Database>, target: &Target) -> Result<Option<Task>, Error> {
+    let mut tries = Tries::default();
+    loop {
+        match find_once(database, target).await {
+            Err(error) => tries.again(error)?,
+            found => return found,
+        }
+    }
+}
+
+async fn find_once(database: &Arc<Database>, target: &Target) -> Result<Option<Task>, Error> {
+    let layouts = database.layouts().await?;
     match target {
-        Target::Id(id) => match database.packed(layout.slot(*id), *id).await? {
-            Some(value) => answer::task(*id, &value),
-            None => Ok(None),
-        },
-        Target::Key(kind, key) => keys::row_of(database, layout, kind, key).await,
+        Target::Id(id) => {
+            let layout = moving::bring(database, layouts, [*id], []).await?;
+            match keys::packed(database, layout, layout.slot(*id), *id).await? {
+                Some(value) => answer::task(*id, &value),
+                None => Ok(None),
+            }
+        }
+        Target::Key(kind, key) => {
+            let name = (kind.clone(), key.clone());
+            let layout = moving::bring(database, layouts, [], [name]).await?;
+            keys::row_of(database, layout, kind, key).await
+        }
     }
 }
 
 pub(super) async fn list(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, Error> {
-    let layout = database.layout().await?;
-    let calls = layout.all().map(|slot| {
-        let (database, page) = (Arc::clone(database), page.clone());
-        async move { list_in(&database, layout, slot, &page).await }
-    });
-    let mut found = Vec::new();
-    for rows in together(calls.collect()).await {
-        found.extend(rows?);
+    let mut tries = Tries::default();
+    loop {
+        match list_once(database, page).await {
+            Err(error) => tries.again(error)?,
+            found => return found,
+        }
     }
+}
+
+async fn list_once(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, Error> {
+    let layouts = database.layouts().await?;
+    if let Some(former) = layouts.former {
+        let rows = list_in_all(database, former, Told::OfThePast, page).await?;
+        moving::bring(database, layouts, rows.into_iter().map(|row| row.id), []).await?;
+    }
+    let mut found = list_in_all(database, layouts.current, Told::No, page).await?;
     found.sort_by_key(|row| (row.due_at, row.id));
     found.truncate(page.limit);
     Ok(found)
 }
 
+/// As many of each slot as are to be on the page.
+async fn list_in_all(
+    database: &Arc<Database>,
+    layout: Layout,
+    told: Told,
+    page: &Page,
+) -> Result<Vec<Task>, Error> {
+    let calls = layout.all().map(|slot| {
+        let (database, page) = (Arc::clone(database), page.clone());
+        async move { list_in(&database, layout, slot, told, &page).await }
+    });
+    Ok(moving::all(together(calls.collect()).await)?.concat())
+}
+
 /// The same of one slot.
-async fn list_in(database: &Database, layout: Layout, slot: Slot, page: &Page) -> Result<Vec<Task>, Error> {
+async fn list_in(
+    database: &Database,
+    layout: Layout,
+    slot: Slot,
+    told: Told,
+    page: &Page,
+) -> Result<Vec<Task>, Error> {
     let mut found = Vec::new();
     let mut after = page.after.map(place);
     while found.len() < page.limit {
         let wanted = (page.limit - found.len()).min(ROWS);
-        let mut call = database.script(&LIST, slot, Told::No, layout);
+        let mut call = database.script(&LIST, slot, told, layout);
         call.arg(lane(page.state, &page.kind));
         match &after {
             Some((due, id)) => call.arg(*due).arg(id),
@@ -122,23 +168,63 @@ async fn list_in(database: &Database, layout: Layout, slot: Slot, page: &Page) -
 }
 
 pub(super) async fn kinds(database: &Arc<Database>, state: State) -> Result<Vec<Kind>, Error> {
-    let layout = database.layout().await?;
+    let mut tries = Tries::default();
+    loop {
+        match kinds_once(database, state).await {
+            Err(error) => tries.again(error)?,
+            found => return found.map(|found| found.into_iter().collect()),
+        }
+    }
+}
+
+async fn kinds_once(database: &Arc<Database>, state: State) -> Result<BTreeSet<Kind>, Error> {
+    let layouts = database.layouts().await?;
+    let mut found = kinds_in(database, layouts.current, Told::No, state).await?;
+    let Some(former) = layouts.former else {
+        return Ok(found);
+    };
+    // What a former slot says may be of rows that have become others: those that it has are brought, until some are so.
+    for kind in kinds_in(database, former, Told::OfThePast, state).await? {
+        while !found.contains(&kind) {
+            let page = Page {
+                kind: kind.clone(),
+                state,
+                after: None,
+                limit: 1,
+            };
+            let rows = list_in_all(database, former, Told::OfThePast, &page).await?;
+            let is_all = rows.is_empty();
+            moving::bring(database, layouts, rows.into_iter().map(|row| row.id), []).await?;
+            found = kinds_in(database, layouts.current, Told::No, state).await?;
+            if is_all {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn kinds_in(
+    database: &Arc<Database>,
+    layout: Layout,
+    told: Told,
+    state: State,
+) -> Result<BTreeSet<Kind>, Error> {
     let calls = layout.all().map(|slot| {
         let database = Arc::clone(database);
         async move {
-            let mut call = database.script(&KINDS, slot, Told::No, layout);
+            let mut call = database.script(&KINDS, slot, told, layout);
             call.arg(codec::digit(state));
             Items::of(database.read(call).await?.found)
         }
     });
     let mut found = BTreeSet::new();
-    for items in together(calls.collect()).await {
-        let mut items = items?;
+    for mut items in moving::all(together(calls.collect()).await)? {
         while !items.is_empty() {
             found.insert(Kind::from(items.text()?));
         }
     }
-    Ok(found.into_iter().collect())
+    Ok(found)
 }
 
 fn place((due_at, id): (Timestamp, TaskId)) -> (i64, Vec<u8>) {

@@ -3,7 +3,7 @@
 -- KEYS[1]  the hash tag of the slot; every key of it begins so, and is made here
 -- ARGV[1]  the channel on which others hear of what is due soon, or nothing
 -- ARGV[2]  who tells, and of which slot
--- ARGV[3]  what needs a look within so many ms is told
+-- ARGV[3]  what needs a look within so many ms is told; or `closed`, of a call that a slot takes which is closed
 -- ARGV[4]… what the script itself takes
 -- Returns  an array: the time by this server's clock, in how many ms what was written here needs a look because of its
 --          `wake_at`, because it is due, because its history is over (each -1: never), and what the script itself gives
@@ -14,8 +14,14 @@
 --   TAG:lanes            SET of `STATE:KIND` of which there are rows
 --   TAG:keys             HASH of keys: kind, NUL and key, and the ids of its rows (`entry.lua`)
 --   TAG:intents          ZSET of rows that wait for their key, by since when (`intend.lua`)
+--   TAG:closed           there once the next epoch has begun: see `moving.rs` for this and the next two
+--   TAG:sealed           there once all that was in the epoch before has been carried over
+--   TAG:gone             SET of what was removed before that
 
 local tag, channel, from, horizon = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+if horizon and redis.call('EXISTS', tag .. ':closed') == 1 then
+  return redis.error_reply('CLOSED this slot is of an epoch that is over')
+end
 local rows = tag .. ':rows'
 local time = redis.call('TIME')
 -- Cut off, not rounded: what is due must not be so early.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::answer;
 use super::codec;
-use super::database::{Database, Request, Told, those_that_succeeded, together};
+use super::database::{Database, Request, Told, is_closed, those_that_succeeded, together};
 use super::insert::due;
+use super::moving::{self, Tries};
 use crate::redis::{Lua, Slot, lua};
 use crate::store::{Ending, Hop, Renewal, Settlement};
 use crate::timestamp::millis;
@@ -84,46 +85,81 @@ async fn each<T>(
     first: impl Fn(&mut Request),
     add: impl Fn(&mut Request, &T),
 ) -> Result<Vec<Result<bool, Error>>, Error> {
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    let layout = database.layout().await?;
-    let mut by_slot = BTreeMap::<Slot, Vec<usize>>::new();
-    for (place, row) in rows.iter().enumerate() {
-        by_slot.entry(layout.slot(id(row))).or_default().push(place);
-    }
-    let mut asked = Vec::new();
-    let mut calls = Vec::new();
-    for (slot, places) in by_slot {
-        let mut parts = Vec::new();
-        for part in places.chunks(ROWS) {
-            let mut call = database.script(script, slot, told, layout);
-            first(&mut call);
-            for &place in part {
-                add(&mut call, &rows[place]);
-            }
-            parts.push(call);
-        }
-        asked.push(places);
-        let database = Arc::clone(database);
-        calls.push(async move {
-            let mut said = Vec::new();
-            for call in parts {
-                said.extend(answer::flags(database.write(call).await?.found)?);
-            }
-            Ok(said)
-        });
-    }
     let mut given: Vec<_> = std::iter::repeat_with(|| Err(out_of_reach()))
         .take(rows.len())
         .collect();
-    let answers = those_that_succeeded(together(calls).await)?;
-    for (places, said) in asked.into_iter().zip(answers) {
-        for (place, said) in places.into_iter().zip(said.into_iter().flatten()) {
-            given[place] = Ok(said);
+    let mut left: Vec<usize> = (0..rows.len()).collect();
+    let mut tries = Tries::default();
+    let mut is_first = true;
+    while !left.is_empty() {
+        let ids = left.iter().map(|&place| id(&rows[place]));
+        let (layout, out_of_reach) = match moving::layout_with(database, &mut tries, ids).await {
+            Ok(layout) => layout,
+            // What has been answered must not be lost by what comes after it.
+            Err(_) if !is_first => break,
+            Err(error) => return Err(error),
+        };
+        let mut by_slot = BTreeMap::<Slot, Vec<usize>>::new();
+        for place in left.drain(..) {
+            let id = id(&rows[place]);
+            if !out_of_reach.contains(&id) {
+                by_slot.entry(layout.slot(id)).or_default().push(place);
+            }
+        }
+        let mut asked = Vec::new();
+        let mut calls = Vec::new();
+        for (slot, places) in by_slot {
+            let mut parts = Vec::new();
+            for part in places.chunks(ROWS) {
+                let mut call = database.script(script, slot, told, layout);
+                first(&mut call);
+                for &place in part {
+                    add(&mut call, &rows[place]);
+                }
+                parts.push(call);
+            }
+            asked.push(places);
+            let database = Arc::clone(database);
+            calls.push(async move { one_after_the_other(&database, parts).await });
+        }
+        let answers = match those_that_succeeded(together(calls).await) {
+            Ok(answers) => answers,
+            Err(_) if !is_first => break,
+            Err(error) => return Err(error),
+        };
+        is_first = false;
+        let mut is_closed = None;
+        for (places, answer) in asked.into_iter().zip(answers) {
+            let Some((said, closed)) = answer else { continue };
+            let mut places = places.into_iter();
+            for (place, said) in places.by_ref().take(said.len()).zip(said) {
+                given[place] = Ok(said);
+            }
+            left.extend(places);
+            is_closed = closed.or(is_closed);
+        }
+        left.sort_unstable();
+        if is_closed.is_some_and(|error| tries.again(error).is_err()) {
+            break;
         }
     }
     Ok(given)
+}
+
+/// What calls on one slot say of rows; if the slot is closed, only those before, and that it is.
+async fn one_after_the_other(
+    database: &Database,
+    calls: Vec<Request>,
+) -> Result<(Vec<bool>, Option<Error>), Error> {
+    let mut said = Vec::new();
+    for call in calls {
+        match database.write(call).await {
+            Ok(answer) => said.extend(answer::flags(answer.found)?),
+            Err(error) if is_closed(&error) => return Ok((said, Some(error))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((said, None))
 }
 
 fn out_of_reach() -> Error {

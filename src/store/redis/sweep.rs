@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::answer::{Items, span};
 use super::claim::{self, Room, Seen};
 use super::codec::Brief;
-use super::database::{Database, Told, those_that_succeeded, together};
+use super::database::{Database, Told, none_closed, those_that_succeeded, together};
 use super::listen::Horizon;
+use super::moving::{self, Tries};
 use super::upcoming::{self, Further};
-use crate::redis::{Layout, Lua, Slot, lua};
+use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
 use crate::timestamp::millis;
 use crate::{Error, Kind, TaskId, Timestamp};
@@ -33,18 +34,43 @@ pub(super) async fn sweep(
     claim: &Claim,
     sweep: &Sweep,
 ) -> Result<Stamped<Looked>, Error> {
-    let layout = database.layout().await?;
-    let mut slots: Vec<_> = layout.all().collect();
-    if database.listener.is_listening() {
-        let ahead = sweep.ahead.map(|ahead| ahead.within);
-        match database.quiet.swept(slots.iter().copied(), ahead) {
-            Ok(now) => {
-                let found = Looked::default();
-                return Ok(Stamped { now, found });
-            }
-            Err(loud) => slots = loud,
+    let mut tries = Tries::default();
+    loop {
+        match sweep_once(database, claim, sweep).await {
+            Err(error) => tries.again(error)?,
+            swept => return swept,
         }
     }
+}
+
+async fn sweep_once(
+    database: &Arc<Database>,
+    claim: &Claim,
+    sweep: &Sweep,
+) -> Result<Stamped<Looked>, Error> {
+    let layouts = database.layouts().await?;
+    let layout = layouts.current;
+    let is_listening = database.listener.is_listening();
+    let loud = |slots: Vec<Slot>| match is_listening {
+        true => {
+            let ahead = sweep.ahead.map(|ahead| ahead.within);
+            database.quiet.swept(slots.into_iter(), ahead)
+        }
+        false => Err(slots),
+    };
+    if let Some(former) = layouts.former
+        && let Err(slots) = loud(former.all().collect())
+    {
+        let brought = bring(database, layouts, LIVE, sweep.limit, sweep.ahead, slots).await;
+        moving::unless_out_of_reach(brought)?;
+    }
+    let slots = match loud(layout.all().collect()) {
+        Ok(now) => {
+            let found = Looked::default();
+            return Ok(Stamped { now, found });
+        }
+        Err(loud) => loud,
+    };
     let mut taking = Taking {
         database,
         layout,
@@ -61,8 +87,8 @@ pub(super) async fn sweep(
     let mut is_first = true;
     while !asked.is_empty() {
         let ahead = sweep.ahead.filter(|_| is_first);
-        let looks = look(database, layout, LIVE, sweep.limit, ahead, asked).await;
-        let looks = match those_that_succeeded(looks) {
+        let looks = look(database, layout, Told::No, LIVE, sweep.limit, ahead, asked).await;
+        let looks = match none_closed(looks).and_then(those_that_succeeded) {
             Ok(looks) => looks,
             // What has been claimed must not be lost by what comes after it.
             Err(error) if !is_first => {
@@ -87,6 +113,54 @@ pub(super) async fn sweep(
     Ok(Stamped { now, found })
 }
 
+/// Brings what a look finds in former slots, up to `limit` rows of each lane.
+pub(super) async fn bring(
+    database: &Arc<Database>,
+    layouts: Layouts,
+    states: &'static str,
+    limit: usize,
+    mut ahead: Option<Ahead>,
+    slots: Vec<Slot>,
+) -> Result<(), Error> {
+    let Some(former) = layouts.former else {
+        return Ok(());
+    };
+    let mut left = BTreeMap::<String, usize>::new();
+    let mut asked: Vec<_> = slots.into_iter().map(|slot| (slot, Vec::new())).collect();
+    while !asked.is_empty() {
+        let looks = look(
+            database,
+            former,
+            Told::OfThePast,
+            states,
+            limit,
+            ahead.take(),
+            asked,
+        )
+        .await;
+        let mut again = BTreeMap::<Slot, Vec<(String, usize)>>::new();
+        let mut ids = BTreeSet::new();
+        for look in those_that_succeeded(looks)?.into_iter().flatten() {
+            ids.extend(look.ahead.iter().map(|row| row.wake.id));
+            for overdue in look.lanes {
+                let left = left.entry(overdue.lane.clone()).or_insert(limit);
+                *left = left.saturating_sub(overdue.rows.len());
+                ids.extend(overdue.rows.iter().map(|row| row.pending.wake.id));
+                if overdue.has_more && !overdue.rows.is_empty() {
+                    again.entry(look.slot).or_default().push((overdue.lane, 0));
+                }
+            }
+        }
+        moving::bring(database, layouts, ids, []).await?;
+        for lanes in again.values_mut() {
+            lanes.retain(|(lane, _)| left.get(lane).is_none_or(|left| *left > 0));
+        }
+        again.retain(|_, lanes| !lanes.is_empty());
+        asked = again.into_iter().collect();
+    }
+    Ok(())
+}
+
 /// What `overdue.lua` says of a slot.
 pub(super) struct Look {
     pub(super) slot: Slot,
@@ -107,14 +181,15 @@ pub(super) struct Overdue {
 pub(super) async fn look(
     database: &Arc<Database>,
     layout: Layout,
+    told: Told,
     states: &'static str,
     limit: usize,
     ahead: Option<Ahead>,
     asked: Vec<(Slot, Vec<(String, usize)>)>,
 ) -> Vec<Result<Look, Error>> {
-    let calls = asked.into_iter().map(|(slot, lanes)| {
+    let calls = asked.into_iter().map(|asked| {
         let database = Arc::clone(database);
-        async move { look_at(&database, layout, states, limit, ahead, slot, &lanes).await }
+        async move { look_at(&database, layout, told, states, limit, ahead, asked).await }
     });
     together(calls.collect()).await
 }
@@ -122,14 +197,14 @@ pub(super) async fn look(
 async fn look_at(
     database: &Arc<Database>,
     layout: Layout,
+    told: Told,
     states: &'static str,
     limit: usize,
     ahead: Option<Ahead>,
-    slot: Slot,
-    lanes: &[(String, usize)],
+    (slot, lanes): (Slot, Vec<(String, usize)>),
 ) -> Result<Look, Error> {
     let is_sweep = states == LIVE;
-    let mut call = database.script(&OVERDUE, slot, Told::No, layout);
+    let mut call = database.script(&OVERDUE, slot, told, layout);
     call.arg(states).arg(limit.min(TOLD));
     match ahead {
         Some(ahead) => call.arg(millis(ahead.within)),
@@ -137,7 +212,7 @@ async fn look_at(
     };
     call.arg(millis(Ahead::SINCE))
         .arg(ahead.map_or(0, |ahead| ahead.limit));
-    for (lane, offset) in lanes {
+    for (lane, offset) in &lanes {
         call.arg(lane).arg(*offset);
     }
     let since = database.quiet.looking(slot);
@@ -146,9 +221,9 @@ async fn look_at(
     let mut items = Items::of(answer.found)?;
     let next_wake = span(items.number()?);
     let mut found = Vec::new();
-    let mut told = items.items()?;
-    while !told.is_empty() {
-        let mut lane = told.items()?;
+    let mut overdue = items.items()?;
+    while !overdue.is_empty() {
+        let mut lane = overdue.items()?;
         let name = lane.text()?;
         let given = usize::try_from(lane.number()?).unwrap_or(0);
         let mut rows = Vec::new();
@@ -168,7 +243,7 @@ async fn look_at(
     let mut further = Further::read(items.items()?)?;
     while let (Some(ahead), Some(on)) = (ahead, further) {
         let more;
-        (more, further) = upcoming::page(database, layout, slot, ahead, Some(on))
+        (more, further) = upcoming::page(database, layout, slot, told, ahead, Some(on))
             .await?
             .found;
         rows_ahead.extend(more);

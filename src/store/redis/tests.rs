@@ -1,8 +1,11 @@
 //! What goes beyond the contract of a store: indexes, crash points, strangers, and what it costs the server.
 
+#[cfg(feature = "testing")]
+mod amidst;
 mod consistent;
 mod costs;
 mod crashes;
+mod moving;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
 mod strangers;

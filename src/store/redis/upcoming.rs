@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::answer::Items;
-use super::database::{Database, Told, those_that_succeeded, together};
+use super::database::{Database, Told, none_closed, those_that_succeeded, together};
+use super::moving::{self, Tries};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{Ahead, Pending, Stamped};
 use crate::timestamp::millis;
@@ -35,15 +36,25 @@ impl Further {
 }
 
 pub(super) async fn upcoming(database: &Arc<Database>, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-    let layout = database.layout().await?;
-    let calls = layout.all().map(|slot| {
-        let database = Arc::clone(database);
-        async move { all_of(&database, layout, slot, ahead).await }
-    });
+    let mut tries = Tries::default();
+    loop {
+        match upcoming_once(database, ahead).await {
+            Err(error) => tries.again(error)?,
+            found => return found,
+        }
+    }
+}
+
+async fn upcoming_once(database: &Arc<Database>, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+    let layouts = database.layouts().await?;
+    if let Some(former) = layouts.former {
+        let answers = in_all(database, former, Told::OfThePast, ahead).await?;
+        let rows = answers.into_iter().flat_map(|answer| answer.found);
+        moving::bring(database, layouts, rows.map(|row| row.wake.id), []).await?;
+    }
     let mut now: Option<Timestamp> = None;
     let mut found = Vec::new();
-    let answers = those_that_succeeded(together(calls.collect()).await)?;
-    for answer in answers.into_iter().flatten() {
+    for answer in in_all(database, layouts.current, Told::No, ahead).await? {
         now = Some(now.map_or(answer.now, |now| now.min(answer.now)));
         found.extend(answer.found);
     }
@@ -53,20 +64,36 @@ pub(super) async fn upcoming(database: &Arc<Database>, ahead: Ahead) -> Result<S
     Ok(Stamped { now, found })
 }
 
+/// What comes next in each slot that can be reached.
+async fn in_all(
+    database: &Arc<Database>,
+    layout: Layout,
+    told: Told,
+    ahead: Ahead,
+) -> Result<Vec<Stamped<Vec<Pending>>>, Error> {
+    let calls = layout.all().map(|slot| {
+        let database = Arc::clone(database);
+        async move { all_of(&database, layout, slot, told, ahead).await }
+    });
+    let answers = those_that_succeeded(none_closed(together(calls.collect()).await)?)?;
+    Ok(answers.into_iter().flatten().collect())
+}
+
 /// What comes next in one slot, and the time when the look began.
 async fn all_of(
     database: &Database,
     layout: Layout,
     slot: Slot,
+    told: Told,
     ahead: Ahead,
 ) -> Result<Stamped<Vec<Pending>>, Error> {
     let Stamped {
         now,
         found: (mut found, mut further),
-    } = page(database, layout, slot, ahead, None).await?;
+    } = page(database, layout, slot, told, ahead, None).await?;
     while let Some(on) = further {
         let more;
-        (more, further) = page(database, layout, slot, ahead, Some(on)).await?.found;
+        (more, further) = page(database, layout, slot, told, ahead, Some(on)).await?.found;
         found.extend(more);
     }
     Ok(Stamped { now, found })
@@ -77,10 +104,11 @@ pub(super) async fn page(
     database: &Database,
     layout: Layout,
     slot: Slot,
+    told: Told,
     ahead: Ahead,
     on: Option<Further>,
 ) -> Result<Stamped<(Vec<Pending>, Option<Further>)>, Error> {
-    let mut call = database.script(&UPCOMING, slot, Told::No, layout);
+    let mut call = database.script(&UPCOMING, slot, told, layout);
     call.arg(millis(ahead.within))
         .arg(millis(Ahead::SINCE))
         .arg(ahead.limit);

@@ -102,23 +102,29 @@ fn is_named(task: &Task, name: &str) -> bool {
 }
 
 /// Asserts that at one moment no key has two live rows. One script over all slots, which a server by itself allows.
-pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, layout: Layout) -> u64 {
+pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, layouts: &[Layout]) -> u64 {
     const COUNT: &str = "
-        local counts, most = {}, 0
+        local counts, most, seen = {}, 0, {}
         for _, key in ipairs(KEYS) do
-          for at, value in ipairs(redis.call('HVALS', key)) do
+          local fields = redis.call('HGETALL', key)
+          for at = 1, #fields, 2 do
+            local id, value = fields[at], fields[at + 1]
             local state = string.byte(value, 1)
             local kind, of = string.byte(value, 61), string.byte(value, 62)
             local name = string.sub(value, 69, 68 + kind + of)
-            if state <= 1 and of > 0 then
+            if state <= 1 and of > 0 and not seen[id] then
               counts[name] = (counts[name] or 0) + 1
               most = math.max(most, counts[name])
             end
+            -- The newest epoch comes first: what an older one says of the row is past.
+            seen[id] = true
           end
         end
         return most";
-    let keys: Vec<_> = layout
-        .all()
+    let keys: Vec<_> = layouts
+        .iter()
+        .rev()
+        .flat_map(|layout| layout.all())
         .map(|slot| format!("{}:rows", slot.tag("delayline:tasks")))
         .collect();
     redis::cmd("EVAL")

@@ -267,16 +267,10 @@ async fn a_key_that_was_taken_while_its_row_was_removed_stays_taken() {
     let again = setup.attempt(1);
     again.intend(&named(1, KEY)).await.unwrap();
     again.obtain(None).await.unwrap();
-    purge::forget(
-        &store.database,
-        setup.layout,
-        &setup.kind,
-        &setup.key,
-        id(1),
-        &stamp,
-    )
-    .await
-    .unwrap();
+    let layouts = store.database.layouts().await.unwrap();
+    purge::forget(&store.database, layouts, &setup.kind, &setup.key, id(1), &stamp)
+        .await
+        .unwrap();
     let other = setup.attempt(2);
     other.intend(&named(2, KEY)).await.unwrap();
     assert!(matches!(other.obtain(None).await.unwrap(), Taken::Obtained));

@@ -268,7 +268,7 @@ async fn a_server_that_forgets_all_is_as_a_new_one() {
             Some(after.clone())
         );
         assert_eq!(other.ready(&claim(1)).await.unwrap().found[0].id, after.id);
-        let layout = other.database.layout_now().await.unwrap();
+        let layout = other.database.layouts_now().await.unwrap().current;
         assert_eq!(layout.slots, slots);
         assert_consistent(&server, layout, "after all was forgotten");
     }

@@ -153,18 +153,37 @@ async fn indexes_are_those_of_the_rows_after_every_step() {
 /// key has two live rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_never_has_two_live_rows() {
-    const CALLERS: u64 = 12;
     for slots in [1, 16] {
+        meet_at_two_keys(slots, &[]).await;
+    }
+}
+
+/// The same while the number of slots changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_never_has_two_live_rows_while_the_number_of_slots_changes() {
+    meet_at_two_keys(1, &[8, 3, 16, 1, 5, 1, 2, 7]).await;
+}
+
+/// Lets callers meet, while the number of slots becomes each of `changes`.
+async fn meet_at_two_keys(slots: u16, changes: &[u16]) {
+    const CALLERS: u64 = 12;
+    {
         let server = Arc::new(RedisServer::start());
         let layout = open(&server, slots).database.layout().await.unwrap();
+        // The rows of all epochs that there will be: what is live in a former slot, too, unless it has been carried over.
+        let layouts: Vec<_> = (1..)
+            .zip([&[slots], changes].concat())
+            .map(|(epoch, slots)| Layout { epoch, slots })
+            .collect();
         let is_over = Arc::new(AtomicBool::new(false));
         let watch = {
             let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
+            let layouts = layouts.clone();
             tokio::task::spawn_blocking(move || {
                 let mut admin = server.admin();
                 let mut looks = 0_u64;
                 while !is_over.load(Ordering::Relaxed) {
-                    assert!(most_live_of_a_key(&mut admin, layout) <= 1);
+                    assert!(most_live_of_a_key(&mut admin, &layouts) <= 1);
                     looks += 1;
                 }
                 looks
@@ -229,13 +248,21 @@ async fn a_key_never_has_two_live_rows() {
                 refused
             });
         }
+        let mover = open(&server, slots);
+        for (after, slots) in (2..).zip(changes) {
+            mover.reshard(*slots, |_| ()).await.unwrap();
+            let now = mover.database.layouts_now().await.unwrap();
+            assert!(now.former.is_none() && now.current.epoch == after);
+        }
         let refused: Vec<u64> = callers.join_all().await;
         is_over.store(true, Ordering::Relaxed);
         let looks = watch.await.unwrap();
         assert!(looks > 0);
         assert!(refused.iter().sum::<u64>() < 5, "{refused:?}");
         let mut admin = server.admin();
-        assert!(most_live_of_a_key(&mut admin, layout) <= 1);
+        assert!(most_live_of_a_key(&mut admin, &layouts) <= 1);
+        let now = mover.database.layouts_now().await.unwrap().current;
+        assert!(changes.is_empty() || now.epoch > layout.epoch);
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::{Context, Failure, NewTask, Outcome, Scheduler, Worker};
 
 /// A worker of a process of its own, which says what it runs; and what ends it.
-fn work(
+pub(super) fn work(
     store: RedisStore,
     name: &str,
     ran: &mpsc::UnboundedSender<(u64, String)>,

@@ -1,0 +1,503 @@
+//! Another number of slots, while everybody works.
+//!
+//! With another number of slots a row may be in another slot, so there is another epoch, with slots and keys of its own.
+//! Rows are the truth: each must be found in one place at any moment, and nowhere twice. So the epochs are kept apart
+//! strictly.
+//!
+//! 1. *Begin.* The layout says: epoch `e + 1`, so many slots; and those of `e`, the former ones (`begin.lua`).
+//! 2. *Close.* Every slot of `e` is marked as closed. From then on every script there does nothing and says so. Whoever
+//!    learns from the layout that there are former slots closes all of them before it does anything else
+//!    ([`Database::layouts`]). **So nothing is done in `e + 1` before all of `e` is over:** what is in its slots then, rows
+//!    and entries of keys, is changed by nobody, and only ever removed by step 5.
+//! 3. *Read* rows and entries from the former slots.
+//! 4. *Write* them where they are by the new layout (`carry_rows.lua`, `carry_keys.lua`), unless something of that id or
+//!    key is there already, or was and is gone.
+//! 5. *Remove* them from the former slots (`carried.lua`), once 4 was answered.
+//! 6. *Seal* the new slots, once there is nothing in any former slot (`seal.lua`): 4 does nothing there any more.
+//! 7. *End.* What is left of the former slots is dropped (`drop.lua`), and the layout says no more of them (`end.lua`).
+//!
+//! Steps 3 to 5 are made by [`reshard`] for all there is, and by everybody for what an operation is about to look at
+//! ([`bring`]): rows by their ids; keys, with the rows that their entries name; and what a scan of the former slots finds.
+//! Then the operation is made in the new slots as ever. So it sees what it would see if all were carried over already.
+//!
+//! **What is told that its slot is closed** was not done, and asks the layout anew; it is repeated where it is now, alone
+//! ([`Tries`]): what was answered in other slots is answered.
+//!
+//! **A row is not written twice.** Who is slow between 3 and 4 may come when others have carried the row over, and it has
+//! become another, or has ended and was removed. Where it is still there, 4 does nothing. A row that is removed before the
+//! new slots are sealed leaves a mark (`TAG:gone`), with which 4 does nothing. Who removes rows without leaving marks has
+//! learned from the layout that nothing is carried over any more, so all slots were sealed before. And when `e + 1` is
+//! over in its turn, its slots are closed, which 4 is told like everybody. That a slot is closed is said for
+//! [`CLOSED_FOR`] after it was emptied: longer than any call is on its way. After that there is nobody who reads it.
+//!
+//! **Keys come after their rows.** An entry is written only after all rows that it names. So if there is none in the former
+//! slot, then there was none, or its rows are where the new layout says; and nobody finds a key free whose live row is
+//! still to come. An entry keeps its stamp, and nobody has a stamp of `e` in `e + 1`: a try that met a closed slot begins
+//! anew. Intents are not carried over, and marks are taken away: the tries that they belong to are over, as every step of
+//! theirs is in a closed slot. An entry that names an intent names nobody then, as after a crash.
+//!
+//! **A process may die after any step.** After 1, others close the slots. After 2 or 3, nothing has happened. After 4 the
+//! row is in both places: whoever looks for it brings it first, finds it there already, and removes it from the former
+//! slot, where nobody looks for what it says. After 5 or 6, the rest is carried on by whoever calls [`reshard`] next, and
+//! what is needed is brought meanwhile. In 7, a slot that was dropped is empty and closed; the others are dropped again.
+//! Any number may carry over at the same time, as each step may be repeated, by anybody: 6 comes after former slots were
+//! empty, which stay so, and `end.lua` compares the epoch.
+//!
+//! **Clocks.** Times of rows are absolute. In a Cluster a row that goes to another master goes by that one's clock from
+//! then on: if it is behind by a second, the row is due, and its lease ends, a second later than it would have been.
+//!
+//! **What it costs** is a call or two before each operation, while it lasts; and for the time in which one of the former
+//! slots cannot be reached, nobody who has learned of the change can do anything until it could be closed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::codec;
+use super::database::{Database, Told, is_closed, none_closed, those_that_succeeded, together};
+use super::keys;
+use crate::backend::Resharding;
+use crate::redis::{Layout, Layouts, Lua, Role, Slot, check_slots, lua};
+use crate::{Error, Key, Kind, TaskId};
+
+static CARRY_ROWS: Lua = lua!("row.lua", "gone.lua", "carry_rows.lua");
+static CARRY_KEYS: Lua = lua!("row.lua", "gone.lua", "entry.lua", "carry_keys.lua");
+static CARRIED: Lua = lua!("row.lua", "carried.lua");
+static SEAL: Lua = lua!("row.lua", "seal.lua");
+static DROP: Lua = lua!("row.lua", "drop.lua");
+static BEGIN: Lua = lua!("begin.lua");
+static END: Lua = lua!("end.lua");
+
+/// How many rows go into one call, and how many bytes of them: a bound on how long it keeps the server from others.
+const ROWS: usize = 50;
+const BYTES: usize = 256 << 10;
+/// How long it is said of a slot that it is closed, after it was emptied.
+const CLOSED_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// How often something is repeated elsewhere that met a closed slot.
+const TRIES: usize = 20;
+
+/// Repeats what met a closed slot.
+#[derive(Debug, Default)]
+pub(super) struct Tries(usize);
+
+impl Tries {
+    /// Whether to repeat, by the layout that there is now, what ended with this error; else that error.
+    pub(super) fn again(&mut self, error: Error) -> Result<(), Error> {
+        if !is_closed(&error) {
+            return Err(error);
+        }
+        self.0 += 1;
+        if self.0 < TRIES {
+            return Ok(());
+        }
+        // The servers have lost the layout; they still have the rows.
+        let why =
+            "slots are closed, and nothing is said of others; change their number to have them carried over";
+        Err(Role::Store.error(true, why))
+    }
+}
+
+/// Closes all slots of an epoch that is over.
+pub(super) async fn close(database: &Arc<Database>, former: Layout) -> Result<(), Error> {
+    let calls = former.all().map(|slot| {
+        let database = Arc::clone(database);
+        async move {
+            // One that was emptied already stays closed for as long as was said then.
+            let answer = database.command("SET", slot, "closed", &["1", "NX"]);
+            answer.await.map(|_: Option<String>| ())
+        }
+    });
+    all(together(calls.collect()).await).map(drop)
+}
+
+/// Carries over the rows of these ids, and these keys with the rows that they name. Gives the layout to go by then.
+pub(super) async fn bring(
+    database: &Arc<Database>,
+    layouts: Layouts,
+    ids: impl IntoIterator<Item = TaskId>,
+    names: impl IntoIterator<Item = (Kind, Key)>,
+) -> Result<Layout, Error> {
+    if let Some(former) = layouts.former {
+        let moving = Moving {
+            database,
+            former,
+            current: layouts.current,
+        };
+        let names = names.into_iter().map(|(kind, key)| codec::name(&kind, &key));
+        moving.bring(ids.into_iter().collect(), names.collect()).await?;
+    }
+    Ok(layouts.current)
+}
+
+/// The layout to go by for the rows of these ids, which have been carried over by then; and those of them that could not be,
+/// as a server does not answer. An error if that is all.
+pub(super) async fn layout_with(
+    database: &Arc<Database>,
+    tries: &mut Tries,
+    ids: impl Iterator<Item = TaskId>,
+) -> Result<(Layout, BTreeSet<TaskId>), Error> {
+    let ids: Vec<_> = ids.collect();
+    loop {
+        match layout_once(database, &ids).await {
+            Err(error) => tries.again(error)?,
+            layout => return layout,
+        }
+    }
+}
+
+async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout, BTreeSet<TaskId>), Error> {
+    let layouts = database.layouts().await?;
+    let (current, Some(former)) = (layouts.current, layouts.former) else {
+        return Ok((layouts.current, BTreeSet::new()));
+    };
+    let mut groups = BTreeMap::<(Slot, Slot), Vec<TaskId>>::new();
+    for id in ids {
+        let slots = (former.slot(*id), current.slot(*id));
+        groups.entry(slots).or_default().push(*id);
+    }
+    let calls = groups.values().cloned().map(|ids| {
+        let database = Arc::clone(database);
+        async move { bring(&database, layouts, ids, []).await }
+    });
+    let brought = none_closed(together(calls.collect()).await)?;
+    let brought = those_that_succeeded(brought)?;
+    let groups = groups.into_values().zip(brought);
+    let failed = groups.filter(|(_, brought)| brought.is_none());
+    Ok((current, failed.flat_map(|(ids, _)| ids).collect()))
+}
+
+/// Lets what was to be brought for a scan stay where it is for now, if a server does not answer.
+pub(super) fn unless_out_of_reach(brought: Result<(), Error>) -> Result<(), Error> {
+    match brought {
+        Err(error) if !is_closed(&error) => {
+            tracing::warn!(%error, "some tasks are out of reach, as they are still to be moved");
+            Ok(())
+        }
+        brought => brought,
+    }
+}
+
+/// What came of something in several slots: answers, and what is to be done elsewhere as its slot was closed.
+pub(super) struct Done<A, L> {
+    pub(super) answers: Vec<A>,
+    pub(super) left: Vec<L>,
+    pub(super) closed: Option<Error>,
+}
+
+impl<A, L> Done<A, L> {
+    pub(super) fn new() -> Self {
+        Self {
+            answers: Vec::new(),
+            left: Vec::new(),
+            closed: None,
+        }
+    }
+
+    /// Takes note of what failed: only if it met a closed slot there is something to do elsewhere.
+    pub(super) fn closed(mut self, error: Error, left: impl IntoIterator<Item = L>) -> Result<Self, Error> {
+        if !is_closed(&error) {
+            return Err(error);
+        }
+        self.left.extend(left);
+        self.closed = Some(error);
+        Ok(self)
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.answers.extend(other.answers);
+        self.left.extend(other.left);
+        self.closed = other.closed.or(self.closed.take());
+    }
+}
+
+/// A change of slots, under way.
+pub(super) struct Moving<'a> {
+    pub(super) database: &'a Arc<Database>,
+    pub(super) former: Layout,
+    pub(super) current: Layout,
+}
+
+/// Fields of a hash, each with its value.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Moving<'_> {
+    async fn bring(&self, mut ids: BTreeSet<TaskId>, names: BTreeSet<String>) -> Result<(), Error> {
+        let names = names.into_iter().map(String::into_bytes);
+        let entries = self.fetch("keys", names, |name| keys::slot_of_name(self.former, name));
+        let entries = entries.await?;
+        ids.extend(entries.iter().flat_map(|(_, entry)| keys::named_in(entry)));
+        let ids = ids.into_iter().map(|id| id.as_bytes().to_vec());
+        let rows = self.fetch("rows", ids, |id| slot_of_id(self.former, id)).await?;
+        self.carry_rows(rows).await?;
+        self.carry_keys(entries).await
+    }
+
+    /// Step 3: what there is in the former slots of some fields.
+    pub(super) async fn fetch(
+        &self,
+        name: &'static str,
+        fields: impl Iterator<Item = Vec<u8>>,
+        slot_of: impl Fn(&[u8]) -> Slot,
+    ) -> Result<Fields, Error> {
+        let mut by_slot = BTreeMap::<Slot, Vec<Vec<u8>>>::new();
+        for field in fields {
+            by_slot.entry(slot_of(&field)).or_default().push(field);
+        }
+        let parts = by_slot
+            .iter()
+            .flat_map(|(slot, fields)| fields.chunks(ROWS).map(|fields| (*slot, fields.to_vec())));
+        let calls = parts.map(|(slot, fields)| {
+            let database = Arc::clone(self.database);
+            async move {
+                let found = database.command("HMGET", slot, name, &fields).await;
+                let found: Vec<Option<Vec<u8>>> = found?;
+                let pairs = fields.into_iter().zip(found);
+                Ok(pairs
+                    .filter_map(|(field, value)| Some((field, value?)))
+                    .collect::<Fields>())
+            }
+        });
+        Ok(all(together(calls.collect()).await)?.concat())
+    }
+
+    /// Carries over rows as they are in the former slots: steps 4 and 5.
+    pub(super) async fn carry_rows(&self, rows: Fields) -> Result<(), Error> {
+        let ids: Vec<_> = rows.iter().map(|(id, _)| id.clone()).collect();
+        self.write_rows(rows).await?;
+        self.remove(ids, |id| slot_of_id(self.former, id), true).await
+    }
+
+    pub(super) async fn write_rows(&self, rows: Fields) -> Result<(), Error> {
+        // What is not of the length of an id is no row that anybody can name.
+        let rows = rows.into_iter().filter(|(id, _)| id.len() == 16);
+        self.write(&CARRY_ROWS, Told::Yes, rows, |id| slot_of_id(self.current, id))
+            .await
+    }
+
+    /// The same for the entries of keys, all of whose rows have been carried over.
+    pub(super) async fn carry_keys(&self, entries: Fields) -> Result<(), Error> {
+        let names: Vec<_> = entries.iter().map(|(name, _)| name.clone()).collect();
+        self.write_keys(entries).await?;
+        let slot_of = |name: &[u8]| keys::slot_of_name(self.former, name);
+        self.remove(names, slot_of, false).await
+    }
+
+    pub(super) async fn write_keys(&self, entries: Fields) -> Result<(), Error> {
+        let slot_of = |name: &[u8]| keys::slot_of_name(self.current, name);
+        self.write(&CARRY_KEYS, Told::No, entries.into_iter(), slot_of)
+            .await
+    }
+
+    async fn write(
+        &self,
+        script: &'static Lua,
+        told: Told,
+        fields: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+        slot_of: impl Fn(&[u8]) -> Slot,
+    ) -> Result<(), Error> {
+        let mut by_slot = BTreeMap::<Slot, Vec<_>>::new();
+        for (field, value) in fields {
+            by_slot.entry(slot_of(&field)).or_default().push((field, value));
+        }
+        let mut calls = Vec::new();
+        for (slot, fields) in by_slot {
+            let mut fields = fields.into_iter().peekable();
+            while fields.peek().is_some() {
+                let mut call = self.database.script(script, slot, told, self.current);
+                let (mut count, mut bytes) = (0, 0);
+                while let Some((field, value)) = fields.next_if(|_| count < ROWS && bytes < BYTES) {
+                    call.arg(&field[..]).arg(&value[..]);
+                    count += 1;
+                    bytes += value.len();
+                }
+                let database = Arc::clone(self.database);
+                calls.push(async move { database.write(call).await });
+            }
+        }
+        all(together(calls).await).map(drop)
+    }
+
+    async fn remove(
+        &self,
+        fields: Vec<Vec<u8>>,
+        slot_of: impl Fn(&[u8]) -> Slot,
+        are_rows: bool,
+    ) -> Result<(), Error> {
+        let mut by_slot = BTreeMap::<Slot, Vec<_>>::new();
+        for field in fields {
+            by_slot.entry(slot_of(&field)).or_default().push(field);
+        }
+        let mut calls = Vec::new();
+        for (slot, fields) in by_slot {
+            for part in fields.chunks(ROWS) {
+                let mut call = self.database.script(&CARRIED, slot, Told::OfThePast, self.former);
+                call.arg(if are_rows { part.len() } else { 0 });
+                for field in part {
+                    call.arg(&field[..]);
+                }
+                let database = Arc::clone(self.database);
+                calls.push(async move { database.write(call).await });
+            }
+        }
+        all(together(calls).await).map(drop)
+    }
+
+    /// Carries over whatever is in a hash of a former slot: again and again until it is empty, as a server that takes the
+    /// place of another may lose track of how far it was read.
+    async fn empty<'m>(
+        &'m self,
+        slot: Slot,
+        name: &'static str,
+        tell: &mut (dyn FnMut(u64, u64) + Send + 'm),
+    ) -> Result<(), Error> {
+        let mut cursor = 0_u64;
+        loop {
+            let words = [cursor.to_string(), "COUNT".to_owned(), ROWS.to_string()];
+            let part = self.database.command("HSCAN", slot, name, &words).await?;
+            let fields: Fields;
+            (cursor, fields) = part;
+            let count = u64::try_from(fields.len()).unwrap_or(0);
+            self.carry(slot, name == "rows", fields).await?;
+            let left: u64 = self.database.command("HLEN", slot, name, &[] as &[&str]).await?;
+            tell(count, left);
+            if cursor == 0 && left == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries over what was found in one former slot. What is in the wrong one somebody else has put there: it is removed,
+    /// as nobody could find it.
+    async fn carry(&self, slot: Slot, are_rows: bool, fields: Fields) -> Result<(), Error> {
+        let slot_of = if are_rows { slot_of_id } else { keys::slot_of_name };
+        let (fields, strays): (Vec<_>, Vec<_>) = fields
+            .into_iter()
+            .partition(|(field, _)| slot_of(self.former, field) == slot);
+        if are_rows {
+            self.carry_rows(fields).await?;
+        } else {
+            self.carry_keys(fields).await?;
+        }
+        let strays = strays.into_iter().map(|(field, _)| field).collect();
+        self.remove(strays, |_| slot, are_rows).await
+    }
+
+    /// Carries over all there is, and ends the change.
+    async fn finish(
+        &self,
+        done: &mut Resharding,
+        told: &mut (dyn FnMut(Resharding) + Send + '_),
+    ) -> Result<(), Error> {
+        for slot in self.former.all() {
+            let mut tell = |moved, left| {
+                done.moved += moved;
+                done.left = left;
+                told(*done);
+            };
+            self.empty(slot, "rows", &mut tell).await?;
+        }
+        for slot in self.former.all() {
+            self.empty(slot, "keys", &mut |_, _| ()).await?;
+        }
+        self.on_all(&SEAL, self.current, Told::No, &[]).await?;
+        let kept = CLOSED_FOR.as_millis().to_string();
+        let dropped = self.on_all(&DROP, self.former, Told::OfThePast, &[kept]).await?;
+        if dropped.iter().all(|found| *found == redis::Value::Int(1)) {
+            let args = [self.current.epoch.to_string(), self.former.slots.to_string()];
+            self.database.call_layout::<u64>(&END, &args).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_all(
+        &self,
+        script: &'static Lua,
+        layout: Layout,
+        told: Told,
+        args: &[String],
+    ) -> Result<Vec<redis::Value>, Error> {
+        let calls = layout.all().map(|slot| {
+            let mut call = self.database.script(script, slot, told, layout);
+            call.arg(args);
+            let database = Arc::clone(self.database);
+            async move { Ok(database.write(call).await?.found) }
+        });
+        all(together(calls.collect()).await)
+    }
+}
+
+/// Another number of slots: ends a change that was begun, and begins and ends the one that is wanted.
+pub(super) async fn reshard(
+    database: &Arc<Database>,
+    slots: u16,
+    told: &mut (dyn FnMut(Resharding) + Send + '_),
+) -> Result<(), Error> {
+    check_slots(slots)?;
+    let mut done = Resharding::default();
+    let mut tries = Tries::default();
+    loop {
+        let layouts = database.layouts_now().await?;
+        if layouts.former.is_some() {
+            if let Err(error) = finish(database, layouts, &mut done, told).await {
+                tries.again(error)?;
+            }
+        } else if layouts.current.slots == slots {
+            return Ok(());
+        } else {
+            begin(database, layouts.current, slots).await?;
+        }
+    }
+}
+
+/// Carries over what there is, and ends the change that is under way.
+pub(super) async fn finish(
+    database: &Arc<Database>,
+    layouts: Layouts,
+    done: &mut Resharding,
+    told: &mut (dyn FnMut(Resharding) + Send + '_),
+) -> Result<(), Error> {
+    let Some(former) = layouts.former else {
+        return Ok(());
+    };
+    let moving = Moving {
+        database,
+        former,
+        current: layouts.current,
+    };
+    moving.finish(done, told).await
+}
+
+/// Begins another epoch, if this one is still in use.
+pub(super) async fn begin(database: &Arc<Database>, known: Layout, slots: u16) -> Result<(), Error> {
+    let args = [
+        known.epoch.to_string(),
+        slots.to_string(),
+        database.listener.channel().to_owned(),
+        database.message_of(known.epoch + 1),
+    ];
+    database.call_layout::<u64>(&BEGIN, &args).await.map(drop)
+}
+
+fn slot_of_id(layout: Layout, id: &[u8]) -> Slot {
+    match <[u8; 16]>::try_from(id) {
+        Ok(id) => layout.slot(TaskId::from_bytes(id)),
+        Err(_) => keys::slot_of_name(layout, id),
+    }
+}
+
+/// All or the first error; that a slot is closed before any other, as it says what to do.
+pub(super) fn all<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
+    let mut given = Vec::with_capacity(results.len());
+    let mut failed = None;
+    for result in results {
+        match result {
+            Ok(one) => given.push(one),
+            Err(error) if is_closed(&error) => return Err(error),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    match failed {
+        None => Ok(given),
+        Some(error) => Err(error),
+    }
+}
