@@ -98,7 +98,9 @@ impl Database {
     /// A call of a script on a slot, to which the script's own arguments are to be added.
     pub(super) fn script(&self, script: &'static Lua, slot: Slot, told: Told, layout: Layout) -> Request {
         let tag = slot.tag(&self.namespace);
-        let mut call = Call::script(script, &[&tag]);
+        // Two keys that nobody ever has: so a master refuses the script (`TRYAGAIN`) while the slot is on its way to or from
+        // it, when some of what the script is about is there and the rest is not.
+        let mut call = Call::script(script, &[&tag, &format!("{tag}:")]);
         let (channel, from) = match told {
             Told::Yes => (
                 self.listener.channel(),
