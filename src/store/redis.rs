@@ -1,6 +1,7 @@
 //! Keeps rows in Redis.
 
 mod answer;
+mod away;
 mod change;
 mod claim;
 mod codec;
@@ -169,6 +170,10 @@ impl Store for RedisStore {
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
         settle::settle(&self.database, settlements).await
+    }
+
+    async fn settle_in_reach(&self, settlements: Vec<Settlement>) -> Result<Vec<Option<bool>>, Error> {
+        settle::settle_in_reach(&self.database, settlements).await
     }
 
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {

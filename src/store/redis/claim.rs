@@ -157,7 +157,7 @@ async fn look_at(
     for (_, wake) in &wakes {
         call.arg(wake.id.as_bytes()).arg(wake.version);
     }
-    let answer = database.write(call).await?;
+    let answer = database.write_if_near(call).await?;
     let mut items = Items::of(answer.found)?;
     let mut seen = Vec::with_capacity(wakes.len());
     for (place, wake) in wakes {
@@ -262,7 +262,7 @@ impl Ready<'_> {
             }
         }
         let call = self::ask(self.database, self.layout, slot, self.claim, &asked, true);
-        let answer = match self.database.write(call).await {
+        let answer = match self.database.write_if_near(call).await {
             Ok(answer) => answer,
             // What has been claimed must not be lost by what comes after it.
             Err(error) if !self.found.is_empty() => {
@@ -308,7 +308,7 @@ impl Ready<'_> {
                 let database = Arc::clone(self.database);
                 let call = self::ask(&database, self.layout, slot, self.claim, &asked, false);
                 // Not a read: what does not belong into a queue is taken away.
-                async move { database.write(call).await }
+                async move { database.write_if_near(call).await }
             })
             .collect();
         let mut due = BTreeMap::<Kind, Vec<Brief>>::new();

@@ -8,9 +8,11 @@ use redis::ToRedisArgs;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
+use super::away::Away;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
-use crate::redis::{Address, Call, Layout, Link, Lua, Role, Slot, Spread};
+use super::read::NOW;
+use crate::redis::{Address, Call, Layout, Link, Lua, Role, Slot, Spread, Topology};
 use crate::{Clock, Error};
 
 /// How long a call may take, connecting included.
@@ -40,7 +42,8 @@ pub(super) struct Database {
     pub(super) clock: Clock,
     pub(super) quiet: Arc<Quiet>,
     pub(super) listener: Listener,
-    link: Link,
+    away: Away,
+    link: Arc<Link>,
     spread: Spread,
     namespace: String,
     /// By what this process knows its own messages.
@@ -75,7 +78,8 @@ impl Database {
             clock.clone(),
         );
         Self {
-            link: Link::new(address, Role::Store),
+            away: Away::default(),
+            link: Arc::new(Link::new(address, Role::Store)),
             settings,
             clock,
             quiet,
@@ -132,6 +136,36 @@ impl Database {
         writing.answered(answer.soon);
         self.quiet.heard(answer.now);
         Ok(answer)
+    }
+
+    /// Whether slots are on several servers.
+    pub(super) fn is_clustered(&self) -> bool {
+        *self.settings.address.topology() == Topology::Cluster
+    }
+
+    /// The same for one of several slots, of which those that do not answer must not hold up the others: an error at once if
+    /// this one did not when it was asked last.
+    pub(super) async fn write_if_near(&self, request: Request) -> Result<Answer, Error> {
+        // Elsewhere all slots are on one server.
+        if !self.is_clustered() {
+            return self.write(request).await;
+        }
+        let slot = request.slot;
+        if self.away.has(slot) {
+            return Err(Role::Store.error(true, "the server of a slot did not answer a moment ago"));
+        }
+        let answer = self.write(request).await;
+        if answer.as_ref().is_err_and(Error::is_transient) {
+            let (link, tag) = (Arc::clone(&self.link), slot.tag(&self.namespace));
+            self.away.begin(slot, &self.clock, move || {
+                // A script, so that a slot which is on its way is away, too.
+                let mut call = Call::script(&NOW, &[&tag, &format!("{tag}:")]);
+                call.arg("").arg("").arg(0).arg(0);
+                let link = Arc::clone(&link);
+                async move { link.call::<Answer>(LIMIT, &call).await.is_ok() }
+            });
+        }
+        answer
     }
 
     /// The row of an id as it is packed; in its slot.
