@@ -37,7 +37,7 @@ pub use self::mysql::{MySqlBuilder, MySqlStore};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "redis")]
-pub use self::redis::RedisStore;
+pub use self::redis::{RedisRowsCheckup, RedisStore, RowsCheckup};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 use crate::timestamp::millis;

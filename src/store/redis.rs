@@ -3,6 +3,7 @@
 mod answer;
 mod away;
 mod change;
+mod checkup;
 mod claim;
 mod codec;
 mod database;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::{Database, Settings};
 use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,

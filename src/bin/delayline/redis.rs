@@ -10,6 +10,7 @@ mod rebuild;
 mod reshard;
 
 use delayline::backend::RedisBackend;
+use delayline::store::RedisStore;
 
 use crate::Failure;
 
@@ -51,11 +52,19 @@ struct Place {
 
 impl Place {
     fn backend(&self) -> Result<RedisBackend, Failure> {
+        Ok(RedisBackend::connect(&self.url()?)?.prefix(&self.prefix)?)
+    }
+
+    /// The rows of the same prefix.
+    fn rows(&self) -> Result<RedisStore, Failure> {
+        Ok(RedisStore::connect(&self.url()?)?.prefix(&self.prefix)?)
+    }
+
+    fn url(&self) -> Result<String, Failure> {
         const VARIABLE: &str = "REDIS_URL";
         let url = self.url.clone().or_else(|| std::env::var(VARIABLE).ok());
         let missing = || Failure::Argument(format!("--url is missing, and {VARIABLE} is not set"));
-        let url = url.ok_or_else(missing)?;
-        Ok(RedisBackend::connect(&url)?.prefix(&self.prefix)?)
+        url.ok_or_else(missing)
     }
 }
 

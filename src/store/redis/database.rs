@@ -12,7 +12,7 @@ use super::away::Away;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
 use super::read::NOW;
-use crate::redis::{Address, Call, Layout, Link, Lua, Role, Slot, Spread, Topology};
+use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, Topology};
 use crate::{Clock, Error};
 
 /// How long a call may take, connecting included.
@@ -97,6 +97,16 @@ impl Database {
     /// The same, asked now.
     pub(super) async fn layout_now(&self) -> Result<Layout, Error> {
         Ok(self.spread.ask(&self.link).await?.current)
+    }
+
+    /// What is kept of it, if anything is; makes nothing.
+    pub(super) async fn kept(&self) -> Result<Option<Layouts>, Error> {
+        self.spread.kept(&self.link).await
+    }
+
+    /// What the keys of a slot begin with.
+    pub(super) fn tag(&self, slot: Slot) -> String {
+        slot.tag(&self.namespace)
     }
 
     /// A call of a script on a slot, to which the script's own arguments are to be added.
