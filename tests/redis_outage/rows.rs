@@ -4,5 +4,7 @@
 
 mod audit;
 mod callers;
+mod child;
 mod cluster;
 mod shop;
+mod workers;

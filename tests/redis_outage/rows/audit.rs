@@ -6,7 +6,8 @@ use redis::FromRedisValue;
 
 use crate::servers::RedisCluster;
 
-const SLOTS: u16 = 16;
+/// Over so many slots rows are spread in a Cluster.
+pub(super) const SLOTS: u16 = 16;
 /// As rows have them.
 const SCHEDULED: u8 = 0;
 const RUNNING: u8 = 1;

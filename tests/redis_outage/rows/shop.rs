@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::audit::SLOTS;
 use crate::{now, until};
 
 pub(super) const KIND: &str = "order.cancel";
@@ -160,9 +161,10 @@ impl Shop {
         late.sort_unstable();
         let [p50, p99, max] = [50, 99, 100].map(|percent| late[(late.len() * percent).div_ceil(100) - 1]);
         println!(
-            "{} starts, late p50 {p50:.0?}, p99 {p99:.0?}, max {max:.0?}; {} claims lost, {} expired; verbs failed {} times, \
+            "{} starts, late p50 {p50:.0?}, p99 {p99:.0?}, max {max:.0?}; p99 of each slot {:.0?}; {} claims lost, {} expired; verbs failed {} times, \
              the longest was answered after {} ms; nothing was started for {} ms at the longest",
             runs.len(),
+            late_by_slot(&runs),
             stats.lost_claims,
             stats.expired,
             self.failed.into_inner(),
@@ -193,6 +195,23 @@ impl Shop {
             taken_over,
         }
     }
+}
+
+/// How late tasks of each slot were, of a hundred the last but one; the least late slot first.
+fn late_by_slot(runs: &[Run]) -> Vec<Duration> {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let mut slots = vec![Vec::new(); usize::from(SLOTS)];
+    for run in runs {
+        let slot = run.id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step) % u64::from(SLOTS);
+        slots[usize::try_from(slot).unwrap()].push(run.late);
+    }
+    let p99 = |late: &mut Vec<Duration>| {
+        late.sort_unstable();
+        late[(late.len() * 99).div_ceil(100) - 1]
+    };
+    let mut slots: Vec<_> = slots.iter_mut().map(p99).collect();
+    slots.sort_unstable();
+    slots
 }
 
 /// For how many ms no handler was started.
