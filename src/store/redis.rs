@@ -104,7 +104,8 @@ impl RedisStore {
     /// whether it took effect is not known. Not waited for unless told.
     ///
     /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
-    /// other, as they share a connection. See above for what it cannot do.
+    /// other, as they share a connection. A replica that was promoted leaves one less: where that is too few, all writes to
+    /// the new master are errors until it has another. See above for what it cannot do.
     #[must_use]
     pub fn wait(self, replicas: u32, timeout: Duration) -> Self {
         // For `WAIT` zero is for ever.
