@@ -40,8 +40,8 @@ impl Servers {
     }
 }
 
-/// Does everything that a store does, where keys and rows are in one slot and where they are not.
-async fn use_all(url: &str) {
+/// Does everything that a store does, where keys and rows are in one slot and where they are not; gives one that listens.
+async fn use_all(url: &str) -> RedisStore {
     let [one, several] = [1, 2].map(|slots| Servers {
         slots: Some(slots),
         ..Servers::of(url.to_owned(), ())
@@ -56,6 +56,7 @@ async fn use_all(url: &str) {
         .schedule(delayline::NewTask::new("order.cancel", &()))
         .await;
     store.notified().await;
+    store
 }
 
 async fn use_cases(servers: &Servers) {
@@ -123,7 +124,7 @@ fn forget_statistics(mut server: Connection) {
 async fn a_user_needs_these_commands_and_no_others() {
     let server = RedisTlsServer::start(&rules(SINGLE));
     forget_statistics(server.admin());
-    use_all(&trusting(&server.url(), &server.ca())).await;
+    let _listening = use_all(&trusting(&server.url(), &server.ca())).await;
     assert_just_enough(SINGLE, vec![server.admin()]).await;
 }
 
@@ -133,7 +134,7 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     let admins = || cluster.nodes().map(|node| cluster.admin(node));
     admins().for_each(forget_statistics);
     let url = trusting(&cluster.url(), &cluster.ca());
-    use_all(&url).await;
+    let _listening = use_all(&url).await;
     // Of a slot that is on its way each key is asked for at its new master first.
     let layout = format!("{{{PREFIX}:told:tasks}}:layout");
     let slot = cluster.slot_of(&layout);
