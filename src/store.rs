@@ -37,7 +37,7 @@ pub use self::mysql::{MySqlBuilder, MySqlStore};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "redis")]
-pub use self::redis::RedisStore;
+pub use self::redis::{RedisRowsCheckup, RedisStore, RowsCheckup};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 use crate::timestamp::millis;
@@ -106,6 +106,13 @@ pub trait Store: Debug + Send + Sync {
 
     /// Ends claims, each if the row is still running and of that version; says of each whether it was so.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error>;
+
+    /// The same for a store on several servers, of which some may be out of reach: then none for each of their rows, of which
+    /// it is not known whether they have been ended. By itself all or nothing.
+    async fn settle_in_reach(&self, settlements: Vec<Settlement>) -> Result<Vec<Option<bool>>, Error> {
+        let won = self.settle(settlements).await?;
+        Ok(won.into_iter().map(Some).collect())
+    }
 
     /// Moves the end of leases to `lease` from now, each if the row is still running and of that version; says of
     /// each what came of it. Never waits for a row that another transaction has locked.

@@ -4,6 +4,9 @@
 #[path = "support/database.rs"]
 mod database;
 #[cfg(feature = "redis")]
+#[path = "store/on_redis.rs"]
+mod on_redis;
+#[cfg(feature = "redis")]
 #[path = "support/redis/mod.rs"]
 mod redis_server;
 
@@ -24,9 +27,17 @@ store_conformance!(postgres, on_postgres::Server);
 #[cfg(feature = "mysql")]
 store_conformance!(mysql, on_mysql::Server);
 #[cfg(feature = "redis")]
-store_conformance!(redis, on_redis::Server::with(1));
+store_conformance!(redis, on_redis::Servers::one(1));
 #[cfg(feature = "redis")]
-store_conformance!(redis_in_slots, on_redis::Server::with(16));
+store_conformance!(redis_in_slots, on_redis::Servers::one(16));
+#[cfg(feature = "redis")]
+store_conformance!(redis_sentinel, on_redis::Servers::behind_sentinels());
+#[cfg(feature = "redis")]
+store_conformance!(redis_cluster, on_redis::Servers::in_a_cluster());
+#[cfg(feature = "redis-tls")]
+store_conformance!(redis_over_tls, on_redis::Servers::over_tls());
+#[cfg(feature = "redis-tls")]
+store_conformance!(redis_cluster_over_tls, on_redis::Servers::in_a_cluster_over_tls());
 
 #[derive(Debug)]
 struct Memory {
@@ -155,55 +166,3 @@ on_server!(
     sqlx::mysql::MySqlConnectOptions,
     MariaDb
 );
-
-#[cfg(feature = "redis")]
-mod on_redis {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Mutex, PoisonError, Weak};
-
-    use delayline::store::RedisStore;
-
-    use super::*;
-    use crate::redis_server::RedisServer;
-
-    /// The server of the cases that run at the same time, which goes with the last of them.
-    static SERVER: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
-    static STORES: AtomicUsize = AtomicUsize::new(0);
-
-    /// Rows on a real server, each store's under a prefix of its own, spread over so many slots. The clock is the
-    /// server's.
-    #[derive(Debug)]
-    pub(super) struct Server {
-        server: Arc<RedisServer>,
-        slots: u16,
-    }
-
-    impl Server {
-        pub(super) fn with(slots: u16) -> Self {
-            let mut running = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
-            let server = running
-                .upgrade()
-                .unwrap_or_else(|| Arc::new(RedisServer::start()));
-            *running = Arc::downgrade(&server);
-            Self { server, slots }
-        }
-    }
-
-    #[async_trait]
-    impl StoreFixture for Server {
-        async fn store(&self, history: Duration) -> Arc<dyn Store> {
-            let number = STORES.fetch_add(1, Ordering::Relaxed);
-            let store = RedisStore::connect(&self.server.url())
-                .and_then(|store| store.prefix(&format!("store-{number}")))
-                .and_then(|store| store.slots(self.slots))
-                .expect("good settings")
-                .keep_history(history);
-            store.check().await.expect("the server");
-            Arc::new(store)
-        }
-
-        async fn pass(&self, time: Duration) {
-            tokio::time::sleep(time).await;
-        }
-    }
-}

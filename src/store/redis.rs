@@ -1,7 +1,9 @@
 //! Keeps rows in Redis.
 
 mod answer;
+mod away;
 mod change;
+mod checkup;
 mod claim;
 mod codec;
 mod database;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::{Database, Settings};
 use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
@@ -106,7 +109,8 @@ impl RedisStore {
     /// whether it took effect is not known. Not waited for unless told.
     ///
     /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
-    /// other, as they share a connection. See above for what it cannot do.
+    /// other, as they share a connection. A replica that was promoted leaves one less: where that is too few, all writes to
+    /// the new master are errors until it has another. See above for what it cannot do.
     #[must_use]
     pub fn wait(self, replicas: u32, timeout: Duration) -> Self {
         // For `WAIT` zero is for ever.
@@ -188,6 +192,10 @@ impl Store for RedisStore {
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
         settle::settle(&self.database, settlements).await
+    }
+
+    async fn settle_in_reach(&self, settlements: Vec<Settlement>) -> Result<Vec<Option<bool>>, Error> {
+        settle::settle_in_reach(&self.database, settlements).await
     }
 
     async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {

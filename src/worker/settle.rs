@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tracing::{error, warn};
 
 use super::engine::Engine;
@@ -18,44 +19,73 @@ use crate::{State, Target, Task, Wake, defaults};
 pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiver<Settled>) {
     // Bounded by the lanes: each claim is here at most once.
     let mut batch = Vec::with_capacity(defaults::BATCH);
+    let mut repeating = JoinSet::new();
     while ended.recv_many(&mut batch, defaults::BATCH).await > 0 {
         let won = write(&engine, &batch, false).await;
-        let settled_at = engine.parts.clock.instant();
-        let mut trips = Vec::new();
-        for (settled, won) in batch.drain(..).zip(won) {
-            let Settled {
-                lane, task, ending, ..
-            } = &settled;
-            if won {
-                count(&engine, task, ending);
-                let now = engine.parts.time.now().unwrap_or(task.updated_at);
-                if let Some(after) = next_after(ending, now) {
-                    let wake = Wake {
-                        id: task.id,
-                        kind: task.kind.clone(),
-                        version: task.version + 1,
-                    };
-                    trips.push(Trip {
-                        wake,
-                        due: instant_after(settled_at, after),
-                    });
-                }
-            } else if has_finished(&engine, &settled).await {
-                engine.parts.counters.done.add(1);
-            } else {
-                engine.parts.counters.lost_claims.add(1);
-                warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
-            }
-            lane.settled(task.id, task.version);
+        let left = conclude(&engine, batch.drain(..).zip(won)).await;
+        if !left.is_empty() {
+            // What is within reach does not wait for the rest.
+            let clock = engine.parts.clock.clone();
+            clock.spawn_in(&mut repeating, repeat(Arc::clone(&engine), left));
         }
-        engine.room.notify_one();
-        engine.parts.send_soon(trips).await;
+        while repeating.try_join_next().is_some() {}
+    }
+    while repeating.join_next().await.is_some() {}
+}
+
+/// Settles what was out of reach.
+async fn repeat(engine: Arc<Engine>, mut left: Vec<Settled>) {
+    let mut pauses = Pauses::default();
+    while !left.is_empty() {
+        engine.parts.clock.sleep(pauses.next()).await;
+        let won = write(&engine, &left, true).await;
+        left = conclude(&engine, left.into_iter().zip(won)).await;
     }
 }
 
-/// Writes the endings, as often as it takes; says of each whether the claim was still ours. `repeated`: an earlier
-/// try may have had its effect.
-async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<bool> {
+/// Does what follows when claims were settled, or were somebody else's; gives those of which it is not known.
+async fn conclude(engine: &Engine, settled: impl Iterator<Item = (Settled, Option<bool>)>) -> Vec<Settled> {
+    let settled_at = engine.parts.clock.instant();
+    let mut trips = Vec::new();
+    let mut left = Vec::new();
+    for (settled, won) in settled {
+        let Some(won) = won else {
+            left.push(settled);
+            continue;
+        };
+        let Settled {
+            lane, task, ending, ..
+        } = &settled;
+        if won {
+            count(engine, task, ending);
+            let now = engine.parts.time.now().unwrap_or(task.updated_at);
+            if let Some(after) = next_after(ending, now) {
+                let wake = Wake {
+                    id: task.id,
+                    kind: task.kind.clone(),
+                    version: task.version + 1,
+                };
+                trips.push(Trip {
+                    wake,
+                    due: instant_after(settled_at, after),
+                });
+            }
+        } else if has_finished(engine, &settled).await {
+            engine.parts.counters.done.add(1);
+        } else {
+            engine.parts.counters.lost_claims.add(1);
+            warn!(id = %task.id, kind = %task.kind, "a claim was lost before it was settled");
+        }
+        lane.settled(task.id, task.version);
+    }
+    engine.room.notify_one();
+    engine.parts.send_soon(trips).await;
+    left
+}
+
+/// Writes the endings, as often as it takes; says of each whether the claim was still ours, or nothing of those out of
+/// reach. `repeated`: an earlier try may have had its effect.
+async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<Option<bool>> {
     let settlements: Vec<_> = batch
         .iter()
         .map(|Settled { task, ending, .. }| Settlement {
@@ -66,11 +96,14 @@ async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<bo
         .collect();
     let mut pauses = Pauses::default();
     loop {
-        match engine.parts.store.settle(settlements.clone()).await {
+        match engine.parts.store.settle_in_reach(settlements.clone()).await {
             Ok(won) => {
                 let mut known = Vec::with_capacity(won.len());
                 for (settled, won) in batch.iter().zip(won) {
-                    known.push(won || repeated && was_settled(engine, settled).await);
+                    known.push(match won {
+                        Some(false) if repeated => Some(was_settled(engine, settled).await),
+                        won => won,
+                    });
                 }
                 return known;
             }
@@ -78,7 +111,7 @@ async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<bo
             Err(cause) if batch.len() == 1 => {
                 // The row cannot be written; when its lease ends the task is tried again.
                 error!(%cause, id = %batch[0].task.id, "a claim cannot be settled");
-                return vec![was_settled(engine, &batch[0]).await];
+                return vec![Some(was_settled(engine, &batch[0]).await)];
             }
             Err(cause) => {
                 // One row may spoil the batch: each by itself.

@@ -94,6 +94,63 @@ async fn a_doctor_finds_nothing_where_all_is_well() {
     receiving.abort();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_looks_at_rows_and_changes_nothing() {
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--enable-debug-command", "yes"]);
+    let scheduler = Scheduler::new(RedisStore::connect(&server.url()).unwrap());
+    let tasks = (0..30).map(|n| NewTask::new(["a", "b", "c"][n % 3], &n).after(HOUR));
+    let scheduled = scheduler.schedule_all(tasks).await.unwrap();
+    assert!(scheduler.cancel(scheduled[0].task().id).await.unwrap().is_done());
+    scheduler.close().await.unwrap();
+    let before: String = ask(&server, &["DEBUG", "DIGEST"]);
+    let said = done(&["doctor", "--url", &server.url()]);
+    let counts =
+        "tasks: 1 slots, epoch 1; 29 scheduled, 0 running, 0 done, 0 dead, 1 cancelled, 0 wait for their key";
+    assert!(said.contains(counts), "{said}");
+    assert!(said.contains("{delayline:tasks:1:0}:rows: "), "{said}");
+    assert_eq!(findings(&server), (Some(0), vec![]));
+    assert_eq!(ask::<String>(&server, &["DEBUG", "DIGEST"]), before);
+
+    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["rows"]["contents"][0]["scheduled"], 29);
+    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--prefix", "other", "--json"]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["rows"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_what_would_lose_or_delay_rows() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let scheduler = Scheduler::new(RedisStore::connect(&server.url()).unwrap());
+    let task = NewTask::new("a", &()).after(HOUR);
+    scheduler.schedule(task).await.unwrap();
+    scheduler.close().await.unwrap();
+    // All long ago.
+    for (index, kind) in [("due:0", "a"), ("wake:0", "a"), ("wake:1", "b")] {
+        let key = format!("{{delayline:tasks:1:0}}:{index}:{kind}");
+        let () = ask(&server, &["ZADD", &key, "1000", "0123456789abcdef"]);
+    }
+    let () = ask(&server, &["SADD", "{delayline:tasks:1:0}:lanes", "1:b"]);
+    let () = ask(&server, &["ZADD", "{delayline:tasks:1:0}:due:3:c", "1", "dead"]);
+    let () = ask(&server, &["SADD", "{delayline:tasks:1:0}:lanes", "3:c"]);
+    let () = ask(&server, &["HSET", "{delayline:tasks}:layout", "former", "4"]);
+
+    let (status, findings) = findings(&server);
+    assert_eq!(status, Some(1));
+    for part in [
+        "maxmemory-policy is allkeys-lru, so it removes tasks",
+        "nothing on disk and has no replica; after a restart all tasks are lost",
+        "4 slots of the epoch before are still in use",
+        "its first task is due for",
+        "its first task is to be looked at for",
+        "1 tasks are running whose lease has ended",
+    ] {
+        has(&findings, "problem", part);
+    }
+    has(&findings, "note", "1 tasks are dead");
+}
+
 #[test]
 fn a_doctor_leaves_an_empty_server_empty() {
     let server = RedisServer::start();

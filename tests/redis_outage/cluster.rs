@@ -12,7 +12,7 @@ use crate::shop::Shop;
 use crate::{ROOM, until};
 
 /// For how long all is well, before and after.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_millis(1_500);
 
 /// One of our slots, of which each master has some.
 fn slot(cluster: &RedisCluster) -> u16 {

@@ -6,6 +6,7 @@
 mod callers;
 mod child;
 mod cluster;
+mod rows;
 mod shop;
 mod workers;
 

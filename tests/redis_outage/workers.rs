@@ -14,7 +14,7 @@ use crate::shop::KIND;
 use crate::{ROOM, SAFETY};
 
 const PROCESSES: usize = 4;
-const TASKS: usize = 20_000;
+const TASKS: usize = 10_000;
 /// How many are scheduled each second.
 const RATE: usize = 400;
 const KILLED_EVERY: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ async fn of_four_workers_one_after_the_other_is_killed_and_each_effect_happens_o
         let mut tick = interval(Duration::from_secs(1) / 10);
         while ids.len() < TASKS {
             tick.tick().await;
-            let delays = (0..RATE / 10).map(|_| Duration::from_millis(fastrand::u64(200..10_000)));
+            let delays = (0..RATE / 10).map(|_| Duration::from_millis(fastrand::u64(200..5_000)));
             let tasks = delays.map(|delay| NewTask::new(KIND, &()).after(delay));
             let answers = scheduler.schedule_all(tasks).await.unwrap();
             ids.extend(answers.iter().map(|answer| answer.task().id));

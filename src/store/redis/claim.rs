@@ -224,7 +224,7 @@ async fn look_at(
         call.arg(wake.id.as_bytes()).arg(wake.version);
     }
     let mut done = Done::new();
-    let answer = match database.write(call).await {
+    let answer = match database.write_if_near(call).await {
         Ok(answer) => answer,
         Err(error) => {
             done = done.closed(error, wakes)?;
@@ -400,7 +400,7 @@ impl Ready<'_> {
             &asked,
             true,
         );
-        let answer = self.database.write(call).await?;
+        let answer = self.database.write_if_near(call).await?;
         self.heard(answer.now);
         let mut items = Items::of(answer.found)?;
         for (kind, count) in asked {
@@ -438,7 +438,7 @@ impl Ready<'_> {
                 let database = Arc::clone(self.database);
                 let call = self::ask(&database, self.layout, slot, Told::No, self.claim, &asked, false);
                 // Not a read: what does not belong into a queue is taken away.
-                async move { database.write(call).await }
+                async move { database.write_if_near(call).await }
             })
             .collect();
         let mut due = BTreeMap::<Kind, Vec<Brief>>::new();

@@ -9,9 +9,11 @@ use redis::{FromRedisValue, RedisError, ToRedisArgs};
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
+use super::away::Away;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
-use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread};
+use super::read::NOW;
+use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, Topology};
 use crate::{Clock, Error};
 
 /// How long a call may take, connecting included.
@@ -41,7 +43,8 @@ pub(super) struct Database {
     pub(super) clock: Clock,
     pub(super) quiet: Arc<Quiet>,
     pub(super) listener: Listener,
-    link: Link,
+    away: Away,
+    link: Arc<Link>,
     spread: Spread,
     namespace: String,
     /// By what this process knows its own messages.
@@ -82,7 +85,8 @@ impl Database {
             clock.clone(),
         );
         Self {
-            link: Link::new(address, Role::Store),
+            away: Away::default(),
+            link: Arc::new(Link::new(address, Role::Store)),
             settings,
             clock,
             quiet,
@@ -187,10 +191,22 @@ impl Database {
         LIMIT + self.settings.wait.map_or(Duration::ZERO, |(_, within)| within)
     }
 
+    /// What is kept of it, if anything is; makes nothing.
+    pub(super) async fn kept(&self) -> Result<Option<Layouts>, Error> {
+        self.spread.kept(&self.link).await
+    }
+
+    /// What the keys of a slot begin with.
+    pub(super) fn tag(&self, slot: Slot) -> String {
+        slot.tag(&self.namespace)
+    }
+
     /// A call of a script on a slot, to which the script's own arguments are to be added.
     pub(super) fn script(&self, script: &'static Lua, slot: Slot, told: Told, layout: Layout) -> Request {
         let tag = slot.tag(&self.namespace);
-        let mut call = Call::script(script, &[&tag]);
+        // Two keys that nobody ever has: so a master refuses the script (`TRYAGAIN`) while the slot is on its way to or from
+        // it, when some of what the script is about is there and the rest is not.
+        let mut call = Call::script(script, &[&tag, &format!("{tag}:")]);
         let (channel, from) = match told {
             Told::Yes => (
                 self.listener.channel(),
@@ -229,6 +245,39 @@ impl Database {
         if is_closed(error) {
             self.outdated();
         }
+    }
+
+    /// Whether slots are on several servers.
+    pub(super) fn is_clustered(&self) -> bool {
+        *self.settings.address.topology() == Topology::Cluster
+    }
+
+    /// The same for one of several slots, of which those that do not answer must not hold up the others: an error at once if
+    /// this one did not when it was asked last.
+    pub(super) async fn write_if_near(&self, request: Request) -> Result<Answer, Error> {
+        // Elsewhere all slots are on one server.
+        if !self.is_clustered() {
+            return self.write(request).await;
+        }
+        let slot = request.slot;
+        if self.away.has(slot) {
+            return Err(Role::Store.error(true, "the server of a slot did not answer a moment ago"));
+        }
+        let answer = self.write(request).await;
+        if answer
+            .as_ref()
+            .is_err_and(|error| error.is_transient() && !is_closed(error))
+        {
+            let (link, tag) = (Arc::clone(&self.link), slot.tag(&self.namespace));
+            self.away.begin(slot, &self.clock, move || {
+                // A script, so that a slot which is on its way is away, too.
+                let mut call = Call::script(&NOW, &[&tag, &format!("{tag}:")]);
+                call.arg("").arg("").arg(0).arg(0);
+                let link = Arc::clone(&link);
+                async move { link.call::<Answer>(LIMIT, &call).await.is_ok() }
+            });
+        }
+        answer
     }
 }
 

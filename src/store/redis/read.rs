@@ -12,7 +12,7 @@ use crate::redis::{Layout, Lua, Role, Slot, lua};
 use crate::store::Page;
 use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
 
-static NOW: Lua = lua!("row.lua", "now.lua");
+pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
 static LIST: Lua = lua!("row.lua", "list.lua");
 static KINDS: Lua = lua!("row.lua", "kinds.lua");
 

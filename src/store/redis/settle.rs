@@ -36,12 +36,36 @@ pub(super) async fn settle(
     database: &Arc<Database>,
     settlements: Vec<Settlement>,
 ) -> Result<Vec<bool>, Error> {
+    settle_each(database, settlements).await?.into_iter().collect()
+}
+
+/// The same, where some servers may be out of reach: none for those whose server is.
+pub(super) async fn settle_in_reach(
+    database: &Arc<Database>,
+    settlements: Vec<Settlement>,
+) -> Result<Vec<Option<bool>>, Error> {
+    let count = settlements.len();
+    match settle_each(database, settlements).await {
+        Ok(said) => Ok(said.into_iter().map(Result::ok).collect()),
+        // Others may be on servers that are within reach.
+        Err(error) if error.is_transient() && database.is_clustered() => {
+            tracing::warn!(%error, "a part of the tasks is out of reach");
+            Ok(vec![None; count])
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn settle_each(
+    database: &Arc<Database>,
+    settlements: Vec<Settlement>,
+) -> Result<Vec<Result<bool, Error>>, Error> {
     let history = database.settings.history;
     let add = |call: &mut Request, settlement: &Settlement| {
         call.arg(settlement.id.as_bytes()).arg(settlement.version);
         end(call, &settlement.ending, history);
     };
-    let said = each(
+    each(
         database,
         &SETTLE,
         Told::Yes,
@@ -49,8 +73,8 @@ pub(super) async fn settle(
         |settlement| settlement.id,
         |_| {},
         add,
-    );
-    said.await?.into_iter().collect()
+    )
+    .await
 }
 
 pub(super) async fn renew(
@@ -153,7 +177,7 @@ async fn one_after_the_other(
 ) -> Result<(Vec<bool>, Option<Error>), Error> {
     let mut said = Vec::new();
     for call in calls {
-        match database.write(call).await {
+        match database.write_if_near(call).await {
             Ok(answer) => said.extend(answer::flags(answer.found)?),
             Err(error) if is_closed(&error) => return Ok((said, Some(error))),
             Err(error) => return Err(error),

@@ -216,7 +216,7 @@ async fn look_at(
         call.arg(lane).arg(*offset);
     }
     let since = database.quiet.looking(slot);
-    let answer = database.write(call).await?;
+    let answer = database.write_if_near(call).await?;
     let now = answer.now;
     let mut items = Items::of(answer.found)?;
     let next_wake = span(items.number()?);
@@ -362,7 +362,7 @@ impl Taking<'_> {
                 let ids: Vec<_> = rows.iter().map(|(row, _)| row.pending.wake.id).collect();
                 let database = Arc::clone(self.database);
                 calls.push(async move {
-                    let mut items = Items::of(database.write(call).await?.found)?;
+                    let mut items = Items::of(database.write_if_near(call).await?.found)?;
                     let mut said = Vec::with_capacity(ids.len());
                     for id in ids {
                         let mut items = items.items()?;

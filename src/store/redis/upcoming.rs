@@ -115,7 +115,7 @@ pub(super) async fn page(
     if let Some(on) = on {
         call.arg(on.kind).arg(on.given).arg(on.due).arg(on.id);
     }
-    let answer = database.write(call).await?;
+    let answer = database.write_if_near(call).await?;
     let mut items = Items::of(answer.found)?;
     let found = rows(items.items()?)?;
     let further = Further::read(items.items()?)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use delayline::Timestamp;
 use delayline::backend::{RedisCheckup, SlotCheckup};
 use delayline::redis::Node;
-use delayline::store::Store;
+use delayline::store::{RedisRowsCheckup, RowsCheckup, Store};
 use serde::Serialize;
 
 use super::Place;
@@ -43,6 +43,8 @@ pub(crate) struct Doctor {
 struct Report {
     #[serde(flatten)]
     checkup: RedisCheckup,
+    /// The rows that are kept there; none if none ever were.
+    rows: Option<RedisRowsCheckup>,
     /// By how many ms the clock of each node is ahead of the database's; none if nobody asked, or a node does not tell.
     clocks_ahead_ms: Vec<Option<i64>>,
     findings: Vec<Finding>,
@@ -50,23 +52,25 @@ struct Report {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let backend = self.place.backend()?;
-        let (checkup, clocks_ahead_ms) = in_runtime(async {
+        let (backend, kept) = (self.place.backend()?, self.place.store()?);
+        let (checkup, rows, clocks_ahead_ms) = in_runtime(async {
             let store = self.store().await?;
             let before = now(store.as_deref()).await?;
             let checkup = backend.checkup().await?;
             let after = now(store.as_deref()).await?;
+            let rows = kept.checkup().await?;
             // Each node was asked some time between the two.
             let ahead = |node: &Node| {
                 let middle = before?.as_millis().midpoint(after?.as_millis());
                 Some(node.time?.as_millis() - middle)
             };
             let clocks: Vec<_> = checkup.nodes.iter().map(ahead).collect();
-            Ok::<_, Failure>((checkup, clocks))
+            Ok::<_, Failure>((checkup, rows, clocks))
         })??;
-        let findings = findings(&checkup, &clocks_ahead_ms);
+        let findings = findings(&checkup, rows.as_ref(), &clocks_ahead_ms);
         let report = Report {
             checkup,
+            rows,
             clocks_ahead_ms,
             findings,
         };
@@ -161,10 +165,39 @@ impl Report {
                 megabytes(slot.bytes)
             );
         }
+        if let Some(rows) = &self.rows {
+            tell_rows(rows, &mut text);
+        }
         for finding in &self.findings {
             let _ = writeln!(text, "{finding}");
         }
         text
+    }
+}
+
+fn tell_rows(rows: &RedisRowsCheckup, text: &mut String) {
+    let sum = |count: fn(&RowsCheckup) -> u64| rows.contents.iter().map(count).sum::<u64>();
+    let _ = writeln!(
+        text,
+        "tasks: {} slots, epoch {}; {} scheduled, {} running, {} done, {} dead, {} cancelled, {} wait for their key; {}",
+        rows.slots,
+        rows.epoch,
+        sum(|slot| slot.scheduled),
+        sum(|slot| slot.running),
+        sum(|slot| slot.done),
+        sum(|slot| slot.dead),
+        sum(|slot| slot.cancelled),
+        sum(|slot| slot.waiting_for_key),
+        megabytes(sum(|slot| slot.bytes)),
+    );
+    let mut biggest: Vec<_> = rows
+        .contents
+        .iter()
+        .filter(|slot| slot.biggest_bytes > 0)
+        .collect();
+    biggest.sort_by_key(|slot| std::cmp::Reverse(slot.biggest_bytes));
+    for slot in biggest.iter().take(BIGGEST) {
+        let _ = writeln!(text, "{}: {}", slot.biggest_key, megabytes(slot.biggest_bytes));
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use delayline::backend::{RedisBackend, RedisCheckup};
 use delayline::redis::Node;
+use delayline::store::{RedisRowsCheckup, RedisStore};
 use serde::Serialize;
 
 /// From how many members on a key is called big: to copy one takes a server tens of ms, during which it does nothing else.
@@ -58,10 +59,15 @@ impl fmt::Display for Finding {
 }
 
 /// Everything that is to be said of what was found.
-pub(super) fn findings(checkup: &RedisCheckup, clocks_ahead_ms: &[Option<i64>]) -> Vec<Finding> {
+pub(super) fn findings(
+    checkup: &RedisCheckup,
+    rows: Option<&RedisRowsCheckup>,
+    clocks_ahead_ms: &[Option<i64>],
+) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let has_rows = rows.is_some_and(|rows| rows.rows() > 0);
     for (node, ahead) in checkup.nodes.iter().zip(clocks_ahead_ms) {
-        of_node(node, &mut findings);
+        of_node(node, has_rows, &mut findings);
         if let Some(ahead) = ahead.filter(|ahead| ahead.abs() > CLOCKS) {
             findings.push(Finding::note(format!(
                 "{}: its clock is {ahead:+} ms to the database's; delays are not affected, as the two are never compared",
@@ -70,24 +76,28 @@ pub(super) fn findings(checkup: &RedisCheckup, clocks_ahead_ms: &[Option<i64>]) 
         }
     }
     of_contents(checkup, &mut findings);
+    if let Some(rows) = rows {
+        of_rows(rows, &mut findings);
+    }
     findings
 }
 
-fn of_node(node: &Node, findings: &mut Vec<Finding>) {
+fn of_node(node: &Node, has_rows: bool, findings: &mut Vec<Finding>) {
     let at = &node.address;
+    let what = if has_rows { "tasks" } else { "wake-ups" };
     let mut problem = |text: String| findings.push(Finding::problem(format!("{at}: {text}")));
     if !node.is_master {
-        problem("it is a replica, and takes no wake-ups".to_owned());
+        problem(format!("it is a replica, and takes no {what}"));
     }
     // The others remove only keys that have an expiry, which none has that matters.
     if node.memory_limit > 0 && node.policy.starts_with("allkeys") {
         problem(format!(
-            "maxmemory-policy is {}, so it removes wake-ups when it is full; set noeviction",
+            "maxmemory-policy is {}, so it removes {what} when it is full; set noeviction",
             node.policy
         ));
     }
     if node.memory_limit > 0 && node.memory_used as f64 > FULL * node.memory_limit as f64 {
-        problem("its memory is nearly full; then it refuses new wake-ups".to_owned());
+        problem(format!("its memory is nearly full; then it refuses new {what}"));
     }
     if !node.can_write {
         problem("it cannot write to its disk, and may refuse writes for that".to_owned());
@@ -104,7 +114,12 @@ fn of_node(node: &Node, findings: &mut Vec<Finding>) {
             node.version
         ));
     }
-    if !node.appends && !node.saves && node.replicas == 0 {
+    let is_alone = !node.appends && !node.saves && node.replicas == 0;
+    if is_alone && has_rows {
+        findings.push(Finding::problem(format!(
+            "{at}: it keeps nothing on disk and has no replica; after a restart all tasks are lost"
+        )));
+    } else if is_alone {
         findings.push(Finding::note(format!(
             "{at}: it keeps nothing on disk and has no replica; after a restart the tasks of a SQL store are found by the \
              sweep, each up to a second late, or all at once by `delayline redis rebuild`"
@@ -153,6 +168,44 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
             findings.push(Finding::note(format!(
                 "{key}: {} members; with more slots (`delayline redis reshard`) each is smaller",
                 slot.held
+            )));
+        }
+    }
+}
+
+fn of_rows(rows: &RedisRowsCheckup, findings: &mut Vec<Finding>) {
+    let patience = u64::try_from(RedisStore::PATIENCE.as_millis()).unwrap_or(u64::MAX);
+    if let Some(former) = rows.former_slots {
+        findings.push(Finding::problem(format!(
+            "a change of the number of slots of the tasks was begun and not ended, {former} slots of the epoch before are \
+             still in use; run it again"
+        )));
+    }
+    for slot in &rows.contents {
+        let at = &slot.slot;
+        let mut problem = |text: String| findings.push(Finding::problem(format!("{at}: {text}")));
+        if slot.due_for_ms > patience {
+            problem(format!(
+                "its first task is due for {} ms, and no worker has taken it",
+                slot.due_for_ms
+            ));
+        }
+        if slot.overdue_for_ms > patience {
+            problem(format!(
+                "its first task is to be looked at for {} ms, and no worker has",
+                slot.overdue_for_ms
+            ));
+        }
+        if slot.ended_for_ms > patience {
+            problem(format!(
+                "{} tasks are running whose lease has ended, the first {} ms ago, and no worker has taken them over",
+                slot.ended, slot.ended_for_ms
+            ));
+        }
+        if slot.dead > 0 {
+            findings.push(Finding::note(format!(
+                "{at}: {} tasks are dead, until somebody redrives them",
+                slot.dead
             )));
         }
     }

@@ -1,0 +1,79 @@
+//! A worker in a process of its own, which has nothing but Redis: this test binary once more.
+
+use std::env;
+use std::process::{Child, Command, Stdio};
+
+use delayline::store::RedisStore;
+use delayline::{Outcome, Scheduler, Worker};
+
+use super::shop::{KIND, LEASE};
+use crate::now;
+
+const REDIS: &str = "DELAYLINE_TEST_REDIS_ROWS";
+
+/// A worker's process, killed when this is dropped.
+pub(super) struct Process(Child);
+
+impl Process {
+    pub(super) fn start(redis: &str) -> Self {
+        let child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "rows::child::process", "--nocapture"])
+            .env(REDIS, redis)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// Ends it as `kill -9` does; it has not ended by itself.
+    pub(super) fn kill(&mut self) {
+        assert_eq!(self.0.try_wait().unwrap(), None, "a worker ended by itself");
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the effect of a task is: how often it happened, of each attempt.
+pub(super) fn effects(number: usize) -> String {
+    format!("effects:{number}")
+}
+
+/// Over how many keys effects are spread.
+pub(super) const EFFECTS: usize = 16;
+
+/// What a child of the other test does; nothing unless it is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process() {
+    let Ok(redis) = env::var(REDIS) else {
+        return;
+    };
+    let hosts = redis.trim_start_matches("redis+cluster://").split(',');
+    let nodes = hosts.map(|host| format!("redis://{host}"));
+    let client = redis::cluster::ClusterClient::new(nodes).unwrap();
+    let connection = client.get_async_connection().await.unwrap();
+    let scheduler = Scheduler::new(RedisStore::connect(&redis).unwrap());
+    let worker = Worker::new(&scheduler).lease(LEASE);
+    let worker = worker.handle(KIND, move |(), context| {
+        let mut connection = connection.clone();
+        async move {
+            let early = if now() < context.due_at() { "early " } else { "" };
+            let number = usize::from(context.id().as_bytes()[15]) % EFFECTS;
+            // Idempotent, as every effect beside the row must be: who died after it did not settle, and it is done again.
+            let mut effect = redis::cmd("HINCRBY");
+            effect
+                .arg(effects(number))
+                .arg(format!("{early}{}", context.id()))
+                .arg(1);
+            let _: i64 = effect.query_async(&mut connection).await?;
+            Ok(Outcome::Done)
+        }
+    });
+    worker.run().await.unwrap();
+}

@@ -1,0 +1,199 @@
+//! What may happen to a Cluster that has the rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::store::RedisStore;
+use delayline::{NewTask, Scheduled};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep};
+
+use super::audit::Audit;
+use super::callers::{Callers, KEYS, key};
+use super::shop::{KIND, Losses, Shop, Told};
+use crate::servers::RedisCluster;
+use crate::{ROOM, until};
+
+/// For how long all is well, before and after.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// A slot of Redis with some of the rows: each master has some.
+fn slot(cluster: &RedisCluster) -> u16 {
+    cluster.slot_of("{delayline:tasks:1:0}")
+}
+
+fn plain(url: &str) -> RedisStore {
+    RedisStore::connect(url).unwrap()
+}
+
+/// Which tasks count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    All,
+    /// Those that callers asked for when the harm was done.
+    Later,
+}
+
+/// Under 2,000 tasks a second, `harm` is done to a Cluster; gives what was not as callers were told. What is there has
+/// come to its end, and goes on.
+async fn under_load(
+    args: &[&str],
+    open: impl FnOnce(&str) -> RedisStore,
+    counted: Counted,
+    harm: impl AsyncFnOnce(&mut RedisCluster),
+) -> Losses {
+    let _room = ROOM.acquire().await.unwrap();
+    let mut cluster = block_in_place(|| RedisCluster::start_with(args));
+    let shop = Arc::new(Shop::open(open(&cluster.url())));
+    let callers = Callers::start(&shop);
+    sleep(QUIET).await;
+    until("tasks run", || shop.started() > 1_000).await;
+
+    let began = Instant::now();
+    harm(&mut cluster).await;
+    println!("took {:.1?}", began.elapsed());
+    let harmed = Instant::now();
+    let before = shop.started();
+    sleep(QUIET).await;
+    until("tasks run again", || shop.started() > before + 1_000).await;
+    callers.end().await;
+    let audit = Audit::of(&cluster);
+    until("no row is stuck", || block_in_place(|| audit.live() == 0)).await;
+    println!("all done {:.1?} after the harm", harmed.elapsed());
+    assert_no_key_is_blocked(&shop, &audit).await;
+    let since = (counted == Counted::Later).then_some(harmed);
+    let losses = Arc::into_inner(shop).unwrap().end(since).await;
+    let rows = block_in_place(|| audit.assert_consistent());
+    println!("{rows} rows; {losses:?}");
+    losses
+}
+
+/// Every key can be had, and who has it runs.
+async fn assert_no_key_is_blocked(shop: &Shop, audit: &Audit<'_>) {
+    let asked = Instant::now();
+    let tasks = (0..KEYS).map(|number| NewTask::new(KIND, &()).key(key(number)));
+    for answer in shop.scheduler.schedule_all(tasks).await.unwrap() {
+        let Scheduled::New(task) = answer else {
+            panic!("a key is blocked by {answer:?}");
+        };
+        let told = Told {
+            due_at: task.due_at,
+            is_cancelled: false,
+            asked,
+        };
+        shop.tell([(task.id, told)]);
+    }
+    until("all keys' tasks run", || block_in_place(|| audit.live() == 0)).await;
+}
+
+/// Kills a master, and waits until its replica has its place; gives the node that is dead.
+fn kill_a_master(cluster: &mut RedisCluster) -> usize {
+    let slot = slot(cluster);
+    let master = cluster.master_of(slot);
+    cluster.kill(master);
+    cluster.wait_for_failover(slot, master);
+    master
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_promoted_replica_has_comes_to_its_end() {
+    let losses = under_load(&[], plain, Counted::All, async |cluster| {
+        block_in_place(|| kill_a_master(cluster));
+    })
+    .await;
+    // How much the replica had not is not ours; but no more than what went on in the last moments.
+    let all = losses.lost + losses.cancelled + losses.twice + losses.early;
+    assert!(all < 2_000, "{losses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_that_the_promoted_replica_has_confirmed() {
+    let open = |url: &str| plain(url).wait(1, Duration::from_millis(200));
+    let losses = under_load(&[], open, Counted::All, async |cluster| {
+        block_in_place(|| {
+            let dead = kill_a_master(cluster);
+            // Nobody confirms what the new master takes until it has a replica.
+            cluster.restart(dead);
+            cluster.wait_until_whole();
+        });
+    })
+    .await;
+    let taken_over = losses.taken_over;
+    assert_eq!(
+        losses,
+        Losses {
+            taken_over,
+            ..Losses::NONE
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_move_to_another_master() {
+    let losses = under_load(&[], plain, Counted::All, async |cluster| {
+        let slot = slot(cluster);
+        let to = (cluster.master_of(slot) + 1) % 3;
+        let migration = cluster.begin_migration(slot, to);
+        // For a while some of its keys are there and the others are not.
+        migration.move_some(1);
+        sleep(QUIET).await;
+        block_in_place(|| {
+            migration.move_keys();
+            migration.finish();
+        });
+    })
+    .await;
+    assert_eq!(losses, Losses::NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_masters_forget_the_scripts_and_cut_all_connections() {
+    let losses = under_load(&[], plain, Counted::All, async |cluster| {
+        block_in_place(|| cluster.ask_masters(&["SCRIPT", "FLUSH"]));
+        sleep(QUIET).await;
+        block_in_place(|| {
+            for kind in ["normal", "pubsub"] {
+                cluster.ask_masters(&["CLIENT", "KILL", "TYPE", kind]);
+            }
+        });
+    })
+    .await;
+    let taken_over = losses.taken_over;
+    assert_eq!(
+        losses,
+        Losses {
+            taken_over,
+            ..Losses::NONE
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_hangs_for_ten_seconds() {
+    // So that nobody is promoted meanwhile.
+    let patient = ["--cluster-node-timeout", "60000"];
+    let losses = under_load(&patient, plain, Counted::All, async |cluster| {
+        let slot = slot(cluster);
+        let master = cluster.master_of(slot);
+        cluster.signal(master, "STOP");
+        sleep(Duration::from_secs(10)).await;
+        cluster.signal(master, "CONT");
+    })
+    .await;
+    // A lease may have ended meanwhile, of what had been started and could not be ended.
+    let taken_over = losses.taken_over;
+    assert_eq!(
+        losses,
+        Losses {
+            taken_over,
+            ..Losses::NONE
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_masters_forget_all_rows() {
+    let forget = async |cluster: &mut RedisCluster| block_in_place(|| cluster.ask_masters(&["FLUSHALL"]));
+    let losses = under_load(&[], plain, Counted::Later, forget).await;
+    assert_eq!(losses, Losses::NONE);
+}

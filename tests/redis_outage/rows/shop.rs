@@ -1,0 +1,223 @@
+//! A service that has nothing but Redis.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delayline::store::RedisStore;
+use delayline::{Error, Outcome, Policy, Scheduler, TaskId, Timestamp, Worker};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::audit::SLOTS;
+use crate::{now, until};
+
+pub(super) const KIND: &str = "order.cancel";
+/// Short, so that what a master claimed for a worker which did not hear of it is soon somebody's.
+pub(super) const LEASE: Duration = Duration::from_secs(5);
+
+/// A start of a handler.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    id: TaskId,
+    attempt: u32,
+    /// When it was, by the clock of this machine, which is that of all masters.
+    at: Timestamp,
+    due_at: Timestamp,
+    late: Duration,
+}
+
+/// What a caller was told of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// When it is due.
+    pub(super) due_at: Timestamp,
+    /// Whether it was cancelled.
+    pub(super) is_cancelled: bool,
+    /// When the caller first asked for it.
+    pub(super) asked: Instant,
+}
+
+/// A scheduler and a worker in this process, with rows and wake-ups in nothing but Redis.
+pub(super) struct Shop {
+    pub(super) scheduler: Scheduler,
+    told: Mutex<BTreeMap<TaskId, Told>>,
+    runs: Arc<Mutex<Vec<Run>>>,
+    /// How often a verb failed, and the longest time in ms from when one was first tried until it was answered.
+    failed: AtomicU64,
+    longest: AtomicU64,
+    stop: oneshot::Sender<()>,
+    working: JoinHandle<Result<(), Error>>,
+}
+
+/// What has become of all tasks, as far as that is not as callers were told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Losses {
+    /// They never ran.
+    pub(super) lost: usize,
+    /// They ran before they were due, as callers were told; or as their rows said.
+    pub(super) early: usize,
+    /// They ran though they were cancelled.
+    pub(super) cancelled: usize,
+    /// They were started again in the same attempt, so not because a lease had ended.
+    pub(super) twice: usize,
+    /// They were started again because a lease had ended.
+    pub(super) taken_over: usize,
+}
+
+impl Losses {
+    pub(super) const NONE: Self = Self {
+        lost: 0,
+        early: 0,
+        cancelled: 0,
+        twice: 0,
+        taken_over: 0,
+    };
+}
+
+impl Shop {
+    pub(super) fn open(store: RedisStore) -> Self {
+        let scheduler = Scheduler::new(store);
+        let runs = Arc::<Mutex<Vec<Run>>>::default();
+        let noted = runs.clone();
+        let policy = Policy::new().concurrency(256);
+        let worker = Worker::new(&scheduler).lease(LEASE);
+        let worker = worker.handle_with(KIND, policy, move |(), context| {
+            let run = Run {
+                id: context.id(),
+                attempt: context.attempt(),
+                at: now(),
+                due_at: context.due_at(),
+                late: context.lateness(),
+            };
+            noted.lock().unwrap().push(run);
+            async { Ok(Outcome::Done) }
+        });
+        let (stop, stopped) = oneshot::channel();
+        let working = tokio::spawn(worker.run_until(async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            scheduler,
+            told: Mutex::default(),
+            runs,
+            failed: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            stop,
+            working,
+        }
+    }
+
+    /// How many handlers were started.
+    pub(super) fn started(&self) -> usize {
+        self.runs.lock().unwrap().len()
+    }
+
+    /// Says what a caller was told.
+    pub(super) fn tell(&self, tasks: impl IntoIterator<Item = (TaskId, Told)>) {
+        self.told.lock().unwrap().extend(tasks);
+    }
+
+    /// What a verb answers, which is repeated while it fails for a reason that may pass.
+    pub(super) async fn repeat<T, F>(&self, verb: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let began = Instant::now();
+        loop {
+            match verb().await {
+                Err(error) if error.is_transient() => {
+                    self.failed.fetch_add(1, Ordering::Relaxed);
+                    sleep(Duration::from_millis(50)).await;
+                }
+                answer => {
+                    let millis = u64::try_from(began.elapsed().as_millis()).unwrap();
+                    self.longest.fetch_max(millis, Ordering::Relaxed);
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Waits until those have run that callers were told of since then, then ends; says what was not as they were told.
+    pub(super) async fn end(self, since: Option<Instant>) -> Losses {
+        let told = self.told.lock().unwrap().clone();
+        let is_meant = |told: &Told| since.is_none_or(|since| told.asked > since);
+        let scheduled: BTreeSet<_> = told
+            .iter()
+            .filter(|(_, told)| is_meant(told) && !told.is_cancelled)
+            .map(|(id, _)| *id)
+            .collect();
+        self.stop.send(()).unwrap();
+        until("the worker stops", || self.working.is_finished()).await;
+        self.working.await.unwrap().unwrap();
+        let stats = self.scheduler.stats();
+        self.scheduler.close().await.unwrap();
+
+        let runs = self.runs.lock().unwrap();
+        let mut late: Vec<_> = runs.iter().map(|run| run.late).collect();
+        late.sort_unstable();
+        let [p50, p99, max] = [50, 99, 100].map(|percent| late[(late.len() * percent).div_ceil(100) - 1]);
+        println!(
+            "{} starts, late p50 {p50:.0?}, p99 {p99:.0?}, max {max:.0?}; p99 of each slot {:.0?}; {} claims lost, {} expired; verbs failed {} times, \
+             the longest was answered after {} ms; nothing was started for {} ms at the longest",
+            runs.len(),
+            late_by_slot(&runs),
+            stats.lost_claims,
+            stats.expired,
+            self.failed.into_inner(),
+            self.longest.into_inner(),
+            longest_pause(&runs),
+        );
+        let mut started = BTreeSet::new();
+        let mut attempts = BTreeSet::new();
+        let (mut early, mut twice, mut taken_over, mut cancelled) = (0, 0, 0, BTreeSet::new());
+        for run in runs.iter() {
+            if !attempts.insert((run.id, run.attempt)) {
+                twice += 1;
+            } else if !started.insert(run.id) {
+                taken_over += 1;
+            }
+            let told = told.get(&run.id).filter(|told| is_meant(told));
+            let is_early = told.is_some_and(|told| !told.is_cancelled && run.at < told.due_at);
+            early += usize::from(run.at < run.due_at || is_early);
+            if told.is_some_and(|told| told.is_cancelled) {
+                cancelled.insert(run.id);
+            }
+        }
+        Losses {
+            lost: scheduled.difference(&started).count(),
+            early,
+            cancelled: cancelled.len(),
+            twice,
+            taken_over,
+        }
+    }
+}
+
+/// How late tasks of each slot were, of a hundred the last but one; the least late slot first.
+fn late_by_slot(runs: &[Run]) -> Vec<Duration> {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let mut slots = vec![Vec::new(); usize::from(SLOTS)];
+    for run in runs {
+        let slot = run.id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step) % u64::from(SLOTS);
+        slots[usize::try_from(slot).unwrap()].push(run.late);
+    }
+    let p99 = |late: &mut Vec<Duration>| {
+        late.sort_unstable();
+        late[(late.len() * 99).div_ceil(100) - 1]
+    };
+    let mut slots: Vec<_> = slots.iter_mut().map(p99).collect();
+    slots.sort_unstable();
+    slots
+}
+
+/// For how many ms no handler was started.
+fn longest_pause(runs: &[Run]) -> i64 {
+    let pauses = runs
+        .windows(2)
+        .map(|runs| runs[1].at.as_millis() - runs[0].at.as_millis());
+    pauses.max().unwrap_or(0)
+}

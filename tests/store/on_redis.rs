@@ -1,0 +1,92 @@
+//! Rows in Redis, on servers however they stand together.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use delayline::store::RedisStore;
+
+use super::*;
+use crate::redis_server::{RedisCluster, RedisSentinel, RedisServer, Shared};
+
+#[cfg(feature = "redis-tls")]
+#[path = "on_redis/rules.rs"]
+mod rules;
+
+/// What keys begin with, which users are bound to who may not use others.
+const PREFIX: &str = "shop";
+
+static STORES: AtomicUsize = AtomicUsize::new(0);
+
+/// Rows on real servers, which go with the last of the cases that run at the same time; each store's under a prefix of its
+/// own. The clock is the servers'.
+pub(super) struct Servers {
+    url: String,
+    slots: Option<u16>,
+    _servers: Box<dyn Send + Sync>,
+}
+
+impl Servers {
+    /// One server, on which rows are spread over so many slots.
+    pub(super) fn one(slots: u16) -> Self {
+        static SERVER: Shared<RedisServer> = Shared::new();
+        let server = SERVER.get(RedisServer::start);
+        Self {
+            slots: Some(slots),
+            ..Self::of(server.url(), server)
+        }
+    }
+
+    pub(super) fn behind_sentinels() -> Self {
+        static SERVERS: Shared<RedisSentinel> = Shared::new();
+        let servers = SERVERS.get(RedisSentinel::start);
+        Self::of(servers.url(), servers)
+    }
+
+    pub(super) fn in_a_cluster() -> Self {
+        static CLUSTER: Shared<RedisCluster> = Shared::new();
+        let cluster = CLUSTER.get(RedisCluster::start);
+        Self::of(cluster.url(), cluster)
+    }
+
+    fn of(url: String, servers: impl Send + Sync + 'static) -> Self {
+        Self {
+            url,
+            slots: None,
+            _servers: Box::new(servers),
+        }
+    }
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl StoreFixture for Servers {
+    async fn store(&self, history: Duration) -> Arc<dyn Store> {
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        let mut store = RedisStore::connect(&self.url)
+            .and_then(|store| store.prefix(&format!("{PREFIX}:{number}")))
+            .expect("good settings");
+        if let Some(slots) = self.slots {
+            store = store.slots(slots).expect("good settings");
+        }
+        let store = store.keep_history(history);
+        // To connect to six nodes over TLS may take longer than a call, on a slow machine.
+        let checked = async { while store.check().await.is_err_and(|error| error.is_transient()) {} };
+        tokio::time::timeout(SAFETY, checked).await.expect("the servers");
+        store.check().await.expect("the servers");
+        Arc::new(store)
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// Only so that a defect does not hang the tests.
+const SAFETY: Duration = Duration::from_secs(60);
