@@ -319,20 +319,22 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 #[test]
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
     const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
-    const TOOL: &str = if cfg!(feature = "rocketmq") {
-        "plan, migrate, probe, help, --help, --version"
-    } else {
-        "plan, migrate, help, --help, --version"
-    };
+    let tool = [
+        "plan, migrate, ",
+        if cfg!(feature = "rocketmq") { "probe, " } else { "" },
+        if cfg!(feature = "redis") { "redis, " } else { "" },
+        "help, --help, --version",
+    ];
+    let tool = &*tool.concat();
     for (arguments, reason, allowed) in [
-        (&[][..], "a command is missing", TOOL),
-        (&["bogus"], "\"bogus\" is not known", TOOL),
-        (&["plam", "15m"], "\"plam\" is not known", TOOL),
-        (&["--bogus"], "\"--bogus\" is not known", TOOL),
+        (&[][..], "a command is missing", tool),
+        (&["bogus"], "\"bogus\" is not known", tool),
+        (&["plam", "15m"], "\"plam\" is not known", tool),
+        (&["--bogus"], "\"--bogus\" is not known", tool),
         (
             &["a\n\n\u{1b}[31mb"],
             "\"a\\n\\n\\u{1b}[31mb\" is not known",
-            TOOL,
+            tool,
         ),
         (
             &["plan"],

@@ -97,40 +97,51 @@ async fn round(carrier: Arc<Carrier>, requests: Vec<Request>, _turn: OwnedSemaph
     };
     let remove = async {
         if !wakes.is_empty() {
-            let removed = carrier.remove(&wakes).await;
-            for answer in removers {
-                // Who has gone away needs none.
-                let _ = answer.send(removed.as_ref().copied().map_err(Error::once_more));
-            }
+            answer_removers(removers, carrier.remove(&wakes).await);
         }
     };
     tokio::join!(send, remove);
 }
 
-/// Gives each caller what came of its own part.
+/// Gives each caller what came of its own part; the last one that failed has the error itself, with all its causes.
 fn answer_senders(
     senders: Vec<(usize, oneshot::Sender<Result<(), SendError>>)>,
     sent: Result<(), SendError>,
 ) {
+    let (all, cause) = match sent {
+        Ok(()) => (Vec::new(), None),
+        Err(SendError { failed, cause }) => (failed, Some(cause)),
+    };
     let mut first = 0;
+    let mut losers = Vec::new();
     for (count, answer) in senders {
-        let part = match &sent {
-            Ok(()) => Ok(()),
-            Err(SendError { failed, cause }) => {
-                let mine = failed.iter().filter(|at| (first..first + count).contains(*at));
-                let failed: Vec<_> = mine.map(|at| at - first).collect();
-                match failed.is_empty() {
-                    true => Ok(()),
-                    false => Err(SendError {
-                        failed,
-                        cause: cause.once_more(),
-                    }),
-                }
-            }
-        };
+        let mine = all.iter().filter(|at| (first..first + count).contains(*at));
+        let failed: Vec<_> = mine.map(|at| at - first).collect();
         first += count;
-        let _ = answer.send(part);
+        if failed.is_empty() {
+            // Who has gone away needs no answer.
+            let _ = answer.send(Ok(()));
+        } else {
+            losers.push((failed, answer));
+        }
     }
+    let Some((cause, (failed, last))) = cause.zip(losers.pop()) else {
+        return;
+    };
+    for (failed, answer) in losers {
+        let cause = cause.once_more();
+        let _ = answer.send(Err(SendError { failed, cause }));
+    }
+    let _ = last.send(Err(SendError { failed, cause }));
+}
+
+/// The same for those whose parts fail together.
+fn answer_removers(mut removers: Vec<oneshot::Sender<Result<(), Error>>>, removed: Result<(), Error>) {
+    let Some(last) = removers.pop() else { return };
+    for answer in removers {
+        let _ = answer.send(removed.as_ref().copied().map_err(Error::once_more));
+    }
+    let _ = last.send(removed);
 }
 
 #[cfg(test)]
