@@ -114,7 +114,10 @@ impl Address {
             password: Some(password).filter(|password| !password.is_empty()),
             database,
             #[cfg(feature = "redis-tls")]
-            tls: is_tls.then(|| Tls::parse(query, refused)).transpose()?,
+            tls: match is_tls {
+                true => Some(Tls::read(files(query).ok_or_else(refused)?, refused)?),
+                false => None,
+            },
         })
     }
 
@@ -169,8 +172,17 @@ impl fmt::Debug for Address {
     }
 }
 
+/// What a query names, each with its file.
+#[cfg(feature = "redis-tls")]
+fn files(query: &str) -> Option<Vec<(&str, std::path::PathBuf)>> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let file = |(name, file)| Some((name, decoded(file)?.into()));
+    let files = pairs.map(|pair: &str| pair.split_once('=').and_then(file));
+    files.collect()
+}
+
 /// Text of a URL as it was before it was percent-encoded.
-pub(super) fn decoded(text: &str) -> Option<String> {
+fn decoded(text: &str) -> Option<String> {
     Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 

@@ -9,7 +9,6 @@ use redis::{ClientTlsConfig, RedisError, TlsCertificates};
 use rustls::AlertDescription;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-use super::address::decoded;
 use crate::Error;
 
 /// The certificates of `rediss` URLs, always with a look at the server's.
@@ -21,11 +20,9 @@ pub(super) struct Tls {
 impl Tls {
     /// Reads the files that a URL's query names: `ca`, authorities to trust instead of the system's; `cert` and `key`, what
     /// a server is shown that asks for it. All are in PEM.
-    pub(super) fn parse(query: &str, refused: impl Fn() -> Error) -> Result<Self, Error> {
+    pub(super) fn read(files: Vec<(&str, PathBuf)>, refused: impl Fn() -> Error) -> Result<Self, Error> {
         let (mut authorities, mut certificate, mut key) = (None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, file) = pair.split_once('=').ok_or_else(&refused)?;
-            let file = PathBuf::from(decoded(file).ok_or_else(&refused)?);
+        for (name, file) in files {
             let (place, field, begins) = match name {
                 "ca" => (&mut authorities, "redis url ca", "-----BEGIN CERTIFICATE-----"),
                 "cert" => (&mut certificate, "redis url cert", "-----BEGIN CERTIFICATE-----"),
