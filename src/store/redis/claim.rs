@@ -16,7 +16,7 @@ static ARRIVE: Lua = lua!("row.lua", "arrive.lua");
 static READY: Lua = lua!("row.lua", "ready.lua");
 
 /// How many rows go into one call: a bound on how long it keeps the server from others.
-const ROWS: usize = 100;
+const ROWS: usize = 50;
 /// How often due rows that others have taken meanwhile are looked for anew.
 const ROUNDS: usize = 100;
 

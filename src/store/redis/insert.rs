@@ -15,7 +15,7 @@ use crate::{Error, Scheduled, Timestamp, When};
 static INSERT: Lua = lua!("row.lua", "entry.lua", "insert.lua");
 
 /// How many rows go into one call, and how many bytes of them: a bound on how long it keeps the server from others.
-const ROWS: usize = 100;
+const ROWS: usize = 50;
 const BYTES: usize = 256 << 10;
 /// How many rows at a time take the way of keys.
 const KEYED: usize = 128;

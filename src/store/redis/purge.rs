@@ -21,7 +21,7 @@ static PURGE: Lua = lua!("row.lua", "gone.lua", "entry.lua", "purge.lua");
 static FORGET: Lua = lua!("row.lua", "gone.lua", "entry.lua", "forget.lua");
 
 /// How many rows go into one call: a bound on how long it keeps the server from others.
-const ROWS: usize = 100;
+const ROWS: usize = 50;
 
 pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64, Error> {
     if limit == 0 {

@@ -19,7 +19,7 @@ static SETTLE: Lua = lua!("row.lua", "settle.lua");
 static RENEW: Lua = lua!("row.lua", "renew.lua");
 
 /// How many rows go into one call: a bound on how long it keeps the server from others.
-const ROWS: usize = 100;
+const ROWS: usize = 50;
 
 pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bool>, Error> {
     let add = |call: &mut Request, hop: &Hop| {

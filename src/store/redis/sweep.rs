@@ -22,7 +22,7 @@ pub(super) static SWEEP: Lua = lua!("row.lua", "sweep.lua");
 /// How many rows of a lane one call tells, and how many another one takes: bounds on how long they keep the server from
 /// others.
 const TOLD: usize = 100;
-const TAKEN: usize = 100;
+const TAKEN: usize = 50;
 
 /// What a sweep looks at: scheduled and running rows.
 pub(super) const LIVE: &str = "01";
