@@ -7,7 +7,9 @@ mod connection;
 mod failure;
 mod layout;
 mod link;
+mod listening;
 mod node;
+mod pause;
 mod spread;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -17,7 +19,9 @@ pub(crate) use self::call::{Call, Lua, hash, lua};
 pub(crate) use self::failure::Role;
 pub(crate) use self::layout::{Layout, Slot, check_prefix, check_slots, fnv};
 pub(crate) use self::link::Link;
+pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
+pub(crate) use self::pause::pause;
 pub(crate) use self::spread::{Layouts, Spread};
 
 /// As errors and logs name it.

@@ -14,8 +14,10 @@ mod moving;
 mod purge;
 mod quiet;
 mod read;
+mod repeat;
 mod settle;
 mod sweep;
+mod together;
 mod upcoming;
 
 use std::fmt;

@@ -11,11 +11,9 @@ use tokio::time::Instant;
 use super::crew::Crew;
 use super::hints::{Hints, Told};
 use super::inbox::Inbox;
-use super::listener::Listener;
-use super::pause::pause;
 use super::taking::{Taken, Taking};
 use super::watch::Watch;
-use crate::redis::{Layouts, Slot};
+use crate::redis::{Layouts, Slot, listen, pause};
 use crate::{Error, defaults};
 
 /// How long a slot is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
@@ -49,23 +47,17 @@ impl Consumer {
         } = self;
         let _closing = CloseOnDrop(inbox.clone());
         let hints = Arc::new(Hints::default());
-        let is_told = Arc::new(AtomicBool::new(false));
-        let listener = Listener {
-            link: taking.carrier.link.clone(),
-            channel: taking.carrier.names.hints.clone(),
-            hints: hints.clone(),
-            is_told: is_told.clone(),
-        };
         // It ends with this one.
         let mut listening = JoinSet::new();
-        listening.spawn(listener.run());
+        let (link, channel) = (taking.carrier.link.clone(), taking.carrier.names.hints.clone());
+        let ear = hints.clone();
+        listening.spawn(async move { listen(link.address(), link.role(), &channel, ear).await });
         let mut looker = Looker {
             taking,
             inbox,
             crew,
             is_known,
             hints,
-            is_told,
             watches: BTreeMap::new(),
             beat: Beat {
                 next: Instant::now(),
@@ -95,7 +87,6 @@ struct Looker {
     crew: Crew,
     is_known: Arc<AtomicBool>,
     hints: Arc<Hints>,
-    is_told: Arc<AtomicBool>,
     watches: BTreeMap<Slot, Watch>,
     beat: Beat,
     /// How many wake-ups those looks may bring together whose answers are not here yet.
@@ -305,7 +296,7 @@ impl Looker {
 
     /// How long a slot is not looked at, at the most.
     fn longest(&self) -> Duration {
-        if !self.is_told.load(Ordering::Relaxed) {
+        if !self.hints.come() {
             return LOOK_AGAIN_UNTOLD;
         }
         let slots = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);

@@ -1,13 +1,14 @@
 //! What sleeping receivers are told over the channel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::redis::Slot;
+use crate::redis::{Ear, Slot};
 
 /// How many hints about slots wait to be looked at. There are no more slots than that in two epochs; what is beyond is not
 /// from us.
@@ -18,6 +19,8 @@ const MOST: usize = 2_048;
 pub(super) struct Hints {
     told: Mutex<Told>,
     changed: Notify,
+    /// Whether messages come now.
+    come: AtomicBool,
 }
 
 /// Hints, of which none may be relied on: messages get lost, and anybody may send some who may publish on the channel.
@@ -33,9 +36,8 @@ pub(super) struct Told {
     pub(super) missed: bool,
 }
 
-impl Hints {
-    /// Takes note of a message.
-    pub(super) fn message(&self, text: &[u8]) {
+impl Ear for Hints {
+    fn message(&self, text: &[u8]) {
         let mut words = std::str::from_utf8(text).unwrap_or_default().split(' ');
         let what = words.next().unwrap_or_default();
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -73,9 +75,22 @@ impl Hints {
         }
     }
 
-    /// Messages may have been missed until now.
-    pub(super) fn missed(&self) {
+    fn begins(&self) {
+        self.come.store(true, Ordering::Relaxed);
         self.note(|told| told.missed = true);
+    }
+
+    fn ends(&self) {
+        self.come.store(false, Ordering::Relaxed);
+        // Whoever sleeps has to look by itself from now on.
+        self.note(|told| told.missed = true);
+    }
+}
+
+impl Hints {
+    /// Whether messages come now.
+    pub(super) fn come(&self) -> bool {
+        self.come.load(Ordering::Relaxed)
     }
 
     fn note(&self, note: impl FnOnce(&mut Told)) {

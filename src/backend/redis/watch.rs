@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::pause::pause;
+use crate::redis::pause;
 
 /// A slot, as far as this process looks at it.
 #[derive(Debug, Default)]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::answer::Items;
-use super::database::{Database, Told, together};
-use super::insert::due;
-use super::moving::{self, Done, Tries};
+use super::codec::due;
+use super::database::{Database, Told};
+use super::moving;
+use super::repeat::{Done, Tries};
+use super::together::together;
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{Change, Expect, Stamped, Verb};
@@ -167,7 +169,7 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
         let database = Arc::clone(database);
         async move { one_after_the_other(&database, layout, slot, changes).await }
     });
-    for result in together(calls.collect()).await {
+    for result in together(calls).await {
         done.add(result?);
     }
     let calls = by_key.into_iter().map(|(place, name, change)| {
@@ -181,7 +183,7 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
             Ok(done)
         }
     });
-    for result in together(calls.collect()).await {
+    for result in together(calls).await {
         done.add(result?);
     }
     Ok(done)

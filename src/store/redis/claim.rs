@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::answer::Items;
 use super::codec::Brief;
-use super::database::{Database, Request, Told, is_closed, none_closed, those_that_succeeded, together};
-use super::moving::{self, Done, Tries};
+use super::database::{Database, Request, Told, is_closed};
+use super::moving;
+use super::repeat::{Done, Tries};
+use super::together::{none_closed, those_that_succeeded, together};
 use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Claim, Looked, Pending, Stamped};
 use crate::timestamp::millis;
@@ -362,7 +364,7 @@ impl Ready<'_> {
             async move { Ok(database.write(call).await?.found) }
         });
         let mut due = Vec::new();
-        for found in those_that_succeeded(together(calls.collect()).await)? {
+        for found in those_that_succeeded(together(calls).await)? {
             let Some(found) = found else { continue };
             let mut items = Items::of(found)?;
             while !items.is_empty() {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::store::Pending;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+use crate::timestamp::millis;
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake, When};
 
 const HAS_MAX: u8 = 1;
 const HAS_OWNER: u8 = 2;
@@ -234,4 +235,16 @@ impl<'a> Bytes<'a> {
     fn text(&mut self, length: usize) -> Option<String> {
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
+}
+/// A due time as scripts take it: in how many ms, or else when.
+pub(super) fn due(when: When) -> (String, String) {
+    match when {
+        When::After(delay) => (millis(delay).to_string(), String::new()),
+        When::At(time) => (String::new(), stored(time).to_string()),
+    }
+}
+
+/// A number as scripts take it, which may be missing.
+pub(super) fn maybe(number: Option<u32>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, RedisError, ToRedisArgs};
-use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::away::Away;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
-use super::read::NOW;
-use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, Topology};
-use crate::{Clock, Error};
+use super::together::{all, together};
+use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, Topology, lua};
+use crate::{Clock, Error, Timestamp};
+
+pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
 
 /// How long a call may take, connecting included.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -127,11 +128,21 @@ impl Database {
         if let Some(former) = layouts.former
             && self.closed.load(Ordering::Acquire) < former.epoch
         {
-            super::moving::close(self, former).await?;
+            self.close(former).await?;
             self.quiet.keep(|slot| layouts.slots().any(|kept| kept == slot));
             self.closed.fetch_max(former.epoch, Ordering::AcqRel);
         }
         Ok(layouts)
+    }
+
+    /// Closes all slots of an epoch that is over.
+    pub(super) async fn close(&self, former: Layout) -> Result<(), Error> {
+        let calls = former.all().map(|slot| async move {
+            // One that was emptied already stays closed for as long as was said then.
+            let answer = self.command("SET", slot, "closed", &["1", "NX"]);
+            answer.await.map(|_: Option<String>| ())
+        });
+        all(together(calls).await).map(drop)
     }
 
     #[cfg(test)]
@@ -247,6 +258,15 @@ impl Database {
         }
     }
 
+    /// The time by the clock of the server that has the first slot.
+    pub(super) async fn now(&self, layout: Layout) -> Result<Timestamp, Error> {
+        let (number, epoch) = (0, layout.epoch);
+        // Also a slot that is closed knows the time.
+        let mut call = self.script(&NOW, Slot { epoch, number }, Told::OfThePast, layout);
+        call.arg(0);
+        Ok(self.read(call).await?.now)
+    }
+
     /// Whether slots are on several servers.
     pub(super) fn is_clustered(&self) -> bool {
         *self.settings.address.topology() == Topology::Cluster
@@ -311,63 +331,4 @@ impl Request {
         self.call.arg(arg);
         self
     }
-}
-
-/// What calls give that run side by side, in the order given.
-pub(super) async fn together<T, F>(calls: Vec<F>) -> Vec<Result<T, Error>>
-where
-    F: Future<Output = Result<T, Error>> + Send + 'static,
-    T: Send + 'static,
-{
-    let mut calls = calls;
-    // The one of a single slot needs no task of its own.
-    if calls.len() <= 1 {
-        return match calls.pop() {
-            Some(call) => vec![call.await],
-            None => Vec::new(),
-        };
-    }
-    let mut running = JoinSet::new();
-    let count = calls.len();
-    for (place, call) in calls.into_iter().enumerate() {
-        running.spawn(async move { (place, call.await) });
-    }
-    let mut given: Vec<_> = std::iter::repeat_with(|| None).take(count).collect();
-    while let Some(ended) = running.join_next().await {
-        if let Ok((place, result)) = ended {
-            given[place] = Some(result);
-        }
-    }
-    let ended = || Err(Role::Store.error(true, "a call ended by itself"));
-    given
-        .into_iter()
-        .map(|result| result.unwrap_or_else(ended))
-        .collect()
-}
-
-/// What calls have given, unless one of them met a closed slot: then that error.
-pub(super) fn none_closed<T>(results: Vec<Result<T, Error>>) -> Result<Vec<Result<T, Error>>, Error> {
-    let mut given = Vec::with_capacity(results.len());
-    for result in results {
-        match result {
-            Err(error) if is_closed(&error) => return Err(error),
-            result => given.push(result),
-        }
-    }
-    Ok(given)
-}
-
-/// What calls have given where one that failed must not spoil the others: an error only if all have failed.
-pub(super) fn those_that_succeeded<T>(results: Vec<Result<T, Error>>) -> Result<Vec<Option<T>>, Error> {
-    let has_success = results.is_empty() || results.iter().any(Result::is_ok);
-    let given = |result: Result<T, Error>| match result {
-        Ok(given) => Ok(Some(given)),
-        Err(error) if has_success && is_closed(&error) => Ok(None),
-        Err(error) if has_success => {
-            tracing::warn!(%error, "a part of the tasks is out of reach");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    };
-    results.into_iter().map(given).collect()
 }

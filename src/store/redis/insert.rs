@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::Items;
-use super::database::{Database, Told, together};
-use super::moving::{self, Done, Tries};
+use super::codec::{due, maybe};
+use super::database::{Database, Told};
+use super::moving;
+use super::repeat::{Done, Tries};
+use super::together::together;
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{NewRow, Stamped, row};
@@ -150,7 +153,7 @@ async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> 
                 Ok(done)
             }
         });
-        for result in together(calls.collect()).await {
+        for result in together(calls).await {
             done.add(result?);
         }
     }
@@ -228,17 +231,4 @@ fn said(value: redis::Value, mut new: NewRow, now: Timestamp) -> Result<Schedule
         3 => Scheduled::Running(task),
         _ => Scheduled::Existing(task),
     })
-}
-
-/// A due time as scripts take it: in how many ms, or else when.
-pub(super) fn due(when: When) -> (String, String) {
-    match when {
-        When::After(delay) => (millis(delay).to_string(), String::new()),
-        When::At(time) => (String::new(), codec::stored(time).to_string()),
-    }
-}
-
-/// A number as scripts take it, which may be missing.
-pub(super) fn maybe(number: Option<u32>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -36,8 +36,8 @@ use redis::Value;
 
 use super::answer::{self, Items};
 use super::codec;
+use super::codec::{due, maybe};
 use super::database::{Database, Request, Told, is_closed};
-use super::insert::{due, maybe};
 use crate::redis::{Layout, Lua, Role, Slot, fnv, lua};
 use crate::store::{NewRow, Stamped};
 use crate::timestamp::millis;

@@ -2,30 +2,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::{FromRedisValue, PushInfo, PushKind, RedisResult};
 use tokio::sync::Notify;
 
 use super::answer::{Soon, span};
 use super::quiet::Quiet;
-use crate::redis::{Address, Layout, Role, Slot};
+use crate::redis::{Address, Ear, Layout, Role, Slot, listen};
 use crate::{Clock, Spawned, defaults};
 
 /// How long a slot is left alone at the most, though it said that it has nothing; more where there are many slots.
 const QUIET: Duration = Duration::from_secs(10);
 /// How many slots may be asked in that time.
 const SLOTS: u16 = 4;
-/// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
-const PING_EVERY: Duration = Duration::from_secs(8);
-/// How long that may take.
-const PING_WITHIN: Duration = Duration::from_secs(2);
-/// The wait after a first failure to connect; it doubles with every further one.
-const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-/// The longest.
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
-
 /// How far ahead slots and their messages look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Horizon {
@@ -67,9 +57,6 @@ struct Heard {
     /// The newest epoch that anybody has spoken of since somebody asked.
     epoch: AtomicU64,
     soon: Notify,
-    lost: Notify,
-    /// The number of the connection in use: one that was given up has nothing to say any more.
-    connection: Mutex<u64>,
 }
 
 impl Listener {
@@ -90,8 +77,6 @@ impl Listener {
                 is_connected: AtomicBool::new(false),
                 epoch: AtomicU64::new(0),
                 soon: Notify::new(),
-                lost: Notify::new(),
-                connection: Mutex::default(),
             }),
             listening: OnceLock::new(),
         }
@@ -121,89 +106,33 @@ impl Listener {
     fn start(&self) {
         self.listening.get_or_init(|| {
             let (address, channel) = (self.address.clone(), self.channel.clone());
-            let (clock, heard) = (self.clock.clone(), Arc::clone(&self.heard));
-            self.clock.spawn(async move {
-                let mut failures = 0;
-                loop {
-                    let connected = listen(&address, &channel, &clock, &heard, &mut failures).await;
-                    heard.is_connected.store(false, Ordering::Release);
-                    if let Err(error) = connected {
-                        let error = Role::Store.failure(&address, error);
-                        tracing::debug!(%error, "not listening; trying again");
-                    }
-                    clock.sleep(backoff(&clock, failures)).await;
-                    failures += 1;
-                }
-            })
+            let heard = Arc::clone(&self.heard);
+            self.clock
+                .spawn(async move { listen(&address, Role::Store, &channel, heard).await })
         });
     }
 }
 
-/// Passes on what is heard until the connection is lost.
-async fn listen(
-    address: &Address,
-    channel: &str,
-    clock: &Clock,
-    heard: &Arc<Heard>,
-    failures: &mut u32,
-) -> RedisResult<()> {
-    let number = heard.next_connection();
-    let told = {
-        let heard = Arc::clone(heard);
-        move |push: PushInfo| heard.pushed(number, &push)
-    };
-    let mut connection = address.connect_listening(told).await?;
-    connection.subscribe(channel).await?;
-    *failures = 0;
-    // Whatever was said before it listened was missed.
-    heard.quiet.forget_all();
-    heard.is_connected.store(true, Ordering::Release);
-    heard.tell();
-    loop {
-        tokio::select! {
-            () = heard.lost.notified() => return Ok(()),
-            () = clock.sleep(PING_EVERY) => {}
+impl Ear for Heard {
+    fn message(&self, text: &[u8]) {
+        let text = std::str::from_utf8(text).ok();
+        if let Some(message) = text.and_then(Message::read) {
+            self.told(&message);
         }
-        let ping = async {
-            let pong: RedisResult<redis::Value> = redis::cmd("PING").query_async(&mut connection).await;
-            pong
-        };
-        match clock.timeout(PING_WITHIN, ping).await {
-            Some(pong) => pong?,
-            None => return Ok(()),
-        };
+    }
+
+    fn begins(&self) {
+        self.quiet.forget_all();
+        self.is_connected.store(true, Ordering::Release);
+        self.tell();
+    }
+
+    fn ends(&self) {
+        self.is_connected.store(false, Ordering::Release);
     }
 }
 
 impl Heard {
-    fn next_connection(&self) -> u64 {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        *connection += 1;
-        *connection
-    }
-
-    /// Takes note of what a server pushed: bytes from anybody who may publish on the channel.
-    fn pushed(&self, connection: u64, push: &PushInfo) {
-        match push.kind {
-            PushKind::Message => {
-                let text = push
-                    .data
-                    .get(1)
-                    .and_then(|it| String::from_redis_value_ref(it).ok());
-                if let Some(message) = text.as_deref().and_then(Message::read) {
-                    self.told(&message);
-                }
-            }
-            PushKind::Disconnection => {
-                let current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-                if *current == connection {
-                    self.lost.notify_one();
-                }
-            }
-            _ => {}
-        }
-    }
-
     fn told(&self, message: &Message) {
         // What this process has written itself it knows.
         if message.sender == self.sender {
@@ -254,16 +183,6 @@ impl Message {
     }
 }
 
-/// Half of it is chance, so that a fleet does not come back at one moment.
-fn backoff(clock: &Clock, failures: u32) -> Duration {
-    let longest = BACKOFF_FIRST
-        .saturating_mul(1 << failures.min(10))
-        .min(BACKOFF_MAX);
-    let half = longest / 2;
-    let chance = clock.random_below(u64::try_from(half.as_micros()).unwrap_or(0));
-    half + Duration::from_micros(chance)
-}
-
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
@@ -285,12 +204,8 @@ mod tests {
             is_connected: AtomicBool::new(true),
             epoch: AtomicU64::new(0),
             soon: Notify::new(),
-            lost: Notify::new(),
-            connection: Mutex::default(),
         };
-        let data = ["channel", text].map(|text| redis::Value::BulkString(text.as_bytes().to_vec()));
-        let (kind, data) = (PushKind::Message, data.to_vec());
-        heard.pushed(0, &PushInfo { kind, data });
+        heard.message(text.as_bytes());
         let told = heard.soon.notified();
         tokio::pin!(told);
         told.as_mut().enable()

@@ -54,10 +54,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::codec;
-use super::database::{Database, Told, is_closed, none_closed, those_that_succeeded, together};
+use super::database::{Database, Told, is_closed};
 use super::keys;
+use super::repeat::Tries;
+use super::together::{all, none_closed, those_that_succeeded, together};
 use crate::backend::Resharding;
-use crate::redis::{Layout, Layouts, Lua, Role, Slot, check_slots, lua};
+use crate::redis::{Layout, Layouts, Lua, Slot, check_slots, lua};
 use crate::{Error, Key, Kind, TaskId};
 
 static CARRY_ROWS: Lua = lua!("row.lua", "gone.lua", "carry_rows.lua");
@@ -73,42 +75,6 @@ const ROWS: usize = 50;
 const BYTES: usize = 256 << 10;
 /// How long it is said of a slot that it is closed, after it was emptied.
 const CLOSED_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// How often something is repeated elsewhere that met a closed slot.
-const TRIES: usize = 20;
-
-/// Repeats what met a closed slot.
-#[derive(Debug, Default)]
-pub(super) struct Tries(usize);
-
-impl Tries {
-    /// Whether to repeat, by the layout that there is now, what ended with this error; else that error.
-    pub(super) fn again(&mut self, error: Error) -> Result<(), Error> {
-        if !is_closed(&error) {
-            return Err(error);
-        }
-        self.0 += 1;
-        if self.0 < TRIES {
-            return Ok(());
-        }
-        // The servers have lost the layout; they still have the rows.
-        let why =
-            "slots are closed, and nothing is said of others; change their number to have them carried over";
-        Err(Role::Store.error(true, why))
-    }
-}
-
-/// Closes all slots of an epoch that is over.
-pub(super) async fn close(database: &Arc<Database>, former: Layout) -> Result<(), Error> {
-    let calls = former.all().map(|slot| {
-        let database = Arc::clone(database);
-        async move {
-            // One that was emptied already stays closed for as long as was said then.
-            let answer = database.command("SET", slot, "closed", &["1", "NX"]);
-            answer.await.map(|_: Option<String>| ())
-        }
-    });
-    all(together(calls.collect()).await).map(drop)
-}
 
 /// Carries over the rows of these ids, and these keys with the rows that they name. Gives the layout to go by then.
 pub(super) async fn bring(
@@ -159,7 +125,7 @@ async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout
         let database = Arc::clone(database);
         async move { bring(&database, layouts, ids, []).await }
     });
-    let brought = none_closed(together(calls.collect()).await)?;
+    let brought = none_closed(together(calls).await)?;
     let brought = those_that_succeeded(brought)?;
     let groups = groups.into_values().zip(brought);
     let failed = groups.filter(|(_, brought)| brought.is_none());
@@ -174,39 +140,6 @@ pub(super) fn unless_out_of_reach(brought: Result<(), Error>) -> Result<(), Erro
             Ok(())
         }
         brought => brought,
-    }
-}
-
-/// What came of something in several slots: answers, and what is to be done elsewhere as its slot was closed.
-pub(super) struct Done<A, L> {
-    pub(super) answers: Vec<A>,
-    pub(super) left: Vec<L>,
-    pub(super) closed: Option<Error>,
-}
-
-impl<A, L> Done<A, L> {
-    pub(super) fn new() -> Self {
-        Self {
-            answers: Vec::new(),
-            left: Vec::new(),
-            closed: None,
-        }
-    }
-
-    /// Takes note of what failed: only if it met a closed slot there is something to do elsewhere.
-    pub(super) fn closed(mut self, error: Error, left: impl IntoIterator<Item = L>) -> Result<Self, Error> {
-        if !is_closed(&error) {
-            return Err(error);
-        }
-        self.left.extend(left);
-        self.closed = Some(error);
-        Ok(self)
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.answers.extend(other.answers);
-        self.left.extend(other.left);
-        self.closed = other.closed.or(self.closed.take());
     }
 }
 
@@ -257,7 +190,7 @@ impl Moving<'_> {
                     .collect::<Fields>())
             }
         });
-        Ok(all(together(calls.collect()).await)?.concat())
+        Ok(all(together(calls).await)?.concat())
     }
 
     /// Carries over rows as they are in the former slots: steps 4 and 5.
@@ -422,7 +355,7 @@ impl Moving<'_> {
             let database = Arc::clone(self.database);
             async move { Ok(database.write(call).await?.found) }
         });
-        all(together(calls.collect()).await)
+        all(together(calls).await)
     }
 }
 
@@ -482,22 +415,5 @@ fn slot_of_id(layout: Layout, id: &[u8]) -> Slot {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => layout.slot(TaskId::from_bytes(id)),
         Err(_) => keys::slot_of_name(layout, id),
-    }
-}
-
-/// All or the first error; that a slot is closed before any other, as it says what to do.
-pub(super) fn all<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
-    let mut given = Vec::with_capacity(results.len());
-    let mut failed = None;
-    for result in results {
-        match result {
-            Ok(one) => given.push(one),
-            Err(error) if is_closed(&error) => return Err(error),
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    match failed {
-        None => Ok(given),
-        Some(error) => Err(error),
     }
 }

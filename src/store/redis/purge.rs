@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use super::answer;
 use super::codec::{self, Brief};
-use super::database::{Database, Told, is_closed, none_closed, those_that_succeeded, together};
+use super::database::{Database, Told, is_closed};
 use super::keys::{self, Entry};
-use super::moving::{self, Tries};
+use super::moving;
+use super::repeat::Tries;
 use super::sweep::{self, FINISHED};
+use super::together::{none_closed, those_that_succeeded, together};
 use crate::redis::{Layouts, Lua, Slot, lua};
 use crate::{Error, Key, Kind, TaskId, Wake};
 
@@ -72,7 +74,7 @@ async fn purge_once(database: &Arc<Database>, limit: usize, removed: &mut u64) -
             let database = Arc::clone(database);
             async move { remove(&database, layouts, slot, rows).await }
         });
-        let counts = those_that_succeeded(together(calls.collect()).await)?;
+        let counts = those_that_succeeded(together(calls).await)?;
         *removed += counts.into_iter().flatten().sum::<u64>();
         for lanes in again.values_mut() {
             lanes.retain(|(lane, _)| {

@@ -5,30 +5,20 @@ use std::sync::Arc;
 
 use super::answer::{self, Items};
 use super::codec::{self, lane};
-use super::database::{Database, Told, together};
+use super::database::{Database, NOW, Told};
 use super::keys;
-use super::moving::{self, Tries};
+use super::moving;
+use super::repeat::Tries;
+use super::together::{all, together};
 use crate::redis::{Layout, Lua, Role, Slot, lua};
 use crate::store::Page;
 use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
 
-pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
 static LIST: Lua = lua!("row.lua", "list.lua");
 static KINDS: Lua = lua!("row.lua", "kinds.lua");
 
 /// How many rows one call lists.
 const ROWS: usize = 100;
-
-impl Database {
-    /// The time by the clock of the server that has the first slot.
-    pub(super) async fn now(&self, layout: Layout) -> Result<Timestamp, Error> {
-        let (number, epoch) = (0, layout.epoch);
-        // Also a slot that is closed knows the time.
-        let mut call = self.script(&NOW, Slot { epoch, number }, Told::OfThePast, layout);
-        call.arg(0);
-        Ok(self.read(call).await?.now)
-    }
-}
 
 /// Fails unless every slot can be asked, on a server that keeps what it is given.
 pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
@@ -39,7 +29,7 @@ pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
         let database = Arc::clone(database);
         async move { database.read(call).await }
     });
-    for answer in together(calls.collect()).await {
+    for answer in together(calls).await {
         let mut info = Items::of(redis::Value::Array(vec![answer?.found]))?;
         refuse_eviction(&info.text()?)?;
     }
@@ -125,7 +115,7 @@ async fn list_in_all(
         let (database, page) = (Arc::clone(database), page.clone());
         async move { list_in(&database, layout, slot, told, &page).await }
     });
-    Ok(moving::all(together(calls.collect()).await)?.concat())
+    Ok(all(together(calls).await)?.concat())
 }
 
 /// The same of one slot.
@@ -219,7 +209,7 @@ async fn kinds_in(
         }
     });
     let mut found = BTreeSet::new();
-    for mut items in moving::all(together(calls.collect()).await)? {
+    for mut items in all(together(calls).await)? {
         while !items.is_empty() {
             found.insert(Kind::from(items.text()?));
         }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::answer;
 use super::codec;
-use super::database::{Database, Request, Told, is_closed, those_that_succeeded, together};
-use super::insert::due;
-use super::moving::{self, Tries};
+use super::codec::due;
+use super::database::{Database, Request, Told, is_closed};
+use super::moving;
+use super::repeat::Tries;
+use super::together::{those_that_succeeded, together};
 use crate::redis::{Lua, Slot, lua};
 use crate::store::{Ending, Hop, Renewal, Settlement};
 use crate::timestamp::millis;

@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::answer::{Items, span};
 use super::claim::{self, Room, Seen};
 use super::codec::Brief;
-use super::database::{Database, Told, none_closed, those_that_succeeded, together};
+use super::database::{Database, Told};
 use super::listen::Horizon;
-use super::moving::{self, Tries};
+use super::moving;
+use super::repeat::Tries;
+use super::together::{none_closed, those_that_succeeded, together};
 use super::upcoming::{self, Further};
 use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
@@ -191,7 +193,7 @@ pub(super) async fn look(
         let database = Arc::clone(database);
         async move { look_at(&database, layout, told, states, limit, ahead, asked).await }
     });
-    together(calls.collect()).await
+    together(calls).await
 }
 
 async fn look_at(

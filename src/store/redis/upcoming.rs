@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::answer::Items;
-use super::database::{Database, Told, none_closed, those_that_succeeded, together};
-use super::moving::{self, Tries};
+use super::database::{Database, Told};
+use super::moving;
+use super::repeat::Tries;
+use super::together::{none_closed, those_that_succeeded, together};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{Ahead, Pending, Stamped};
 use crate::timestamp::millis;
@@ -75,7 +77,7 @@ async fn in_all(
         let database = Arc::clone(database);
         async move { all_of(&database, layout, slot, told, ahead).await }
     });
-    let answers = those_that_succeeded(none_closed(together(calls.collect()).await)?)?;
+    let answers = those_that_succeeded(none_closed(together(calls).await)?)?;
     Ok(answers.into_iter().flatten().collect())
 }
 

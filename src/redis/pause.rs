@@ -7,9 +7,9 @@ const FIRST: Duration = Duration::from_millis(50);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The wait after so many failures before this one. Half of it is chance, so that the receivers of a fleet do not all come
-/// back at the same moment.
-pub(super) fn pause(failures: u32) -> Duration {
+/// The wait after so many failures before this one. Half of it is chance, so that a fleet does not come back at one
+/// moment.
+pub(crate) fn pause(failures: u32) -> Duration {
     let longest = FIRST.saturating_mul(1 << failures.min(10)).min(LONGEST);
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,0 +1,94 @@
+//! Listening on a channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, RedisResult, Value};
+use tokio::sync::Notify;
+
+use super::address::Address;
+use super::failure::Role;
+use super::pause::pause;
+
+/// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
+const ASK_EVERY: Duration = Duration::from_secs(8);
+/// How long that may take, and how long connecting may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Who is told of what comes on a channel.
+pub(crate) trait Ear: Send + Sync + 'static {
+    /// A message has come: bytes from anybody who may publish there.
+    fn message(&self, text: &[u8]);
+
+    /// From now on messages come. What was said until now was said to nobody.
+    fn begins(&self);
+
+    /// From now on messages may be missed.
+    fn ends(&self);
+}
+
+/// Listens on a channel until it is aborted, and connects anew whenever the connection is lost.
+pub(crate) async fn listen(address: &Address, role: Role, channel: &str, ear: Arc<impl Ear>) {
+    let mut failures = 0;
+    loop {
+        let mut has_begun = false;
+        let listened = listen_once(address, channel, &ear, &mut has_begun).await;
+        if has_begun {
+            failures = 0;
+            ear.ends();
+        }
+        match listened {
+            Err(error) if failures == 0 => {
+                let error = role.failure(address, error);
+                tracing::warn!(%error, channel, "not told of what comes earlier; looking for it often instead");
+            }
+            _ => tracing::debug!(channel, "listening was interrupted"),
+        }
+        tokio::time::sleep(pause(failures)).await;
+        failures += 1;
+    }
+}
+
+/// Listens until the connection is lost.
+async fn listen_once(
+    address: &Address,
+    channel: &str,
+    ear: &Arc<impl Ear>,
+    has_begun: &mut bool,
+) -> RedisResult<()> {
+    let lost = Arc::new(Notify::new());
+    let mut connection = limited(connect(address, ear.clone(), lost.clone())).await?;
+    limited(connection.subscribe(channel)).await?;
+    *has_begun = true;
+    ear.begins();
+    loop {
+        if tokio::time::timeout(ASK_EVERY, lost.notified()).await.is_ok() {
+            return Ok(());
+        }
+        limited(redis::cmd("PING").query_async::<()>(&mut connection)).await?;
+    }
+}
+
+async fn connect(
+    address: &Address,
+    ear: Arc<impl Ear>,
+    lost: Arc<Notify>,
+) -> RedisResult<MultiplexedConnection> {
+    let told = move |push: PushInfo| match push.kind {
+        PushKind::Message => {
+            if let Some(Value::BulkString(text)) = push.data.get(1) {
+                ear.message(text);
+            }
+        }
+        PushKind::Disconnection => lost.notify_one(),
+        _ => {}
+    };
+    address.connect_listening(told).await
+}
+
+async fn limited<T>(call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    tokio::time::timeout(LIMIT, call)
+        .await
+        .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+}
