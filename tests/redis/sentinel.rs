@@ -74,7 +74,7 @@ async fn a_master_that_comes_back_as_a_replica_is_left_for_the_new_one() {
     servers.wait_for_promotion(former);
     // It has the connection still, and does not know at first that it is no master any more.
     servers.signal(former, "CONT");
-    servers.wait_for_replica(former);
+    servers.wait_for_replica();
     send_until_taken(&sender, &[departure(2, Duration::ZERO)]).await;
     let receiver = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
     assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(2)]);

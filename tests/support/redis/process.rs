@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
@@ -14,6 +15,9 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use super::patience::{PATIENCE, until};
 use super::ports::free_port;
 use super::security::Account;
+
+/// How much of its log a server shows where a test has failed.
+const LINES_SHOWN: usize = 30;
 
 /// A redis-server in a folder of its own; killed when this is dropped.
 ///
@@ -26,6 +30,19 @@ pub(super) struct Process {
     args: Vec<String>,
     child: Mortal,
     stopped: AtomicBool,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        let last = lines.len().saturating_sub(LINES_SHOWN);
+        eprintln!("the last that the server at port {} wrote:", self.port);
+        eprintln!("{}", lines[last..].join("\n"));
+    }
 }
 
 /// A child process that does not outlive what holds it, also while it starts.

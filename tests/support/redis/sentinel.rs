@@ -137,15 +137,18 @@ impl RedisSentinel {
         })
     }
 
-    /// Waits until a server that was restarted is made a replica, and the sentinels could promote it.
-    pub(crate) fn wait_for_replica(&self, server: usize) {
-        until("the server is a replica", || {
-            // Who makes it one cuts its connections.
-            let mut admin = self.servers[server].try_admin(self.account()).ok()?;
+    /// Waits until one server is the master and the other has all that it has, so that the sentinels could promote it;
+    /// gives the master. That is the one last promoted, unless the machine stood still for so long that they thought it
+    /// dead.
+    pub(crate) fn wait_for_replica(&self) -> usize {
+        until("one server follows the other", || {
+            let master = self.agreed()?;
+            // Who makes the other a replica cuts its connections.
+            let mut admin = self.servers[1 - master].try_admin(self.account()).ok()?;
             let info: String = redis::cmd("INFO").arg("replication").query(&mut admin).ok()?;
             let follows = info.contains("master_link_status:up");
-            (follows && self.sentinels.iter().all(knows_all)).then_some(())
-        });
+            (follows && self.sentinels.iter().all(knows_all)).then_some(master)
+        })
     }
 
     /// Which server all sentinels name as master, if that is the same.
@@ -187,7 +190,7 @@ fn start_sentinel(folder: &Path, master: &str, has_password: bool) -> Process {
     // Sentinels keep what they learn in this file.
     let mut settings = format!(
         "sentinel monitor {NAME} 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds {NAME} 1000\n\
+         sentinel down-after-milliseconds {NAME} 2000\n\
          sentinel failover-timeout {NAME} 2000\n"
     );
     if has_password {
