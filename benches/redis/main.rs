@@ -5,7 +5,8 @@
 //! cargo bench --bench redis --features redis -- redis://127.0.0.1:6379
 //! ```
 //!
-//! `wakes` or `rows` after the URL measures one of the two. The server must be one that nobody else uses: it is emptied
+//! `wakes` or `rows` after the URL measures one of the two, and a name after that only the figures that begin so: `rows W2`.
+//! The server must be one that nobody else uses: it is emptied
 //! again and again. Everything of the library has its default
 //! settings. Each figure is the median of three runs; only figures of one run of this program can be compared.
 
@@ -39,19 +40,30 @@ async fn main() -> Result<(), Error> {
     let url = url.ok_or("the URL of a server that nobody else uses is missing")?;
     let only = arguments.next();
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    let name = arguments.next().unwrap_or_default();
+    let figures = || {
+        work::FIGURES
+            .iter()
+            .filter(|figure| figure.names[0].starts_with(&name))
+    };
+    let is_idle_wanted = idle::NAMES[0].starts_with(&name);
     if wanted("wakes") {
         heading("wake-ups alone");
-        for figure in work::FIGURES {
+        for figure in figures() {
             compare::<Bare, Ours>(&url, figure).await?;
         }
-        idle(&url, async |url| idle::wakes(url).await).await?;
+        if is_idle_wanted {
+            idle(&url, async |url| idle::wakes(url).await).await?;
+        }
     }
     if wanted("rows") {
         heading("rows in Redis");
-        for figure in work::FIGURES {
+        for figure in figures() {
             compare::<BareRows, OurRows>(&url, figure).await?;
         }
-        idle(&url, async |url| idle::rows(url).await).await?;
+        if is_idle_wanted {
+            idle(&url, async |url| idle::rows(url).await).await?;
+        }
     }
     Ok(())
 }
