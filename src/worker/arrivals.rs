@@ -12,7 +12,7 @@ use super::Stop;
 use super::engine::{Engine, Reserved};
 use crate::backend::{Arrival, Backend};
 use crate::router::Trip;
-use crate::store::{Hop, Looked, Pending, Stamped};
+use crate::store::{Claim, Hop, Looked, Pending, Stamped};
 use crate::store_time::{Heard, Reading};
 use crate::{Error, Kind, Task, TaskId, Wake, WokenBy, defaults};
 
@@ -82,10 +82,45 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
         *wanted.entry(&wake.kind).or_default() += 1;
     }
     let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
+    let is_of_table = woken_by == WokenBy::Precise && engine.parts.table.is_some();
+    let within;
+    let wakes = if is_of_table {
+        let waiting;
+        (within, waiting) = split_by_room(wakes, &reserved.claim);
+        engine.waiting(&waiting);
+        &within
+    } else {
+        wakes
+    };
+    if wakes.is_empty() {
+        return Ok(());
+    }
     let asked = engine.parts.clock.instant();
     let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
     act(engine, looked, asked, reserved, woken_by).await?;
     Ok(())
+}
+
+/// The wake-ups that there is room for, or no handler, and of the others how many there are of each kind.
+///
+/// Only where the table has told of them, which tells again what is not due yet: to look at more rows than can be claimed
+/// is worth it only if nobody else would ever look at those that were moved.
+fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, usize>) {
+    let mut room = claim.room.clone();
+    let mut waiting = BTreeMap::new();
+    let mut within = wakes.to_vec();
+    within.retain(|wake| match room.get_mut(&wake.kind) {
+        Some(0) => {
+            *waiting.entry(wake.kind.clone()).or_default() += 1;
+            false
+        }
+        Some(room) => {
+            *room -= 1;
+            true
+        }
+        None => true,
+    });
+    (within, waiting)
 }
 
 /// What follows from a look, whoever took it: the wake-up's arrival or the sweep. Says how many rows had no place and
