@@ -9,7 +9,7 @@ for at = 5, last do
   local id = ARGV[at]
   local row = read(id)
   if row then
-    remove(id, row)
+    remove(id)
   else
     redis.call('HDEL', rows, id)
   end

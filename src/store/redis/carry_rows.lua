@@ -20,7 +20,8 @@ for at = 4, #ARGV, 2 do
       if row.state == DEAD then
         row.wake = 0
       end
-      row.is_kept = nil
+      -- It is in no index here.
+      row.was_lane = nil
       save(id, row)
       count = count + 1
     end

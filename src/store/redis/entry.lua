@@ -39,11 +39,16 @@ finally[#finally + 1] = function()
   end
 end
 
-local function entry(name)
+-- An entry as it is kept, false where there is none.
+local function entry_value(name)
   if entries[name] == nil then
     entries[name] = redis.call('HGET', keys, name)
   end
-  local value = entries[name]
+  return entries[name]
+end
+
+local function entry(name)
+  local value = entry_value(name)
   local found = { stamp = 0, past = {} }
   if value and #value >= 8 then
     local flag
@@ -102,6 +107,12 @@ local function give(name, found, id, remember)
   forget(found, id)
   found.live = id
   save_entry(name, found)
+end
+
+-- The same where no row has the key, or ever had.
+local function give_first(name, id)
+  new_entries[name] = true
+  entries[name] = struct.pack(ENTRY, 1, time[1] * 1000000 + time[2]) .. id
 end
 
 local function name_of(kind, key)

@@ -7,48 +7,55 @@
 -- Why a script: whether an id or a key is taken must not change before the row is written.
 
 preload_given(4, 9)
-local names = {}
+-- The name of a row's key by the place of the row, nothing where it has none.
+local names, named = {}, {}
 for at = 4, #ARGV, 9 do
   if ARGV[at + 2] ~= '' then
-    names[#names + 1] = name_of(ARGV[at + 1], ARGV[at + 2])
+    local name = name_of(ARGV[at + 1], ARGV[at + 2])
+    names[at], named[#named + 1] = name, name
   end
 end
-preload_entries(names)
+preload_entries(named)
+
+local function add(id, due, look_in, max, kind, key, rest)
+  save(id, {
+    state = SCHEDULED, version = 1, due = due, planned = due, wake = after(tonumber(look_in)), attempt = 0,
+    max = maybe(max), hop = 0, created = now, updated = now, finished = 0, kind = kind, key = key, rest = rest,
+  })
+  return 0
+end
+
+local function insert(at)
+  local id, kind, key, due_in, due_at, look_in, max, replace, rest = unpack(ARGV, at, at + 8)
+  local value = value_of(id)
+  if value then
+    return { 1, id, value }
+  end
+  local due, name = due_time(due_in, due_at), names[at]
+  if not name then
+    return add(id, due, look_in, max, kind, key, rest)
+  elseif not entry_value(name) then
+    give_first(name, id)
+    return add(id, due, look_in, max, kind, key, rest)
+  end
+  local entry = entry(name)
+  local other = entry.live and row_of(entry.live, kind, key)
+  if not (other and is_live(other)) then
+    give(name, entry, id, other)
+    return add(id, due, look_in, max, kind, key, rest)
+  elseif other.state == RUNNING then
+    return { 3, entry.live, other.value }
+  elseif replace ~= '1' then
+    return { 1, entry.live, other.value }
+  end
+  schedule_anew(other, due, tonumber(look_in))
+  other.max, other.rest = maybe(max), rest
+  save(entry.live, other)
+  return { 2, entry.live, other.value }
+end
+
 local found = {}
 for at = 4, #ARGV, 9 do
-  local id, kind, key, due_in, due_at, look_in, max, replace, rest = unpack(ARGV, at, at + 8)
-  local row, value = read(id)
-  local name, named = name_of(kind, key), nil
-  if value then
-    found[#found + 1] = { 1, id, value }
-  else
-    local other
-    if key ~= '' then
-      named = entry(name)
-      other = named.live and row_of(named.live, kind, key)
-    end
-    local due = due_time(due_in, due_at)
-    if other and is_live(other) then
-      local what = 1
-      if other.state == RUNNING then
-        what = 3
-      elseif replace == '1' then
-        what = 2
-        schedule_anew(other, due, tonumber(look_in))
-        other.max, other.rest = maybe(max), rest
-        save(named.live, other)
-      end
-      found[#found + 1] = { what, named.live, other.value }
-    else
-      save(id, {
-        state = SCHEDULED, version = 1, due = due, planned = due, wake = after(tonumber(look_in)), attempt = 0,
-        max = maybe(max), hop = 0, created = now, updated = now, finished = 0, kind = kind, key = key, rest = rest,
-      })
-      if named then
-        give(name, named, id, other)
-      end
-      found[#found + 1] = 0
-    end
-  end
+  found[#found + 1] = insert(at)
 end
 return answer(found)

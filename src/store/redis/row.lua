@@ -35,10 +35,12 @@ local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I6I6I6BBI2I4', 68
 local HAS_MAX, HAS_OWNER, HAS_ERROR = 1, 2, 4
 local LAST = 253402300799999
 
--- Rows that were read, false where there is none; those of them that have changed; and what is to change in indexes: by
--- key of the index and id the new score, or false. All of it is written at the end: a command takes many rows in hardly
--- more time than one.
-local cached, changed, moves = {}, {}, {}
+-- Values of rows that were read or written, false where there is none; the rows themselves, once they were looked into;
+-- and the ids of those that have changed. They are written at the end, with what has changed in indexes: a command takes
+-- many rows in hardly more time than one.
+local values, known, changed, is_changed = {}, {}, {}, {}
+-- What somebody else has put where it does not belong: key of an index, id, and its score there or false.
+local strays = {}
 -- What else is to be written then.
 local finally = {}
 -- Lanes that a row came into or left.
@@ -77,43 +79,31 @@ local function index(name, lane)
   return key
 end
 
--- What indexes a row is in is noted when it is read, and when it has been written.
-local function note(row)
-  row.is_kept = true
-  row.was_state, row.was_lane, row.was_due, row.was_wake = row.state, row.lane, row.due, row.wake
-end
-
--- A row as a table; none if it cannot be read. Its rest is taken out of the value when the row is written anew.
+-- A row as a table; none if it cannot be read. What begins with `was` says what indexes it is in. Its rest is taken out of
+-- the value when the row is written anew. All fields are named at once: a table that grows is made again and again.
 local function unpacked(value)
   if #value < SIZE then
     return nil
   end
-  local row = { value = value }
-  local flags, kind, key, owner, fault, at
-  row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max, row.hop, row.created,
-    row.updated, row.finished, kind, key, owner, fault, at = struct.unpack(HEAD, value)
-  if row.state > INTENT or #value < SIZE + kind + key + owner + fault then
+  local state, flags, version, due, planned, wake, attempt, max, hop, created, updated, finished, kind, key, owner, fault,
+    at = struct.unpack(HEAD, value)
+  local key_at = at + kind
+  local owner_at = key_at + key
+  local fault_at = owner_at + owner
+  if state > INTENT or #value < fault_at + fault - 1 then
     return nil
   end
-  row.brief = SIZE + kind + key
-  row.kind = string.sub(value, at, at + kind - 1)
-  at = at + kind
-  row.key = key > 0 and string.sub(value, at, at + key - 1) or ''
-  at = at + key
-  if flags % 2 < HAS_MAX then
-    row.max = nil
-  end
-  if flags % 4 >= HAS_OWNER then
-    row.owner = string.sub(value, at, at + owner - 1)
-  end
-  at = at + owner
-  if flags % 8 >= HAS_ERROR then
-    row.fault = string.sub(value, at, at + fault - 1)
-  end
-  row.rest_at = at + fault
-  row.lane = lane_of(row.state, row.kind)
-  note(row)
-  return row
+  local name = string.sub(value, at, key_at - 1)
+  local lane = lane_of(state, name)
+  return {
+    value = value, brief = owner_at - 1, rest_at = fault_at + fault, rest = nil, state = state, version = version, due = due,
+    planned = planned, wake = wake, attempt = attempt, max = flags % 2 >= HAS_MAX and max or nil, hop = hop,
+    created = created, updated = updated, finished = finished, kind = name,
+    key = key > 0 and string.sub(value, key_at, owner_at - 1) or '',
+    owner = flags % 4 >= HAS_OWNER and string.sub(value, owner_at, fault_at - 1) or nil,
+    fault = flags % 8 >= HAS_ERROR and string.sub(value, fault_at, fault_at + fault - 1) or nil,
+    lane = lane, was_state = state, was_lane = lane, was_due = due, was_wake = wake,
+  }
 end
 
 -- A row as it is kept, and where its rest begins.
@@ -131,7 +121,7 @@ end
 local function preload(ids)
   if #ids > 0 then
     for at, value in ipairs(redis.call('HMGET', rows, unpack(ids))) do
-      cached[ids[at]] = value
+      values[ids[at]] = value
     end
   end
 end
@@ -145,20 +135,36 @@ local function preload_given(first, step)
   preload(ids)
 end
 
+-- The value of an id, false if there is none.
+local function value_of(id)
+  local value = values[id]
+  if value == nil then
+    value = redis.call('HGET', rows, id)
+    values[id] = value
+  end
+  return value
+end
+
 -- The row of an id, and its value; only its value if it cannot be read, and nothing if there is none.
 local function read(id)
-  if cached[id] == nil then
-    cached[id] = redis.call('HGET', rows, id)
-  end
-  if not cached[id] then
+  local value = value_of(id)
+  if not value then
     return nil, nil
   end
-  return unpacked(cached[id]), cached[id]
+  local row = known[id]
+  if not row then
+    row = unpacked(value)
+    known[id] = row
+  end
+  return row, value
 end
 
 -- Has a row written as this value, or removed.
 local function write(id, value)
-  cached[id], changed[id] = value, true
+  values[id] = value
+  if not is_changed[id] then
+    changed[#changed + 1], is_changed[id] = id, true
+  end
 end
 
 -- The first bytes of a row, up to its key: all that a look at it needs.
@@ -171,42 +177,14 @@ local function has_wake(state, wake)
   return wake > 0 and state ~= DEAD and state ~= INTENT
 end
 
--- Has an id put into an index by this score, or taken out of it.
-local function move(key, id, score)
-  moves[key] = moves[key] or {}
-  moves[key][id] = score
-end
-
-local function unindex(id, row)
-  if row.was_state ~= INTENT then
-    move(index('due', row.was_lane), id, false)
-    move(index('wake', row.was_lane), id, false)
-    touched[row.was_lane] = true
-  end
-end
-
--- Writes a row as it has become, and what has changed of it into the indexes.
+-- Writes a row as it has become.
 local function save(id, row)
   row.value, row.rest_at = packed(row)
   row.rest = nil
   row.lane = lane_of(row.state, row.kind)
   row.brief = SIZE + #row.kind + #row.key
+  known[id] = row
   write(id, row.value)
-  local is_moved = not row.is_kept or row.was_lane ~= row.lane
-  if row.is_kept and is_moved then
-    unindex(id, row)
-  end
-  if row.state ~= INTENT then
-    if is_moved or row.was_due ~= row.due then
-      move(index('due', row.lane), id, row.due)
-    end
-    if has_wake(row.state, row.wake) and (is_moved or row.was_wake ~= row.wake) then
-      move(index('wake', row.lane), id, row.wake)
-    end
-    if is_moved then
-      touched[row.lane] = true
-    end
-  end
   if row.state == SCHEDULED then
     soon_wake, soon_due = math.min(soon_wake, row.wake), math.min(soon_due, row.due)
   elseif row.state == RUNNING then
@@ -214,12 +192,10 @@ local function save(id, row)
   elseif row.state == DONE or row.state == CANCELLED then
     soon_purge = math.min(soon_purge, row.wake)
   end
-  note(row)
 end
 
-local function remove(id, row)
+local function remove(id)
   write(id, false)
-  unindex(id, row)
 end
 
 -- The row of a member of an index, if it is there by right. If not, somebody else has put it there: it is taken away,
@@ -230,9 +206,9 @@ local function member(name, lane, id, score)
     if row[name] == tonumber(score) then
       return row
     end
-    move(index(name, lane), id, row[name])
+    strays[#strays + 1] = { index(name, lane), id, row[name] }
   else
-    move(index(name, lane), id, false)
+    strays[#strays + 1] = { index(name, lane), id, false }
     touched[lane] = true
   end
   return nil
@@ -318,44 +294,102 @@ local function millis_until(moment)
   return moment < math.huge and math.max(0, moment - now) or -1
 end
 
+-- Lists by keys, each made when something is first added.
+local function list(lists, key)
+  local found = lists[key]
+  if not found then
+    found = {}
+    lists[key] = found
+  end
+  return found
+end
+
+-- Numbers as commands take them: to write one down takes longer than all else, and many are alike.
+local texts = {}
+
+local function text(number)
+  local found = texts[number]
+  if not found then
+    found = string.format('%.0f', number)
+    texts[number] = found
+  end
+  return found
+end
+
+local function put(into, key, id, score)
+  local pairs_to_add = list(into, key)
+  local count = #pairs_to_add
+  pairs_to_add[count + 1], pairs_to_add[count + 2] = text(score), id
+end
+
+-- What has changed of a row in the indexes; `row` is nothing for one that was removed.
+local function reindex(id, was, row, out, into)
+  local was_in, was_by_wake = nil, false
+  if was and was.was_lane and was.was_state ~= INTENT then
+    was_in, was_by_wake = was.was_lane, has_wake(was.was_state, was.was_wake)
+  end
+  local is_in, is_by_wake = nil, false
+  if row and row.state ~= INTENT then
+    is_in, is_by_wake = row.lane, has_wake(row.state, row.wake)
+  end
+  local is_moved = was_in ~= is_in
+  if is_moved then
+    if was_in then
+      local ids = list(out, index('due', was_in))
+      ids[#ids + 1] = id
+      touched[was_in] = true
+    end
+    if is_in then
+      touched[is_in] = true
+    end
+  end
+  if was_by_wake and (is_moved or not is_by_wake) then
+    local ids = list(out, index('wake', was_in))
+    ids[#ids + 1] = id
+  end
+  if is_in and (is_moved or was.was_due ~= row.due) then
+    put(into, index('due', is_in), id, row.due)
+  end
+  if is_by_wake and (is_moved or not was_by_wake or was.was_wake ~= row.wake) then
+    put(into, index('wake', is_in), id, row.wake)
+  end
+end
+
 -- Writes rows and indexes. What is taken away goes first: once a script has written, a server that is full (maxmemory) no
 -- longer refuses the rest, so that it can be emptied.
 local function flush()
-  local gone, put = {}, {}
-  for id in pairs(changed) do
-    if cached[id] then
-      put[#put + 1] = id
-      put[#put + 1] = cached[id]
+  local gone, kept, out, into = {}, {}, {}, {}
+  for _, stray in ipairs(strays) do
+    local key, id, score = unpack(stray)
+    if not score then
+      local ids = list(out, key)
+      ids[#ids + 1] = id
+    elseif not is_changed[id] then
+      put(into, key, id, score)
+    end
+  end
+  for _, id in ipairs(changed) do
+    local value, row = values[id], known[id]
+    if value then
+      local count = #kept
+      kept[count + 1], kept[count + 2] = id, value
+      reindex(id, row, row, out, into)
     else
       gone[#gone + 1] = id
+      reindex(id, row, nil, out, into)
     end
   end
   if #gone > 0 then
     redis.call('HDEL', rows, unpack(gone))
   end
-  local added = {}
-  for key, scores in pairs(moves) do
-    local out, into = {}, {}
-    for id, score in pairs(scores) do
-      if score then
-        into[#into + 1] = score
-        into[#into + 1] = id
-      else
-        out[#out + 1] = id
-      end
-    end
-    if #out > 0 then
-      redis.call('ZREM', key, unpack(out))
-    end
-    added[key] = into
+  for key, ids in pairs(out) do
+    redis.call('ZREM', key, unpack(ids))
   end
-  if #put > 0 then
-    redis.call('HSET', rows, unpack(put))
+  if #kept > 0 then
+    redis.call('HSET', rows, unpack(kept))
   end
-  for key, into in pairs(added) do
-    if #into > 0 then
-      redis.call('ZADD', key, unpack(into))
-    end
+  for key, pairs_to_add in pairs(into) do
+    redis.call('ZADD', key, unpack(pairs_to_add))
   end
   for _, step in ipairs(finally) do
     step()

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer;
-use super::codec;
-use super::codec::due;
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesOrdered, StreamExt};
+
+use super::answer::{self, Answer};
+use super::codec::{self, due};
 use super::database::{Database, Request, Told, is_closed};
 use super::moving;
 use super::repeat::Tries;
-use super::together::{those_that_succeeded, together};
+use super::together::ON_THE_WAY;
 use crate::redis::{Lua, Slot, lua};
 use crate::store::{Ending, Hop, Renewal, Settlement};
 use crate::timestamp::millis;
@@ -24,12 +26,14 @@ static RENEW: Lua = lua!("row.lua", "renew.lua");
 const ROWS: usize = 50;
 
 pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-    let add = |call: &mut Request, hop: &Hop| {
-        call.arg(hop.id.as_bytes())
-            .arg(hop.version)
-            .arg(millis(hop.look_in));
+    let fill = |call: &mut Request, hops: &[&Hop]| {
+        for hop in hops {
+            call.arg(hop.id.as_bytes())
+                .arg(hop.version)
+                .arg(millis(hop.look_in));
+        }
     };
-    let said = each(database, &HOP, Told::No, hops, |hop| hop.id, |_| {}, add).await?;
+    let said = each(database, &HOP, Told::No, hops, |hop| hop.id, fill).await?;
     // One that was perhaps not recorded is sent by nobody, and found by the sweep.
     Ok(said.into_iter().map(|said| matches!(said, Ok(true))).collect())
 }
@@ -63,20 +67,17 @@ async fn settle_each(
     settlements: Vec<Settlement>,
 ) -> Result<Vec<Result<bool, Error>>, Error> {
     let history = database.settings.history;
-    let add = |call: &mut Request, settlement: &Settlement| {
-        call.arg(settlement.id.as_bytes()).arg(settlement.version);
-        end(call, &settlement.ending, history);
+    let fill = |call: &mut Request, settlements: &[&Settlement]| {
+        for alike in settlements.chunk_by(|one, other| one.ending == other.ending) {
+            end(call, &alike[0].ending, history);
+            call.arg(alike.len());
+            for settlement in alike {
+                call.arg(settlement.id.as_bytes()).arg(settlement.version);
+            }
+        }
     };
-    each(
-        database,
-        &SETTLE,
-        Told::Yes,
-        &settlements,
-        |settlement| settlement.id,
-        |_| {},
-        add,
-    )
-    .await
+    let id = |settlement: &Settlement| settlement.id;
+    each(database, &SETTLE, Told::Yes, &settlements, id, fill).await
 }
 
 pub(super) async fn renew(
@@ -84,13 +85,13 @@ pub(super) async fn renew(
     claims: &[(TaskId, u64)],
     lease: Duration,
 ) -> Result<Vec<Renewal>, Error> {
-    let add = |call: &mut Request, (id, version): &(TaskId, u64)| {
-        call.arg(id.as_bytes()).arg(*version);
-    };
-    let lease = |call: &mut Request| {
+    let fill = |call: &mut Request, claims: &[&(TaskId, u64)]| {
         call.arg(millis(lease));
+        for (id, version) in claims {
+            call.arg(id.as_bytes()).arg(*version);
+        }
     };
-    let said = each(database, &RENEW, Told::No, claims, |(id, _)| *id, lease, add).await?;
+    let said = each(database, &RENEW, Told::No, claims, |(id, _)| *id, fill).await?;
     let renewal = |said| match said {
         Ok(true) => Renewal::Renewed,
         Ok(false) => Renewal::Lost,
@@ -100,29 +101,28 @@ pub(super) async fn renew(
     Ok(said.into_iter().map(renewal).collect())
 }
 
-/// What a script says of each row, in the order given, where `first` is what it takes before the rows. Those of a slot
-/// are taken in order. Errors are of rows whose servers cannot be reached; if that is all, the whole is one.
+/// What a script says of each row, in the order given, where `fill` gives a call its rows. Those of a slot are taken in
+/// order. Errors are of rows whose servers cannot be reached; if that is all, the whole is one.
 async fn each<T>(
     database: &Arc<Database>,
     script: &'static Lua,
     told: Told,
     rows: &[T],
     id: impl Fn(&T) -> TaskId,
-    first: impl Fn(&mut Request),
-    add: impl Fn(&mut Request, &T),
+    fill: impl Fn(&mut Request, &[&T]),
 ) -> Result<Vec<Result<bool, Error>>, Error> {
     let mut given: Vec<_> = std::iter::repeat_with(|| Err(out_of_reach()))
         .take(rows.len())
         .collect();
     let mut left: Vec<usize> = (0..rows.len()).collect();
     let mut tries = Tries::default();
-    let mut is_first = true;
+    let mut is_answered = false;
     while !left.is_empty() {
         let ids = left.iter().map(|&place| id(&rows[place]));
         let (layout, out_of_reach) = match moving::layout_with(database, &mut tries, ids).await {
             Ok(layout) => layout,
             // What has been answered must not be lost by what comes after it.
-            Err(_) if !is_first => break,
+            Err(_) if is_answered => break,
             Err(error) => return Err(error),
         };
         let mut by_slot = BTreeMap::<Slot, Vec<usize>>::new();
@@ -132,60 +132,63 @@ async fn each<T>(
                 by_slot.entry(layout.slot(id)).or_default().push(place);
             }
         }
-        let mut asked = Vec::new();
-        let mut calls = Vec::new();
+        let mut slots = Vec::new();
         for (slot, places) in by_slot {
-            let mut parts = Vec::new();
+            let mut calls = Vec::new();
             for part in places.chunks(ROWS) {
                 let mut call = database.script(script, slot, told, layout);
-                first(&mut call);
-                for &place in part {
-                    add(&mut call, &rows[place]);
-                }
-                parts.push(call);
+                let rows: Vec<_> = part.iter().map(|&place| &rows[place]).collect();
+                fill(&mut call, &rows);
+                calls.push((part.to_vec(), call));
             }
-            asked.push(places);
-            let database = Arc::clone(database);
-            calls.push(async move { one_after_the_other(&database, parts).await });
+            slots.push(in_turn(database, calls));
         }
-        let answers = match those_that_succeeded(together(calls).await) {
-            Ok(answers) => answers,
-            Err(_) if !is_first => break,
-            Err(error) => return Err(error),
-        };
-        is_first = false;
-        let mut is_closed = None;
-        for (places, answer) in asked.into_iter().zip(answers) {
-            let Some((said, closed)) = answer else { continue };
-            let mut places = places.into_iter();
-            for (place, said) in places.by_ref().take(said.len()).zip(said) {
-                given[place] = Ok(said);
+        let (mut closed, mut failed) = (None, None);
+        for (places, said) in join_all(slots).await.into_iter().flatten() {
+            match said {
+                Ok(answer) => {
+                    is_answered = true;
+                    for (place, said) in places.into_iter().zip(answer::flags(answer.found)?) {
+                        given[place] = Ok(said);
+                    }
+                }
+                Err(error) if is_closed(&error) => {
+                    left.extend(places);
+                    closed = Some(error);
+                }
+                Err(error) => failed = Some(error),
             }
-            left.extend(places);
-            is_closed = closed.or(is_closed);
+        }
+        match failed {
+            Some(error) if !is_answered && closed.is_none() => return Err(error),
+            Some(error) => tracing::warn!(%error, "a part of the tasks is out of reach"),
+            None => {}
         }
         left.sort_unstable();
-        if is_closed.is_some_and(|error| tries.again(error).is_err()) {
+        if closed.is_some_and(|error| tries.again(error).is_err()) {
             break;
         }
     }
     Ok(given)
 }
 
-/// What calls on one slot say of rows; if the slot is closed, only those before, and that it is.
-async fn one_after_the_other(
-    database: &Database,
-    calls: Vec<Request>,
-) -> Result<(Vec<bool>, Option<Error>), Error> {
-    let mut said = Vec::new();
-    for call in calls {
-        match database.write_if_near(call).await {
-            Ok(answer) => said.extend(answer::flags(answer.found)?),
-            Err(error) if is_closed(&error) => return Ok((said, Some(error))),
-            Err(error) => return Err(error),
+/// Places of rows in the batch, and what their call says.
+type Answered = (Vec<usize>, Result<Answer, Error>);
+
+/// What calls on one slot say.
+async fn in_turn(database: &Database, calls: Vec<(Vec<usize>, Request)>) -> Vec<Answered> {
+    let mut answered = Vec::with_capacity(calls.len());
+    let mut calls = calls.into_iter();
+    let mut on_the_way = FuturesOrdered::new();
+    loop {
+        for (places, call) in calls.by_ref().take(ON_THE_WAY - on_the_way.len()) {
+            on_the_way.push_back(async move { (places, database.write_if_near(call).await) });
+        }
+        match on_the_way.next().await {
+            Some(one) => answered.push(one),
+            None => return answered,
         }
     }
-    Ok((said, None))
 }
 
 fn out_of_reach() -> Error {
