@@ -1,16 +1,17 @@
 //! Changes of rows, for their callers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use redis::Value;
 
 use super::answer::Items;
 use super::codec::due;
-use super::database::{Database, Told};
+use super::database::{Database, Request, Told};
 use super::moving;
 use super::repeat::{Done, Tries};
-use super::together::together;
+use super::together::{ON_THE_WAY, together};
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{Change, Expect, Stamped, Verb};
@@ -47,7 +48,7 @@ pub(super) async fn change(
                 continue;
             }
         };
-        let mut runs = runs(layout, std::mem::take(&mut left)).into_iter();
+        let mut runs = runs(std::mem::take(&mut left)).into_iter();
         for run in runs.by_ref() {
             let done = together_in(database, layout, run).await?;
             answers.extend(done.answers);
@@ -101,12 +102,8 @@ async fn bring(database: &Arc<Database>, changes: &Placed) -> Result<Layout, Err
     moving::bring(database, layouts, [], names).await
 }
 
-/// Parts of a batch, one after the other, within each of which the order does not matter. Where there is one slot, scripts
-/// take changes in the order given, so all is one part.
-fn runs(layout: Layout, changes: Placed) -> Vec<Placed> {
-    if layout.slots == 1 {
-        return vec![changes];
-    }
+/// Parts of a batch, one after the other, within each of which the order does not matter.
+fn runs(changes: Placed) -> Vec<Placed> {
     let mut runs: Vec<Placed> = Vec::new();
     let mut last = Run::default();
     for (place, change) in changes {
@@ -125,8 +122,8 @@ fn runs(layout: Layout, changes: Placed) -> Vec<Placed> {
 /// What the changes of one part mean.
 #[derive(Default)]
 struct Run {
-    ids: BTreeSet<TaskId>,
-    names: BTreeSet<(Kind, Key)>,
+    ids: HashSet<TaskId>,
+    names: HashSet<(Kind, Key)>,
     has_redrive: bool,
 }
 
@@ -165,23 +162,19 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
         }
     }
     let mut done = Answers::new();
-    let calls = by_slot.into_iter().map(|(slot, changes)| {
-        let database = Arc::clone(database);
-        async move { one_after_the_other(&database, layout, slot, changes).await }
-    });
+    let calls = by_slot
+        .into_iter()
+        .map(|(slot, changes)| in_slot(database, layout, slot, changes));
     for result in together(calls).await {
         done.add(result?);
     }
-    let calls = by_key.into_iter().map(|(place, name, change)| {
-        let database = Arc::clone(database);
-        async move {
-            let mut done = Answers::new();
-            match by_key_alone(&database, layout, &name, &change).await {
-                Ok(answer) => done.answers.push((place, answer)),
-                Err(error) => return done.closed(error, [(place, change)]),
-            }
-            Ok(done)
+    let calls = by_key.into_iter().map(|(place, name, change)| async move {
+        let mut done = Answers::new();
+        match by_key_alone(database, layout, &name, &change).await {
+            Ok(answer) => done.answers.push((place, answer)),
+            Err(error) => return done.closed(error, [(place, change)]),
         }
+        Ok(done)
     });
     for result in together(calls).await {
         done.add(result?);
@@ -189,27 +182,33 @@ async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) 
     Ok(done)
 }
 
-/// The changes of rows of one slot, in order.
-async fn one_after_the_other(
-    database: &Database,
-    layout: Layout,
-    slot: Slot,
-    changes: Placed,
-) -> Result<Answers, Error> {
+/// The changes of rows of one slot, whose order does not matter.
+async fn in_slot(database: &Database, layout: Layout, slot: Slot, changes: Placed) -> Result<Answers, Error> {
     let mut done = Answers::new();
     let mut changes = changes.into_iter().peekable();
-    while changes.peek().is_some() {
-        let part: Placed = changes.by_ref().take(CHANGES).collect();
-        let mut call = database.script(&CHANGE, slot, Told::Yes, layout);
-        call.arg(u8::from(layout.slots == 1))
-            .arg(millis(database.settings.history));
-        for (_, change) in &part {
-            add(&mut call, change);
+    let mut on_the_way = FuturesOrdered::new();
+    loop {
+        while on_the_way.len() < ON_THE_WAY && changes.peek().is_some() {
+            let part: Placed = changes.by_ref().take(CHANGES).collect();
+            let mut call = database.script(&CHANGE, slot, Told::Yes, layout);
+            call.arg(u8::from(layout.slots == 1))
+                .arg(millis(database.settings.history));
+            for (_, change) in &part {
+                add(&mut call, change);
+            }
+            on_the_way.push_back(async move { (part, database.write(call).await) });
         }
-        let answer = match database.write(call).await {
-            Ok(answer) => answer,
-            Err(error) => return done.closed(error, part.into_iter().chain(changes)),
+        let Some((part, answer)) = on_the_way.next().await else {
+            return Ok(done);
         };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                done = done.closed(error, part)?;
+                continue;
+            }
+        };
+        let now = answer.now;
         let mut items = Items::of(answer.found)?;
         for (place, change) in part {
             let found = match said(items.value()?)? {
@@ -222,14 +221,12 @@ async fn one_after_the_other(
                     }
                 },
             };
-            let now = answer.now;
             done.answers.push((place, Stamped { now, found }));
         }
     }
-    Ok(done)
 }
 
-fn add(call: &mut super::database::Request, change: &Change) {
+fn add(call: &mut Request, change: &Change) {
     match &change.target {
         Target::Id(id) => call.arg(id.as_bytes()).arg("").arg(""),
         Target::Key(kind, key) => call.arg("").arg(kind.as_str()).arg(key.as_str()),
@@ -327,7 +324,7 @@ async fn by_key_alone(
             ..change.clone()
         };
         let slot = layout.slot(task.id);
-        let done = one_after_the_other(database, layout, slot, vec![(0, by_id)]).await?;
+        let done = in_slot(database, layout, slot, vec![(0, by_id)]).await?;
         if let Some(error) = done.closed {
             return Err(error);
         }

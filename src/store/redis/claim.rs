@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answer::Items;
+use super::answer::{Answer, Items};
 use super::codec::Brief;
 use super::database::{Database, Request, Told, is_closed};
 use super::moving;
 use super::repeat::{Done, Tries};
-use super::together::{none_closed, those_that_succeeded, together};
+use super::together::{ON_THE_WAY, none_closed, those_that_succeeded, together};
 use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::store::{Claim, Looked, Pending, Stamped};
 use crate::timestamp::millis;
@@ -379,30 +379,40 @@ impl Ready<'_> {
         Ok(due)
     }
 
-    /// Claims where there is one slot, in one step; says whether that was all.
+    /// Claims where there is one slot; says whether that was all.
     async fn claim_in_order(&mut self) -> Result<bool, Error> {
         let Some(slot) = self.layout.all().next() else {
             return Ok(true);
         };
-        let mut left = ROWS;
-        let mut asked = Vec::new();
-        for (kind, room) in &self.room {
-            let count = (*room).min(left);
-            left -= count;
-            if count > 0 {
-                asked.push((kind.clone(), count));
+        // Where there was more than one call gives there is likely more than the next one gives.
+        let on_the_way = if self.found.is_empty() { 1 } else { ON_THE_WAY };
+        let mut room = self.room.clone();
+        let asked: Vec<_> = (0..on_the_way).map(|_| first_of(&mut room)).collect();
+        let calls = asked.iter().filter(|asked| !asked.is_empty()).map(|asked| {
+            let call = self::ask(
+                self.database,
+                self.layout,
+                slot,
+                Told::No,
+                self.claim,
+                asked,
+                true,
+            );
+            self.database.write_if_near(call)
+        });
+        let answers = together(calls).await;
+        let mut failed = None;
+        for (asked, answer) in asked.into_iter().zip(answers) {
+            match answer {
+                Ok(answer) => self.take_claimed(asked, answer)?,
+                // What the other calls have claimed is claimed.
+                Err(error) => failed = Some(error),
             }
         }
-        let call = self::ask(
-            self.database,
-            self.layout,
-            slot,
-            Told::No,
-            self.claim,
-            &asked,
-            true,
-        );
-        let answer = self.database.write_if_near(call).await?;
+        failed.map_or_else(|| Ok(self.room.is_empty()), Err)
+    }
+
+    fn take_claimed(&mut self, asked: Vec<(Kind, usize)>, answer: Answer) -> Result<(), Error> {
         self.heard(answer.now);
         let mut items = Items::of(answer.found)?;
         for (kind, count) in asked {
@@ -420,7 +430,7 @@ impl Ready<'_> {
                 self.room.remove(&kind);
             }
         }
-        Ok(self.room.is_empty())
+        Ok(())
     }
 
     /// Claims among several slots: asks each what it has, and claims what is surely due before anything that was not
@@ -514,6 +524,21 @@ impl Ready<'_> {
             }
         }
     }
+}
+
+/// Takes as much from the room as one call gives.
+fn first_of(room: &mut Room) -> Vec<(Kind, usize)> {
+    let mut left = ROWS;
+    let mut asked = Vec::new();
+    for (kind, room) in room {
+        let count = (*room).min(left);
+        left -= count;
+        *room -= count;
+        if count > 0 {
+            asked.push((kind.clone(), count));
+        }
+    }
+    asked
 }
 
 fn ask(

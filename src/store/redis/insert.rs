@@ -1,14 +1,16 @@
 //! New rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+use futures_util::stream::{FuturesOrdered, StreamExt};
 
 use super::answer::Items;
 use super::codec::{due, maybe};
-use super::database::{Database, Told};
+use super::database::{Database, Request, Told};
 use super::moving;
 use super::repeat::{Done, Tries};
-use super::together::together;
+use super::together::{ON_THE_WAY, together};
 use super::{codec, keys};
 use crate::redis::{Layout, Lua, Slot, lua};
 use crate::store::{NewRow, Stamped, row};
@@ -58,7 +60,7 @@ pub(super) async fn insert(
                 continue;
             }
         };
-        let mut rounds = rounds(layout, std::mem::take(&mut left)).into_iter();
+        let mut rounds = rounds(std::mem::take(&mut left)).into_iter();
         for round in rounds.by_ref() {
             let done = together_in(database, layout, round).await?;
             answers.extend(done.answers);
@@ -97,16 +99,12 @@ fn check(row: &NewRow) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parts of a batch, one after the other, in each of which no row can meet another. Where there is one slot, scripts take
-/// rows in the order given, so all is one part.
-fn rounds(layout: Layout, rows: Placed) -> Vec<Placed> {
+/// Parts of a batch, one after the other, in each of which no row can meet another.
+fn rounds(rows: Placed) -> Vec<Placed> {
     let mut left = rows;
-    if layout.slots == 1 {
-        return vec![left];
-    }
     let mut rounds = Vec::new();
     while !left.is_empty() {
-        let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
         let (mut round, mut later) = (Vec::new(), Vec::new());
         for (place, row) in left {
             let name = row.key.clone().map(|key| (row.kind.clone(), key));
@@ -132,26 +130,22 @@ async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> 
             None => plain.push((place, row)),
         }
     }
-    let calls: Vec<_> = by_slot(layout, plain)
+    let calls = by_slot(layout, plain)
         .into_iter()
-        .map(|(slot, rows)| one_after_the_other(Arc::clone(database), layout, slot, rows))
-        .collect();
+        .map(|(slot, rows)| in_slot(database, layout, slot, rows));
     let mut done = Answers::new();
     for result in together(calls).await {
         done.add(result?);
     }
     let mut keyed = keyed.into_iter().peekable();
     while keyed.peek().is_some() {
-        let calls = keyed.by_ref().take(KEYED).map(|(place, key, row)| {
-            let database = Arc::clone(database);
-            async move {
-                let mut done = Answers::new();
-                match keys::insert(&database, layout, &key, &row).await {
-                    Ok(answer) => done.answers.push((place, answer)),
-                    Err(error) => return done.closed(error, [(place, row)]),
-                }
-                Ok(done)
+        let calls = keyed.by_ref().take(KEYED).map(|(place, key, row)| async move {
+            let mut done = Answers::new();
+            match keys::insert(database, layout, &key, &row).await {
+                Ok(answer) => done.answers.push((place, answer)),
+                Err(error) => return done.closed(error, [(place, row)]),
             }
+            Ok(done)
         });
         for result in together(calls).await {
             done.add(result?);
@@ -160,59 +154,63 @@ async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> 
     Ok(done)
 }
 
-fn by_slot(layout: Layout, rows: Placed) -> std::collections::BTreeMap<Slot, Placed> {
-    let mut slots = std::collections::BTreeMap::<Slot, Placed>::new();
+fn by_slot(layout: Layout, rows: Placed) -> BTreeMap<Slot, Placed> {
+    let mut slots = BTreeMap::<Slot, Placed>::new();
     for (place, row) in rows {
         slots.entry(layout.slot(row.id)).or_default().push((place, row));
     }
     slots
 }
 
-/// The rows of one slot, in order.
-async fn one_after_the_other(
-    database: Arc<Database>,
-    layout: Layout,
-    slot: Slot,
-    rows: Placed,
-) -> Result<Answers, Error> {
-    let mut done = Answers::new();
+/// The rows of one slot, of which none can meet another.
+async fn in_slot(database: &Database, layout: Layout, slot: Slot, rows: Placed) -> Result<Answers, Error> {
     let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let mut insert = database.script(&INSERT, slot, Told::Yes, layout);
-        let (mut part, mut bytes) = (Vec::new(), 0);
-        while let Some((place, row)) = rows.next_if(|_| part.len() < ROWS && bytes < BYTES) {
-            let rest = codec::rest(&row.payload, &row.headers);
-            bytes += rest.len();
-            let (due_in, due_at) = due(row.due);
-            insert
-                .arg(row.id.as_bytes())
-                .arg(row.kind.as_str())
-                .arg(row.key.as_ref().map_or("", |key| key.as_str()))
-                .arg(due_in)
-                .arg(due_at)
-                .arg(millis(row.look_in))
-                .arg(maybe(row.max_attempts))
-                .arg(u8::from(row.replace))
-                .arg(rest);
-            part.push((place, row));
+    let mut on_the_way = FuturesOrdered::new();
+    let mut done = Answers::new();
+    loop {
+        while on_the_way.len() < ON_THE_WAY && rows.peek().is_some() {
+            let mut insert = database.script(&INSERT, slot, Told::Yes, layout);
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            while let Some((place, row)) = rows.next_if(|_| part.len() < ROWS && bytes < BYTES) {
+                bytes += add(&mut insert, &row);
+                part.push((place, row));
+            }
+            on_the_way.push_back(async move { (part, database.write(insert).await) });
         }
-        let answer = match database.write(insert).await {
-            Ok(answer) => answer,
-            Err(error) => return done.closed(error, part.into_iter().chain(rows)),
+        let Some((part, answer)) = on_the_way.next().await else {
+            return Ok(done);
         };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                done = done.closed(error, part)?;
+                continue;
+            }
+        };
+        let now = answer.now;
         let mut items = Items::of(answer.found)?;
         for (place, row) in part {
-            let found = said(items.value()?, row, answer.now)?;
-            done.answers.push((
-                place,
-                Stamped {
-                    now: answer.now,
-                    found,
-                },
-            ));
+            let found = said(items.value()?, row, now)?;
+            done.answers.push((place, Stamped { now, found }));
         }
     }
-    Ok(done)
+}
+
+/// A row as the script takes it; says how long its rest is.
+fn add(insert: &mut Request, row: &NewRow) -> usize {
+    let rest = codec::rest(&row.payload, &row.headers);
+    let (due_in, due_at) = due(row.due);
+    insert
+        .arg(row.id.as_bytes())
+        .arg(row.kind.as_str())
+        .arg(row.key.as_ref().map_or("", |key| key.as_str()))
+        .arg(due_in)
+        .arg(due_at)
+        .arg(millis(row.look_in))
+        .arg(maybe(row.max_attempts))
+        .arg(u8::from(row.replace))
+        .arg(&rest);
+    rest.len()
 }
 
 fn said(value: redis::Value, mut new: NewRow, now: Timestamp) -> Result<Scheduled, Error> {

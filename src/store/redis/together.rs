@@ -13,6 +13,10 @@ where
     join_all(calls)
 }
 
+/// How many calls on one slot are on their way at once: the server need not wait for the next one, and others find their
+/// turn between them. One that has to be repeated may be made after the next one.
+pub(super) const ON_THE_WAY: usize = 2;
+
 /// All or the first error; that a slot is closed before any other, as it says what to do.
 pub(super) fn all<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
     let mut given = Vec::with_capacity(results.len());
