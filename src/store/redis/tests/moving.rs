@@ -14,8 +14,8 @@ use crate::backend::Resharding;
 use crate::redis::{Layout, Layouts};
 use crate::store::redis::database::is_closed;
 use crate::store::redis::keys::{Taken, Try};
-use crate::store::redis::moving::{self, Moving};
-use crate::store::redis::{codec, keys};
+use crate::store::redis::moving::Moving;
+use crate::store::redis::{codec, keys, mover};
 use crate::store::{Ahead, Page};
 use crate::{NewTask, Scheduler, Target};
 
@@ -24,16 +24,12 @@ const KEY: &str = "d";
 /// Begins another epoch, which nothing is carried over to yet.
 async fn begin(store: &RedisStore, slots: u16) -> Layouts {
     let layout = store.database.layouts_now().await.unwrap().current;
-    moving::begin(&store.database, layout, slots).await.unwrap();
+    mover::begin(&store.database, layout, slots).await.unwrap();
     store.database.layouts_now().await.unwrap()
 }
 
 fn moving<'a>(store: &'a RedisStore, layouts: Layouts) -> Moving<'a> {
-    Moving {
-        database: &store.database,
-        former: layouts.former.expect("a change is under way"),
-        current: layouts.current,
-    }
+    Moving::of(&store.database, layouts).expect("a change is under way")
 }
 
 /// The row of an id as it is in the former slots.
