@@ -47,7 +47,7 @@ pub(super) async fn reshard(
 }
 
 /// Step 1, if this epoch is still in use.
-pub(super) async fn begin(database: &Arc<Database>, known: Layout, slots: u16) -> Result<(), Error> {
+pub(super) async fn begin(database: &Database, known: Layout, slots: u16) -> Result<(), Error> {
     let args = [
         known.epoch.to_string(),
         slots.to_string(),
@@ -59,7 +59,7 @@ pub(super) async fn begin(database: &Arc<Database>, known: Layout, slots: u16) -
 
 /// Carries over what there is, and ends the change that is under way.
 pub(super) async fn finish(
-    database: &Arc<Database>,
+    database: &Database,
     layouts: Layouts,
     done: &mut Resharding,
     told: &mut (dyn FnMut(Resharding) + Send + '_),
@@ -144,8 +144,7 @@ async fn on_all(
     let calls = layout.all().map(|slot| {
         let mut call = moving.database.script(script, slot, told, layout);
         call.arg(args);
-        let database = Arc::clone(moving.database);
-        async move { Ok(database.write(call).await?.found) }
+        async move { Ok(moving.database.write(call).await?.found) }
     });
     all(together(calls).await)
 }

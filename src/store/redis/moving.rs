@@ -71,7 +71,7 @@ const BYTES: usize = 256 << 10;
 
 /// Carries over the rows of these ids, and these keys with the rows that they name. Gives the layout to go by then.
 pub(super) async fn bring(
-    database: &Arc<Database>,
+    database: &Database,
     layouts: Layouts,
     ids: impl IntoIterator<Item = TaskId>,
     names: impl IntoIterator<Item = (Kind, Key)>,
@@ -109,10 +109,9 @@ async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout
         let slots = (former.slot(*id), current.slot(*id));
         groups.entry(slots).or_default().push(*id);
     }
-    let calls = groups.values().cloned().map(|ids| {
-        let database = Arc::clone(database);
-        async move { bring(&database, layouts, ids, []).await }
-    });
+    let calls = groups
+        .values()
+        .map(|ids| bring(database, layouts, ids.iter().copied(), []));
     let brought = none_closed(together(calls).await)?;
     let brought = those_that_succeeded(brought)?;
     let groups = groups.into_values().zip(brought);
@@ -133,7 +132,7 @@ pub(super) fn unless_out_of_reach(brought: Result<(), Error>) -> Result<(), Erro
 
 /// A change of slots, under way.
 pub(super) struct Moving<'a> {
-    pub(super) database: &'a Arc<Database>,
+    pub(super) database: &'a Database,
     pub(super) former: Layout,
     pub(super) current: Layout,
 }
@@ -143,7 +142,7 @@ pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl<'a> Moving<'a> {
     /// None if no change is under way.
-    pub(super) fn of(database: &'a Arc<Database>, layouts: Layouts) -> Option<Self> {
+    pub(super) fn of(database: &'a Database, layouts: Layouts) -> Option<Self> {
         Some(Self {
             database,
             former: layouts.former?,
@@ -175,17 +174,14 @@ impl<'a> Moving<'a> {
         }
         let parts = by_slot
             .iter()
-            .flat_map(|(slot, fields)| fields.chunks(ROWS).map(|fields| (*slot, fields.to_vec())));
-        let calls = parts.map(|(slot, fields)| {
-            let database = Arc::clone(self.database);
-            async move {
-                let found = database.command("HMGET", slot, name, &fields).await;
-                let found: Vec<Option<Vec<u8>>> = found?;
-                let pairs = fields.into_iter().zip(found);
-                Ok(pairs
-                    .filter_map(|(field, value)| Some((field, value?)))
-                    .collect::<Fields>())
-            }
+            .flat_map(|(slot, fields)| fields.chunks(ROWS).map(|fields| (*slot, fields)));
+        let calls = parts.map(|(slot, fields)| async move {
+            let found = self.database.command("HMGET", slot, name, fields).await;
+            let found: Vec<Option<Vec<u8>>> = found?;
+            let pairs = fields.iter().zip(found);
+            Ok(pairs
+                .filter_map(|(field, value)| Some((field.clone(), value?)))
+                .collect::<Fields>())
         });
         Ok(all(together(calls).await)?.concat())
     }
@@ -240,8 +236,7 @@ impl<'a> Moving<'a> {
                     count += 1;
                     bytes += value.len();
                 }
-                let database = Arc::clone(self.database);
-                calls.push(async move { database.write(call).await });
+                calls.push(self.database.write(call));
             }
         }
         all(together(calls).await).map(drop)
@@ -266,8 +261,7 @@ impl<'a> Moving<'a> {
                 for field in part {
                     call.arg(&field[..]);
                 }
-                let database = Arc::clone(self.database);
-                calls.push(async move { database.write(call).await });
+                calls.push(self.database.write(call));
             }
         }
         all(together(calls).await).map(drop)

@@ -26,8 +26,7 @@ pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
     let calls = layouts.slots().map(|slot| {
         let mut call = database.script(&NOW, slot, Told::OfThePast, layouts.current);
         call.arg(1);
-        let database = Arc::clone(database);
-        async move { database.read(call).await }
+        database.read(call)
     });
     for answer in together(calls).await {
         let mut info = Items::of(redis::Value::Array(vec![answer?.found]))?;
@@ -100,15 +99,14 @@ async fn list_once(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, E
 
 /// As many of each slot as are to be on the page.
 async fn list_in_all(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     page: &Page,
 ) -> Result<Vec<Task>, Error> {
-    let calls = layout.all().map(|slot| {
-        let (database, page) = (Arc::clone(database), page.clone());
-        async move { list_in(&database, layout, slot, told, &page).await }
-    });
+    let calls = layout
+        .all()
+        .map(|slot| list_in(database, layout, slot, told, page));
     Ok(all(together(calls).await)?.concat())
 }
 
@@ -189,18 +187,15 @@ async fn kinds_once(database: &Arc<Database>, state: State) -> Result<BTreeSet<K
 }
 
 async fn kinds_in(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     state: State,
 ) -> Result<BTreeSet<Kind>, Error> {
-    let calls = layout.all().map(|slot| {
-        let database = Arc::clone(database);
-        async move {
-            let mut call = database.script(&KINDS, slot, told, layout);
-            call.arg(codec::digit(state));
-            Items::of(database.read(call).await?.found)
-        }
+    let calls = layout.all().map(|slot| async move {
+        let mut call = database.script(&KINDS, slot, told, layout);
+        call.arg(codec::digit(state));
+        Items::of(database.read(call).await?.found)
     });
     let mut found = BTreeSet::new();
     for mut items in all(together(calls).await)? {
