@@ -47,12 +47,22 @@ impl Node {
             .0
         {
             let address = address.unwrap_or_else(|| link.address().first());
-            nodes.push(Self::read(address, &text));
+            nodes.push(Self {
+                address,
+                ..Self::read(&text)
+            });
         }
         Ok(nodes)
     }
 
-    fn read(address: String, text: &str) -> Self {
+    /// Whether it removes tasks and wake-ups when it is full. The other policies remove nothing, or only keys that have an
+    /// expiry, which none has that matters.
+    pub fn evicts(&self) -> bool {
+        self.memory_limit > 0 && self.policy.starts_with("allkeys-")
+    }
+
+    /// What `INFO` says, all of it or a part; that does not say the address.
+    pub(crate) fn read(text: &str) -> Self {
         let fields: HashMap<&str, &str> = text
             .lines()
             .filter_map(|line| line.trim().split_once(':'))
@@ -65,7 +75,7 @@ impl Node {
             .and_then(|text| text.parse::<i64>().ok());
         let is_well = |name: &str| matches!(word(name), "ok" | "");
         Self {
-            address,
+            address: String::new(),
             version: word("redis_version").to_owned(),
             is_master: word("role") == "master",
             replicas: count("connected_slaves"),
@@ -107,7 +117,7 @@ mod tests {
         let text = "# Server\r\nredis_version:7.0.15\r\nserver_time_usec:1763782345678901\r\nrole:master\r\n\
             connected_slaves:2\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\nused_memory:900\r\n\
             aof_enabled:1\r\naof_last_write_status:err\r\nrdb_saves:0\r\n";
-        let node = Node::read("host:1".into(), text);
+        let node = Node::read(text);
         assert_eq!(
             (node.version.as_str(), node.policy.as_str()),
             ("7.0.15", "allkeys-lru")
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_not_told_is_nothing() {
-        let node = Node::read("host:1".into(), "redis_version\n:::\nmaxmemory:many");
+        let node = Node::read("redis_version\n:::\nmaxmemory:many");
         assert_eq!(
             (node.version.as_str(), node.memory_limit, node.time),
             ("", 0, None)

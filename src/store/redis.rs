@@ -10,6 +10,7 @@ mod database;
 mod insert;
 mod keys;
 mod listen;
+mod mover;
 mod moving;
 mod purge;
 mod quiet;
@@ -131,7 +132,7 @@ impl RedisStore {
         slots: u16,
         mut told: impl FnMut(Resharding) + std::marker::Send,
     ) -> Result<(), Error> {
-        moving::reshard(&self.database, slots, &mut told).await
+        mover::reshard(&self.database, slots, &mut told).await
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -104,6 +104,16 @@ impl Sending {
         .await;
     }
 
+    /// Waits until one has failed that `chosen` chooses.
+    async fn until_failed(&self, chosen: impl Fn(u64) -> bool) {
+        safely(async {
+            while !self.failed().iter().any(|(number, _)| chosen(*number)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+
     async fn stop(self) -> BTreeSet<u64> {
         self.sending.abort();
         drop(self.sending.await);
@@ -350,8 +360,8 @@ async fn a_master_that_hangs_for_a_moment_loses_nothing() {
     sending.until_more(500, |_| true).await;
     let lost = at(&cluster, 0);
     cluster.signal(0, "STOP");
-    // Shorter than after what it is replaced.
-    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    // For as long as a send waits; it would be replaced after twice that.
+    sending.until_failed(&lost).await;
     cluster.signal(0, "CONT");
     sending.until_more(300, lost.clone()).await;
     let failed = sending.failed();

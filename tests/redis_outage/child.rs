@@ -1,7 +1,6 @@
-//! A worker in a process of its own: this test binary once more, told by its environment where the service is.
+//! A worker in a process of its own, with a database and Redis.
 
 use std::env;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use delayline::backend::RedisBackend;
 use delayline::{Outcome, Scheduler, Worker};
 
 use crate::now;
+use crate::process::Process;
 use crate::service::{OnSqlite, Service};
 use crate::shop::KIND;
 
@@ -17,34 +17,9 @@ const REDIS: &str = "DELAYLINE_TEST_REDIS";
 /// Short, so that what the dead held is soon somebody else's.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A worker's process, killed when this is dropped.
-pub(crate) struct Process(Child);
-
-impl Process {
-    pub(crate) fn start(database: &str, redis: &str) -> Self {
-        let child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "child::process", "--nocapture"])
-            .env(DATABASE, database)
-            .env(REDIS, redis)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-
-    /// Ends it as `kill -9` does; it has not ended by itself.
-    pub(crate) fn kill(&mut self) {
-        assert_eq!(self.0.try_wait().unwrap(), None, "a worker ended by itself");
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process with a worker of this service.
+pub(crate) fn start(database: &str, redis: &str) -> Process {
+    Process::start("child::process", &[(DATABASE, database), (REDIS, redis)])
 }
 
 /// A scheduler as each process has one.
@@ -54,7 +29,7 @@ pub(crate) fn scheduler(service: &OnSqlite, redis: &str) -> Scheduler {
     builder.build().unwrap()
 }
 
-/// What a child of the other tests does; nothing unless it is one.
+/// What such a process does; nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let (Ok(database), Ok(redis)) = (env::var(DATABASE), env::var(REDIS)) else {

@@ -6,6 +6,8 @@
 mod callers;
 mod child;
 mod cluster;
+mod kills;
+mod process;
 mod rows;
 mod shop;
 mod workers;

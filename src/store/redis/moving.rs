@@ -1,4 +1,4 @@
-//! Another number of slots, while everybody works.
+//! What every operation needs while the number of slots changes: what it is about to look at is carried over first.
 //!
 //! With another number of slots a row may be in another slot, so there is another epoch, with slots and keys of its own.
 //! Rows are the truth: each must be found in one place at any moment, and nowhere twice. So the epochs are kept apart
@@ -16,9 +16,10 @@
 //! 6. *Seal* the new slots, once there is nothing in any former slot (`seal.lua`): 4 does nothing there any more.
 //! 7. *End.* What is left of the former slots is dropped (`drop.lua`), and the layout says no more of them (`end.lua`).
 //!
-//! Steps 3 to 5 are made by [`reshard`] for all there is, and by everybody for what an operation is about to look at
-//! ([`bring`]): rows by their ids; keys, with the rows that their entries name; and what a scan of the former slots finds.
-//! Then the operation is made in the new slots as ever. So it sees what it would see if all were carried over already.
+//! Steps 3 to 5 are made by the mover (`mover.rs`) for all there is, and by everybody for what an operation is about to
+//! look at ([`bring`]): rows by their ids; keys, with the rows that their entries name; and what a scan of the former slots
+//! finds. Then the operation is made in the new slots as ever. So it sees what it would see if all were carried over
+//! already.
 //!
 //! **What is told that its slot is closed** was not done, and asks the layout anew; it is repeated where it is now, alone
 //! ([`Tries`]): what was answered in other slots is answered.
@@ -28,7 +29,7 @@
 //! new slots are sealed leaves a mark (`TAG:gone`), with which 4 does nothing. Who removes rows without leaving marks has
 //! learned from the layout that nothing is carried over any more, so all slots were sealed before. And when `e + 1` is
 //! over in its turn, its slots are closed, which 4 is told like everybody. That a slot is closed is said for
-//! [`CLOSED_FOR`] after it was emptied: longer than any call is on its way. After that there is nobody who reads it.
+//! `CLOSED_FOR` after it was emptied: longer than any call is on its way. After that there is nobody who reads it.
 //!
 //! **Keys come after their rows.** An entry is written only after all rows that it names. So if there is none in the former
 //! slot, then there was none, or its rows are where the new layout says; and nobody finds a key free whose live row is
@@ -38,10 +39,10 @@
 //!
 //! **A process may die after any step.** After 1, others close the slots. After 2 or 3, nothing has happened. After 4 the
 //! row is in both places: whoever looks for it brings it first, finds it there already, and removes it from the former
-//! slot, where nobody looks for what it says. After 5 or 6, the rest is carried on by whoever calls [`reshard`] next, and
-//! what is needed is brought meanwhile. In 7, a slot that was dropped is empty and closed; the others are dropped again.
-//! Any number may carry over at the same time, as each step may be repeated, by anybody: 6 comes after former slots were
-//! empty, which stay so, and `end.lua` compares the epoch.
+//! slot, where nobody looks for what it says. After 5 or 6, the rest is carried on by the next mover, and what is needed
+//! is brought meanwhile. In 7, a slot that was dropped is empty and closed; the others are dropped again. Any number may
+//! carry over at the same time, as each step may be repeated, by anybody: 6 comes after former slots were empty, which stay
+//! so, and `end.lua` compares the epoch.
 //!
 //! **Clocks.** Times of rows are absolute. In a Cluster a row that goes to another master goes by that one's clock from
 //! then on: if it is behind by a second, the row is due, and its lease ends, a second later than it would have been.
@@ -51,44 +52,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::codec;
 use super::database::{Database, Told, is_closed};
 use super::keys;
 use super::repeat::Tries;
 use super::together::{all, none_closed, those_that_succeeded, together};
-use crate::backend::Resharding;
-use crate::redis::{Layout, Layouts, Lua, Slot, check_slots, lua};
+use crate::redis::{Layout, Layouts, Lua, Slot, lua};
 use crate::{Error, Key, Kind, TaskId};
 
 static CARRY_ROWS: Lua = lua!("row.lua", "gone.lua", "carry_rows.lua");
 static CARRY_KEYS: Lua = lua!("row.lua", "gone.lua", "entry.lua", "carry_keys.lua");
 static CARRIED: Lua = lua!("row.lua", "carried.lua");
-static SEAL: Lua = lua!("row.lua", "seal.lua");
-static DROP: Lua = lua!("row.lua", "drop.lua");
-static BEGIN: Lua = lua!("begin.lua");
-static END: Lua = lua!("end.lua");
 
 /// How many rows go into one call, and how many bytes of them: a bound on how long it keeps the server from others.
-const ROWS: usize = 50;
+pub(super) const ROWS: usize = 50;
 const BYTES: usize = 256 << 10;
-/// How long it is said of a slot that it is closed, after it was emptied.
-const CLOSED_FOR: Duration = Duration::from_secs(7 * 86_400);
 
 /// Carries over the rows of these ids, and these keys with the rows that they name. Gives the layout to go by then.
 pub(super) async fn bring(
-    database: &Arc<Database>,
+    database: &Database,
     layouts: Layouts,
     ids: impl IntoIterator<Item = TaskId>,
     names: impl IntoIterator<Item = (Kind, Key)>,
 ) -> Result<Layout, Error> {
-    if let Some(former) = layouts.former {
-        let moving = Moving {
-            database,
-            former,
-            current: layouts.current,
-        };
+    if let Some(moving) = Moving::of(database, layouts) {
         let names = names.into_iter().map(|(kind, key)| codec::name(&kind, &key));
         moving.bring(ids.into_iter().collect(), names.collect()).await?;
     }
@@ -121,10 +109,9 @@ async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout
         let slots = (former.slot(*id), current.slot(*id));
         groups.entry(slots).or_default().push(*id);
     }
-    let calls = groups.values().cloned().map(|ids| {
-        let database = Arc::clone(database);
-        async move { bring(&database, layouts, ids, []).await }
-    });
+    let calls = groups
+        .values()
+        .map(|ids| bring(database, layouts, ids.iter().copied(), []));
     let brought = none_closed(together(calls).await)?;
     let brought = those_that_succeeded(brought)?;
     let groups = groups.into_values().zip(brought);
@@ -145,15 +132,24 @@ pub(super) fn unless_out_of_reach(brought: Result<(), Error>) -> Result<(), Erro
 
 /// A change of slots, under way.
 pub(super) struct Moving<'a> {
-    pub(super) database: &'a Arc<Database>,
+    pub(super) database: &'a Database,
     pub(super) former: Layout,
     pub(super) current: Layout,
 }
 
 /// Fields of a hash, each with its value.
-type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl Moving<'_> {
+impl<'a> Moving<'a> {
+    /// None if no change is under way.
+    pub(super) fn of(database: &'a Database, layouts: Layouts) -> Option<Self> {
+        Some(Self {
+            database,
+            former: layouts.former?,
+            current: layouts.current,
+        })
+    }
+
     async fn bring(&self, mut ids: BTreeSet<TaskId>, names: BTreeSet<String>) -> Result<(), Error> {
         let names = names.into_iter().map(String::into_bytes);
         let entries = self.fetch("keys", names, |name| keys::slot_of_name(self.former, name));
@@ -178,17 +174,14 @@ impl Moving<'_> {
         }
         let parts = by_slot
             .iter()
-            .flat_map(|(slot, fields)| fields.chunks(ROWS).map(|fields| (*slot, fields.to_vec())));
-        let calls = parts.map(|(slot, fields)| {
-            let database = Arc::clone(self.database);
-            async move {
-                let found = database.command("HMGET", slot, name, &fields).await;
-                let found: Vec<Option<Vec<u8>>> = found?;
-                let pairs = fields.into_iter().zip(found);
-                Ok(pairs
-                    .filter_map(|(field, value)| Some((field, value?)))
-                    .collect::<Fields>())
-            }
+            .flat_map(|(slot, fields)| fields.chunks(ROWS).map(|fields| (*slot, fields)));
+        let calls = parts.map(|(slot, fields)| async move {
+            let found = self.database.command("HMGET", slot, name, fields).await;
+            let found: Vec<Option<Vec<u8>>> = found?;
+            let pairs = fields.iter().zip(found);
+            Ok(pairs
+                .filter_map(|(field, value)| Some((field.clone(), value?)))
+                .collect::<Fields>())
         });
         Ok(all(together(calls).await)?.concat())
     }
@@ -243,14 +236,14 @@ impl Moving<'_> {
                     count += 1;
                     bytes += value.len();
                 }
-                let database = Arc::clone(self.database);
-                calls.push(async move { database.write(call).await });
+                calls.push(self.database.write(call));
             }
         }
         all(together(calls).await).map(drop)
     }
 
-    async fn remove(
+    /// Step 5 of what was carried over.
+    pub(super) async fn remove(
         &self,
         fields: Vec<Vec<u8>>,
         slot_of: impl Fn(&[u8]) -> Slot,
@@ -268,150 +261,15 @@ impl Moving<'_> {
                 for field in part {
                     call.arg(&field[..]);
                 }
-                let database = Arc::clone(self.database);
-                calls.push(async move { database.write(call).await });
+                calls.push(self.database.write(call));
             }
         }
         all(together(calls).await).map(drop)
     }
-
-    /// Carries over whatever is in a hash of a former slot: again and again until it is empty, as a server that takes the
-    /// place of another may lose track of how far it was read.
-    async fn empty<'m>(
-        &'m self,
-        slot: Slot,
-        name: &'static str,
-        tell: &mut (dyn FnMut(u64, u64) + Send + 'm),
-    ) -> Result<(), Error> {
-        let mut cursor = 0_u64;
-        loop {
-            let words = [cursor.to_string(), "COUNT".to_owned(), ROWS.to_string()];
-            let part = self.database.command("HSCAN", slot, name, &words).await?;
-            let fields: Fields;
-            (cursor, fields) = part;
-            let count = u64::try_from(fields.len()).unwrap_or(0);
-            self.carry(slot, name == "rows", fields).await?;
-            let left: u64 = self.database.command("HLEN", slot, name, &[] as &[&str]).await?;
-            tell(count, left);
-            if cursor == 0 && left == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Carries over what was found in one former slot. What is in the wrong one somebody else has put there: it is removed,
-    /// as nobody could find it.
-    async fn carry(&self, slot: Slot, are_rows: bool, fields: Fields) -> Result<(), Error> {
-        let slot_of = if are_rows { slot_of_id } else { keys::slot_of_name };
-        let (fields, strays): (Vec<_>, Vec<_>) = fields
-            .into_iter()
-            .partition(|(field, _)| slot_of(self.former, field) == slot);
-        if are_rows {
-            self.carry_rows(fields).await?;
-        } else {
-            self.carry_keys(fields).await?;
-        }
-        let strays = strays.into_iter().map(|(field, _)| field).collect();
-        self.remove(strays, |_| slot, are_rows).await
-    }
-
-    /// Carries over all there is, and ends the change.
-    async fn finish(
-        &self,
-        done: &mut Resharding,
-        told: &mut (dyn FnMut(Resharding) + Send + '_),
-    ) -> Result<(), Error> {
-        for slot in self.former.all() {
-            let mut tell = |moved, left| {
-                done.moved += moved;
-                done.left = left;
-                told(*done);
-            };
-            self.empty(slot, "rows", &mut tell).await?;
-        }
-        for slot in self.former.all() {
-            self.empty(slot, "keys", &mut |_, _| ()).await?;
-        }
-        self.on_all(&SEAL, self.current, Told::No, &[]).await?;
-        let kept = CLOSED_FOR.as_millis().to_string();
-        let dropped = self.on_all(&DROP, self.former, Told::OfThePast, &[kept]).await?;
-        if dropped.iter().all(|found| *found == redis::Value::Int(1)) {
-            let args = [self.current.epoch.to_string(), self.former.slots.to_string()];
-            self.database.call_layout::<u64>(&END, &args).await?;
-        }
-        Ok(())
-    }
-
-    async fn on_all(
-        &self,
-        script: &'static Lua,
-        layout: Layout,
-        told: Told,
-        args: &[String],
-    ) -> Result<Vec<redis::Value>, Error> {
-        let calls = layout.all().map(|slot| {
-            let mut call = self.database.script(script, slot, told, layout);
-            call.arg(args);
-            let database = Arc::clone(self.database);
-            async move { Ok(database.write(call).await?.found) }
-        });
-        all(together(calls).await)
-    }
 }
 
-/// Another number of slots: ends a change that was begun, and begins and ends the one that is wanted.
-pub(super) async fn reshard(
-    database: &Arc<Database>,
-    slots: u16,
-    told: &mut (dyn FnMut(Resharding) + Send + '_),
-) -> Result<(), Error> {
-    check_slots(slots)?;
-    let mut done = Resharding::default();
-    let mut tries = Tries::default();
-    loop {
-        let layouts = database.layouts_now().await?;
-        if layouts.former.is_some() {
-            if let Err(error) = finish(database, layouts, &mut done, told).await {
-                tries.again(error)?;
-            }
-        } else if layouts.current.slots == slots {
-            return Ok(());
-        } else {
-            begin(database, layouts.current, slots).await?;
-        }
-    }
-}
-
-/// Carries over what there is, and ends the change that is under way.
-pub(super) async fn finish(
-    database: &Arc<Database>,
-    layouts: Layouts,
-    done: &mut Resharding,
-    told: &mut (dyn FnMut(Resharding) + Send + '_),
-) -> Result<(), Error> {
-    let Some(former) = layouts.former else {
-        return Ok(());
-    };
-    let moving = Moving {
-        database,
-        former,
-        current: layouts.current,
-    };
-    moving.finish(done, told).await
-}
-
-/// Begins another epoch, if this one is still in use.
-pub(super) async fn begin(database: &Arc<Database>, known: Layout, slots: u16) -> Result<(), Error> {
-    let args = [
-        known.epoch.to_string(),
-        slots.to_string(),
-        database.listener.channel().to_owned(),
-        database.message_of(known.epoch + 1),
-    ];
-    database.call_layout::<u64>(&BEGIN, &args).await.map(drop)
-}
-
-fn slot_of_id(layout: Layout, id: &[u8]) -> Slot {
+/// The slot of a row, by its field in the hash of rows.
+pub(super) fn slot_of_id(layout: Layout, id: &[u8]) -> Slot {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => layout.slot(TaskId::from_bytes(id)),
         Err(_) => keys::slot_of_name(layout, id),

@@ -70,10 +70,9 @@ async fn purge_once(database: &Arc<Database>, limit: usize, removed: &mut u64) -
             }
         }
         let is_all = by_slot.is_empty();
-        let calls = by_slot.into_iter().map(|(slot, rows)| {
-            let database = Arc::clone(database);
-            async move { remove(&database, layouts, slot, rows).await }
-        });
+        let calls = by_slot
+            .iter()
+            .map(|(slot, rows)| remove(database, layouts, *slot, rows));
         let counts = those_that_succeeded(together(calls).await)?;
         *removed += counts.into_iter().flatten().sum::<u64>();
         for lanes in again.values_mut() {
@@ -97,7 +96,7 @@ async fn remove(
     database: &Arc<Database>,
     layouts: Layouts,
     slot: Slot,
-    rows: Vec<Brief>,
+    rows: &[Brief],
 ) -> Result<u64, Error> {
     let layout = layouts.current;
     let is_single = layout.slots == 1;

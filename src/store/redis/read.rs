@@ -10,7 +10,7 @@ use super::keys;
 use super::moving;
 use super::repeat::Tries;
 use super::together::{all, together};
-use crate::redis::{Layout, Lua, Role, Slot, lua};
+use crate::redis::{Layout, Lua, Node, Role, Slot, lua};
 use crate::store::Page;
 use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
 
@@ -26,32 +26,25 @@ pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
     let calls = layouts.slots().map(|slot| {
         let mut call = database.script(&NOW, slot, Told::OfThePast, layouts.current);
         call.arg(1);
-        let database = Arc::clone(database);
-        async move { database.read(call).await }
+        database.read(call)
     });
     for answer in together(calls).await {
         let mut info = Items::of(redis::Value::Array(vec![answer?.found]))?;
-        refuse_eviction(&info.text()?)?;
+        refuse_eviction(&Node::read(&info.text()?))?;
     }
     Ok(())
 }
 
 /// Refuses a server that removes any keys when its memory is full: they would be tasks.
-fn refuse_eviction(info: &str) -> Result<(), Error> {
-    let field = |name: &str| {
-        let mut lines = info.lines().filter_map(|line| line.trim().split_once(':'));
-        lines.find(|(of, _)| *of == name).map(|(_, value)| value)
-    };
-    let policy = field("maxmemory_policy").unwrap_or_default();
-    let is_limited = field("maxmemory").is_some_and(|most| most != "0");
-    if is_limited && policy.starts_with("allkeys-") {
-        let why = format!(
-            "the server's `maxmemory-policy` is {policy}: it would remove tasks when its memory is full; `noeviction` \
-             is safe"
-        );
-        return Err(Role::Store.error(false, why));
+fn refuse_eviction(node: &Node) -> Result<(), Error> {
+    if !node.evicts() {
+        return Ok(());
     }
-    Ok(())
+    let why = format!(
+        "the server's `maxmemory-policy` is {}: it would remove tasks when its memory is full; `noeviction` is safe",
+        node.policy
+    );
+    Err(Role::Store.error(false, why))
 }
 
 pub(super) async fn find(database: &Arc<Database>, target: &Target) -> Result<Option<Task>, Error> {
@@ -106,15 +99,14 @@ async fn list_once(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, E
 
 /// As many of each slot as are to be on the page.
 async fn list_in_all(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     page: &Page,
 ) -> Result<Vec<Task>, Error> {
-    let calls = layout.all().map(|slot| {
-        let (database, page) = (Arc::clone(database), page.clone());
-        async move { list_in(&database, layout, slot, told, &page).await }
-    });
+    let calls = layout
+        .all()
+        .map(|slot| list_in(database, layout, slot, told, page));
     Ok(all(together(calls).await)?.concat())
 }
 
@@ -195,18 +187,15 @@ async fn kinds_once(database: &Arc<Database>, state: State) -> Result<BTreeSet<K
 }
 
 async fn kinds_in(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     state: State,
 ) -> Result<BTreeSet<Kind>, Error> {
-    let calls = layout.all().map(|slot| {
-        let database = Arc::clone(database);
-        async move {
-            let mut call = database.script(&KINDS, slot, told, layout);
-            call.arg(codec::digit(state));
-            Items::of(database.read(call).await?.found)
-        }
+    let calls = layout.all().map(|slot| async move {
+        let mut call = database.script(&KINDS, slot, told, layout);
+        call.arg(codec::digit(state));
+        Items::of(database.read(call).await?.found)
     });
     let mut found = BTreeSet::new();
     for mut items in all(together(calls).await)? {
@@ -237,10 +226,10 @@ mod tests {
             (1 << 30, "noeviction", false),
             (1 << 30, "volatile-ttl", false),
         ] {
-            let refused = refuse_eviction(&info(most, policy));
+            let refused = refuse_eviction(&Node::read(&info(most, policy)));
             assert_eq!(refused.is_err(), is_refused, "{policy}");
             assert!(refused.is_ok() || !refused.unwrap_err().is_transient());
         }
-        assert!(refuse_eviction("").is_ok());
+        assert!(refuse_eviction(&Node::read("")).is_ok());
     }
 }

@@ -68,15 +68,14 @@ async fn upcoming_once(database: &Arc<Database>, ahead: Ahead) -> Result<Stamped
 
 /// What comes next in each slot that can be reached.
 async fn in_all(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     ahead: Ahead,
 ) -> Result<Vec<Stamped<Vec<Pending>>>, Error> {
-    let calls = layout.all().map(|slot| {
-        let database = Arc::clone(database);
-        async move { all_of(&database, layout, slot, told, ahead).await }
-    });
+    let calls = layout
+        .all()
+        .map(|slot| all_of(database, layout, slot, told, ahead));
     let answers = those_that_succeeded(none_closed(together(calls).await)?)?;
     Ok(answers.into_iter().flatten().collect())
 }

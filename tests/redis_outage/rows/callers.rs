@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::shop::{KIND, Shop, Told};
+use super::shop::{Shop, Told};
 use crate::SAFETY;
+use crate::shop::KIND;
 
 /// How often some call.
 const EVERY: Duration = Duration::from_millis(10);

@@ -1,43 +1,20 @@
-//! A worker in a process of its own, which has nothing but Redis: this test binary once more.
+//! A worker in a process of its own, which has nothing but Redis.
 
 use std::env;
-use std::process::{Child, Command, Stdio};
 
 use delayline::store::RedisStore;
 use delayline::{Outcome, Scheduler, Worker};
 
-use super::shop::{KIND, LEASE};
+use super::shop::LEASE;
 use crate::now;
+use crate::process::Process;
+use crate::shop::KIND;
 
 const REDIS: &str = "DELAYLINE_TEST_REDIS_ROWS";
 
-/// A worker's process, killed when this is dropped.
-pub(super) struct Process(Child);
-
-impl Process {
-    pub(super) fn start(redis: &str) -> Self {
-        let child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "rows::child::process", "--nocapture"])
-            .env(REDIS, redis)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-
-    /// Ends it as `kill -9` does; it has not ended by itself.
-    pub(super) fn kill(&mut self) {
-        assert_eq!(self.0.try_wait().unwrap(), None, "a worker ended by itself");
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process with a worker.
+pub(super) fn start(redis: &str) -> Process {
+    Process::start("rows::child::process", &[(REDIS, redis)])
 }
 
 /// Where the effect of a task is: how often it happened, of each attempt.
@@ -48,7 +25,7 @@ pub(super) fn effects(number: usize) -> String {
 /// Over how many keys effects are spread.
 pub(super) const EFFECTS: usize = 16;
 
-/// What a child of the other test does; nothing unless it is one.
+/// What such a process does; nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let Ok(redis) = env::var(REDIS) else {

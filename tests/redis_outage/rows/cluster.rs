@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::audit::Audit;
 use super::callers::{Callers, KEYS, key};
-use super::shop::{KIND, Losses, Shop, Told};
+use super::shop::{Losses, Shop, Told};
 use crate::servers::RedisCluster;
+use crate::shop::KIND;
 use crate::{ROOM, until};
 
 /// For how long all is well, before and after.

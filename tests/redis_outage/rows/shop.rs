@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::audit::SLOTS;
+use crate::shop::KIND;
 use crate::{now, until};
 
-pub(super) const KIND: &str = "order.cancel";
 /// Short, so that what a master claimed for a worker which did not hear of it is soon somebody's.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
 

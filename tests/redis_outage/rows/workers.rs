@@ -1,24 +1,19 @@
 //! Workers over Redis that die, one after the other.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use delayline::Scheduler;
 use delayline::store::RedisStore;
-use delayline::{NewTask, Scheduler, TaskId};
 use tokio::task::block_in_place;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::Instant;
 
 use super::audit::Audit;
-use super::child::{EFFECTS, Process, effects};
-use super::shop::KIND;
+use super::child::{self, EFFECTS, effects};
+use crate::kills::{Left, schedule_under_kills};
 use crate::servers::RedisCluster;
-use crate::{ROOM, SAFETY, until};
+use crate::{ROOM, until};
 
-const PROCESSES: usize = 4;
 const TASKS: usize = 6_000;
-/// How many are scheduled each second.
-const RATE: usize = 400;
-const KILLED_EVERY: Duration = Duration::from_secs(5);
 /// How many handlers a worker runs at once, unless told: so many may have had their effect when it died, and not their end.
 const UNSETTLED: usize = delayline::defaults::CONCURRENCY;
 
@@ -26,45 +21,17 @@ const UNSETTLED: usize = delayline::defaults::CONCURRENCY;
 async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_waits_for_it() {
     let _room = ROOM.acquire().await.unwrap();
     let cluster = block_in_place(RedisCluster::start);
-    let start = || Process::start(&cluster.url());
-    let scheduler = Scheduler::new(RedisStore::connect(&cluster.url()).unwrap());
-
-    let scheduling = tokio::spawn(async move {
-        let mut ids = Vec::<TaskId>::new();
-        let mut tick = interval(Duration::from_secs(1) / 10);
-        while ids.len() < TASKS {
-            tick.tick().await;
-            let delays = (0..RATE / 10).map(|_| Duration::from_millis(fastrand::u64(200..5_000)));
-            let tasks = delays.map(|delay| NewTask::new(KIND, &()).after(delay));
-            let answers = scheduler.schedule_all(tasks).await.unwrap();
-            ids.extend(answers.iter().map(|answer| answer.task().id));
-        }
-        scheduler.close().await.unwrap();
-        ids
-    });
-    let mut workers: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
-    let mut killed = 0;
-    while !scheduling.is_finished() {
-        sleep(KILLED_EVERY).await;
-        let worker = &mut workers[killed % PROCESSES];
-        worker.kill();
-        *worker = start();
-        killed += 1;
-    }
-    // The last one has no successor: the others have what it had.
-    workers[killed % PROCESSES].kill();
-    workers.remove(killed % PROCESSES);
-    killed += 1;
-
-    let ids = scheduling.await.unwrap();
+    let url = cluster.url();
+    let start = || child::start(&url);
+    let scheduler = Scheduler::new(RedisStore::connect(&url).unwrap());
+    let Left {
+        ids,
+        mut workers,
+        killed,
+    } = schedule_under_kills(scheduler, TASKS, start).await;
     let waiting = Instant::now();
     let audit = Audit::of(&cluster);
-    tokio::time::timeout(
-        SAFETY,
-        until("no row is stuck", || block_in_place(|| audit.live() == 0)),
-    )
-    .await
-    .unwrap();
+    until("no row is stuck", || block_in_place(|| audit.live() == 0)).await;
     println!(
         "{killed} killed; all done {:.1?} after the last",
         waiting.elapsed()

@@ -89,8 +89,7 @@ fn of_node(node: &Node, has_rows: bool, findings: &mut Vec<Finding>) {
     if !node.is_master {
         problem(format!("it is a replica, and takes no {what}"));
     }
-    // The others remove only keys that have an expiry, which none has that matters.
-    if node.memory_limit > 0 && node.policy.starts_with("allkeys") {
+    if node.evicts() {
         problem(format!(
             "maxmemory-policy is {}, so it removes {what} when it is full; set noeviction",
             node.policy

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::redis_server::RedisServer;
 use super::*;
-use crate::store::redis::moving;
+use crate::store::redis::mover;
 use crate::store::{Ahead, Hop, Looked, Page, Pending, Renewal, Stamped};
 use crate::testing::store::StoreFixture;
 use crate::{Error, Kind, Target, Timestamp};
@@ -74,7 +74,7 @@ impl Amidst {
         let layouts = database.layouts_now().await?;
         if layouts.former.is_some() {
             let told = &mut |_| ();
-            moving::finish(
+            mover::finish(
                 database,
                 layouts,
                 &mut crate::backend::Resharding::default(),
@@ -83,7 +83,7 @@ impl Amidst {
             .await?;
         }
         let current = database.layouts_now().await?.current;
-        moving::begin(database, current, self.slots[*count % self.slots.len()]).await?;
+        mover::begin(database, current, self.slots[*count % self.slots.len()]).await?;
         *count += 1;
         Ok(&self.store)
     }
