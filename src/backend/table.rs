@@ -30,8 +30,9 @@ const LOOK: Ahead = Ahead {
     within: LOOK_AHEAD,
     limit: LOOK_LIMIT,
 };
-/// The least pause after a look that was cut off by the limit.
-const LOOK_ON: Duration = Duration::from_millis(20);
+/// The least pause after a look that was cut off by the limit. What it found that was due already is not found again by
+/// then: in a burst the next look finds what comes after it, and the database has its time for those that are due.
+const LOOK_ON: Duration = Ahead::SINCE;
 /// The pause after a look that failed.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How many wake-ups are held at the most, whether anybody receives or not: about 10 MB.

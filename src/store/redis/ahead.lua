@@ -21,6 +21,11 @@ local function look_ahead(since, within, limit, on)
       given, on = on and on.given or 0, nil
       local wanted = math.min(limit - given, left)
       local due = redis.call('ZRANGE', key, place, place + wanted, 'WITHSCORES')
+      local ids = {}
+      for at = 1, math.min(#due, 2 * wanted), 2 do
+        ids[#ids + 1] = tonumber(due[at + 1]) <= last and due[at] or nil
+      end
+      preload(ids)
       for at = 1, #due, 2 do
         if tonumber(due[at + 1]) > last then
           next_due = math.min(next_due, tonumber(due[at + 1]))

@@ -9,7 +9,7 @@ for at = 5, last do
   local id = ARGV[at]
   local row = read(id)
   if row then
-    remove(id)
+    remove(id, row)
   else
     redis.call('HDEL', rows, id)
   end

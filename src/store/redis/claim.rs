@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::stream::{FuturesOrdered, StreamExt};
+
 use super::answer::{Answer, Items};
 use super::codec::Brief;
 use super::database::{Database, Request, Told, is_closed};
@@ -384,29 +386,28 @@ impl Ready<'_> {
         let Some(slot) = self.layout.all().next() else {
             return Ok(true);
         };
-        // Where there was more than one call gives there is likely more than the next one gives.
-        let on_the_way = if self.found.is_empty() { 1 } else { ON_THE_WAY };
-        let mut room = self.room.clone();
-        let asked: Vec<_> = (0..on_the_way).map(|_| first_of(&mut room)).collect();
-        let calls = asked.iter().filter(|asked| !asked.is_empty()).map(|asked| {
-            let call = self::ask(
-                self.database,
-                self.layout,
-                slot,
-                Told::No,
-                self.claim,
-                asked,
-                true,
-            );
-            self.database.write_if_near(call)
-        });
-        let answers = together(calls).await;
+        let (database, layout, claim) = (self.database, self.layout, self.claim);
+        let mut open = self.room.clone();
         let mut failed = None;
-        for (asked, answer) in asked.into_iter().zip(answers) {
-            match answer {
-                Ok(answer) => self.take_claimed(asked, answer)?,
-                // What the other calls have claimed is claimed.
-                Err(error) => failed = Some(error),
+        let mut on_the_way = FuturesOrdered::new();
+        loop {
+            // Only where the first call gave something there may be more for others.
+            let most = if self.found.is_empty() { 1 } else { ON_THE_WAY };
+            while on_the_way.len() < most && !open.is_empty() {
+                let asked = first_of(&mut open);
+                let call = self::ask(database, layout, slot, Told::No, claim, &asked, true);
+                on_the_way.push_back(async move { (asked, database.write_if_near(call).await) });
+            }
+            let Some((asked, answer)) = on_the_way.next().await else {
+                break;
+            };
+            match answer.and_then(|answer| self.take_claimed(asked, answer)) {
+                Ok(()) => open.retain(|kind, _| self.room.contains_key(kind)),
+                // What other calls have claimed is claimed.
+                Err(error) => {
+                    failed = Some(error);
+                    open.clear();
+                }
             }
         }
         failed.map_or_else(|| Ok(self.room.is_empty()), Err)
@@ -530,7 +531,7 @@ impl Ready<'_> {
 fn first_of(room: &mut Room) -> Vec<(Kind, usize)> {
     let mut left = ROWS;
     let mut asked = Vec::new();
-    for (kind, room) in room {
+    for (kind, room) in room.iter_mut() {
         let count = (*room).min(left);
         left -= count;
         *room -= count;
@@ -538,6 +539,7 @@ fn first_of(room: &mut Room) -> Vec<(Kind, usize)> {
             asked.push((kind.clone(), count));
         }
     }
+    room.retain(|_, room| *room > 0);
     asked
 }
 

@@ -27,7 +27,7 @@ end
 
 local function insert(at)
   local id, kind, key, due_in, due_at, look_in, max, replace, rest = unpack(ARGV, at, at + 8)
-  local value = value_of(id)
+  local _, value = read(id)
   if value then
     return { 1, id, value }
   end

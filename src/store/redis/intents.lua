@@ -13,7 +13,7 @@ end
 local function abandon(id, row)
   redis.call('ZREM', intents, id)
   if row.state == INTENT then
-    write(id, false)
+    remove(id, row)
   else
     row.wake = 0
     save(id, row)

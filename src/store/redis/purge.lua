@@ -13,7 +13,7 @@ for at = 6, #ARGV do
   local row = read(id)
   local is_past = row and (row.state == DONE or row.state == CANCELLED) and row.wake <= now
   if is_past then
-    remove(id)
+    remove(id, row)
     if moving then
       redis.call('SADD', gone, row_mark(id))
     end

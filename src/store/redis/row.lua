@@ -35,11 +35,11 @@ local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I6I6I6BBI2I4', 68
 local HAS_MAX, HAS_OWNER, HAS_ERROR = 1, 2, 4
 local LAST = 253402300799999
 
--- Values of rows that were read or written, false where there is none; the rows themselves, once they were looked into;
--- and the ids of those that have changed. They are written at the end, with what has changed in indexes: a command takes
--- many rows in hardly more time than one.
-local values, known, changed, is_changed = {}, {}, {}, {}
--- What somebody else has put where it does not belong: key of an index, id, and its score there or false.
+-- Rows that were looked into, false where there is none; values that cannot be read as rows; and the ids of rows that have
+-- changed. They are written at the end, with what has changed in indexes: a command takes many rows in hardly more time
+-- than one.
+local known, unreadable, changed = {}, {}, {}
+-- What somebody else has put where it does not belong: index, lane, id, and its score there or false.
 local strays = {}
 -- What else is to be written then.
 local finally = {}
@@ -48,8 +48,10 @@ local touched = {}
 -- When the first of what was written needs a look.
 local soon_wake, soon_due, soon_purge = math.huge, math.huge, math.huge
 
+local min = math.min
+
 local function after(millis)
-  return math.min(now + millis, LAST)
+  return min(now + millis, LAST)
 end
 
 -- Names of lanes by state and kind, and keys of indexes by name and lane: each is made once.
@@ -102,26 +104,34 @@ local function unpacked(value)
     key = key > 0 and string.sub(value, key_at, owner_at - 1) or '',
     owner = flags % 4 >= HAS_OWNER and string.sub(value, owner_at, fault_at - 1) or nil,
     fault = flags % 8 >= HAS_ERROR and string.sub(value, fault_at, fault_at + fault - 1) or nil,
-    lane = lane, was_state = state, was_lane = lane, was_due = due, was_wake = wake,
+    lane = lane, was_state = state, was_lane = state ~= INTENT and lane or nil, was_due = due, was_wake = wake,
+    is_changed = false, is_gone = false,
   }
 end
 
 -- A row as it is kept, and where its rest begins.
 local function packed(row)
-  local flags = (row.max and HAS_MAX or 0) + (row.owner and HAS_OWNER or 0) + (row.fault and HAS_ERROR or 0)
-  local owner, fault = row.owner or '', row.fault or ''
-  local rest = row.rest or string.sub(row.value, row.rest_at)
-  local value = struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max or 0,
-    row.hop, row.created, row.updated, row.finished, #row.kind, #row.key, #owner, #fault)
-    .. row.kind .. row.key .. owner .. fault .. rest
-  return value, #value - #rest + 1
+  local kind, key, owner, fault = row.kind, row.key, row.owner, row.fault
+  local flags = (row.max and HAS_MAX or 0) + (owner and HAS_OWNER or 0) + (fault and HAS_ERROR or 0)
+  local head = struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max or 0,
+    row.hop, row.created, row.updated, row.finished, #kind, #key, owner and #owner or 0, fault and #fault or 0)
+  local rest_at = #head + #kind + #key + (owner and #owner or 0) + (fault and #fault or 0) + 1
+  return head .. kind .. key .. (owner or '') .. (fault or '') .. (row.rest or string.sub(row.value, row.rest_at)), rest_at
+end
+
+local function look_into(id, value)
+  local row = value and unpacked(value)
+  if value and not row then
+    unreadable[id] = value
+  end
+  known[id] = row or false
 end
 
 -- Reads many rows at once, which are asked for later.
 local function preload(ids)
   if #ids > 0 then
     for at, value in ipairs(redis.call('HMGET', rows, unpack(ids))) do
-      values[ids[at]] = value
+      look_into(ids[at], value)
     end
   end
 end
@@ -135,35 +145,23 @@ local function preload_given(first, step)
   preload(ids)
 end
 
--- The value of an id, false if there is none.
-local function value_of(id)
-  local value = values[id]
-  if value == nil then
-    value = redis.call('HGET', rows, id)
-    values[id] = value
-  end
-  return value
-end
-
 -- The row of an id, and its value; only its value if it cannot be read, and nothing if there is none.
 local function read(id)
-  local value = value_of(id)
-  if not value then
-    return nil, nil
+  if known[id] == nil then
+    look_into(id, redis.call('HGET', rows, id))
   end
   local row = known[id]
-  if not row then
-    row = unpacked(value)
-    known[id] = row
+  if row and not row.is_gone then
+    return row, row.value
   end
-  return row, value
+  return nil, unreadable[id]
 end
 
--- Has a row written as this value, or removed.
-local function write(id, value)
-  values[id] = value
-  if not is_changed[id] then
-    changed[#changed + 1], is_changed[id] = id, true
+-- Has a row written or removed as it has become.
+local function mark(id, row)
+  known[id] = row
+  if not row.is_changed then
+    changed[#changed + 1], row.is_changed = id, true
   end
 end
 
@@ -183,19 +181,19 @@ local function save(id, row)
   row.rest = nil
   row.lane = lane_of(row.state, row.kind)
   row.brief = SIZE + #row.kind + #row.key
-  known[id] = row
-  write(id, row.value)
+  mark(id, row)
   if row.state == SCHEDULED then
-    soon_wake, soon_due = math.min(soon_wake, row.wake), math.min(soon_due, row.due)
+    soon_wake, soon_due = min(soon_wake, row.wake), min(soon_due, row.due)
   elseif row.state == RUNNING then
-    soon_wake = math.min(soon_wake, row.wake)
+    soon_wake = min(soon_wake, row.wake)
   elseif row.state == DONE or row.state == CANCELLED then
-    soon_purge = math.min(soon_purge, row.wake)
+    soon_purge = min(soon_purge, row.wake)
   end
 end
 
-local function remove(id)
-  write(id, false)
+local function remove(id, row)
+  row.is_gone = true
+  mark(id, row)
 end
 
 -- The row of a member of an index, if it is there by right. If not, somebody else has put it there: it is taken away,
@@ -206,9 +204,9 @@ local function member(name, lane, id, score)
     if row[name] == tonumber(score) then
       return row
     end
-    strays[#strays + 1] = { index(name, lane), id, row[name] }
+    strays[#strays + 1] = { name, lane, id, row[name] }
   else
-    strays[#strays + 1] = { index(name, lane), id, false }
+    strays[#strays + 1] = { name, lane, id, false }
     touched[lane] = true
   end
   return nil
@@ -294,16 +292,6 @@ local function millis_until(moment)
   return moment < math.huge and math.max(0, moment - now) or -1
 end
 
--- Lists by keys, each made when something is first added.
-local function list(lists, key)
-  local found = lists[key]
-  if not found then
-    found = {}
-    lists[key] = found
-  end
-  return found
-end
-
 -- Numbers as commands take them: to write one down takes longer than all else, and many are alike.
 local texts = {}
 
@@ -316,27 +304,46 @@ local function text(number)
   return found
 end
 
-local function put(into, key, id, score)
-  local pairs_to_add = list(into, key)
-  local count = #pairs_to_add
-  pairs_to_add[count + 1], pairs_to_add[count + 2] = text(score), id
+-- What is taken out of each index, and put into it with which scores: by key of the index, and beside it the same by name
+-- and lane, as rows ask for it.
+local out, into = {}, {}
+local out_of_lane, into_lane = { due = {}, wake = {} }, { due = {}, wake = {} }
+
+local function list(lists, by_lane, name, lane)
+  local found = by_lane[name][lane]
+  if not found then
+    found = {}
+    by_lane[name][lane] = found
+    lists[index(name, lane)] = found
+  end
+  return found
 end
 
--- What has changed of a row in the indexes; `row` is nothing for one that was removed.
-local function reindex(id, was, row, out, into)
-  local was_in, was_by_wake = nil, false
-  if was and was.was_lane and was.was_state ~= INTENT then
-    was_in, was_by_wake = was.was_lane, has_wake(was.was_state, was.was_wake)
+local function take_out(name, lane, id)
+  local ids = out_of_lane[name][lane] or list(out, out_of_lane, name, lane)
+  ids[#ids + 1] = id
+end
+
+local function put_in(name, lane, id, score)
+  local scored = into_lane[name][lane] or list(into, into_lane, name, lane)
+  local count = #scored
+  scored[count + 1], scored[count + 2] = text(score), id
+end
+
+-- What has changed of a row in the indexes.
+local function reindex(id, row)
+  local was_in, was_by_wake = row.was_lane, false
+  if was_in then
+    was_by_wake = has_wake(row.was_state, row.was_wake)
   end
   local is_in, is_by_wake = nil, false
-  if row and row.state ~= INTENT then
+  if not row.is_gone and row.state ~= INTENT then
     is_in, is_by_wake = row.lane, has_wake(row.state, row.wake)
   end
   local is_moved = was_in ~= is_in
   if is_moved then
     if was_in then
-      local ids = list(out, index('due', was_in))
-      ids[#ids + 1] = id
+      take_out('due', was_in, id)
       touched[was_in] = true
     end
     if is_in then
@@ -344,40 +351,37 @@ local function reindex(id, was, row, out, into)
     end
   end
   if was_by_wake and (is_moved or not is_by_wake) then
-    local ids = list(out, index('wake', was_in))
-    ids[#ids + 1] = id
+    take_out('wake', was_in, id)
   end
-  if is_in and (is_moved or was.was_due ~= row.due) then
-    put(into, index('due', is_in), id, row.due)
+  if is_in and (is_moved or row.was_due ~= row.due) then
+    put_in('due', is_in, id, row.due)
   end
-  if is_by_wake and (is_moved or not was_by_wake or was.was_wake ~= row.wake) then
-    put(into, index('wake', is_in), id, row.wake)
+  if is_by_wake and (is_moved or not was_by_wake or row.was_wake ~= row.wake) then
+    put_in('wake', is_in, id, row.wake)
   end
 end
 
 -- Writes rows and indexes. What is taken away goes first: once a script has written, a server that is full (maxmemory) no
 -- longer refuses the rest, so that it can be emptied.
 local function flush()
-  local gone, kept, out, into = {}, {}, {}, {}
+  local gone, kept = {}, {}
   for _, stray in ipairs(strays) do
-    local key, id, score = unpack(stray)
+    local name, lane, id, score = unpack(stray)
     if not score then
-      local ids = list(out, key)
-      ids[#ids + 1] = id
-    elseif not is_changed[id] then
-      put(into, key, id, score)
+      take_out(name, lane, id)
+    elseif not known[id].is_changed then
+      put_in(name, lane, id, score)
     end
   end
   for _, id in ipairs(changed) do
-    local value, row = values[id], known[id]
-    if value then
-      local count = #kept
-      kept[count + 1], kept[count + 2] = id, value
-      reindex(id, row, row, out, into)
-    else
+    local row = known[id]
+    if row.is_gone then
       gone[#gone + 1] = id
-      reindex(id, row, nil, out, into)
+    else
+      local count = #kept
+      kept[count + 1], kept[count + 2] = id, row.value
     end
+    reindex(id, row)
   end
   if #gone > 0 then
     redis.call('HDEL', rows, unpack(gone))
@@ -388,8 +392,8 @@ local function flush()
   if #kept > 0 then
     redis.call('HSET', rows, unpack(kept))
   end
-  for key, pairs_to_add in pairs(into) do
-    redis.call('ZADD', key, unpack(pairs_to_add))
+  for key, scored in pairs(into) do
+    redis.call('ZADD', key, unpack(scored))
   end
   for _, step in ipairs(finally) do
     step()
