@@ -1,13 +1,15 @@
 //! The same through the library.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use delayline::backend::{Arrival, Backend, Departure, RedisBackend};
-use delayline::{TaskId, Wake};
+use delayline::{Kind, TaskId, Wake};
 
 use crate::Error;
 use crate::side::{self, Id, Side, Taking};
+
+static KIND: LazyLock<Kind> = LazyLock::new(|| "bench".into());
 
 #[derive(Clone)]
 pub(crate) struct Ours {
@@ -17,7 +19,7 @@ pub(crate) struct Ours {
 fn wake(id: &Id, version: u64) -> Wake {
     Wake {
         id: TaskId::from_bytes(*id),
-        kind: "bench".into(),
+        kind: KIND.clone(),
         version,
     }
 }

@@ -33,6 +33,7 @@ use self::grouped::grouped;
 use self::inbox::Inbox;
 use self::keys::Names;
 use self::kinds::Kinds;
+use self::member::Member;
 use self::merging::{LARGE, Merging};
 pub use self::reshard::Resharding;
 use self::taking::Taking;
@@ -226,7 +227,7 @@ fn add_claims(call: &mut Call, slot: Slot, arrivals: &[Arrival]) {
     for Arrival { wake, ticket } in arrivals {
         // Of this epoch: they were grouped so.
         let lease_end = ticket::lease_end(*ticket, slot.epoch).unwrap_or(0);
-        call.arg(lease_end).arg(member::encode(wake));
+        call.arg(lease_end).arg(Member::of(wake).as_ref());
     }
 }
 

@@ -32,7 +32,7 @@ async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent()
         .map(|entry| redis::from_redis_value_ref::<Vec<Vec<u8>>>(&entry[3]).unwrap())
         .find(|call| call[0] == b"EVALSHA" && call.len() == 12)
         .unwrap();
-    assert_eq!(call[10], b"60001");
+    assert_eq!(call[8], b"60001");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::grouped::grouped;
 use super::keys::Names;
-use super::member::{self, KindNumber};
+use super::member::{self, KindNumber, Member};
 use super::whole_millis;
 use crate::backend::{Departure, SendError};
 use crate::redis::{Call, Link, Lua, Role, Slot, Spread, lua};
@@ -80,7 +80,7 @@ impl Carrier {
             .map(|kind| (member::number(kind), kind.as_str()));
         let held = part
             .iter()
-            .map(|(_, Departure { wake, delay })| (whole_millis(*delay), member::encode(wake)));
+            .map(|(_, Departure { wake, delay })| (whole_millis(*delay), Member::of(wake)));
         self.hold(slot, kinds, held).await
     }
 
@@ -89,18 +89,28 @@ impl Carrier {
         &self,
         slot: Slot,
         kinds: impl ExactSizeIterator<Item = (KindNumber, &'a str)>,
-        held: impl Iterator<Item = (u64, Vec<u8>)>,
+        held: impl Iterator<Item = (u64, impl AsRef<[u8]>)> + Clone,
     ) -> Result<bool, Error> {
         let keys = self.names.slot(slot);
         let mut call = Call::script(&SEND, &[&keys.due, &keys.kinds]);
         call.arg(&self.names.hints)
             .arg(format!("{} {}", slot.epoch, slot.number))
             .arg(kinds.len());
+        let mut delays = held.clone().map(|(delay, _)| delay);
+        let first = delays.next();
+        let delay_of_all = first.filter(|first| delays.all(|delay| delay == *first));
+        match delay_of_all {
+            Some(delay) => call.arg(delay),
+            None => call.arg(""),
+        };
         for (number, name) in kinds {
             call.arg(&number[..]).arg(name);
         }
         for (delay, member) in held {
-            call.arg(delay).arg(member);
+            if delay_of_all.is_none() {
+                call.arg(delay);
+            }
+            call.arg(member.as_ref());
         }
         self.link.call(defaults::SEND_TIMEOUT, &call).await
     }
@@ -116,7 +126,7 @@ impl Carrier {
             let mut command = redis::cmd("ZREM");
             command.arg(self.names.slot(slot).due);
             for wake in wakes {
-                command.arg(member::encode(wake));
+                command.arg(Member::of(wake).as_ref());
             }
             let call = Call::command(command);
             self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await

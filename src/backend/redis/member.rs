@@ -5,6 +5,8 @@ use crate::{Kind, TaskId, Wake};
 
 /// The id and the number of the kind.
 const HEAD: usize = 16 + 4;
+/// The most that a version takes.
+const VERSION: usize = 8;
 
 /// Stands for the name of a kind in members: 32 bits of its FNV-1a hash, big endian.
 ///
@@ -21,17 +23,33 @@ pub(super) fn number(kind: &Kind) -> KindNumber {
 ///
 /// Up to version 65,535 that is 22 bytes, which a server keeps in as much memory as the id alone (measured on Redis 7.0:
 /// both take 24).
-pub(super) fn encode(wake: &Wake) -> Vec<u8> {
-    let version = wake.version.to_be_bytes();
-    let zeros = version.iter().take(7).take_while(|byte| **byte == 0).count();
-    let mut member = Vec::with_capacity(HEAD + version.len() - zeros);
-    member.extend_from_slice(wake.id.as_bytes());
-    member.extend_from_slice(&number(&wake.kind));
-    member.extend_from_slice(&version[zeros..]);
-    member
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    bytes: [u8; HEAD + VERSION],
+    length: usize,
 }
 
-/// The id, the kind's number and the version in a member; none unless it is exactly as [`encode`] makes it.
+impl Member {
+    pub(super) fn of(wake: &Wake) -> Self {
+        let version = wake.version.to_be_bytes();
+        let zeros = version.iter().take(VERSION - 1).take_while(|byte| **byte == 0);
+        let short = &version[zeros.count()..];
+        let length = HEAD + short.len();
+        let mut bytes = [0; HEAD + VERSION];
+        bytes[..16].copy_from_slice(wake.id.as_bytes());
+        bytes[16..HEAD].copy_from_slice(&number(&wake.kind));
+        bytes[HEAD..length].copy_from_slice(short);
+        Self { bytes, length }
+    }
+}
+
+impl AsRef<[u8]> for Member {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The id, the kind's number and the version in a member; none unless it is exactly as a [`Member`] is.
 pub(super) fn decode(member: &[u8]) -> Option<(TaskId, KindNumber, u64)> {
     let (head, short) = member.split_at_checked(HEAD)?;
     let (id, kind) = head.split_at_checked(16)?;
@@ -62,7 +80,7 @@ mod tests {
         fn what_is_encoded_is_decoded(id: [u8; 16], shift in 0..63_u32, kind in "[a-z.]{1,100}") {
             let version = (i64::MAX as u64) >> shift;
             let wake = Wake { id: TaskId::from_bytes(id), kind: kind.as_str().into(), version };
-            let decoded = decode(&encode(&wake));
+            let decoded = decode(Member::of(&wake).as_ref());
             prop_assert_eq!(decoded, Some((wake.id, number(&wake.kind), version)));
         }
 
@@ -70,7 +88,7 @@ mod tests {
         fn foreign_bytes_are_refused_unless_they_are_exactly_a_member(bytes in prop::collection::vec(any::<u8>(), 0..32)) {
             if let Some((id, _, version)) = decode(&bytes) {
                 let wake = Wake { id, kind: "k".into(), version };
-                let mut encoded = encode(&wake);
+                let mut encoded = Member::of(&wake).as_ref().to_vec();
                 encoded[16..20].copy_from_slice(&bytes[16..20]);
                 prop_assert_eq!(encoded, bytes);
             }
@@ -81,12 +99,12 @@ mod tests {
     fn a_member_is_as_small_as_promised() {
         let length = |version| {
             let id = TaskId::from_bytes([7; 16]);
-            encode(&Wake {
+            let wake = Wake {
                 id,
                 kind: "order.cancel".into(),
                 version,
-            })
-            .len()
+            };
+            Member::of(&wake).as_ref().len()
         };
         assert_eq!(
             [length(0), length(255), length(256), length(65_535)],

@@ -146,7 +146,7 @@ impl RedisBackend {
         }
         for (slot, part) in grouped(&moving, to, |(id, ..)| *id) {
             let kinds: BTreeSet<_> = part.iter().map(|(_, kind, ..)| *kind).collect();
-            let held = part.iter().map(|(_, _, delay, member)| (*delay, member.to_vec()));
+            let held = part.iter().map(|(_, _, delay, member)| (*delay, member));
             if !self.parts().carrier.hold(slot, kinds.into_iter(), held).await? {
                 return Ok(None);
             }

@@ -5,8 +5,9 @@
 -- ARGV[1]  the channel on which sleeping receivers listen
 -- ARGV[2]  the epoch and the number of the slot, as 'EPOCH SLOT'
 -- ARGV[3]  how many kinds follow
--- ARGV[4]… for each kind its number and its name; then pairs: the delay in ms, the member; at least one pair, at most 500
---          (`unpack` stops at about 8,000 values)
+-- ARGV[4]  the delay of all wake-ups in ms, or nothing if each has its own
+-- ARGV[5]… for each kind its number and its name; then of each wake-up: its delay in ms, unless all have one, and its
+--          member; at least one, at most 500 (`unpack` stops at about 8,000 values)
 -- Returns  1; or 0 if the slot is closed, and nothing was done
 --
 -- Why a script: the delay must be added to the server's clock, in the same step, so that no client's clock matters;
@@ -14,10 +15,10 @@
 -- not a time, so that it need not know this clock either.
 
 local due, kinds = KEYS[1], KEYS[2]
-local count = tonumber(ARGV[3])
+local count, delay_of_all = tonumber(ARGV[3]), ARGV[4]
 local numbers = { 'closed' }
 for at = 1, count do
-  numbers[at + 1] = ARGV[2 + 2 * at]
+  numbers[at + 1] = ARGV[3 + 2 * at]
 end
 local names = redis.call('HMGET', kinds, unpack(numbers))
 if names[1] then
@@ -25,17 +26,16 @@ if names[1] then
 end
 for at = 1, count do
   if not names[at + 1] then
-    redis.call('HSET', kinds, numbers[at + 1], ARGV[3 + 2 * at])
+    redis.call('HSET', kinds, numbers[at + 1], ARGV[4 + 2 * at])
   end
 end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.ceil(time[2] / 1000)
-local pairs_to_add, earliest, first = {}, math.huge, 4 + 2 * count
+local earliest = math.huge
 -- To write a number down takes longer than all the rest, and many delays are alike.
 local scores = {}
-for at = first, #ARGV, 2 do
-  local delay = ARGV[at]
+local function score_after(delay)
   local score = scores[delay]
   if not score then
     local due_at = now + delay
@@ -43,12 +43,25 @@ for at = first, #ARGV, 2 do
     score = string.format('%.0f', due_at)
     scores[delay] = score
   end
-  pairs_to_add[at - first + 1] = score
-  pairs_to_add[at - first + 2] = ARGV[at + 1]
+  return score
+end
+
+local scored, length, first = {}, 0, 5 + 2 * count
+if delay_of_all ~= '' then
+  local score = score_after(delay_of_all)
+  for at = first, #ARGV do
+    scored[length + 1], scored[length + 2] = score, ARGV[at]
+    length = length + 2
+  end
+else
+  for at = first, #ARGV, 2 do
+    scored[length + 1], scored[length + 2] = score_after(ARGV[at]), ARGV[at + 1]
+    length = length + 2
+  end
 end
 
 local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
-redis.call('ZADD', due, unpack(pairs_to_add))
+redis.call('ZADD', due, unpack(scored))
 
 if not head or earliest < tonumber(head) then
   -- A user who may not publish can still send: receivers then find the wake-up when they look again by themselves.
