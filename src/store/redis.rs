@@ -1,6 +1,7 @@
 //! Keeps rows in Redis.
 
 mod answer;
+mod arrive;
 mod away;
 mod change;
 mod checkup;
@@ -15,6 +16,7 @@ mod moving;
 mod purge;
 mod quiet;
 mod read;
+mod ready;
 mod repeat;
 mod settle;
 mod sweep;
@@ -178,7 +180,7 @@ impl Store for RedisStore {
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        claim::arrive(&self.database, wakes, claim).await
+        arrive::arrive(&self.database, wakes, claim).await
     }
 
     async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
@@ -186,7 +188,7 @@ impl Store for RedisStore {
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        claim::ready(&self.database, claim).await
+        ready::ready(&self.database, claim).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {

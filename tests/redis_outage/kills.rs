@@ -13,6 +13,14 @@ const PROCESSES: usize = 4;
 const RATE: usize = 400;
 const KILLED_EVERY: Duration = Duration::from_secs(5);
 
+fn seconds() -> usize {
+    std::env::var("DELAYLINE_OUTAGE_SECONDS").map_or(15, |seconds| {
+        seconds
+            .parse()
+            .expect("DELAYLINE_OUTAGE_SECONDS is a number of seconds")
+    })
+}
+
 /// What is left when all tasks are scheduled.
 pub(crate) struct Left {
     /// Of all tasks.
@@ -22,12 +30,10 @@ pub(crate) struct Left {
     pub(crate) killed: usize,
 }
 
-/// Schedules so many tasks for 0.2 to 5 s, while one of four workers after the other is killed and another one started.
-pub(crate) async fn schedule_under_kills(
-    scheduler: Scheduler,
-    tasks: usize,
-    start: impl Fn() -> Process,
-) -> Left {
+/// Schedules tasks for 0.2 to 5 s, for as long as servers are away elsewhere, while one of four workers after the other is
+/// killed and another one started.
+pub(crate) async fn schedule_under_kills(scheduler: Scheduler, start: impl Fn() -> Process) -> Left {
+    let tasks = RATE * seconds();
     let scheduling = tokio::spawn(async move {
         let mut ids = Vec::new();
         let mut tick = interval(Duration::from_secs(1) / 10);

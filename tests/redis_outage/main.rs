@@ -1,5 +1,7 @@
 //! The whole library on Redis servers that die, move, forget, hang and cut connections under 2,000 tasks a second, and
 //! with workers that are killed: no verb fails, nothing is lost, nothing is early, and nothing runs twice.
+//!
+//! `DELAYLINE_OUTAGE_SECONDS` sets for how long workers are killed, one each 5 s (default 15).
 #![cfg(all(feature = "redis", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

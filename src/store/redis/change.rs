@@ -1,7 +1,6 @@
 //! Changes of rows, for their callers.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use redis::Value;
@@ -26,10 +25,7 @@ const CHANGES: usize = 50;
 type Placed = Vec<(usize, Change)>;
 type Answers = Done<(usize, Stamped<Answer>), (usize, Change)>;
 
-pub(super) async fn change(
-    database: &Arc<Database>,
-    changes: Vec<Change>,
-) -> Result<Stamped<Vec<Answer>>, Error> {
+pub(super) async fn change(database: &Database, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
     if changes.is_empty() {
         let now = database.now(database.layouts().await?.current).await?;
         return Ok(Stamped {
@@ -70,7 +66,7 @@ pub(super) async fn change(
 }
 
 /// Brings what changes mean, while rows are being carried over. Who redrives a row means its key as well.
-async fn bring(database: &Arc<Database>, changes: &Placed) -> Result<Layout, Error> {
+async fn bring(database: &Database, changes: &Placed) -> Result<Layout, Error> {
     let layouts = database.layouts().await?;
     if layouts.former.is_none() {
         return Ok(layouts.current);
@@ -144,7 +140,7 @@ impl Run {
     }
 }
 
-async fn together_in(database: &Arc<Database>, layout: Layout, changes: Placed) -> Result<Answers, Error> {
+async fn together_in(database: &Database, layout: Layout, changes: Placed) -> Result<Answers, Error> {
     let is_single = layout.slots == 1;
     let mut by_slot = BTreeMap::<Slot, Placed>::new();
     let mut by_key = Vec::new();

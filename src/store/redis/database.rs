@@ -102,7 +102,7 @@ impl Database {
 
     /// The layout to go by, and the one before it while its rows are being carried over: the slots of that are closed by
     /// then, see `moving.rs`.
-    pub(super) async fn layouts(self: &Arc<Self>) -> Result<Layouts, Error> {
+    pub(super) async fn layouts(&self) -> Result<Layouts, Error> {
         // Taken back before it asks: what is said meanwhile is about a later answer.
         let is_outdated = self.is_outdated.swap(false, Ordering::AcqRel);
         let told = self.listener.newest_epoch();
@@ -119,12 +119,12 @@ impl Database {
     }
 
     /// The same, asked now.
-    pub(super) async fn layouts_now(self: &Arc<Self>) -> Result<Layouts, Error> {
+    pub(super) async fn layouts_now(&self) -> Result<Layouts, Error> {
         let layouts = self.spread.ask(&self.link).await?;
         self.barred(layouts).await
     }
 
-    async fn barred(self: &Arc<Self>, layouts: Layouts) -> Result<Layouts, Error> {
+    async fn barred(&self, layouts: Layouts) -> Result<Layouts, Error> {
         if let Some(former) = layouts.former
             && self.closed.load(Ordering::Acquire) < former.epoch
         {
@@ -146,7 +146,7 @@ impl Database {
     }
 
     #[cfg(test)]
-    pub(super) async fn layout(self: &Arc<Self>) -> Result<Layout, Error> {
+    pub(super) async fn layout(&self) -> Result<Layout, Error> {
         Ok(self.layouts().await?.current)
     }
 

@@ -1,7 +1,6 @@
 //! New rows.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
 
@@ -31,10 +30,7 @@ const LARGEST: usize = 256 << 20;
 type Placed = Vec<(usize, NewRow)>;
 type Answers = Done<(usize, Stamped<Scheduled>), (usize, NewRow)>;
 
-pub(super) async fn insert(
-    database: &Arc<Database>,
-    rows: Vec<NewRow>,
-) -> Result<Stamped<Vec<Scheduled>>, Error> {
+pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
     for row in &rows {
         check(row)?;
     }
@@ -122,7 +118,7 @@ fn rounds(rows: Placed) -> Vec<Placed> {
     rounds
 }
 
-async fn together_in(database: &Arc<Database>, layout: Layout, rows: Placed) -> Result<Answers, Error> {
+async fn together_in(database: &Database, layout: Layout, rows: Placed) -> Result<Answers, Error> {
     let (mut keyed, mut plain) = (Vec::new(), Placed::new());
     for (place, row) in rows {
         match row.key.clone().filter(|_| layout.slots > 1) {

@@ -3,7 +3,6 @@
 //! Everybody works meanwhile. Why that may be, and why a mover may die at any point, is said in `moving.rs`, which also has
 //! the steps that are counted here.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::{Database, Told};
@@ -25,7 +24,7 @@ const CLOSED_FOR: Duration = Duration::from_secs(7 * 86_400);
 
 /// Another number of slots: ends a change that was begun, and begins and ends the one that is wanted.
 pub(super) async fn reshard(
-    database: &Arc<Database>,
+    database: &Database,
     slots: u16,
     told: &mut (dyn FnMut(Resharding) + Send + '_),
 ) -> Result<(), Error> {

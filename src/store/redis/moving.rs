@@ -51,7 +51,6 @@
 //! slots cannot be reached, nobody who has learned of the change can do anything until it could be closed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::codec;
 use super::database::{Database, Told, is_closed};
@@ -86,7 +85,7 @@ pub(super) async fn bring(
 /// The layout to go by for the rows of these ids, which have been carried over by then; and those of them that could not be,
 /// as a server does not answer. An error if that is all.
 pub(super) async fn layout_with(
-    database: &Arc<Database>,
+    database: &Database,
     tries: &mut Tries,
     ids: impl Iterator<Item = TaskId>,
 ) -> Result<(Layout, BTreeSet<TaskId>), Error> {
@@ -99,7 +98,7 @@ pub(super) async fn layout_with(
     }
 }
 
-async fn layout_once(database: &Arc<Database>, ids: &[TaskId]) -> Result<(Layout, BTreeSet<TaskId>), Error> {
+async fn layout_once(database: &Database, ids: &[TaskId]) -> Result<(Layout, BTreeSet<TaskId>), Error> {
     let layouts = database.layouts().await?;
     let (current, Some(former)) = (layouts.current, layouts.former) else {
         return Ok((layouts.current, BTreeSet::new()));

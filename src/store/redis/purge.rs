@@ -6,7 +6,6 @@
 //! next has that key and is removed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::answer;
 use super::codec::{self, Brief};
@@ -25,7 +24,7 @@ static FORGET: Lua = lua!("row.lua", "gone.lua", "entry.lua", "forget.lua");
 /// How many rows go into one call: a bound on how long it keeps the server from others.
 const ROWS: usize = 50;
 
-pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64, Error> {
+pub(super) async fn purge(database: &Database, limit: usize) -> Result<u64, Error> {
     if limit == 0 {
         return Ok(0);
     }
@@ -41,7 +40,7 @@ pub(super) async fn purge(database: &Arc<Database>, limit: usize) -> Result<u64,
     }
 }
 
-async fn purge_once(database: &Arc<Database>, limit: usize, removed: &mut u64) -> Result<(), Error> {
+async fn purge_once(database: &Database, limit: usize, removed: &mut u64) -> Result<(), Error> {
     let layouts = database.layouts().await?;
     if let Some(former) = layouts.former {
         let slots = database.quiet.to_purge(former.all());
@@ -92,12 +91,7 @@ async fn purge_once(database: &Arc<Database>, limit: usize, removed: &mut u64) -
 }
 
 /// Removes rows of one slot; says how many were still to be removed.
-async fn remove(
-    database: &Arc<Database>,
-    layouts: Layouts,
-    slot: Slot,
-    rows: &[Brief],
-) -> Result<u64, Error> {
+async fn remove(database: &Database, layouts: Layouts, slot: Slot, rows: &[Brief]) -> Result<u64, Error> {
     let layout = layouts.current;
     let is_single = layout.slots == 1;
     let is_moving = layouts.former.is_some();
@@ -138,7 +132,7 @@ async fn remove(
 
 /// Lets a key forget a row that was removed, wherever its entry is by now.
 async fn forgotten(
-    database: &Arc<Database>,
+    database: &Database,
     mut layouts: Layouts,
     kind: &Kind,
     key: &Key,

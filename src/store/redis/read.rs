@@ -1,7 +1,6 @@
 //! What only looks: the time, the server, rows.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::answer::{self, Items};
 use super::codec::{self, lane};
@@ -21,7 +20,7 @@ static KINDS: Lua = lua!("row.lua", "kinds.lua");
 const ROWS: usize = 100;
 
 /// Fails unless every slot can be asked, on a server that keeps what it is given.
-pub(super) async fn check(database: &Arc<Database>) -> Result<(), Error> {
+pub(super) async fn check(database: &Database) -> Result<(), Error> {
     let layouts = database.layouts_now().await?;
     let calls = layouts.slots().map(|slot| {
         let mut call = database.script(&NOW, slot, Told::OfThePast, layouts.current);
@@ -47,7 +46,7 @@ fn refuse_eviction(node: &Node) -> Result<(), Error> {
     Err(Role::Store.error(false, why))
 }
 
-pub(super) async fn find(database: &Arc<Database>, target: &Target) -> Result<Option<Task>, Error> {
+pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
     let mut tries = Tries::default();
     loop {
         match find_once(database, target).await {
@@ -57,7 +56,7 @@ pub(super) async fn find(database: &Arc<Database>, target: &Target) -> Result<Op
     }
 }
 
-async fn find_once(database: &Arc<Database>, target: &Target) -> Result<Option<Task>, Error> {
+async fn find_once(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
     let layouts = database.layouts().await?;
     match target {
         Target::Id(id) => {
@@ -75,7 +74,7 @@ async fn find_once(database: &Arc<Database>, target: &Target) -> Result<Option<T
     }
 }
 
-pub(super) async fn list(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, Error> {
+pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, Error> {
     let mut tries = Tries::default();
     loop {
         match list_once(database, page).await {
@@ -85,7 +84,7 @@ pub(super) async fn list(database: &Arc<Database>, page: &Page) -> Result<Vec<Ta
     }
 }
 
-async fn list_once(database: &Arc<Database>, page: &Page) -> Result<Vec<Task>, Error> {
+async fn list_once(database: &Database, page: &Page) -> Result<Vec<Task>, Error> {
     let layouts = database.layouts().await?;
     if let Some(former) = layouts.former {
         let rows = list_in_all(database, former, Told::OfThePast, page).await?;
@@ -149,7 +148,7 @@ async fn list_in(
     Ok(found)
 }
 
-pub(super) async fn kinds(database: &Arc<Database>, state: State) -> Result<Vec<Kind>, Error> {
+pub(super) async fn kinds(database: &Database, state: State) -> Result<Vec<Kind>, Error> {
     let mut tries = Tries::default();
     loop {
         match kinds_once(database, state).await {
@@ -159,7 +158,7 @@ pub(super) async fn kinds(database: &Arc<Database>, state: State) -> Result<Vec<
     }
 }
 
-async fn kinds_once(database: &Arc<Database>, state: State) -> Result<BTreeSet<Kind>, Error> {
+async fn kinds_once(database: &Database, state: State) -> Result<BTreeSet<Kind>, Error> {
     let layouts = database.layouts().await?;
     let mut found = kinds_in(database, layouts.current, Told::No, state).await?;
     let Some(former) = layouts.former else {

@@ -1,7 +1,6 @@
 //! What becomes of rows that a worker holds, or sends on their way.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -25,7 +24,7 @@ static RENEW: Lua = lua!("row.lua", "renew.lua");
 /// How many rows go into one call: a bound on how long it keeps the server from others.
 const ROWS: usize = 50;
 
-pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+pub(super) async fn hop(database: &Database, hops: &[Hop]) -> Result<Vec<bool>, Error> {
     let fill = |call: &mut Request, hops: &[&Hop]| {
         for hop in hops {
             call.arg(hop.id.as_bytes())
@@ -38,16 +37,13 @@ pub(super) async fn hop(database: &Arc<Database>, hops: &[Hop]) -> Result<Vec<bo
     Ok(said.into_iter().map(|said| matches!(said, Ok(true))).collect())
 }
 
-pub(super) async fn settle(
-    database: &Arc<Database>,
-    settlements: Vec<Settlement>,
-) -> Result<Vec<bool>, Error> {
+pub(super) async fn settle(database: &Database, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
     settle_each(database, settlements).await?.into_iter().collect()
 }
 
 /// The same, where some servers may be out of reach: none for those whose server is.
 pub(super) async fn settle_in_reach(
-    database: &Arc<Database>,
+    database: &Database,
     settlements: Vec<Settlement>,
 ) -> Result<Vec<Option<bool>>, Error> {
     let count = settlements.len();
@@ -63,7 +59,7 @@ pub(super) async fn settle_in_reach(
 }
 
 async fn settle_each(
-    database: &Arc<Database>,
+    database: &Database,
     settlements: Vec<Settlement>,
 ) -> Result<Vec<Result<bool, Error>>, Error> {
     let history = database.settings.history;
@@ -81,7 +77,7 @@ async fn settle_each(
 }
 
 pub(super) async fn renew(
-    database: &Arc<Database>,
+    database: &Database,
     claims: &[(TaskId, u64)],
     lease: Duration,
 ) -> Result<Vec<Renewal>, Error> {
@@ -104,7 +100,7 @@ pub(super) async fn renew(
 /// What a script says of each row, in the order given, where `fill` gives a call its rows. Those of a slot are taken in
 /// order. Errors are of rows whose servers cannot be reached; if that is all, the whole is one.
 async fn each<T>(
-    database: &Arc<Database>,
+    database: &Database,
     script: &'static Lua,
     told: Told,
     rows: &[T],

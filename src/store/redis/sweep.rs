@@ -1,7 +1,6 @@
 //! Takes rows whose `wake_at` has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::{Items, span};
@@ -32,7 +31,7 @@ pub(super) const LIVE: &str = "01";
 pub(super) const FINISHED: &str = "24";
 
 pub(super) async fn sweep(
-    database: &Arc<Database>,
+    database: &Database,
     claim: &Claim,
     sweep: &Sweep,
 ) -> Result<Stamped<Looked>, Error> {
@@ -45,11 +44,7 @@ pub(super) async fn sweep(
     }
 }
 
-async fn sweep_once(
-    database: &Arc<Database>,
-    claim: &Claim,
-    sweep: &Sweep,
-) -> Result<Stamped<Looked>, Error> {
+async fn sweep_once(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
     let layouts = database.layouts().await?;
     let layout = layouts.current;
     let is_listening = database.listener.is_listening();
@@ -117,7 +112,7 @@ async fn sweep_once(
 
 /// Brings what a look finds in former slots, up to `limit` rows of each lane.
 pub(super) async fn bring(
-    database: &Arc<Database>,
+    database: &Database,
     layouts: Layouts,
     states: &'static str,
     limit: usize,
@@ -181,7 +176,7 @@ pub(super) struct Overdue {
 
 /// Looks at slots, all their lanes or some of them, each from some place on.
 pub(super) async fn look(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     states: &'static str,
@@ -189,15 +184,14 @@ pub(super) async fn look(
     ahead: Option<Ahead>,
     asked: Vec<(Slot, Vec<(String, usize)>)>,
 ) -> Vec<Result<Look, Error>> {
-    let calls = asked.into_iter().map(|asked| {
-        let database = Arc::clone(database);
-        async move { look_at(&database, layout, told, states, limit, ahead, asked).await }
-    });
+    let calls = asked
+        .into_iter()
+        .map(|asked| look_at(database, layout, told, states, limit, ahead, asked));
     together(calls).await
 }
 
 async fn look_at(
-    database: &Arc<Database>,
+    database: &Database,
     layout: Layout,
     told: Told,
     states: &'static str,
@@ -279,7 +273,7 @@ const PURGE_AT_LEAST: Duration = Duration::from_secs(600);
 
 /// A sweep on the way.
 struct Taking<'a> {
-    database: &'a Arc<Database>,
+    database: &'a Database,
     layout: Layout,
     claim: &'a Claim,
     sweep: &'a Sweep,
@@ -362,7 +356,7 @@ impl Taking<'_> {
                         .arg(u8::from(*has_room));
                 }
                 let ids: Vec<_> = rows.iter().map(|(row, _)| row.pending.wake.id).collect();
-                let database = Arc::clone(self.database);
+                let database = self.database;
                 calls.push(async move {
                     let mut items = Items::of(database.write_if_near(call).await?.found)?;
                     let mut said = Vec::with_capacity(ids.len());

@@ -1,7 +1,5 @@
 //! Looks ahead.
 
-use std::sync::Arc;
-
 use super::answer::Items;
 use super::database::{Database, Told};
 use super::moving;
@@ -37,7 +35,7 @@ impl Further {
     }
 }
 
-pub(super) async fn upcoming(database: &Arc<Database>, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+pub(super) async fn upcoming(database: &Database, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
     let mut tries = Tries::default();
     loop {
         match upcoming_once(database, ahead).await {
@@ -47,7 +45,7 @@ pub(super) async fn upcoming(database: &Arc<Database>, ahead: Ahead) -> Result<S
     }
 }
 
-async fn upcoming_once(database: &Arc<Database>, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+async fn upcoming_once(database: &Database, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
     let layouts = database.layouts().await?;
     if let Some(former) = layouts.former {
         let answers = in_all(database, former, Told::OfThePast, ahead).await?;

@@ -13,7 +13,6 @@ use crate::kills::{Left, schedule_under_kills};
 use crate::servers::RedisCluster;
 use crate::{ROOM, until};
 
-const TASKS: usize = 6_000;
 /// How many handlers a worker runs at once, unless told: so many may have had their effect when it died, and not their end.
 const UNSETTLED: usize = delayline::defaults::CONCURRENCY;
 
@@ -28,7 +27,7 @@ async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_wa
         ids,
         mut workers,
         killed,
-    } = schedule_under_kills(scheduler, TASKS, start).await;
+    } = schedule_under_kills(scheduler, start).await;
     let waiting = Instant::now();
     let audit = Audit::of(&cluster);
     until("no row is stuck", || block_in_place(|| audit.live() == 0)).await;
@@ -43,7 +42,11 @@ async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_wa
         .filter(|id| !happened.contains_key(&id.to_string()))
         .count();
     let early = happened.keys().filter(|name| name.starts_with("early")).count();
-    assert_eq!((lost, early, happened.len()), (0, 0, TASKS), "lost, early, tasks");
+    assert_eq!(
+        (lost, early, happened.len()),
+        (0, 0, ids.len()),
+        "lost, early, tasks"
+    );
     // Who died between an effect and the end of its row leaves both to somebody else.
     let again: Vec<_> = happened.values().filter(|count| **count > 1).collect();
     println!("{} effects were repeated", again.len());
