@@ -10,6 +10,7 @@ mod link;
 mod listening;
 mod node;
 mod pause;
+mod rounds;
 mod spread;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -22,6 +23,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
 pub(crate) use self::pause::pause;
+pub(crate) use self::rounds::Rounds;
 pub(crate) use self::spread::{Layouts, Spread};
 
 /// As errors and logs name it.

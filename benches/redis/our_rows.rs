@@ -1,10 +1,10 @@
 //! The same through the library, as a service uses it: scheduler, worker, and the rows in Redis.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use delayline::store::RedisStore;
-use delayline::{Context, NewTask, Outcome, Policy, Scheduler, Target, TaskId, When, Worker};
+use delayline::{Context, NewTask, Outcome, Policy, Scheduler, Target, TaskId, Timestamp, When, Worker};
 
 use crate::Error;
 use crate::bare_rows::key;
@@ -39,7 +39,10 @@ impl Side for OurRows {
     }
 
     async fn add_each(&self, ids: &[(Id, Duration)]) -> Result<(), Error> {
-        let tasks = ids.iter().map(|(id, delay)| task(id, *delay));
+        // By the calendar and rounded up, as on the bare side: a delay would count from when the server has it.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let due = |delay| Timestamp::from_millis((now + delay).as_micros().div_ceil(1_000) as i64);
+        let tasks = ids.iter().map(|(id, delay)| task(id, *delay).at(due(*delay)));
         self.scheduler.schedule_all(tasks).await?;
         Ok(())
     }

@@ -11,6 +11,7 @@ mod database;
 mod insert;
 mod keys;
 mod listen;
+mod merging;
 mod mover;
 mod moving;
 mod purge;
@@ -24,13 +25,14 @@ mod together;
 mod upcoming;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::{Database, Settings};
+use self::merging::Merging;
 use super::{
     Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
 };
@@ -72,6 +74,8 @@ const PREFIX: &str = "delayline";
 #[derive(Clone)]
 pub struct RedisStore {
     database: Arc<Database>,
+    /// Begins with the first change, which is made within a runtime.
+    merging: Arc<OnceLock<Merging>>,
 }
 
 impl RedisStore {
@@ -144,8 +148,10 @@ impl RedisStore {
     }
 
     fn of(settings: Settings) -> Self {
-        let database = Arc::new(Database::new(settings));
-        Self { database }
+        Self {
+            database: Arc::new(Database::new(settings)),
+            merging: Arc::default(),
+        }
     }
 }
 
@@ -176,7 +182,8 @@ impl Store for RedisStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        change::change(&self.database, changes).await
+        let start = || Merging::start(Arc::clone(&self.database));
+        self.merging.get_or_init(start).change(changes).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

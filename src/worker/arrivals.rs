@@ -273,3 +273,27 @@ pub(crate) async fn record(
     parts.counters.hops.add(trips.len());
     Ok(trips)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_waits_where_its_kind_has_no_room_left() {
+        let wake = |number: u128, kind: &str| Wake {
+            id: TaskId::from_bytes(number.to_be_bytes()),
+            kind: kind.into(),
+            version: 1,
+        };
+        let claim = Claim {
+            owner: "worker".into(),
+            lease: Duration::ZERO,
+            room: [("a".into(), 1), ("b".into(), 0)].into(),
+        };
+        let wakes = [wake(1, "a"), wake(2, "a"), wake(3, "b"), wake(4, "unknown")];
+        let (within, waiting) = split_by_room(&wakes, &claim);
+        // That there is no handler for it is found out by a look.
+        assert_eq!(within, [wake(1, "a"), wake(4, "unknown")]);
+        assert_eq!(waiting, [("a".into(), 1), ("b".into(), 1)].into());
+    }
+}

@@ -1,30 +1,20 @@
-//! Few calls of the servers for many callers.
+//! Sends of many callers in few calls.
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
 
 use super::carrier::Carrier;
 use crate::backend::{Departure, SendError};
-use crate::redis::Role;
+use crate::redis::{Role, Rounds};
 use crate::{Error, Wake, defaults};
 
-/// How many rounds are under way: the server works on one while the answers of the other travel.
-const ROUNDS: usize = 2;
 /// A caller with so many shares its call with nobody: it would gain little.
 pub(super) const LARGE: usize = defaults::BATCH / 2;
 
 /// Sends and removes the wake-ups of concurrent callers together, and gives each caller its own answer.
-///
-/// It never waits for company: what comes while there is nothing to do is a round at once, and what comes while rounds are
-/// under way is the next one.
 #[derive(Debug)]
-pub(super) struct Merging {
-    waiting: mpsc::UnboundedSender<Request>,
-    /// Ends with this, and the rounds under way with it.
-    _merging: JoinSet<()>,
-}
+pub(super) struct Merging(Rounds<Request>);
 
 #[derive(Debug)]
 enum Request {
@@ -35,46 +25,27 @@ enum Request {
 impl Merging {
     /// Within a runtime.
     pub(super) fn start(carrier: Arc<Carrier>) -> Self {
-        let (waiting, requests) = mpsc::unbounded_channel();
-        let mut merging = JoinSet::new();
-        merging.spawn(merge(carrier, requests));
-        Self {
-            waiting,
-            _merging: merging,
-        }
+        Self(Rounds::start(move |requests| {
+            round(Arc::clone(&carrier), requests)
+        }))
     }
 
     pub(super) async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
         let (answer, answered) = oneshot::channel();
-        // Should the task be gone, so is the answer.
-        let _ = self.waiting.send(Request::Send(batch.to_vec(), answer));
+        self.0.ask(Request::Send(batch.to_vec(), answer));
         let ended = |_| SendError::all(batch.len(), Role::Backend.closed());
         answered.await.map_err(ended)?
     }
 
     pub(super) async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
-        let _ = self.waiting.send(Request::Remove(wakes.to_vec(), answer));
+        self.0.ask(Request::Remove(wakes.to_vec(), answer));
         answered.await.map_err(|_| Role::Backend.closed())?
     }
 }
 
-/// Starts a round whenever somebody waits and there may be one more.
-async fn merge(carrier: Arc<Carrier>, mut waiting: mpsc::UnboundedReceiver<Request>) {
-    let turns = Arc::new(Semaphore::new(ROUNDS));
-    let mut rounds = JoinSet::new();
-    let mut requests = Vec::new();
-    // Before the requests: who comes until then is in the same round. The semaphore is never closed.
-    while let Ok(turn) = Arc::clone(&turns).acquire_owned().await
-        && waiting.recv_many(&mut requests, defaults::BATCH).await > 0
-    {
-        while rounds.try_join_next().is_some() {}
-        rounds.spawn(round(Arc::clone(&carrier), std::mem::take(&mut requests), turn));
-    }
-}
-
 /// Sends and removes what was asked for together.
-async fn round(carrier: Arc<Carrier>, requests: Vec<Request>, _turn: OwnedSemaphorePermit) {
+async fn round(carrier: Arc<Carrier>, requests: Vec<Request>) {
     let (mut departures, mut senders) = (Vec::new(), Vec::new());
     let (mut wakes, mut removers) = (Vec::new(), Vec::new());
     for request in requests {

@@ -346,7 +346,7 @@ async fn a_look_that_was_cut_off_is_followed_by_another_when_its_last_row_is_due
     assert!(timeout(ms(600), all).await.is_err());
     let asked = store.asked.lock().unwrap();
     let after: Vec<_> = asked.iter().map(|at| *at - asked[0]).collect();
-    assert_eq!(after, [ms(0), ms(300), ms(320), ms(340)]);
+    assert_eq!(after, [ms(0), ms(300), ms(300) + LOOK_ON, ms(300) + 2 * LOOK_ON]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::answer::Items;
 use super::codec::due;
-use super::database::{Database, Request, Told};
+use super::database::{Database, Request, Told, is_closed};
 use super::moving;
 use super::repeat::{Done, Tries};
 use super::together::{ON_THE_WAY, together};
@@ -23,9 +23,12 @@ static CHANGE: Lua = lua!("row.lua", "entry.lua", "change.lua");
 const CHANGES: usize = 50;
 
 type Placed = Vec<(usize, Change)>;
-type Answers = Done<(usize, Stamped<Answer>), (usize, Change)>;
+type Answers = Done<(usize, Stamped<Result<Answer, Error>>), (usize, Change)>;
 
-pub(super) async fn change(database: &Database, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+/// What came of each change: one whose row cannot be read must not spoil the answers of the others, which were made.
+pub(super) type Changed = Stamped<Vec<Result<Answer, Error>>>;
+
+pub(super) async fn change(database: &Database, changes: Vec<Change>) -> Result<Changed, Error> {
     if changes.is_empty() {
         let now = database.now(database.layouts().await?.current).await?;
         return Ok(Stamped {
@@ -207,15 +210,16 @@ async fn in_slot(database: &Database, layout: Layout, slot: Slot, changes: Place
         let now = answer.now;
         let mut items = Items::of(answer.found)?;
         for (place, change) in part {
-            let found = match said(items.value()?)? {
-                Said::Answer(found) => found,
-                Said::ToRedrive(dead) => match redrive(database, layout, &change, dead).await {
-                    Ok(found) => found,
-                    Err(error) => {
+            let found = match said(items.value()?) {
+                Ok(Said::Answer(found)) => Ok(found),
+                Ok(Said::ToRedrive(dead)) => match redrive(database, layout, &change, dead).await {
+                    Err(error) if is_closed(&error) => {
                         done = done.closed(error, [(place, change)])?;
                         continue;
                     }
+                    found => found,
                 },
+                Err(error) => Err(error),
             };
             done.answers.push((place, Stamped { now, found }));
         }
@@ -308,11 +312,11 @@ async fn by_key_alone(
     layout: Layout,
     (kind, key): &(Kind, Key),
     change: &Change,
-) -> Result<Stamped<Answer>, Error> {
+) -> Result<Stamped<Result<Answer, Error>>, Error> {
     for _ in 0..keys::TRIES {
         let Some(task) = keys::row_of(database, layout, kind, key).await? else {
             let now = database.now(layout).await?;
-            let found = Answer::NotFound;
+            let found = Ok(Answer::NotFound);
             return Ok(Stamped { now, found });
         };
         let by_id = Change {
@@ -326,8 +330,8 @@ async fn by_key_alone(
         }
         for (_, answer) in done.answers {
             let is_other = match &answer.found {
-                Answer::NotFound => true,
-                Answer::Finished(_) => task.state.is_live(),
+                Ok(Answer::NotFound) => true,
+                Ok(Answer::Finished(_)) => task.state.is_live(),
                 _ => false,
             };
             if !is_other {

@@ -204,3 +204,58 @@ async fn no_script_is_long_however_many_rows_there_are() {
     assert_eq!(store.purge(500).await.unwrap(), 500);
     check("purge");
 }
+
+/// Changes of callers who come at once, each by itself: their answers, and how often scripts were called.
+async fn changed_at_once(
+    store: &RedisStore,
+    admin: &mut redis::Connection,
+    ids: &[u64],
+) -> (Vec<Result<Answer, crate::Error>>, u64) {
+    let (before, _) = counted(admin);
+    let changes = ids.iter().map(|number| async move {
+        let change = Change {
+            target: id(*number).into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+        };
+        store
+            .change(vec![change])
+            .await
+            .map(|mut answered| answered.found.remove(0))
+    });
+    let answers = futures_util::future::join_all(changes).await;
+    let (after, _) = counted(admin);
+    (answers, after - before)
+}
+
+#[tokio::test]
+async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    fill(&store, 100, later).await;
+    let mut admin = server.admin();
+    let tag = store
+        .database
+        .layout()
+        .await
+        .unwrap()
+        .slot(id(7))
+        .tag("delayline:tasks");
+    let () = redis::cmd("HSET")
+        .arg(format!("{tag}:rows"))
+        .arg(id(7).as_bytes())
+        .arg("no row")
+        .query(&mut admin)
+        .unwrap();
+    let ids: Vec<_> = (1..=101).collect();
+    let (answers, calls) = changed_at_once(&store, &mut admin, &ids).await;
+    for (number, answer) in ids.iter().zip(answers) {
+        match (number, answer) {
+            (7, answer) => assert!(answer.is_err(), "{answer:?}"),
+            (101, answer) => assert_eq!(answer.unwrap(), Answer::NotFound),
+            (_, Ok(Answer::Done(task))) => assert_eq!(task.id, id(*number)),
+            (_, answer) => panic!("{number}: {answer:?}"),
+        }
+    }
+    assert!(calls <= 10, "{calls} calls for 101 callers");
+}
