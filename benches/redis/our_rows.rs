@@ -41,7 +41,7 @@ impl Side for OurRows {
     async fn add_each(&self, ids: &[(Id, Duration)]) -> Result<(), Error> {
         // By the calendar and rounded up, as on the bare side: a delay would count from when the server has it.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let due = |delay| Timestamp::from_millis((now + delay).as_micros().div_ceil(1_000) as i64);
+        let due = |delay: Duration| Timestamp::from_millis((now + delay).as_micros().div_ceil(1_000) as i64);
         let tasks = ids.iter().map(|(id, delay)| task(id, *delay).at(due(*delay)));
         self.scheduler.schedule_all(tasks).await?;
         Ok(())

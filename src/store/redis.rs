@@ -6,6 +6,7 @@ mod away;
 mod change;
 mod checkup;
 mod claim;
+mod closed;
 mod codec;
 mod database;
 mod insert;

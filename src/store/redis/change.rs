@@ -6,8 +6,9 @@ use futures_util::stream::{FuturesOrdered, StreamExt};
 use redis::Value;
 
 use super::answer::Items;
+use super::closed::is_closed;
 use super::codec::due;
-use super::database::{Database, Request, Told, is_closed};
+use super::database::{Database, Request, Told};
 use super::moving;
 use super::repeat::{Done, Tries};
 use super::together::{ON_THE_WAY, together};

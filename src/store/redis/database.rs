@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{FromRedisValue, RedisError, ToRedisArgs};
+use redis::{FromRedisValue, ToRedisArgs};
 
 use super::answer::Answer;
 use super::away::Away;
+use super::closed::is_closed;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
 use super::together::{all, together};
@@ -299,17 +300,6 @@ impl Database {
         }
         answer
     }
-}
-
-/// Whether a slot has said that it is closed: then nothing was done, and is to be done where the row is by the layout that
-/// there is now.
-pub(super) fn is_closed(error: &Error) -> bool {
-    let Error::Store { source, .. } = error else {
-        return false;
-    };
-    source
-        .downcast_ref::<RedisError>()
-        .is_some_and(|error| error.code() == Some("CLOSED"))
 }
 
 impl fmt::Debug for Database {

@@ -35,9 +35,10 @@
 use redis::Value;
 
 use super::answer::{self, Items};
+use super::closed::is_closed;
 use super::codec;
 use super::codec::{due, maybe};
-use super::database::{Database, Request, Told, is_closed};
+use super::database::{Database, Request, Told};
 use crate::redis::{Layout, Lua, Role, Slot, fnv, lua};
 use crate::store::{NewRow, Stamped};
 use crate::timestamp::millis;

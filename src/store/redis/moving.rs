@@ -52,8 +52,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::closed::is_closed;
 use super::codec;
-use super::database::{Database, Told, is_closed};
+use super::database::{Database, Told};
 use super::keys;
 use super::repeat::Tries;
 use super::together::{all, none_closed, those_that_succeeded, together};

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::answer;
+use super::closed::is_closed;
 use super::codec::{self, Brief};
-use super::database::{Database, Told, is_closed};
+use super::database::{Database, Told};
 use super::keys::{self, Entry};
 use super::moving;
 use super::repeat::Tries;

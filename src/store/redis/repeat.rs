@@ -1,6 +1,6 @@
 //! What met a closed slot is done again, where it is to be done by now.
 
-use super::database::is_closed;
+use super::closed::is_closed;
 use crate::Error;
 use crate::redis::Role;
 

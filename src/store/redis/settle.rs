@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 
 use super::answer::{self, Answer};
+use super::closed::is_closed;
 use super::codec::{self, due};
-use super::database::{Database, Request, Told, is_closed};
+use super::database::{Database, Request, Told};
 use super::moving;
 use super::repeat::Tries;
 use super::together::ON_THE_WAY;

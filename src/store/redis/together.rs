@@ -2,7 +2,7 @@
 
 use futures_util::future::{JoinAll, join_all};
 
-use super::database::is_closed;
+use super::closed::is_closed;
 use crate::Error;
 
 /// What calls give that run side by side, in the order given.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::super::working::work;
 use super::*;
-use crate::store::redis::database::is_closed;
+use crate::store::redis::closed::is_closed;
 use crate::store::redis::keys::Try;
 use crate::store::{Ahead, Page};
 use crate::{NewTask, Scheduler, Target};

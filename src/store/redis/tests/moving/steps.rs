@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::Page;
-use crate::store::redis::database::is_closed;
+use crate::store::redis::closed::is_closed;
 use crate::store::redis::keys::{Taken, Try};
 
 #[tokio::test]
