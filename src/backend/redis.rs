@@ -101,7 +101,7 @@ impl RedisBackend {
     pub fn connect(url: &str) -> Result<Self, Error> {
         let address = Address::parse(url)?;
         Ok(Self {
-            link: Arc::new(Link::new(address, Role::Backend)),
+            link: Arc::new(Link::new(address, Role::Backend, defaults::SEND_TIMEOUT)),
             prefix: PREFIX.into(),
             slots: None,
             lease: defaults::LEASE,

@@ -1,5 +1,7 @@
 //! Connections to servers, however these stand together.
 
+use std::time::Duration;
+
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -32,11 +34,11 @@ pub(crate) enum Connection {
 }
 
 impl Address {
-    /// A connection for commands.
-    pub(super) async fn connect(&self) -> RedisResult<Connection> {
+    /// A connection for commands, to which each node of a Cluster has to answer within `patience`.
+    pub(super) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
         match &self.topology {
             Topology::Cluster => {
-                let client = self.cluster()?;
+                let client = self.cluster(patience)?;
                 match client.get_async_connection().await {
                     Ok(connection) => Ok(Connection::Cluster(connection)),
                     Err(error) => Err(self.refusal().await.unwrap_or(error)),
@@ -149,7 +151,7 @@ impl Address {
         builder.build()?.get_async_connection_with_config(config).await
     }
 
-    fn cluster(&self) -> RedisResult<ClusterClient> {
+    fn cluster(&self, patience: Duration) -> RedisResult<ClusterClient> {
         let nodes = self.hosts.iter().map(|host| {
             let login = self.login(ProtocolVersion::RESP2);
             self.info(host, login)
@@ -161,7 +163,7 @@ impl Address {
             .min_retry_wait(first)
             .max_retry_wait(longest)
             .connection_timeout(defaults::SEND_TIMEOUT)
-            .response_timeout(defaults::SEND_TIMEOUT)
+            .response_timeout(patience)
             .tcp_settings(no_delay());
         #[cfg(feature = "redis-tls")]
         let builder = match &self.tls {

@@ -15,7 +15,8 @@ use crate::Error;
 /// After how long without any answer the connections to a Cluster are made anew, from the nodes that the URL names. The
 /// client mends those to single nodes by itself, and the others still work meanwhile.
 const CLUSTER_SILENCE: Duration = Duration::from_secs(5);
-/// How long connecting may take. Longer than a call: in a Cluster every node is tried, also those that hang.
+/// How long connecting may take, beside what one node may take for an answer. Longer than a call: in a Cluster every node is
+/// tried, also those that hang.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// One connection, shared by all callers, made when it is first needed and made anew when it was lost.
@@ -32,6 +33,7 @@ pub(crate) struct Link {
 struct Shared {
     address: Address,
     role: Role,
+    patience: Duration,
     state: Mutex<State>,
     /// Held while connecting, so that a returning server is not met by a connection for every waiting caller.
     connecting: Arc<tokio::sync::Mutex<()>>,
@@ -55,10 +57,13 @@ struct Numbered {
 }
 
 impl Link {
-    pub(crate) fn new(address: Address, role: Role) -> Self {
+    /// Of a Cluster each node is given `patience` for an answer: not longer, as it may hang while its replica has taken its
+    /// place.
+    pub(crate) fn new(address: Address, role: Role, patience: Duration) -> Self {
         let shared = Shared {
             address,
             role,
+            patience,
             state: Mutex::default(),
             connecting: Arc::default(),
         };
@@ -114,6 +119,11 @@ impl Link {
                 }
                 Err(error) if is_connection_spent(&error) => {
                     self.shared.forget(number);
+                    if error.is_timeout() && self.is_clustered() {
+                        // It may have been done; and who hangs does so for the next one as well.
+                        self.look_for_another(number, call);
+                        return Err(self.shared.failure(error));
+                    }
                     if is_new || retried {
                         return Err(self.shared.failure(error));
                     }
@@ -151,7 +161,7 @@ impl Link {
     /// The client learns of other masters by those that refer to them, and by connections that end. One that hangs does
     /// neither.
     fn look_for_another(&self, number: u64, call: &Call) {
-        let (Topology::Cluster, Some(probe)) = (self.address().topology(), call.probe()) else {
+        let Some(probe) = call.probe().filter(|_| self.is_clustered()) else {
             return;
         };
         // Somebody connects already.
@@ -172,11 +182,15 @@ impl Link {
                 }
                 Ok::<(), Error>(())
             };
-            if let Ok(Err(error)) = tokio::time::timeout(CONNECT_LIMIT, looking).await {
+            if let Ok(Err(error)) = tokio::time::timeout(shared.connect_limit(), looking).await {
                 tracing::debug!(%error, "found no other way to a node that does not answer");
             }
             drop(connecting);
         });
+    }
+
+    fn is_clustered(&self) -> bool {
+        *self.address().topology() == Topology::Cluster
     }
 
     /// Lets go of the connection for ever.
@@ -189,10 +203,15 @@ impl Link {
 
 impl Shared {
     async fn connect(&self) -> Result<Connection, Error> {
-        match tokio::time::timeout(CONNECT_LIMIT, self.address.connect()).await {
+        let limit = self.connect_limit();
+        match tokio::time::timeout(limit, self.address.connect(self.patience)).await {
             Ok(connection) => connection.map_err(|error| self.failure(error)),
-            Err(_) => Err(self.role.timed_out(CONNECT_LIMIT)),
+            Err(_) => Err(self.role.timed_out(limit)),
         }
+    }
+
+    fn connect_limit(&self) -> Duration {
+        CONNECT_LIMIT + self.patience
     }
 
     /// Takes a connection for all callers from now on.

@@ -20,6 +20,9 @@ pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
 
 /// How long a call may take, connecting included.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long a node of a Cluster may take for an answer, beside what it waits for replicas. What it does after that nobody
+/// hears of: rows that it claims wait until their leases end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a store was told to be like.
 #[derive(Clone, Debug)]
@@ -36,6 +39,11 @@ impl Settings {
     /// What everything of this store is under.
     fn namespace(&self) -> String {
         format!("{}:tasks", self.prefix)
+    }
+
+    /// For how long a write waits for replicas at most.
+    fn replicas_wait(&self) -> Duration {
+        self.wait.map_or(Duration::ZERO, |(_, within)| within)
     }
 }
 
@@ -79,6 +87,7 @@ impl Database {
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
         let quiet = Arc::<Quiet>::default();
         let sender = clock.random_below(u64::MAX);
+        let patience = PATIENCE + settings.replicas_wait();
         let listener = Listener::new(
             address.clone(),
             channel,
@@ -88,7 +97,7 @@ impl Database {
         );
         Self {
             away: Away::default(),
-            link: Arc::new(Link::new(address, Role::Store)),
+            link: Arc::new(Link::new(address, Role::Store, patience)),
             settings,
             clock,
             quiet,
@@ -200,7 +209,7 @@ impl Database {
 
     /// How long a write may take.
     fn limit(&self) -> Duration {
-        LIMIT + self.settings.wait.map_or(Duration::ZERO, |(_, within)| within)
+        LIMIT + self.settings.replicas_wait()
     }
 
     /// What is kept of it, if anything is; makes nothing.

@@ -96,15 +96,33 @@ fn kill_a_master(cluster: &mut RedisCluster) -> usize {
     master
 }
 
+/// How much the replica had not is not ours; but no more than what went on in the last moments.
+fn assert_only_the_last_moments(losses: &Losses) {
+    let all = losses.lost + losses.cancelled + losses.twice + losses.early;
+    assert!(all < 2_000, "{losses:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_promoted_replica_has_comes_to_its_end() {
     let losses = under_load(&[], plain, Counted::All, async |cluster| {
         block_in_place(|| kill_a_master(cluster));
     })
     .await;
-    // How much the replica had not is not ours; but no more than what went on in the last moments.
-    let all = losses.lost + losses.cancelled + losses.twice + losses.early;
-    assert!(all < 2_000, "{losses:?}");
+    assert_only_the_last_moments(&losses);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_for_good_is_replaced() {
+    let losses = under_load(&[], plain, Counted::All, async |cluster| {
+        block_in_place(|| {
+            let slot = slot(cluster);
+            let master = cluster.master_of(slot);
+            cluster.signal(master, "STOP");
+            cluster.wait_for_failover(slot, master);
+        });
+    })
+    .await;
+    assert_only_the_last_moments(&losses);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
