@@ -5,7 +5,7 @@ use delayline::backend_conformance;
 use delayline::testing::backend::BackendFixture;
 
 #[cfg(feature = "redis-tls")]
-use super::security::{CLUSTERED, PREFIX, SINGLE, rules, trusting};
+use super::security::{BEHIND_SENTINELS, CLUSTERED, PREFIX, SINGLE, rules, trusting};
 #[cfg(feature = "redis-tls")]
 use super::support::RedisTlsServer;
 use super::support::{RedisCluster, RedisSentinel, Shared};
@@ -49,6 +49,15 @@ impl Redis {
         static SERVERS: Shared<RedisSentinel> = Shared::new();
         let servers = SERVERS.get(RedisSentinel::start);
         Self::of(servers.url(), servers)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn behind_sentinels_over_tls() -> Self {
+        static SERVERS: Shared<RedisSentinel> = Shared::new();
+        let rules = rules(PREFIX, &format!("{SINGLE} {BEHIND_SENTINELS}"));
+        let servers = SERVERS.get(|| RedisSentinel::start_with_tls(&rules));
+        let url = trusting(&servers.url(), &servers.ca());
+        Self::of(url, servers)
     }
 
     fn in_a_cluster() -> Self {
@@ -122,5 +131,7 @@ backend_conformance!(redis_sentinel, Redis::behind_sentinels());
 backend_conformance!(redis_cluster, Redis::in_a_cluster());
 #[cfg(feature = "redis-tls")]
 backend_conformance!(redis_over_tls, Redis::over_tls());
+#[cfg(feature = "redis-tls")]
+backend_conformance!(redis_sentinel_over_tls, Redis::behind_sentinels_over_tls());
 #[cfg(feature = "redis-tls")]
 backend_conformance!(redis_cluster_over_tls, Redis::in_a_cluster_over_tls());

@@ -11,6 +11,8 @@ pub(super) const PREFIX: &str = "shop";
 /// Every command that a user needs on one server.
 pub(super) const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +del +hmget +hset +zadd +zrange \
     +zrangebyscore +zrem +zremrangebyrank +zscore";
+/// And behind sentinels: whom they name is asked whether it is the master.
+pub(super) const BEHIND_SENTINELS: &str = "+role";
 /// The same in a Cluster.
 pub(super) const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +del +hmget +hset +zadd +zrange \
     +zrangebyscore +zrem +zremrangebyrank +zscore +cluster|slots +asking";

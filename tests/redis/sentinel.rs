@@ -1,5 +1,7 @@
 //! Another server becomes the master, as sentinels say.
 
+#[cfg(feature = "redis-tls")]
+use super::security::{BEHIND_SENTINELS, SINGLE, rules, trusting};
 use super::support::RedisSentinel;
 use super::*;
 
@@ -17,10 +19,12 @@ fn receiving(backend: &Arc<RedisBackend>) -> tokio::task::JoinHandle<Vec<Arrival
 }
 
 /// A master is lost by `lose`: sending goes on at the next, and what was replicated arrives from it.
-async fn loses_a_master(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
-    let mut servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
-    let url = servers.url();
-    let connect = || Arc::new(RedisBackend::connect(&url).unwrap());
+async fn loses_a_master(
+    mut servers: RedisSentinel,
+    url: &str,
+    lose: impl FnOnce(&mut RedisSentinel) -> usize,
+) {
+    let connect = || Arc::new(RedisBackend::connect(url).unwrap());
     let [sender, receiver, idle] = [(); 3].map(|()| connect());
     safely(idle.health()).await.unwrap();
     let first = receiving(&receiver);
@@ -51,17 +55,31 @@ async fn loses_a_master(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_master_dies_its_replica_is_used() {
-    loses_a_master(RedisSentinel::kill_master).await;
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    let url = servers.url();
+    loses_a_master(servers, &url, RedisSentinel::kill_master).await;
+}
+
+#[cfg(feature = "redis-tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_tls_as_well() {
+    let rules = rules("delayline", &format!("{SINGLE} {BEHIND_SENTINELS}"));
+    let start = move || RedisSentinel::start_with_tls(&rules);
+    let servers = tokio::task::spawn_blocking(start).await.unwrap();
+    let url = trusting(&servers.url(), &servers.ca());
+    loses_a_master(servers, &url, RedisSentinel::kill_master).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_master_hangs_its_replica_is_used() {
-    loses_a_master(|servers| {
+    let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    let url = servers.url();
+    let stop = |servers: &mut RedisSentinel| {
         let master = servers.master();
         servers.signal(master, "STOP");
         master
-    })
-    .await;
+    };
+    loses_a_master(servers, &url, stop).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

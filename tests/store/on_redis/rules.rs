@@ -33,6 +33,14 @@ impl Servers {
         Self::of(trusting(&server.url(), &server.ca()), server)
     }
 
+    pub(crate) fn behind_sentinels_over_tls() -> Self {
+        static SERVERS: Shared<RedisSentinel> = Shared::new();
+        // Whom sentinels name is asked whether it is the master.
+        let rules = rules(&format!("{SINGLE} +role"));
+        let servers = SERVERS.get(|| RedisSentinel::start_with_tls(&rules));
+        Self::of(trusting(&servers.url(), &servers.ca()), servers)
+    }
+
     pub(crate) fn in_a_cluster_over_tls() -> Self {
         static CLUSTER: Shared<RedisCluster> = Shared::new();
         let cluster = CLUSTER.get(|| RedisCluster::start_with_tls(&rules(CLUSTERED)));

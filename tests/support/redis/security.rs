@@ -57,7 +57,19 @@ impl Security {
 
     /// The arguments of a server that is to listen on `port`.
     pub(super) fn args(&self, port: u16) -> Vec<String> {
-        let text = |path: PathBuf| path.to_str().expect("a path in UTF-8").to_owned();
+        let users = [
+            ("--aclfile", text(self.users.clone())),
+            ("--masteruser", ADMIN.name.to_owned()),
+            ("--masterauth", ADMIN.password.to_owned()),
+        ];
+        let users = users
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value]);
+        self.tls_args(port).into_iter().chain(users).collect()
+    }
+
+    /// The same of one that lets everybody in.
+    pub(super) fn tls_args(&self, port: u16) -> Vec<String> {
         let (certificate, key) = self.certificates.of("server");
         let demands = if self.demands_certificates { "yes" } else { "no" };
         [
@@ -68,12 +80,13 @@ impl Security {
             ("--tls-key-file", text(key)),
             ("--tls-auth-clients", demands.to_owned()),
             ("--tls-replication", "yes".to_owned()),
-            ("--aclfile", text(self.users.clone())),
-            ("--masteruser", ADMIN.name.to_owned()),
-            ("--masterauth", ADMIN.password.to_owned()),
         ]
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect()
     }
+}
+
+fn text(path: PathBuf) -> String {
+    path.to_str().expect("a path in UTF-8").to_owned()
 }

@@ -1,14 +1,14 @@
 //! A master, its replica, and sentinels that watch over them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redis::{FromRedisValue, Value};
 use tempfile::TempDir;
 
 use super::patience::until;
 use super::process::Process;
-use super::security::Account;
+use super::security::{ADMIN, Account, Security, USER};
 
 const SENTINELS: usize = 3;
 const NAME: &str = "mymaster";
@@ -26,49 +26,85 @@ const DEFAULT: Account = Account {
 pub(crate) struct RedisSentinel {
     servers: Vec<Process>,
     sentinels: Vec<Process>,
-    has_password: bool,
+    access: Access,
     _folder: TempDir,
+}
+
+/// Whom the servers let in.
+#[derive(Debug)]
+enum Access {
+    All,
+    /// Who knows the password. The sentinels ask for none.
+    Known,
+    /// Users, over TLS, which the sentinels speak as well; these ask for no user.
+    Users(Security),
+}
+
+impl Access {
+    /// As whom the test itself comes to a server.
+    fn account(&self) -> Option<&Account> {
+        match self {
+            Self::All => None,
+            Self::Known => Some(&DEFAULT),
+            Self::Users(_) => Some(&ADMIN),
+        }
+    }
+
+    /// The arguments of a server.
+    fn of_server(&self, port: u16) -> Vec<String> {
+        let mut args = match self {
+            Self::Users(security) => security.args(port),
+            Self::All | Self::Known => vec!["--port".to_owned(), port.to_string()],
+        };
+        if let Self::Known = self {
+            let password = DEFAULT.password;
+            args.extend(["--requirepass", password, "--masterauth", password].map(str::to_owned));
+        }
+        args
+    }
+
+    /// The arguments of a sentinel.
+    fn of_sentinel(&self, port: u16) -> Vec<String> {
+        match self {
+            Self::Users(security) => security.tls_args(port),
+            Self::All | Self::Known => vec!["--port".to_owned(), port.to_string()],
+        }
+    }
 }
 
 impl RedisSentinel {
     /// Starts them, with servers that keep nothing on disk and sentinels that notice within seconds that a master is
     /// dead.
     pub(crate) fn start() -> Self {
-        Self::start_with(false)
+        Self::start_with(|_| Access::All)
     }
 
     /// Starts them with a password that the servers ask for, and the sentinels do not.
     pub(crate) fn start_with_password() -> Self {
-        Self::start_with(true)
+        Self::start_with(|_| Access::Known)
     }
 
-    fn start_with(has_password: bool) -> Self {
+    /// Starts all of them over TLS, with servers whose user `delayline` may do what `rules` say, and nothing else.
+    pub(crate) fn start_with_tls(rules: &str) -> Self {
+        Self::start_with(|folder| Access::Users(Security::make(folder, rules, false)))
+    }
+
+    fn start_with(access: impl FnOnce(&Path) -> Access) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let password: &[&str] = if has_password {
-            &[
-                "--requirepass",
-                DEFAULT.password,
-                "--masterauth",
-                DEFAULT.password,
-            ]
-        } else {
-            &[]
-        };
-        let master = start_server(&folder.path().join("master"), password);
+        let access = access(folder.path());
+        let master = start_server(&folder.path().join("master"), &access, &[]);
         let port = master.port().to_string();
-        let replica = start_server(
-            &folder.path().join("replica"),
-            &[password, &["--replicaof", "127.0.0.1", &port]].concat(),
-        );
+        let of_master = ["--replicaof", "127.0.0.1", &port];
+        let replica = start_server(&folder.path().join("replica"), &access, &of_master);
         let start_sentinel = |number| {
             let folder = folder.path().join(format!("sentinel-{number}"));
-            start_sentinel(&folder, &port, has_password)
+            start_sentinel(&folder, &port, &access)
         };
         let sentinels = (0..SENTINELS).map(start_sentinel).collect();
         let servers = Self {
             servers: vec![master, replica],
             sentinels,
-            has_password,
+            access,
             _folder: folder,
         };
         until("the sentinels know all", || {
@@ -77,18 +113,31 @@ impl RedisSentinel {
         servers
     }
 
-    /// The URL with all sentinels and the name by which they know the master, and with the password if there is one.
+    /// The URL with all sentinels and the name by which they know the master, and with password and user if the servers
+    /// ask for them.
     pub(crate) fn url(&self) -> String {
         let sentinels: Vec<_> = self.sentinels.iter().map(address).collect();
-        let password = match self.account() {
-            Some(account) => format!(":{}@", account.password),
-            None => String::new(),
-        };
-        format!("redis+sentinel://{password}{}/{NAME}", sentinels.join(","))
+        let sentinels = sentinels.join(",");
+        match self.access {
+            Access::All => format!("redis+sentinel://{sentinels}/{NAME}"),
+            Access::Known => format!("redis+sentinel://:{}@{sentinels}/{NAME}", DEFAULT.password),
+            Access::Users(_) => {
+                let Account { name, password } = USER;
+                format!("rediss+sentinel://{name}:{password}@{sentinels}/{NAME}")
+            }
+        }
+    }
+
+    /// The certificate of the authority that vouches for servers and sentinels, in PEM.
+    pub(crate) fn ca(&self) -> PathBuf {
+        match &self.access {
+            Access::Users(security) => security.certificates().ca(),
+            Access::All | Access::Known => panic!("these speak no TLS"),
+        }
     }
 
     fn account(&self) -> Option<&Account> {
-        self.has_password.then_some(&DEFAULT)
+        self.access.account()
     }
 
     /// Which server is the master, as soon as all sentinels agree on it.
@@ -164,27 +213,16 @@ impl RedisSentinel {
     }
 }
 
-fn start_server(folder: &Path, args: &[&str]) -> Process {
+fn start_server(folder: &Path, access: &Access, args: &[&str]) -> Process {
     Process::start(folder.to_owned(), |port| {
-        let port = port.to_string();
-        [
-            "--port",
-            &port,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--repl-diskless-sync-delay",
-            "0",
-        ]
-        .iter()
-        .chain(args)
-        .map(|&arg| arg.to_owned())
-        .collect()
+        let kept = ["--save", "", "--appendonly", "no"];
+        let common = [&kept[..], &["--repl-diskless-sync-delay", "0"], args].concat();
+        let common = common.into_iter().map(str::to_owned);
+        access.of_server(port).into_iter().chain(common).collect()
     })
 }
 
-fn start_sentinel(folder: &Path, master: &str, has_password: bool) -> Process {
+fn start_sentinel(folder: &Path, master: &str, access: &Access) -> Process {
     fs::create_dir_all(folder).expect("a folder");
     let file = folder.join("sentinel.conf");
     // Sentinels keep what they learn in this file.
@@ -193,15 +231,14 @@ fn start_sentinel(folder: &Path, master: &str, has_password: bool) -> Process {
          sentinel down-after-milliseconds {NAME} 2000\n\
          sentinel failover-timeout {NAME} 2000\n"
     );
-    if has_password {
-        settings += &format!("sentinel auth-pass {NAME} {}\n", DEFAULT.password);
+    if let Some(Account { name, password }) = access.account() {
+        settings += &format!("sentinel auth-user {NAME} {name}\nsentinel auth-pass {NAME} {password}\n");
     }
     fs::write(&file, settings).expect("a file");
     let file = file.to_str().expect("a path in UTF-8");
     let sentinel = Process::start(folder.to_owned(), |port| {
-        [file, "--sentinel", "--port", &port.to_string()]
-            .map(str::to_owned)
-            .to_vec()
+        let file = [file, "--sentinel"].map(str::to_owned);
+        file.into_iter().chain(access.of_sentinel(port)).collect()
     });
     // They look at servers every ten seconds else, and believe only what they have seen for some looks.
     let () = ask(
