@@ -1,4 +1,4 @@
-//! Rows that are in a Redis Cluster to which things happen: what `RedisStore` says that can be lost, and nothing more.
+//! Rows that are in Redis servers to which things happen: what `RedisStore` says that can be lost, and nothing more.
 //!
 //! Verbs may fail while a master is away. Callers repeat them, with the same ids, until they are answered.
 
@@ -6,5 +6,6 @@ mod audit;
 mod callers;
 mod child;
 mod cluster;
+mod sentinel;
 mod shop;
 mod workers;

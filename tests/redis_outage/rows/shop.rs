@@ -75,6 +75,12 @@ impl Losses {
         twice: 0,
         taken_over: 0,
     };
+
+    /// How much a promoted replica had not is not ours; but no more than what went on in the last moments.
+    pub(super) fn assert_only_the_last_moments(&self) {
+        let all = self.lost + self.cancelled + self.twice + self.early;
+        assert!(all < 2_000, "{self:?}");
+    }
 }
 
 impl Shop {
