@@ -90,3 +90,19 @@ impl StoreFixture for Servers {
 
 /// Only so that a defect does not hang the tests.
 const SAFETY: Duration = Duration::from_secs(60);
+
+/// The client's own limit, after which a node of a Cluster counts as hanging, must not cut it off.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_a_write_waits_for_replicas_as_long_as_told() {
+    let servers = Servers::in_a_cluster();
+    let store =
+        RedisStore::connect(&servers.url).and_then(|store| store.prefix(&format!("{PREFIX}:waiting")));
+    let store = store
+        .expect("good settings")
+        .wait(2, Duration::from_millis(2_500));
+    let scheduler = delayline::Scheduler::new(store);
+    let task = delayline::NewTask::new("order.cancel", &());
+    let error = scheduler.schedule(task).await.expect_err("no two replicas");
+    let said = format!("{error:?}");
+    assert!(said.contains("1 of 2 replicas confirmed within 2.5s"), "{said}");
+}
