@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use delayline::TaskId;
 use redis::FromRedisValue;
 
 use crate::servers::RedisCluster;
@@ -13,6 +14,18 @@ const SCHEDULED: u8 = 0;
 const RUNNING: u8 = 1;
 const DEAD: u8 = 3;
 const INTENT: u8 = 5;
+
+/// The slot that has the row of an id.
+pub(super) fn slot_of(id: TaskId) -> u16 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    u16::try_from(hash % u64::from(SLOTS)).unwrap()
+}
+
+/// What the keys of a slot begin with.
+pub(super) fn tag(slot: u16) -> String {
+    format!("{{delayline:tasks:1:{slot}}}")
+}
 
 /// The rows of a store in a Cluster.
 pub(super) struct Audit<'a> {
@@ -91,7 +104,7 @@ impl<'a> Audit<'a> {
     /// The tag of each slot, and the master that has it.
     fn slots(&self) -> impl Iterator<Item = (String, redis::Connection)> {
         (0..SLOTS).map(|number| {
-            let tag = format!("{{delayline:tasks:1:{number}}}");
+            let tag = tag(number);
             let master = self.cluster.master_of(self.cluster.slot_of(&tag));
             (tag, self.cluster.admin(master))
         })

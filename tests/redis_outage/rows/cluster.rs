@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::store::RedisStore;
-use delayline::{NewTask, Scheduled};
+use delayline::{Answer, NewTask, Scheduled, Scheduler, TaskId};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
-use super::audit::Audit;
+use super::audit::{Audit, slot_of, tag};
 use super::callers::{Callers, KEYS, key};
 use super::shop::{Losses, Shop, Told};
 use crate::servers::RedisCluster;
@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// A slot of Redis with some of the rows: each master has some.
 fn slot(cluster: &RedisCluster) -> u16 {
-    cluster.slot_of("{delayline:tasks:1:0}")
+    cluster.slot_of(&tag(0))
 }
 
 fn plain(url: &str) -> RedisStore {
@@ -202,6 +202,37 @@ async fn a_master_hangs_for_ten_seconds() {
             ..Losses::NONE
         }
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_waits_for_its_own_master_alone() {
+    let _room = ROOM.acquire().await.unwrap();
+    let cluster = block_in_place(RedisCluster::start);
+    // So long is a master waited for that hangs.
+    let store = plain(&cluster.url()).wait(1, Duration::from_secs(60));
+    let scheduler = Scheduler::new(store);
+    let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(slot_of(id))));
+    let mut ids: Vec<_> = (0..50).map(|_| scheduler.new_id()).collect();
+    ids.sort_by_key(|id| master_of(*id));
+    let (near, far) = (ids[0], ids[49]);
+    for id in [near, far] {
+        let task = NewTask::new(KIND, &()).id(id).after(Duration::from_secs(3_600));
+        scheduler.schedule(task).await.unwrap();
+    }
+    cluster.signal(master_of(far), "STOP");
+    let hanging = tokio::spawn({
+        let scheduler = scheduler.clone();
+        async move { scheduler.cancel(far).await }
+    });
+    for hours in 2..10 {
+        let answer = scheduler
+            .reschedule(near, Duration::from_secs(hours * 3_600))
+            .await
+            .unwrap();
+        assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+    }
+    assert!(!hanging.is_finished());
+    hanging.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::audit::SLOTS;
+use super::audit::{SLOTS, slot_of};
 use crate::shop::KIND;
 use crate::{now, until};
 
@@ -205,11 +205,9 @@ impl Shop {
 
 /// How late tasks of each slot were, of a hundred the last but one; the least late slot first.
 fn late_by_slot(runs: &[Run]) -> Vec<Duration> {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let mut slots = vec![Vec::new(); usize::from(SLOTS)];
     for run in runs {
-        let slot = run.id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step) % u64::from(SLOTS);
-        slots[usize::try_from(slot).unwrap()].push(run.late);
+        slots[usize::from(slot_of(run.id))].push(run.late);
     }
     let p99 = |late: &mut Vec<Duration>| {
         late.sort_unstable();
