@@ -83,9 +83,10 @@ pub(super) fn is_transient(error: &RedisError, topology: &Topology) -> bool {
         // a Cluster for one server.
         ErrorKind::Server(ServerErrorKind::Moved) => *topology == Topology::Cluster,
         // What has no name of its own is a command or an argument that the server does not take, except this one.
-        ErrorKind::Server(ServerErrorKind::ResponseError) => {
-            error.to_string().contains("max number of clients")
-        }
+        ErrorKind::Server(ServerErrorKind::ResponseError) => match code_within_script(error) {
+            Some(code) => !matches!(code, "ERR" | "NOPERM" | "WRONGTYPE"),
+            None => error.to_string().contains("max number of clients"),
+        },
         _ => !matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "WRONGTYPE")),
     }
 }
@@ -100,11 +101,45 @@ pub(crate) fn is_connection_spent(error: &RedisError) -> bool {
             ErrorKind::ClusterConnectionNotFound
                 | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
         )
+        || code_within_script(error) == Some("READONLY")
+}
+
+/// How a command within a script failed, where the server tells that only in the words of an error of the script, as those
+/// before Redis 7 do: `Error running script (call to f_1a2b): @user_script:64: @user_script: 64: -OOM command not allowed`.
+fn code_within_script(error: &RedisError) -> Option<&str> {
+    let (_, within) = error.detail()?.split_once("@user_script")?;
+    let (_, said) = within.split_once(": -")?;
+    let code = said.split(' ').next()?;
+    code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some(code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn older_servers_tell_how_a_command_of_a_script_failed_in_their_words() {
+        let meant = |said: &str| {
+            let kind = ErrorKind::Server(ServerErrorKind::ResponseError);
+            let within = format!("Error running script (call to f_1a2b): @user_script:64: {said}");
+            let error = RedisError::from((kind, "An error was signalled by the server", within));
+            (
+                is_transient(&error, &Topology::Single),
+                is_connection_spent(&error),
+            )
+        };
+        let full = "@user_script: 64: -OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(meant(full), (true, false));
+        let replica = "@user_script: 64: -READONLY You can't write against a read only replica.";
+        assert_eq!(meant(replica), (true, true));
+        let refused = "@user_script: 64: -NOPERM this user has no permissions to run the 'zadd' command";
+        assert_eq!(meant(refused), (false, false));
+        assert_eq!(meant("attempt to index a nil value: -1"), (false, false));
+        assert_eq!(
+            meant("@user_script: 64: Wrong number of args calling Redis command"),
+            (false, false)
+        );
+    }
 
     #[test]
     fn a_server_that_repeats_the_password_is_not_repeated() {

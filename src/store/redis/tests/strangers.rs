@@ -298,6 +298,37 @@ async fn a_server_that_would_remove_tasks_is_refused() {
     open(&with("noeviction"), 2).check().await.unwrap();
 }
 
+/// Whether it has room again is asked by whoever repeats what failed: no error here is for good.
+#[tokio::test]
+async fn a_full_server_takes_no_new_rows_for_now_and_lets_those_it_has_end() {
+    let server = RedisServer::start();
+    let mut admin = server.admin();
+    let store = open(&server, 1);
+    for n in 1..=3 {
+        add(&store, due(n)).await;
+    }
+    let tasks = store.ready(&claim(2)).await.unwrap().found;
+    ask::<()>(&mut admin, &["CONFIG", "SET", "maxmemory", "1"]);
+    let error = store.insert(vec![due(4)]).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let again = Ending::Again {
+        after: LONG,
+        look_in: LONG,
+    };
+    let endings = tasks.iter().zip([Ending::Done, again]);
+    let endings = endings.map(|(task, ending)| Settlement {
+        id: task.id,
+        version: task.version,
+        ending,
+    });
+    assert_eq!(store.settle(endings.collect()).await.unwrap(), [true; 2]);
+    assert_eq!(store.ready(&claim(9)).await.unwrap().found.len(), 1);
+    let cancelled = change(&store, tasks[1].id, Verb::Cancel).await;
+    assert!(matches!(cancelled, Answer::Done(_)), "{cancelled:?}");
+    ask::<()>(&mut admin, &["CONFIG", "SET", "maxmemory", "0"]);
+    add(&store, due(4)).await;
+}
+
 #[tokio::test]
 async fn the_number_of_slots_is_what_is_kept() {
     let server = RedisServer::start();
