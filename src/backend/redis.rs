@@ -52,7 +52,7 @@ const MAX_LEASE: Duration = Duration::from_secs(86_400);
 static ACKNOWLEDGE: Lua = lua!("redis/acknowledge.lua");
 static EXTEND: Lua = lua!("redis/extend.lua");
 
-/// Carries wake-ups in Redis (6 or later; 5 with less precision), to about a millisecond.
+/// Carries wake-ups in Redis (6 or later; 5 with less precision) or Valkey, to about a millisecond.
 ///
 /// The member of a ZSET is the id of a task and a version, so an old wake-up never stands for a newer; the score is when
 /// it is due by the server's clock. A wake-up that is received is kept aside on a lease, and is due again if it is not

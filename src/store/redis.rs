@@ -44,7 +44,7 @@ use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timesta
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
 
-/// Keeps rows in Redis (6 or later), for services that have no SQL database.
+/// Keeps rows in Redis (6 or later) or Valkey, for services that have no SQL database.
 ///
 /// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
 /// server's clock, read in the script that decides; in a Redis Cluster each row goes by the clock of the master that has

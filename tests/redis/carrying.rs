@@ -26,7 +26,7 @@ async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent()
         (before + 60_001..=after + 60_002).contains(&score),
         "{before} {score} {after}"
     );
-    let log: Vec<Vec<redis::Value>> = ask(&server, &["SLOWLOG", "GET", "10"]);
+    let log: Vec<Vec<redis::Value>> = ask(&server, &["SLOWLOG", "GET", "100"]);
     let call = log
         .iter()
         .map(|entry| redis::from_redis_value_ref::<Vec<Vec<u8>>>(&entry[3]).unwrap())
