@@ -39,8 +39,8 @@ const NAME: &str = "mysql";
 
 /// Keeps rows in a table of a MariaDB or MySQL server, beside the service's own tables.
 ///
-/// It is tested with MariaDB 10.11, needs 10.6 or later, and is written in SQL that MySQL 8.0.19 and later take as well;
-/// it is untested on MySQL 8. The table must be InnoDB's.
+/// It is tested with MariaDB 10.11 and needs 10.6 or later; or MySQL 8.0.19 or later, of which 9.7.4 has passed the
+/// conformance suite and 8.x was not tried. The table must be InnoDB's.
 ///
 /// A clone is another handle of the same connections, which are the store's own: on them every statement sees what is
 /// committed when it begins (`READ COMMITTED`), nobody waits for a lock for more than 5 s, and what was undone for the

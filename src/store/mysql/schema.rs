@@ -74,12 +74,13 @@ pub(super) fn text(table: &str) -> String {
 pub(super) async fn migrate(connections: &Connections, table: &str) -> Result<(), sqlx::Error> {
     let mut lent = connections.lend().await?;
     // Names of locks are the whole server's.
-    let had: Option<i64> =
-        sqlx::query_scalar("SELECT GET_LOCK(CONCAT('delayline ', MD5(CONCAT(DATABASE(), ' ', ?))), ?)")
-            .bind(table.to_owned())
-            .bind(PATIENCE)
-            .fetch_one(&mut *lent)
-            .await?;
+    let had: Option<i64> = sqlx::query_scalar(
+        "SELECT GET_LOCK(CONCAT('delayline ', LEFT(SHA2(CONCAT(DATABASE(), ' ', ?), 256), 32)), ?)",
+    )
+    .bind(table.to_owned())
+    .bind(PATIENCE)
+    .fetch_one(&mut *lent)
+    .await?;
     if had != Some(1) {
         return Err(Unfit::Busy {
             table: table.to_owned(),

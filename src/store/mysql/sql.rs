@@ -60,12 +60,14 @@ macro_rules! look {
 }
 
 /// The rows that a JSON array of ids names, in its order.
+///
+/// The array is a table within another: MySQL locks no rows beside a JSON_TABLE ("appears in multiple locking clauses").
 macro_rules! of_ids {
     ($join:literal) => {
         concat!(
-            "JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) j ",
+            "(SELECT UNHEX(i.id) id FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) i) j ",
             $join,
-            " delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id) "
+            " delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = j.id "
         )
     };
     () => {
