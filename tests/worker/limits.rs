@@ -7,7 +7,7 @@ use delayline::testing::Faults;
 use delayline::{NewTask, Outcome, Policy, State, Worker};
 
 use crate::outcomes::worker_that;
-use crate::support::{Answered, KIND, Op, Running, World, ms, secs};
+use crate::support::{Answered, KIND, Op, Running, Setup, World, ms, secs};
 
 /// Counts what is going on at once.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +113,28 @@ async fn the_limits_of_one_kind_are_not_those_of_another() {
     assert_eq!((slow.most(), fast.most()), (1, 2));
     assert_eq!(world.rows_in("fast", State::Done).await.len(), 20);
     assert_eq!(world.count(State::Running).await, 1);
+}
+
+/// The table tells again of what is moved meanwhile, so nothing is missed by it.
+#[tokio::test(start_paused = true)]
+async fn of_the_tables_wake_ups_only_those_are_looked_at_that_there_is_room_for() {
+    let setup = Setup {
+        without_precise: true,
+        ..Setup::default()
+    };
+    let world = setup.build();
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(8);
+    let worker = worker_that(&world, policy, working(&world, &at_once, 10, 10));
+    let tasks = (0..5_000).map(|n| NewTask::new(KIND, &n).after(secs(10)));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    let _worker = Running::start(worker);
+    world.settle().await;
+    assert_each_once(&world, 5_000);
+    // One was about what had been claimed from the backlog meanwhile; with looks at all 5,000 there are sixteen.
+    let looks = world.store.calls(Op::Arrive);
+    let in_vain = looks.iter().filter(|&&claimed| claimed == 0).count();
+    assert!(in_vain <= 1 && looks.len() > in_vain, "{looks:?}");
 }
 
 #[tokio::test(start_paused = true)]
