@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use tokio::sync::oneshot;
+
 use crate::TaskId;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -115,6 +117,16 @@ impl Error {
                 source: source.to_string().into(),
             },
         }
+    }
+
+    /// Tells all who waited for the same call that it failed; the last has the error itself, with all its causes.
+    pub(crate) fn tell_all<T>(self, mut callers: Vec<oneshot::Sender<Result<T, Self>>>) {
+        let Some(last) = callers.pop() else { return };
+        for caller in callers {
+            // Who does not wait any more has gone away.
+            let _ = caller.send(Err(self.once_more()));
+        }
+        let _ = last.send(Err(self));
     }
 
     pub(crate) fn invalid(field: &'static str, value: impl Display, allowed: impl Into<String>) -> Self {

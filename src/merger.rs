@@ -183,13 +183,8 @@ impl Writer {
                     batches.extend([rest, batch]);
                 }
                 Err(error) => {
-                    let last = batch.pop();
-                    for Request { answer, .. } in batch {
-                        let _ = answer.send(Err(error.once_more()));
-                    }
-                    if let Some(Request { answer, .. }) = last {
-                        let _ = answer.send(Err(error));
-                    }
+                    let callers = batch.into_iter().map(|request| request.answer);
+                    error.tell_all(callers.collect());
                 }
             }
         }

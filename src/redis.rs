@@ -15,7 +15,7 @@ mod spread;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
-pub(crate) use self::address::{Address, Topology};
+pub(crate) use self::address::Address;
 pub(crate) use self::call::{Call, Lua, hash, lua};
 pub(crate) use self::failure::Role;
 pub(crate) use self::layout::{Layout, Slot, check_prefix, check_slots, fnv};
@@ -23,7 +23,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
 pub(crate) use self::pause::pause;
-pub(crate) use self::rounds::Rounds;
+pub(crate) use self::rounds::{LARGE, Rounds};
 pub(crate) use self::spread::{Layouts, Spread};
 
 /// As errors and logs name it.

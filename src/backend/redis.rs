@@ -34,11 +34,13 @@ use self::inbox::Inbox;
 use self::keys::Names;
 use self::kinds::Kinds;
 use self::member::Member;
-use self::merging::{LARGE, Merging};
+use self::merging::Merging;
 pub use self::reshard::Resharding;
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
-use crate::redis::{Address, Call, Link, Lua, NAME, Role, Slot, Spread, check_prefix, check_slots, lua};
+use crate::redis::{
+    Address, Call, LARGE, Link, Lua, NAME, Role, Slot, Spread, check_prefix, check_slots, lua,
+};
 use crate::{Error, Wake, defaults};
 
 const PREFIX: &str = "delayline";

@@ -134,6 +134,11 @@ impl Address {
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
+
+    /// Whether slots are on several servers.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.topology == Topology::Cluster
+    }
 }
 
 impl Host {
@@ -165,7 +170,7 @@ impl fmt::Debug for Address {
         if let Topology::Sentinel(master) = &self.topology {
             write!(f, "/{master}")?;
         }
-        if self.topology != Topology::Cluster {
+        if !self.is_clustered() {
             write!(f, "/{}", self.database)?;
         }
         Ok(())

@@ -77,7 +77,7 @@ impl Address {
                 Ok::<(), redis::aio::SendError>(())
             })
         };
-        if self.topology != Topology::Cluster {
+        if !self.is_clustered() {
             return self.single(ProtocolVersion::RESP3, config()).await;
         }
         let mut failure = None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, RedisError, RedisResult};
 use tokio::time::Instant;
 
-use super::address::{Address, Topology};
+use super::address::Address;
 use super::call::{Call, NOT_THERE};
 use super::connection::Connection;
 use super::failure::{Role, is_connection_spent};
@@ -92,8 +92,7 @@ impl Link {
             Err(_) => {
                 // It may lead to nowhere, which TCP notices only after many minutes.
                 if let Some(number) = used {
-                    self.shared.forget(number);
-                    self.look_for_another(number, call);
+                    self.unanswered(number, call);
                 }
                 Err(self.role().timed_out(limit))
             }
@@ -117,13 +116,13 @@ impl Link {
                     self.shared.answered();
                     return Ok(answer);
                 }
+                // Not once more: it may have been done; and who hangs does so for the next one as well.
+                Err(error) if error.is_timeout() && self.address().is_clustered() => {
+                    self.unanswered(number, call);
+                    return Err(self.shared.failure(error));
+                }
                 Err(error) if is_connection_spent(&error) => {
                     self.shared.forget(number);
-                    if error.is_timeout() && self.is_clustered() {
-                        // It may have been done; and who hangs does so for the next one as well.
-                        self.look_for_another(number, call);
-                        return Err(self.shared.failure(error));
-                    }
                     if is_new || retried {
                         return Err(self.shared.failure(error));
                     }
@@ -155,13 +154,19 @@ impl Link {
         Ok((made?, true))
     }
 
+    /// A call on a connection was not answered in time.
+    fn unanswered(&self, number: u64, call: &Call) {
+        self.shared.forget(number);
+        self.look_for_another(number, call);
+    }
+
     /// Connects to a Cluster anew in the background, of which a node does not answer and others do. If the slot that was
     /// asked is answered for there, by its replica say, that connection is taken from then on.
     ///
     /// The client learns of other masters by those that refer to them, and by connections that end. One that hangs does
     /// neither.
     fn look_for_another(&self, number: u64, call: &Call) {
-        let Some(probe) = call.probe().filter(|_| self.is_clustered()) else {
+        let Some(probe) = call.probe().filter(|_| self.address().is_clustered()) else {
             return;
         };
         // Somebody connects already.
@@ -187,10 +192,6 @@ impl Link {
             }
             drop(connecting);
         });
-    }
-
-    fn is_clustered(&self) -> bool {
-        *self.address().topology() == Topology::Cluster
     }
 
     /// Lets go of the connection for ever.

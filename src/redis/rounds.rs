@@ -10,6 +10,9 @@ use crate::defaults;
 /// How many rounds are under way: the server works on one while the answers of the other travel.
 const ROUNDS: usize = 2;
 
+/// A caller with so many in one request shares its call with nobody: it would gain little.
+pub(crate) const LARGE: usize = defaults::BATCH / 2;
+
 /// Brings the requests of concurrent callers together.
 ///
 /// It never waits for company: what comes while there is nothing to do is a round at once, and what comes while rounds are

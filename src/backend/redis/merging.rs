@@ -7,10 +7,7 @@ use tokio::sync::oneshot;
 use super::carrier::Carrier;
 use crate::backend::{Departure, SendError};
 use crate::redis::{Role, Rounds};
-use crate::{Error, Wake, defaults};
-
-/// A caller with so many shares its call with nobody: it would gain little.
-pub(super) const LARGE: usize = defaults::BATCH / 2;
+use crate::{Error, Wake};
 
 /// Sends and removes the wake-ups of concurrent callers together, and gives each caller its own answer.
 #[derive(Debug)]
@@ -68,7 +65,10 @@ async fn round(carrier: Arc<Carrier>, requests: Vec<Request>) {
     };
     let remove = async {
         if !wakes.is_empty() {
-            answer_removers(removers, carrier.remove(&wakes).await);
+            match carrier.remove(&wakes).await {
+                Ok(()) => removers.into_iter().for_each(|answer| drop(answer.send(Ok(())))),
+                Err(error) => error.tell_all(removers),
+            }
         }
     };
     tokio::join!(send, remove);
@@ -104,15 +104,6 @@ fn answer_senders(
         let _ = answer.send(Err(SendError { failed, cause }));
     }
     let _ = last.send(Err(SendError { failed, cause }));
-}
-
-/// The same for those whose parts fail together.
-fn answer_removers(mut removers: Vec<oneshot::Sender<Result<(), Error>>>, removed: Result<(), Error>) {
-    let Some(last) = removers.pop() else { return };
-    for answer in removers {
-        let _ = answer.send(removed.as_ref().copied().map_err(Error::once_more));
-    }
-    let _ = last.send(removed);
 }
 
 #[cfg(test)]

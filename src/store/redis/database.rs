@@ -13,7 +13,7 @@ use super::closed::is_closed;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
 use super::together::{all, together};
-use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, Topology, lua};
+use crate::redis::{Address, Call, Layout, Layouts, Link, Lua, Role, Slot, Spread, lua};
 use crate::{Clock, Error, Timestamp};
 
 pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
@@ -279,7 +279,7 @@ impl Database {
 
     /// Whether slots are on several servers.
     pub(super) fn is_clustered(&self) -> bool {
-        *self.settings.address.topology() == Topology::Cluster
+        self.settings.address.is_clustered()
     }
 
     /// The same for one of several slots, of which those that do not answer must not hold up the others: an error at once if

@@ -6,12 +6,9 @@ use tokio::sync::oneshot;
 
 use super::change::{Changed, change};
 use super::database::Database;
-use crate::redis::{Role, Rounds};
+use crate::redis::{LARGE, Role, Rounds};
 use crate::store::{Change, Stamped};
-use crate::{Answer, Error, defaults};
-
-/// A caller with so many shares its calls with nobody: it would gain little.
-const LARGE: usize = defaults::BATCH / 2;
+use crate::{Answer, Error};
 
 /// Makes the changes of concurrent callers together, and gives each caller its own answers.
 #[derive(Debug)]
@@ -65,12 +62,6 @@ async fn round(database: Arc<Database>, mut requests: Vec<Request>) {
                 let _ = answer.send(found.map(|found| Stamped { now, found }));
             }
         }
-        Err(error) => {
-            let Some(last) = requests.pop() else { return };
-            for Request { answer, .. } in requests {
-                let _ = answer.send(Err(error.once_more()));
-            }
-            let _ = last.answer.send(Err(error));
-        }
+        Err(error) => error.tell_all(requests.into_iter().map(|request| request.answer).collect()),
     }
 }
