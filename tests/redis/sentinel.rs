@@ -74,21 +74,15 @@ async fn over_tls_as_well() {
 async fn when_the_master_hangs_its_replica_is_used() {
     let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
     let url = servers.url();
-    let stop = |servers: &mut RedisSentinel| {
-        let master = servers.master();
-        servers.signal(master, "STOP");
-        master
-    };
-    loses_a_master(servers, &url, stop).await;
+    loses_a_master(servers, &url, RedisSentinel::stop_master).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_comes_back_as_a_replica_is_left_for_the_new_one() {
-    let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
+    let mut servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
     let sender = RedisBackend::connect(&servers.url()).unwrap();
     safely(sender.send(&[departure(1, HOUR)])).await.unwrap();
-    let former = servers.master();
-    servers.signal(former, "STOP");
+    let former = servers.stop_master();
     servers.wait_for_promotion(former);
     // It has the connection still, and does not know at first that it is no master any more.
     servers.signal(former, "CONT");

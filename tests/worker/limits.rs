@@ -115,6 +115,19 @@ async fn the_limits_of_one_kind_are_not_those_of_another() {
     assert_eq!(world.count(State::Running).await, 1);
 }
 
+/// Has 5,000 tasks run that are due at once, each of 10 ms and 8 at a time.
+async fn burst(world: &World) -> AtOnce {
+    let at_once = AtOnce::default();
+    let policy = Policy::new().concurrency(8);
+    let worker = worker_that(world, policy, working(world, &at_once, 10, 10));
+    let tasks = (0..5_000).map(|n| NewTask::new(KIND, &n).after(secs(10)));
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    let _worker = Running::start(worker);
+    world.settle().await;
+    assert_each_once(world, 5_000);
+    at_once
+}
+
 /// The table tells again of what is moved meanwhile, so nothing is missed by it.
 #[tokio::test(start_paused = true)]
 async fn of_the_tables_wake_ups_only_those_are_looked_at_that_there_is_room_for() {
@@ -123,14 +136,7 @@ async fn of_the_tables_wake_ups_only_those_are_looked_at_that_there_is_room_for(
         ..Setup::default()
     };
     let world = setup.build();
-    let at_once = AtOnce::default();
-    let policy = Policy::new().concurrency(8);
-    let worker = worker_that(&world, policy, working(&world, &at_once, 10, 10));
-    let tasks = (0..5_000).map(|n| NewTask::new(KIND, &n).after(secs(10)));
-    world.scheduler.schedule_all(tasks).await.unwrap();
-    let _worker = Running::start(worker);
-    world.settle().await;
-    assert_each_once(&world, 5_000);
+    burst(&world).await;
     // One was about what had been claimed from the backlog meanwhile; with looks at all 5,000 there are sixteen.
     let looks = world.store.calls(Op::Arrive);
     let in_vain = looks.iter().filter(|&&claimed| claimed == 0).count();
@@ -140,15 +146,7 @@ async fn of_the_tables_wake_ups_only_those_are_looked_at_that_there_is_room_for(
 #[tokio::test(start_paused = true)]
 async fn a_burst_runs_once_each_and_is_claimed_in_large_batches() {
     let world = World::new();
-    let at_once = AtOnce::default();
-    let policy = Policy::new().concurrency(8);
-    let worker = worker_that(&world, policy, working(&world, &at_once, 10, 10));
-    let tasks = (0..5_000).map(|n| NewTask::new(KIND, &n).after(secs(10)));
-    world.scheduler.schedule_all(tasks).await.unwrap();
-    let _worker = Running::start(worker);
-    world.settle().await;
-    assert_each_once(&world, 5_000);
-    assert_eq!(at_once.most(), 8);
+    assert_eq!(burst(&world).await.most(), 8);
     // 5,000 of 10 ms each, 8 at a time, and not a moment idle in between.
     let last = world.runs.times().into_iter().max().unwrap();
     assert_eq!(last, 10_000 + 5_000 / 8 * 10 - 10);

@@ -213,7 +213,7 @@ async fn a_change_waits_for_its_own_master_alone() {
     let scheduler = Scheduler::new(store);
     let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(slot_of(id))));
     let mut ids: Vec<_> = (0..50).map(|_| scheduler.new_id()).collect();
-    ids.sort_by_key(|id| master_of(*id));
+    ids.sort_by_cached_key(|id| master_of(*id));
     let (near, far) = (ids[0], ids[49]);
     for id in [near, far] {
         let task = NewTask::new(KIND, &()).id(id).after(Duration::from_secs(3_600));

@@ -64,10 +64,5 @@ async fn a_master_that_dies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_hangs() {
-    replaced(|servers| {
-        let master = servers.master();
-        servers.signal(master, "STOP");
-        master
-    })
-    .await;
+    replaced(RedisSentinel::stop_master).await;
 }

@@ -57,15 +57,10 @@ impl Security {
 
     /// The arguments of a server that is to listen on `port`.
     pub(super) fn args(&self, port: u16) -> Vec<String> {
-        let users = [
-            ("--aclfile", text(self.users.clone())),
-            ("--masteruser", ADMIN.name.to_owned()),
-            ("--masterauth", ADMIN.password.to_owned()),
-        ];
-        let users = users
-            .into_iter()
-            .flat_map(|(name, value)| [name.to_owned(), value]);
-        self.tls_args(port).into_iter().chain(users).collect()
+        let mut args = self.tls_args(port);
+        args.extend(["--aclfile".to_owned(), text(self.users.clone())]);
+        args.extend(["--masteruser", ADMIN.name, "--masterauth", ADMIN.password].map(str::to_owned));
+        args
     }
 
     /// The same of one that lets everybody in.

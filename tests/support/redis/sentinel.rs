@@ -162,6 +162,13 @@ impl RedisSentinel {
         master
     }
 
+    /// Stops the master, so that it hangs, and says which server it was.
+    pub(crate) fn stop_master(&mut self) -> usize {
+        let master = self.master();
+        self.signal(master, "STOP");
+        master
+    }
+
     /// Starts a server again where it was, after it was killed: empty, and a master until the sentinels see it.
     pub(crate) fn restart(&mut self, server: usize) {
         self.servers[server].restart();

@@ -234,15 +234,8 @@ async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change()
     let store = open(&server, 1);
     fill(&store, 100, later).await;
     let mut admin = server.admin();
-    let tag = store
-        .database
-        .layout()
-        .await
-        .unwrap()
-        .slot(id(7))
-        .tag("delayline:tasks");
     let () = redis::cmd("HSET")
-        .arg(format!("{tag}:rows"))
+        .arg("{delayline:tasks:1:0}:rows")
         .arg(id(7).as_bytes())
         .arg("no row")
         .query(&mut admin)
