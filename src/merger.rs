@@ -22,9 +22,6 @@ const CALLS_AT_MOST: usize = 16;
 const PLACES: usize = 10_000;
 /// A caller with so many rows shares its calls with nobody: it would gain little, and take the others' places.
 const LARGE: usize = defaults::BATCH / 2;
-/// How many bytes of payloads and headers are brought together in one call: each of the rows may fit into what a
-/// server takes at once (MariaDB: 16 MB, MySQL before 8: 4 MB) where all of them do not.
-const BYTES: usize = 1 << 20;
 
 /// Writes the new rows of concurrent callers together, in few calls and so in few commits, and gives each caller its
 /// own answer.
@@ -44,7 +41,7 @@ pub(crate) struct Merger {
 #[derive(Debug)]
 struct Request {
     rows: Vec<NewRow>,
-    answer: oneshot::Sender<Result<Heard<Vec<Scheduled>>, Error>>,
+    answer: oneshot::Sender<Result<Heard<Vec<Result<Scheduled, Error>>>, Error>>,
     _places: OwnedSemaphorePermit,
 }
 
@@ -63,7 +60,10 @@ impl Merger {
 
     /// As [`Store::insert`], perhaps in one call with the rows of others. A caller that goes away before its call was
     /// made takes its rows with it; later they may be written or not.
-    pub(crate) async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Scheduled>>, Error> {
+    pub(crate) async fn insert(
+        &self,
+        rows: Vec<NewRow>,
+    ) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
         let count = match u32::try_from(rows.len()) {
             Ok(count) if rows.len() < LARGE => count,
             _ => return self.writer.insert(rows).await,
@@ -139,7 +139,7 @@ impl Queue {
             }
             rows += request.rows.len();
             bytes += request.rows.iter().map(bytes_of).sum::<usize>();
-            if !batch.is_empty() && (rows > defaults::BATCH || bytes > BYTES) {
+            if !batch.is_empty() && (rows > defaults::BATCH || bytes > defaults::BATCH_BYTES) {
                 self.left = Some(request);
                 return Some(batch);
             }
@@ -190,7 +190,7 @@ impl Writer {
         }
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Scheduled>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
         let count = rows.len();
         let asked = self.clock.instant();
         let heard = self.time.heard(asked, self.store.insert(rows).await?);

@@ -99,8 +99,12 @@ impl Scheduler {
         while !rows.is_empty() {
             let rest = rows.split_off(rows.len().min(defaults::BATCH));
             let heard = parts.merger.insert(std::mem::replace(&mut rows, rest)).await?;
-            parts.follow(Follow::scheduled(&heard)).await;
-            answers.extend(heard.found);
+            parts
+                .follow(Follow::scheduled(&heard, heard.found.iter().flatten()))
+                .await;
+            for answer in heard.found {
+                answers.push(answer?);
+            }
         }
         Ok(answers)
     }
@@ -316,8 +320,12 @@ impl Scheduler {
             let asked = parts.clock.instant();
             let stamped = parts.store.change(std::mem::replace(&mut changes, rest)).await?;
             let heard = parts.time.heard(asked, stamped);
-            parts.follow(Follow::changed(&heard)).await;
-            answers.extend(heard.found);
+            parts
+                .follow(Follow::changed(&heard, heard.found.iter().flatten()))
+                .await;
+            for answer in heard.found {
+                answers.push(answer?);
+            }
         }
         Ok(answers)
     }
@@ -426,9 +434,9 @@ fn only<T>(answers: Vec<T>) -> Result<T, Error> {
 }
 
 impl Follow {
-    fn scheduled(heard: &Heard<Vec<Scheduled>>) -> Self {
+    fn scheduled<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Scheduled>) -> Self {
         let mut follow = Self::default();
-        for scheduled in &heard.found {
+        for scheduled in answers {
             match scheduled {
                 Scheduled::New(task) => follow.trips.push(trip(heard, task)),
                 Scheduled::Replaced(task) => {
@@ -441,9 +449,9 @@ impl Follow {
         follow
     }
 
-    fn changed(heard: &Heard<Vec<Answer>>) -> Self {
+    fn changed<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Answer>) -> Self {
         let mut follow = Self::default();
-        for answer in &heard.found {
+        for answer in answers {
             let Answer::Done(task) = answer else {
                 continue;
             };

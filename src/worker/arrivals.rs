@@ -12,7 +12,7 @@ use super::Stop;
 use super::engine::{Engine, Reserved};
 use crate::backend::{Arrival, Backend};
 use crate::router::Trip;
-use crate::store::{Claim, Hop, Looked, Pending, Stamped};
+use crate::store::{Claim, Guarded, Hop, Looked, Pending, Stamped};
 use crate::store_time::{Heard, Reading};
 use crate::{Error, Kind, Task, TaskId, Wake, WokenBy, defaults};
 
@@ -257,7 +257,8 @@ pub(crate) async fn record(
     let trips: Vec<Trip> = early
         .iter()
         .zip(won)
-        .filter(|&(_, won)| won)
+        // Of a row that is locked it is not known: it is overdue soon, and found by the sweep.
+        .filter(|&(_, came)| came == Guarded::Done)
         .map(|(Pending { wake, due_at, .. }, _)| {
             debug!(id = %wake.id, kind = %wake.kind, remaining = ?heard.until(*due_at), "hop");
             let wake = Wake {
@@ -289,6 +290,7 @@ mod tests {
             owner: "worker".into(),
             lease: Duration::ZERO,
             room: [("a".into(), 1), ("b".into(), 0)].into(),
+            bytes: usize::MAX,
         };
         let wakes = [wake(1, "a"), wake(2, "a"), wake(3, "b"), wake(4, "unknown")];
         let (within, waiting) = split_by_room(&wakes, &claim);

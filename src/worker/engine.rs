@@ -85,6 +85,7 @@ impl Engine {
                 owner: Arc::clone(&self.owner),
                 lease: self.lease,
                 room,
+                bytes: usize::MAX,
             },
         }
     }

@@ -120,8 +120,8 @@ async fn obey(
         let heard = parts.time.heard(asked, parts.store.change(changes).await?);
         let mut trips = Vec::new();
         for answer in &heard.found {
-            // Any other answer: somebody else was faster, and sends what follows.
-            if let Answer::Done(task) = answer {
+            // Any other answer: somebody else was faster, and sends what follows. An error: the sweep finds the row.
+            if let Ok(Answer::Done(task)) = answer {
                 parts.counters.followed.add(1);
                 trips.extend((task.state == State::Scheduled).then(|| trip(&heard, task)));
             }

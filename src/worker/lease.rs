@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::engine::Engine;
 use crate::defaults;
-use crate::store::Renewal;
+use crate::store::{Guarded, Renewal};
 
 /// Renews the leases of all held claims, three times in each lease. Never ends.
 pub(crate) async fn renew(engine: Arc<Engine>) {
@@ -17,19 +17,24 @@ pub(crate) async fn renew(engine: Arc<Engine>) {
             let claims = lane.renewable(parts.clock.instant());
             for batch in claims.chunks(defaults::BATCH) {
                 let asked = parts.clock.instant();
-                match parts.store.renew(batch, engine.lease).await {
+                let renewals = batch.iter().map(|&(id, version)| Renewal {
+                    id,
+                    version,
+                    started: false,
+                });
+                match parts.store.renew(&Vec::from_iter(renewals), engine.lease).await {
                     Ok(renewed) => {
                         for (&(id, version), renewed) in batch.iter().zip(renewed) {
                             match renewed {
-                                Renewal::Renewed => lane.renewed(id, version, asked + engine.lease),
+                                Guarded::Done => lane.renewed(id, version, asked + engine.lease),
                                 // Two more tries until the lease ends.
-                                Renewal::Locked => {}
-                                Renewal::Lost if lane.lost(id, version) => {
+                                Guarded::Blocked => {}
+                                Guarded::Lost if lane.lost(id, version) => {
                                     parts.counters.lost_claims.add(1);
                                     engine.room.notify_one();
                                     warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
                                 }
-                                Renewal::Lost => {}
+                                Guarded::Lost => {}
                             }
                         }
                     }

@@ -12,7 +12,7 @@ use super::lane::{Finished, Settled};
 use super::verdict::next_after;
 use crate::clock::instant_after;
 use crate::router::Trip;
-use crate::store::{Ending, Settlement};
+use crate::store::{Ending, Guarded, Settlement};
 use crate::{State, Target, Task, Wake, defaults};
 
 /// Settles what has ended, as much at once as is waiting, until nobody can send more.
@@ -96,13 +96,15 @@ async fn write(engine: &Engine, batch: &[Settled], mut repeated: bool) -> Vec<Op
         .collect();
     let mut pauses = Pauses::default();
     loop {
-        match engine.parts.store.settle_in_reach(settlements.clone()).await {
+        match engine.parts.store.settle(settlements.clone()).await {
             Ok(won) => {
                 let mut known = Vec::with_capacity(won.len());
-                for (settled, won) in batch.iter().zip(won) {
-                    known.push(match won {
-                        Some(false) if repeated => Some(was_settled(engine, settled).await),
-                        won => won,
+                for (settled, came) in batch.iter().zip(won) {
+                    known.push(match came {
+                        Guarded::Done => Some(true),
+                        Guarded::Lost if repeated => Some(was_settled(engine, settled).await),
+                        Guarded::Lost => Some(false),
+                        Guarded::Blocked => None,
                     });
                 }
                 return known;

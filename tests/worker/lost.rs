@@ -1,6 +1,6 @@
 //! Lost claims: stopped, not started, not settled; and what is lost is told from what is not.
 
-use delayline::store::{Ending, Settlement, Store};
+use delayline::store::{Ending, Guarded, Settlement, Store};
 use delayline::{Outcome, Policy, State, TaskId};
 
 use crate::leases::{Ended, schedule, working};
@@ -14,7 +14,7 @@ async fn release(world: &World, id: TaskId, version: u64) {
         version,
         ending: Ending::Release,
     };
-    assert_eq!(world.rows.settle(vec![release]).await.unwrap(), [true]);
+    assert_eq!(world.rows.settle(vec![release]).await.unwrap(), [Guarded::Done]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +51,7 @@ async fn a_handler_whose_lease_was_lost_is_stopped_and_settles_nothing() {
         version: taken.version,
         ending: Ending::Done,
     };
-    assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [true]);
+    assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [Guarded::Done]);
     world.pass(secs(60)).await;
     assert_eq!(world.runs.count(), 2);
 }
@@ -212,7 +212,7 @@ async fn places_that_lost_claims_leave_are_given_to_those_who_wait() {
             version: row.version + 1,
             ending: Ending::Done,
         };
-        assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [true]);
+        assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [Guarded::Done]);
     }
     world.pass_until(10_010).await;
     assert_eq!(
