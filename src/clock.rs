@@ -51,10 +51,7 @@ impl Chance {
                     fastrand::fill(bytes);
                 }
             }
-            Self::Seeded(seeded) => seeded
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .fill(bytes),
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes),
         }
     }
 
@@ -62,10 +59,7 @@ impl Chance {
         match self {
             // Nobody minds who guesses a pause.
             Self::System => fastrand::u64(..bound),
-            Self::Seeded(seeded) => seeded
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .u64(..bound),
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).u64(..bound),
         }
     }
 }
