@@ -95,11 +95,15 @@ pub(crate) async fn note(engine: Arc<Engine>, mut starting: mpsc::UnboundedRecei
         let turn = turns.next().await;
         // Bounded by the lanes: no more than may run at once.
         let mut batch = Vec::new();
-        if starting.recv_many(&mut batch, defaults::BATCH).await == 0 {
+        let came = loop {
+            tokio::select! {
+                biased;
+                Some(ended) = calls.join_next() => pass_on(ended),
+                came = starting.recv_many(&mut batch, defaults::BATCH) => break came,
+            };
+        };
+        if came == 0 {
             return;
-        }
-        while let Some(ended) = calls.try_join_next() {
-            pass_on(ended);
         }
         let engine = Arc::clone(&engine);
         clock.spawn_in(

@@ -29,11 +29,15 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
         let turn = turns.next().await;
         // Bounded by the lanes: each claim is here at most once.
         let mut batch = Vec::new();
-        if ended.recv_many(&mut batch, defaults::BATCH).await == 0 {
+        let came = loop {
+            tokio::select! {
+                biased;
+                Some(ended) = calls.join_next() => pass_on(ended),
+                came = ended.recv_many(&mut batch, defaults::BATCH) => break came,
+            };
+        };
+        if came == 0 {
             break;
-        }
-        while let Some(ended) = calls.try_join_next() {
-            pass_on(ended);
         }
         let engine = Arc::clone(&engine);
         clock.spawn_in(&mut calls, async move {
