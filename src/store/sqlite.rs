@@ -10,10 +10,12 @@ mod settle;
 mod sql;
 mod sweep;
 mod transaction;
+mod unreadable;
 mod verbs;
 mod write;
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +25,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
+use self::unreadable::Unreadable;
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
-use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::store::sql::Why;
+use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -49,9 +53,12 @@ pub struct SqliteStore {
 }
 
 struct File {
-    writer: Connections,
-    readers: Connections,
+    writer: Arc<Connections>,
+    readers: Arc<Connections>,
+    unreadable: Unreadable,
     clock: Clock,
+    /// For how long a call may take.
+    limit: Duration,
 }
 
 impl SqliteStore {
@@ -81,7 +88,9 @@ impl SqliteStore {
         let file = File {
             writer: Connections::new(writer, 1, clock.clone()),
             readers: Connections::new(reader, READERS, clock.clone()),
+            unreadable: Unreadable::new(clock.clone()),
             clock,
+            limit: defaults::STORE_TIMEOUT,
         };
         file.prepare().await.map_err(|error| not_opened(path, error))?;
         Ok(Self {
@@ -117,7 +126,20 @@ impl SqliteStore {
 #[error("journal mode is {0:?}: needed is a file on a file system where SQLite can keep a write-ahead log")]
 struct NoLog(String);
 
+/// A call has not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came of the call within {0:?}: the file is locked for long, or its disk hangs")]
+struct Late(Duration);
+
 impl File {
+    /// What a call gives; an error if it takes too long. Then its connection is closed, and what it was about to write is
+    /// undone unless it was just being committed.
+    async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
+        let done = self.clock.timeout(self.limit, call).await;
+        let late = || Err(sqlx::Error::Io(io::Error::other(Late(self.limit))));
+        done.unwrap_or_else(late).map_err(failed)
+    }
+
     async fn prepare(&self) -> Result<(), sqlx::Error> {
         let mut lent = self.writer.lend().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
@@ -153,59 +175,69 @@ impl Store for SqliteStore {
         Ok(self.file.clock.now())
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        verbs::insert(&self.file, rows).await.map_err(failed)
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        self.file.within(verbs::insert(&self.file, rows)).await.map(each)
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let answers = verbs::change(&self.file, &changes, self.history).await;
-        answers.map_err(failed)
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
+        let change = verbs::change(&self.file, &changes, self.history);
+        self.file.within(change).await.map(each)
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        claim::arrive(&self.file, wakes, claim).await.map_err(failed)
+        self.file.within(claim::arrive(&self.file, wakes, claim)).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-        settle::hop(&self.file, hops).await.map_err(failed)
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.file.within(settle::hop(&self.file, hops)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        claim::ready(&self.file, claim).await.map_err(failed)
+        self.file.within(claim::ready(&self.file, claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.file, claim, sweep).await;
-        looked.map_err(failed)
+        self.file.within(sweep::sweep(&self.file, claim, sweep)).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
-        let settled = settle::settle(&self.file, settlements, self.history).await;
-        settled.map_err(failed)
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let settle = settle::settle(&self.file, settlements, self.history);
+        self.file.within(settle).await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
-        settle::renew(&self.file, claims, lease).await.map_err(failed)
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        self.file.within(settle::renew(&self.file, claims, lease)).await
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        read::upcoming(&self.file, ahead).await.map_err(failed)
+        self.file.within(read::upcoming(&self.file, ahead)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        read::find(&self.file, target).await.map_err(failed)
+        self.file.within(read::find(&self.file, target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        read::list(&self.file, page).await.map_err(failed)
+        self.file.within(read::list(&self.file, page)).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        read::kinds(&self.file, state).await.map_err(failed)
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        let kinds = read::kinds(&self.file, state, after, limit);
+        self.file.within(kinds).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        sweep::purge(&self.file, limit).await.map_err(failed)
+        self.file.within(sweep::purge(&self.file, limit)).await
+    }
+}
+
+/// What the callers are told, each of his row.
+fn each<T>(answers: Stamped<Vec<Result<T, Why>>>) -> Stamped<Vec<Result<T, Error>>> {
+    let Stamped { now, found } = answers;
+    let told = |answer: Result<T, Why>| answer.map_err(|why| why.error(NAME));
+    Stamped {
+        now,
+        found: found.into_iter().map(told).collect(),
     }
 }
 

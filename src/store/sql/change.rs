@@ -36,10 +36,7 @@ pub(in crate::store) async fn change(
 }
 
 /// The rows that the changes may touch, and the time then.
-async fn load(
-    session: &mut impl Session,
-    changes: &[Change],
-) -> Result<(Loaded, Timestamp), sqlx::Error> {
+async fn load(session: &mut impl Session, changes: &[Change]) -> Result<(Loaded, Timestamp), sqlx::Error> {
     let mut ids = BTreeSet::new();
     let mut keys = BTreeSet::new();
     let mut redriven = BTreeSet::new();

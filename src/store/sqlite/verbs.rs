@@ -3,35 +3,45 @@
 use std::time::Duration;
 
 use super::File;
-use super::connections::Writing;
 use super::session::SqliteSession;
-use crate::store::sql::{self, Insert};
+use crate::store::sql::{self, Insert, Session, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Scheduled};
 
-pub(super) async fn insert(file: &File, new: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
+pub(super) async fn insert(
+    file: &File,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let mut session = session(file, &mut writing);
-    let insert = Insert::add(&mut session, new).await?;
-    let answers = insert.rest(&mut session).await?;
+    let answers = add(&mut SqliteSession::new(&mut writing, &file.clock), new).await?;
     writing.commit().await?;
     Ok(answers)
+}
+
+/// Writes rows within a transaction.
+pub(super) async fn add(
+    session: &mut SqliteSession<'_>,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
+    // Nearly always nothing is in the way, so nothing is looked up before.
+    let added = session.add(&new, None).await?;
+    let mut insert = Insert::of(new, added);
+    if !insert.left.is_empty() {
+        let left = insert.left.iter().map(|(_, new)| new.clone());
+        let answers = sql::insert(session, left.collect()).await?;
+        insert.answer(answers.found);
+    }
+    Ok(insert.stamped())
 }
 
 pub(super) async fn change(
     file: &File,
     changes: &[Change],
     history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
+) -> Result<Stamped<Vec<Result<Answer, Why>>>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let answers = sql::change(&mut session(file, &mut writing), changes, history).await?;
+    let mut session = SqliteSession::new(&mut writing, &file.clock);
+    let answers = sql::change(&mut session, changes, history).await?;
     writing.commit().await?;
     Ok(answers)
-}
-
-fn session<'a>(file: &'a File, writing: &'a mut Writing<'_>) -> SqliteSession<'a> {
-    SqliteSession {
-        connection: writing,
-        clock: &file.clock,
-    }
 }

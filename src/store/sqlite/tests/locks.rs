@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 
-use super::{Fixture, LEASE, claim, due_rows, id, in_time, new_row, run, wakes};
+use super::{Fixture, LEASE, claim, due_rows, each, id, in_time, new_row, run, wakes};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connections::{Connections, failed};
 use crate::store::{Ahead, NewRow, Store, Sweep};
@@ -75,7 +75,7 @@ async fn two_stores_on_one_file_write_one_live_row_for_each_key() {
                     key: Some(format!("{round}-{key}").into()),
                     ..new_row(from + round * 10 + key, LEASE)
                 };
-                let found = store.insert((0..10).map(row).collect()).await?.found;
+                let found = each(store.insert((0..10).map(row).collect()).await?.found);
                 new += found
                     .iter()
                     .filter(|found| matches!(found, Scheduled::New(_)))
