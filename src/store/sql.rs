@@ -11,7 +11,6 @@ mod loaded;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 mod look;
 mod obstacle;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod parts;
 mod session;
 
@@ -26,6 +25,5 @@ pub(super) use self::insert::{Insert, insert};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::parts::parts;
 pub(super) use self::session::{Changed, Held, Session};

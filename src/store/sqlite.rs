@@ -1,5 +1,6 @@
 //! Keeps rows in an SQLite file.
 
+mod apart;
 mod claim;
 mod codec;
 mod connections;
@@ -30,7 +31,6 @@ use super::{
     Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
     Sweep, Transaction,
 };
-use crate::store::sql::Why;
 use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
 
 const NAME: &str = "sqlite";
@@ -46,6 +46,25 @@ const ROWS_AHEAD: usize = 1_024;
 /// application's own connections, may use the file at the same time (write-ahead logging). A call that comes back has
 /// been written to the disk. Times are those of the clock that the store was opened with, read while it holds the
 /// lock for writing.
+///
+/// # One writer
+///
+/// SQLite locks a whole file and no rows: while a transaction that has written is open, the application's own included,
+/// nobody else writes. What reads goes on. What writes waits for some seconds, and every call ends within
+/// [`defaults::STORE_TIMEOUT`], then with an error that is transient. So keep transactions short, and
+/// [`join`](Self::join) one late:
+///
+/// - Nothing is scheduled, changed, claimed or ended meanwhile; the worker repeats its ends of claims. Tasks run late.
+/// - Leases are not renewed. Nobody else can take the claims either, as that is a write as well. A lease that has ended
+///   by then is lost if a sweep has the lock before the renewal: then the handler is stopped, and the task starts again.
+///
+/// # What stands in the way
+///
+/// A full disk, and a file that cannot be read or written for a while, are errors that are transient; nothing of the call
+/// was done then. A row that cannot be read, edited by hand or written by a later release, is an error of the verbs that
+/// mean it; all others leave it out, and tell of it once a minute. A batch with rows that the file refuses, such as by a
+/// trigger of the application's, is written without them. A file that a later release has changed is refused when it is
+/// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
     file: Arc<File>,
@@ -78,13 +97,14 @@ impl SqliteStore {
             .disable_statement_logging();
         let writer = common
             .clone()
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .thread_name(|_| "delayline-sqlite-write".to_owned());
         let reader = common
             .pragma("query_only", "ON")
             .thread_name(|_| "delayline-sqlite-read".to_owned());
+        // Only now: a file that somebody moves away later is missing, and no new one takes its place.
+        let create = writer.clone().create_if_missing(true);
         let file = File {
             writer: Connections::new(writer, 1, clock.clone()),
             readers: Connections::new(reader, READERS, clock.clone()),
@@ -92,7 +112,8 @@ impl SqliteStore {
             clock,
             limit: defaults::STORE_TIMEOUT,
         };
-        file.prepare().await.map_err(|error| not_opened(path, error))?;
+        let prepared = file.in_time(file.prepare(create)).await;
+        prepared.map_err(|error| not_opened(path, error))?;
         Ok(Self {
             file: Arc::new(file),
             history: defaults::HISTORY,
@@ -108,7 +129,8 @@ impl SqliteStore {
     /// given to happens when the service commits, or not at all.
     ///
     /// Begin it by `BEGIN IMMEDIATE` (`pool.begin_with("BEGIN IMMEDIATE")`): SQLite refuses to let a transaction write
-    /// that has read before somebody else wrote.
+    /// that has read before somebody else wrote, and the renewal of a lease is enough of a write. How long a call waits is
+    /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
         transaction::Joined::new(self, connection)
     }
@@ -135,12 +157,16 @@ impl File {
     /// What a call gives; an error if it takes too long. Then its connection is closed, and what it was about to write is
     /// undone unless it was just being committed.
     async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
-        let done = self.clock.timeout(self.limit, call).await;
-        let late = || Err(sqlx::Error::Io(io::Error::other(Late(self.limit))));
-        done.unwrap_or_else(late).map_err(failed)
+        self.in_time(call).await.map_err(failed)
     }
 
-    async fn prepare(&self) -> Result<(), sqlx::Error> {
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+        let done = self.clock.timeout(self.limit, call).await;
+        done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(self.limit)))))
+    }
+
+    async fn prepare(&self, create: SqliteConnectOptions) -> Result<(), sqlx::Error> {
+        Connections::new(create, 1, self.clock.clone()).lend().await?;
         let mut lent = self.writer.lend().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *lent)
@@ -176,12 +202,13 @@ impl Store for SqliteStore {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.file.within(verbs::insert(&self.file, rows)).await.map(each)
+        self.file.within(verbs::insert(&self.file, rows)).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let change = verbs::change(&self.file, &changes, self.history);
-        self.file.within(change).await.map(each)
+        self.file
+            .within(verbs::change(&self.file, changes, self.history))
+            .await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
@@ -229,15 +256,9 @@ impl Store for SqliteStore {
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.file.within(sweep::purge(&self.file, limit)).await
     }
-}
 
-/// What the callers are told, each of his row.
-fn each<T>(answers: Stamped<Vec<Result<T, Why>>>) -> Stamped<Vec<Result<T, Error>>> {
-    let Stamped { now, found } = answers;
-    let told = |answer: Result<T, Why>| answer.map_err(|why| why.error(NAME));
-    Stamped {
-        now,
-        found: found.into_iter().map(told).collect(),
+    async fn check(&self) -> Result<(), Error> {
+        self.file.within(schema::check(&self.file)).await
     }
 }
 

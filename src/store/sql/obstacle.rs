@@ -21,6 +21,10 @@ pub(in crate::store) enum Why {
     /// It makes no sense, or is of a later release.
     #[error("the row cannot be read: {0}")]
     Garbled(String),
+    /// The same of the newest row of a key of which none is live: it keeps no new row from that key.
+    #[error("the newest row of the key cannot be read: {0}")]
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    GarbledPast(String),
 }
 
 impl Why {

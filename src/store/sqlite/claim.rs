@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::connections::Writing;
-use super::{File, codec, read, sql};
+use super::{File, codec, read, sql, unreadable};
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{Kind, State, Task, TaskId, Timestamp, Wake};
+use crate::{Kind, State, Task, Wake};
 
 /// Claims what a look marked while the lock was held.
 pub(super) async fn take(
@@ -96,17 +96,27 @@ async fn due(
     room: usize,
     bytes: &mut usize,
 ) -> Result<Vec<Task>, sqlx::Error> {
-    let now: Timestamp = writing.now;
-    let mut due: Vec<TaskId> = Vec::new();
-    for (id, length) in read::due(writing, &file.unreadable, kind, now, room).await? {
-        if *bytes == 0 {
-            break;
+    let now = writing.now;
+    let mut tries = 0;
+    loop {
+        let mut left = *bytes;
+        let mut due = Vec::new();
+        for (id, length) in read::due(writing, &file.unreadable, kind, now, room).await? {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(length);
+            due.push(id);
         }
-        *bytes = bytes.saturating_sub(length);
-        due.push(id);
+        let rows = read::by_ids(writing, due).await?;
+        let tasks = file.unreadable.tasks(&rows);
+        tries += 1;
+        // Others are behind those that cannot be read, which are left out from now on.
+        if tasks.len() == rows.len() || tries == unreadable::TRIES {
+            *bytes = left;
+            return Ok(tasks);
+        }
     }
-    let rows = read::by_ids(writing, due).await?;
-    Ok(file.unreadable.tasks(&rows))
 }
 
 /// Claims rows that were read while the lock was held, each of them scheduled and due.

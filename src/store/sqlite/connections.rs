@@ -71,6 +71,12 @@ impl Connections {
         Ok(Writing { lent, now })
     }
 
+    /// How many connections may be lent now, and a way to wait for those that are being closed.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> &Semaphore {
+        &self.places
+    }
+
     async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
         let begun = self.clock.instant();
         loop {
@@ -183,7 +189,7 @@ impl DerefMut for Writing {
     }
 }
 
-/// SQLite's primary result codes that time, or somebody's hand, may mend.
+/// SQLite's primary result codes: those that time, or somebody's hand, may mend, and then those of one row.
 mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
@@ -195,6 +201,10 @@ mod code {
     pub(super) const FULL: i32 = 13;
     pub(super) const CANNOT_OPEN: i32 = 14;
     pub(super) const PROTOCOL: i32 = 15;
+
+    pub(super) const TOO_BIG: i32 = 18;
+    pub(super) const CONSTRAINT: i32 = 19;
+    pub(super) const MISMATCH: i32 = 20;
 }
 
 /// The primary result code of an error of SQLite's.
@@ -206,6 +216,12 @@ fn code_of(error: &sqlx::Error) -> Option<i32> {
 /// Whether somebody else's lock was in the way.
 fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
+}
+
+/// Whether it is because of a row that the file refuses: its schema, a trigger, or a limit of SQLite's.
+pub(super) fn is_of_a_row(error: &sqlx::Error) -> bool {
+    let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
+    code_of(error).is_some_and(|code| refused.contains(&code))
 }
 
 fn is_transient(error: &sqlx::Error) -> bool {
@@ -224,11 +240,12 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
     }
 }
 
-/// The store's error for a file that could not be opened: unless a lock was in the way, trying again is no use.
+/// The store's error for a file that could not be opened: unless a lock was in the way, or it took too long, trying
+/// again is no use.
 pub(super) fn not_opened(path: &std::path::Path, error: sqlx::Error) -> Error {
     Error::Store {
         store: super::NAME,
-        transient: is_lock(&error),
+        transient: is_lock(&error) || matches!(error, sqlx::Error::Io(_)),
         source: format!("cannot open {}: {error}", path.display()).into(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
-use super::unreadable::Unreadable;
+use super::unreadable::{self, Unreadable};
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
 use crate::store::sql::{Held, Obstacle, Why};
@@ -59,7 +59,10 @@ pub(super) async fn held_by_keys(
             Err(error) => held.obstacles.push(Obstacle {
                 id: codec::id(row, 0).unwrap_or(TaskId::from_bytes([0; 16])),
                 key: key.cloned(),
-                why: Why::Garbled(error.to_string()),
+                why: match is_live {
+                    true => Why::Garbled(error.to_string()),
+                    false => Why::GarbledPast(error.to_string()),
+                },
             }),
         }
         if is_live {
@@ -247,19 +250,20 @@ pub(super) async fn list(file: &File, page: &Page) -> Result<Vec<Task>, sqlx::Er
         None => (i64::MIN, Vec::new()),
     };
     let mut reading = file.readers.lend().await?;
+    let mut tries = 0;
     loop {
-        let left_out = file.unreadable.ids()?;
         let query = sqlx::query(sql::LIST)
             .bind(page.kind.as_str())
             .bind(codec::number(page.state))
             .bind(time)
             .bind(id.clone())
             .bind(codec::limit(page.limit))
-            .bind(left_out.clone());
+            .bind(file.unreadable.ids()?);
         let rows = query.fetch_all(&mut *reading).await?;
         let found = file.unreadable.sound(&rows, codec::task);
         // A page that is not full is the last one: so those that cannot be read must not make it so.
-        if found.len() == rows.len() || file.unreadable.ids()? == left_out {
+        tries += 1;
+        if found.len() == rows.len() || tries == unreadable::TRIES {
             reading.give_back();
             return Ok(found);
         }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod faults;
 mod locks;
 mod open;
 mod plans;
 mod rows;
+mod spoilt;
 
 use std::collections::BTreeMap;
 use std::future::Future;

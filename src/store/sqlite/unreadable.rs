@@ -12,7 +12,9 @@ use super::codec;
 use crate::{Clock, Task};
 
 /// For how long a row is left out before it is looked at, and told of, again.
-const PAUSE: Duration = Duration::from_secs(60);
+pub(super) const PAUSE: Duration = Duration::from_secs(60);
+/// How often rows are read again within one call, those that cannot be read left out.
+pub(super) const TRIES: usize = 10;
 /// How many rows are left out at the most.
 const MOST: usize = 10_000;
 

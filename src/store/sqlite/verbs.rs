@@ -1,14 +1,28 @@
-//! New rows, and changes of rows, for their callers: each batch in a transaction of its own.
+//! New rows, and changes of rows, for their callers: each batch in a transaction of its own, unless some of its rows
+//! are refused.
 
 use std::time::Duration;
 
 use super::File;
+use super::apart::Apart;
 use super::session::SqliteSession;
 use crate::store::sql::{self, Insert, Session, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled};
+use crate::{Answer, Error, Scheduled};
 
 pub(super) async fn insert(
+    file: &File,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
+    let mut apart = Apart::new(new, &file.clock);
+    while let Some(part) = apart.next() {
+        let came = insert_part(file, part.clone()).await;
+        apart.came(part, came)?;
+    }
+    Ok(apart.stamped())
+}
+
+async fn insert_part(
     file: &File,
     new: Vec<NewRow>,
 ) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
@@ -35,6 +49,19 @@ pub(super) async fn add(
 }
 
 pub(super) async fn change(
+    file: &File,
+    changes: Vec<Change>,
+    history: Duration,
+) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
+    let mut apart = Apart::new(changes, &file.clock);
+    while let Some(part) = apart.next() {
+        let came = change_part(file, &part, history).await;
+        apart.came(part, came)?;
+    }
+    Ok(apart.stamped())
+}
+
+async fn change_part(
     file: &File,
     changes: &[Change],
     history: Duration,

@@ -207,10 +207,11 @@ async fn a_transaction_that_sqlite_gives_up_by_itself_breaks_nothing() {
          BEGIN SELECT RAISE(ROLLBACK, 'no room'); END",
     )
     .await;
-    let error = fixture.store.insert(due_rows([1])).await.unwrap_err();
+    let refused = fixture.store.insert(due_rows([1])).await.unwrap().found;
+    let error = refused[0].as_ref().unwrap_err();
     assert!(error.to_string().contains("no room"), "{error}");
     run(&mut other, "DROP TRIGGER refuse").await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.insert(due_rows([1])).await;
     assert_eq!(fixture.find(id(1)).await.state, State::Scheduled);
 }
 
