@@ -25,6 +25,8 @@ const WRITE: u32 = 2;
 const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
+/// The most queues of each master that are sent to: there is an offer for each of them and each level.
+const MOST_QUEUES: u32 = 128;
 /// A nameserver answers so for a topic that no broker has told it of.
 const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
@@ -216,7 +218,8 @@ impl Admin {
         Ok(!self.brokers_with(topic).await?.is_empty())
     }
 
-    /// The queues of the topic that may be written to, by their broker; of each broker that the nameservers name for it.
+    /// The queues of the topic that may be written to, by their broker, up to [`MOST_QUEUES`]; of each broker that the
+    /// nameservers name for it.
     pub(crate) async fn queues(
         &self,
         topic: &str,
@@ -226,7 +229,7 @@ impl Admin {
             let may_write = queues.perm() & WRITE != 0;
             let count = if may_write { queues.write_queue_nums() } else { 0 };
             let name = queues.broker_name();
-            let queues = (0..count)
+            let queues = (0..count.min(MOST_QUEUES))
                 .filter_map(|number| i32::try_from(number).ok())
                 .map(|number| MessageQueue::from_parts(topic, name.clone(), number));
             (name.clone(), queues.collect())
