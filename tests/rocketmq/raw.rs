@@ -56,7 +56,7 @@ impl Raw {
     }
 
     /// Sends bodies, with no delay.
-    pub(crate) async fn send(&self, topic: &str, bodies: Vec<Vec<u8>>) {
+    pub(crate) async fn send(&self, topic: &str, bodies: impl IntoIterator<Item = Vec<u8>>) {
         self.send_each(topic, bodies, 0).await;
     }
 
@@ -65,7 +65,7 @@ impl Raw {
         self.send_each(topic, vec![body], level).await;
     }
 
-    async fn send_each(&self, topic: &str, bodies: Vec<Vec<u8>>, level: i32) {
+    async fn send_each(&self, topic: &str, bodies: impl IntoIterator<Item = Vec<u8>>, level: i32) {
         let mut producer = DefaultMQProducer::builder(self.runtime.clone())
             .client_config(self.config.clone())
             .producer_group("raw")
