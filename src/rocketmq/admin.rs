@@ -249,19 +249,63 @@ impl Admin {
 
     /// Makes the consumer group on a master that says that it has none, and makes none by itself.
     async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
-        let makes_none = |settings: &Told| settings.read("autoCreateSubscriptionGroup") == Some(false);
-        if !asked.is_ok_and(|settings| settings.is_ok_and(|settings| makes_none(&settings))) {
-            return Ok(());
+        let is_missing = self.makes_groups(address).await == Some(false)
+            && self.has_group(address, group).await == Some(false);
+        match is_missing {
+            true => self.make_group(address, group).await,
+            false => Ok(()),
         }
+    }
+
+    /// Whether a master makes consumer groups by itself, if it says so.
+    pub(crate) async fn makes_groups(&self, address: &CheetahString) -> Option<bool> {
+        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
+        asked.ok()?.ok()?.read("autoCreateSubscriptionGroup")
+    }
+
+    /// Whether a master has the consumer group, if it says so.
+    pub(crate) async fn has_group(&self, address: &CheetahString, group: &str) -> Option<bool> {
         let found = self
             .client
             .examine_subscription_group_config(address.clone(), group.into());
         // Those before 5.0 do not know the question, and 4.8 does not even say so.
-        match timeout(GROUP_WITHIN, found).await {
-            Ok(Err(cause)) if answer(&cause) == Some(NO_GROUP) => self.make_group(address, group).await,
-            _ => Ok(()),
+        match timeout(GROUP_WITHIN, found).await.ok()? {
+            Ok(_) => Some(true),
+            Err(cause) if answer(&cause) == Some(NO_GROUP) => Some(false),
+            Err(_) => None,
         }
+    }
+
+    /// How far the group has taken what a master has delivered to the topic: how many messages of all queues, and how
+    /// many it has not taken yet. None, if it does not say.
+    pub(crate) async fn taken(
+        &self,
+        address: &CheetahString,
+        topic: &str,
+        group: &str,
+    ) -> Option<(u64, u64)> {
+        let within = u64::try_from(GROUP_WITHIN.as_millis()).ok();
+        let asked = ConsumerAdmin::examine_consume_stats(
+            &self.client,
+            group.into(),
+            Some(topic.into()),
+            None,
+            Some(address.clone()),
+            within,
+        );
+        let stats = timeout(GROUP_WITHIN, asked).await.ok()?.ok()?;
+        let queues = stats.offset_table.values();
+        let each = queues.map(|queue| {
+            let taken = queue.get_consumer_offset().max(0);
+            (taken, queue.get_broker_offset().saturating_sub(taken).max(0))
+        });
+        let sum = each.fold((0_u64, 0_u64), |sum, (taken, left)| {
+            (
+                sum.0.saturating_add(taken.unsigned_abs()),
+                sum.1.saturating_add(left.unsigned_abs()),
+            )
+        });
+        Some(sum)
     }
 
     /// Makes a consumer group on a master, or sets it back to the defaults.

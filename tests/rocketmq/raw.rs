@@ -153,6 +153,32 @@ impl Raw {
         admin.shutdown().await;
     }
 
+    /// Deletes a topic, as its operator can.
+    pub(crate) async fn delete_topic(&self, topic: &str) {
+        let broker = self.broker().await;
+        let mut admin = self.admin().await;
+        let brokers = [broker.as_str().into()].into();
+        admin.delete_topic_in_broker(brokers, topic.into()).await.unwrap();
+        let nameservers = RouteAdmin::get_name_server_address_list(&admin).await;
+        let nameservers = nameservers.into_iter().collect();
+        admin
+            .delete_topic_in_name_server(nameservers, None, topic.into())
+            .await
+            .unwrap();
+        admin.shutdown().await;
+    }
+
+    /// Deletes a consumer group, as its operator can.
+    pub(crate) async fn delete_group(&self, group: &str) {
+        let broker = self.broker().await;
+        let mut admin = self.admin().await;
+        admin
+            .delete_subscription_group(broker.as_str().into(), group.into(), Some(true))
+            .await
+            .unwrap();
+        admin.shutdown().await;
+    }
+
     /// The address of a broker.
     pub(crate) async fn broker(&self) -> String {
         let mut admin = self.admin().await;
