@@ -5,6 +5,9 @@
 mod database;
 #[path = "delayline/migrate.rs"]
 mod migrate;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "delayline/plaintext.rs"]
+mod plaintext;
 #[path = "delayline/plan.rs"]
 mod plan;
 #[cfg(feature = "rocketmq")]
