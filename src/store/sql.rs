@@ -14,6 +14,8 @@ mod obstacle;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod parts;
 mod session;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod verbs;
 
 pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -22,10 +24,12 @@ pub(super) use self::connections::{Away, Connections, Dial, Lent};
 pub(super) use self::ensure::ensure;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::held::{end, hop};
-pub(super) use self::insert::{Insert, insert};
+pub(super) use self::insert::insert;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::parts::parts;
-pub(super) use self::session::{Changed, Held, Session};
+pub(super) use self::parts::{STATEMENT, batches};
+pub(super) use self::session::{Changed, Held, Lock, Session};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::verbs::{Answers, Locked, PATIENCE, Verbs, WAITING, change_each, insert_each};
