@@ -9,8 +9,8 @@ use super::errors::failed;
 use super::session::{PostgresSession, Whose};
 use super::verbs::{change_within, insert_within};
 use super::{PostgresStore, read, settle};
-use crate::store::sql::{Answers, Session, Verbs, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction, row};
+use crate::store::sql::{self, Verbs, Why};
+use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
 
 /// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
@@ -31,38 +31,6 @@ impl<'t> Joined<'t> {
     fn session(&mut self) -> PostgresSession<'_> {
         PostgresSession::new(self.connection, &self.store.database, Whose::Services)
     }
-
-    async fn insert_all(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
-        let mut session = self.session();
-        let Stamped { now, mut found } = session.add(&rows, None).await?;
-        let mut left = Vec::new();
-        let mut answers = Vec::with_capacity(rows.len());
-        for (place, new) in rows.into_iter().enumerate() {
-            // Of twins the first was written.
-            if found.remove(&new.id) {
-                answers.push(Ok(Scheduled::New(row::new(new, now))));
-            } else {
-                answers.push(Err(Why::Locked));
-                left.push((place, new));
-            }
-        }
-        if !left.is_empty() {
-            let (places, rows): (Vec<_>, Vec<_>) = left.into_iter().unzip();
-            let rest = insert_within(&mut session, rows).await?;
-            for (place, answer) in places.into_iter().zip(rest.found) {
-                answers[place] = answer;
-            }
-        }
-        Ok(Stamped { now, found: answers })
-    }
-}
-
-/// What all were answered, or why one of them was not.
-fn all<A>(answers: Stamped<Answers<A>>) -> Result<Stamped<Vec<A>>, Error> {
-    let Stamped { now, found } = answers;
-    let found: Result<Vec<_>, Why> = found.into_iter().collect();
-    let found = found.map_err(|why| why.error(super::NAME))?;
-    Ok(Stamped { now, found })
 }
 
 #[async_trait]
@@ -71,13 +39,14 @@ impl Transaction for Joined<'_> {
         if let Some(why) = rows.iter().find_map(<super::Database as Verbs>::refuses) {
             return Err(why.error(super::NAME));
         }
-        all(self.insert_all(rows).await.map_err(failed)?)
+        let answers = insert_within(&mut self.session(), rows).await;
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
         let history = self.store.history;
         let answers = change_within(&mut self.session(), &changes, history).await;
-        all(answers.map_err(failed)?)
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {

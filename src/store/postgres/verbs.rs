@@ -58,7 +58,7 @@ impl Verbs for Database {
         let insert = || async {
             let mut writing = self.begin(locked).await?;
             let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
-            let answers = insert_within(&mut session, rows.clone()).await?;
+            let answers = meet_within(&mut session, rows.clone()).await?;
             writing.commit().await?;
             Ok(answers)
         };
@@ -120,7 +120,24 @@ pub(super) async fn insert_within(
     session: &mut PostgresSession<'_>,
     rows: Vec<NewRow>,
 ) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
+    let answers = sql::insert_at_once(session, rows).await?;
+    tell(session, answers).await
+}
+
+/// The same for rows of which some are there.
+async fn meet_within(
+    session: &mut PostgresSession<'_>,
+    rows: Vec<NewRow>,
+) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
     let answers = sql::insert(session, rows).await?;
+    tell(session, answers).await
+}
+
+/// Tells of rows that were replaced, if they are due soon. Those that are new tell of themselves.
+async fn tell(
+    session: &mut PostgresSession<'_>,
+    answers: Stamped<Answers<Scheduled>>,
+) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
     let replaced = answers.found.iter().filter_map(|answer| match answer {
         Ok(Scheduled::Replaced(task)) => Some(task),
         _ => None,

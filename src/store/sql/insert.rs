@@ -5,12 +5,50 @@ use std::collections::BTreeSet;
 use super::loaded::Loaded;
 use super::obstacle::Why;
 use super::session::{Lock, Session};
-use crate::Scheduled;
-use crate::store::{NewRow, Stamped};
+use crate::{Error, Scheduled};
+use crate::store::{NewRow, Stamped, row};
 
 /// How often rows are decided upon anew because others wrote the same ids or keys in between. Then a later call may have
 /// better luck.
 const TRIES: usize = 10;
+
+/// As [`insert`], but first tries to write all of them: nearly always nothing is in the way of any.
+pub(in crate::store) async fn insert_at_once(
+    session: &mut impl Session,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
+    let Stamped { now, mut found } = session.add(&new, None).await?;
+    let mut answers = Vec::with_capacity(new.len());
+    let (mut places, mut left) = (Vec::new(), Vec::new());
+    for (place, new) in new.into_iter().enumerate() {
+        // Of twins the first was written.
+        if found.remove(&new.id) {
+            answers.push(Ok(Scheduled::New(row::new(new, now))));
+        } else {
+            answers.push(Err(Why::Locked));
+            places.push(place);
+            left.push(new);
+        }
+    }
+    if !left.is_empty() {
+        let rest = insert(session, left).await?.found;
+        for (place, answer) in places.into_iter().zip(rest) {
+            answers[place] = answer;
+        }
+    }
+    Ok(Stamped { now, found: answers })
+}
+
+/// What all rows of a batch were answered, or why one of them was not.
+pub(in crate::store) fn all<A>(
+    answers: Stamped<Vec<Result<A, Why>>>,
+    store: &'static str,
+) -> Result<Stamped<Vec<A>>, Error> {
+    let Stamped { now, found } = answers;
+    let found: Result<Vec<_>, Why> = found.into_iter().collect();
+    let found = found.map_err(|why| why.error(store))?;
+    Ok(Stamped { now, found })
+}
 
 /// Writes rows of which some may be there, and answers for each, as [`Store::insert`](crate::store::Store::insert) says,
 /// within a transaction.
