@@ -18,10 +18,9 @@ const TRIES: u32 = 10;
 /// For how many milliseconds to wait before that, at the most, the first time; it doubles a few times.
 const PAUSE: u64 = 4;
 
-/// For how many seconds verbs wait for a lock while they may hold up others. MySQL takes this for one second.
-const HARDLY: u32 = 0;
-/// For how many seconds who has nobody behind him waits for a lock, as it may be one that its owner forgot.
-const SHORTLY: u32 = 1;
+/// For how many seconds anybody waits for a lock, as it may be one that its owner forgot: the least that MySQL knows.
+/// MariaDB knows none at all, but may then undo a transaction that has left a locked row out.
+const LOCK_WAIT: u32 = 1;
 
 /// Connections of one purpose.
 pub(super) type Pool = Connections<Place>;
@@ -44,14 +43,14 @@ impl Pools {
         let options = options.clone().timezone(Some("+00:00".to_owned()));
         let options = options.disable_statement_logging();
         let clock = Clock::system();
-        let pool = |count, lock_wait| {
+        let pool = |count| {
             let options = options.clone();
-            Connections::new(Place { options, lock_wait }, count, clock.clone())
+            Connections::new(Place { options }, count, clock.clone())
         };
         Self {
-            callers: pool(count, HARDLY),
-            workers: pool(count, SHORTLY),
-            waiting: pool(WAITING, SHORTLY),
+            callers: pool(count),
+            workers: pool(count),
+            waiting: pool(WAITING),
             clock,
         }
     }
@@ -105,7 +104,6 @@ impl Server {
 /// Where connections lead.
 pub(super) struct Place {
     options: MySqlConnectOptions,
-    lock_wait: u32,
 }
 
 #[async_trait]
@@ -116,18 +114,16 @@ impl Dial for Place {
     /// driver.
     ///
     /// - Every statement sees what is committed when it begins, and locks only the rows that it chooses.
-    /// - Values that do not fit are refused. Only once the rest is set: MySQL refuses a lock wait of 0 s at once then.
+    /// - Values that do not fit are refused.
     /// - The server gives up what nobody waits for any more, and connections whose other end has vanished.
     async fn dial(&self) -> Result<MySqlConnection, sqlx::Error> {
         let mut connection = self.options.connect().await?;
         let limit = defaults::STORE_TIMEOUT.as_secs();
         let settings = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            SET SESSION sql_mode = '';
-            SET SESSION innodb_lock_wait_timeout = {}, wait_timeout = {}
-                /*M!100600 , idle_transaction_timeout = {limit}, max_statement_time = {limit} */;
-            SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-            self.lock_wait,
+            SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
+                innodb_lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {}
+                /*M!100600 , idle_transaction_timeout = {limit}, max_statement_time = {limit} */",
             6 * limit,
         );
         sqlx::raw_sql(AssertSqlSafe(settings))

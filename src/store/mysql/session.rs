@@ -254,7 +254,8 @@ impl Session for MySqlSession<'_> {
             Within::Own(_) | Within::Services(_) => errors::is_duplicate,
         };
         let whose = match self.within {
-            Within::Nothing | Within::Own(_) => Whose::Own,
+            Within::Nothing => Whose::Nobodys,
+            Within::Own(_) => Whose::Own,
             Within::Services(_) => Whose::Services,
         };
         let found = write::add(self.connection, self.server, rows, now, whose, is_pardoned).await?;

@@ -148,7 +148,7 @@ macro_rules! statements {
         /// The statements for one table.
         pub(super) struct Sql {
             $($(#[$doc])* pub(super) $name: Arc<str>,)*
-            inserts: [Arc<str>; 2],
+            inserts: [[Arc<str>; 2]; 2],
             live: [Arc<str>; WIDTHS.len()],
             past: [Arc<str>; WIDTHS.len()],
         }
@@ -159,7 +159,7 @@ macro_rules! statements {
                 let of = |sql: &str| Arc::<str>::from(sql.replace("delayline_tasks", table));
                 Self {
                     $($name: of($sql),)*
-                    inserts: [1, INSERT_WIDTH].map(|rows| of(&insert(rows))),
+                    inserts: ["", AT_ONCE].map(|before| [1, INSERT_WIDTH].map(|rows| of(&insert(before, rows)))),
                     live: WIDTHS.map(|kinds| of(&lanes([0, 1], true, kinds))),
                     past: WIDTHS.map(|kinds| of(&lanes([2, 4], false, kinds))),
                 }
@@ -169,7 +169,7 @@ macro_rules! statements {
             #[cfg(test)]
             pub(super) fn all(&self) -> Vec<(&'static str, Arc<str>)> {
                 let mut all = vec![$((stringify!($name), self.$name.clone())),*];
-                let lists = [("insert", &self.inserts[..]), ("live", &self.live), ("past", &self.past)];
+                let lists = [("insert", &self.inserts[0][..]), ("live", &self.live), ("past", &self.past)];
                 for (name, list) in lists {
                     all.extend(list.iter().map(|sql| (name, sql.clone())));
                 }
@@ -338,9 +338,9 @@ statements! {
 }
 
 impl Sql {
-    /// Writes that many rows, if that is one of the statements that are kept prepared.
-    pub(super) fn insert(&self, rows: usize) -> Option<Arc<str>> {
-        let [one, many] = &self.inserts;
+    /// Writes that many rows, if that is one of the statements that are kept prepared; at once or not at all if said so.
+    pub(super) fn insert(&self, rows: usize, at_once: bool) -> Option<Arc<str>> {
+        let [one, many] = &self.inserts[usize::from(at_once)];
         match rows {
             1 => Some(one.clone()),
             INSERT_WIDTH => Some(many.clone()),
@@ -371,16 +371,20 @@ pub(super) const INSERT_WIDTH: usize = crate::defaults::BATCH;
 
 /// Writes that many new rows: id, kind, key, `due_at`, `planned_at`, `wake_at`, `max_attempts`, `created_at`,
 /// `updated_at`, headers, payload.
-fn insert(rows: usize) -> String {
-    insert_of("delayline_tasks", &vec!["(?,?,?,0,1,?,?,?,0,0,?,0,?,?,?,?)"; rows])
+fn insert(before: &str, rows: usize) -> String {
+    let rows = vec!["(?,?,?,0,1,?,?,?,0,0,?,0,?,?,?,?)"; rows];
+    insert_of(before, "delayline_tasks", &rows)
 }
 
+/// Before a statement: it does not wait for locks. MySQL has nothing like it, and waits for as long as its connection may.
+pub(super) const AT_ONCE: &str = "/*M!100600 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
+
 /// Writes new rows, each given as its values in the order of [`insert`].
-pub(super) fn insert_of<T: Borrow<str>>(table: &str, rows: &[T]) -> String {
+pub(super) fn insert_of<T: Borrow<str>>(before: &str, table: &str, rows: &[T]) -> String {
     let rows = rows.join(",");
     format!(
-        "INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, max_attempts, \
-         hop, created_at, updated_at, headers, payload) VALUES {rows}"
+        "{before}INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, \
+         max_attempts, hop, created_at, updated_at, headers, payload) VALUES {rows}"
     )
 }
 

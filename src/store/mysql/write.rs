@@ -62,13 +62,13 @@ pub(super) async fn add(
     let mut added = BTreeSet::new();
     for rows in batches(rows, INSERT_WIDTH, budget, size) {
         let at_once = match whose {
-            Whose::Services if server.sql.insert(rows.len()).is_none() => 1,
-            Whose::Services | Whose::Own => rows.len(),
+            Whose::Services if server.sql.insert(rows.len(), false).is_none() => 1,
+            Whose::Services | Whose::Own | Whose::Nobodys => rows.len(),
         };
         for rows in rows.chunks(at_once) {
-            let written = match server.sql.insert(rows.len()) {
+            let written = match server.sql.insert(rows.len(), matches!(whose, Whose::Nobodys)) {
                 Some(sql) => add_prepared(connection, sql, rows, now).await,
-                None => add_literally(connection, &server.table, rows, now).await,
+                None => add_literally(connection, &server.table, rows, now, whose).await,
             };
             match written {
                 Ok(()) => added.extend(rows.iter().map(|row| row.id)),
@@ -85,6 +85,8 @@ pub(super) async fn add(
 pub(super) enum Whose {
     /// The store's own, whose statements nobody logs.
     Own,
+    /// The same, and outside of a transaction: who would have to wait for a lock is told so at once.
+    Nobodys,
     /// The service's, which may log the texts of statements: so values are no part of them.
     Services,
 }
@@ -124,6 +126,7 @@ async fn add_literally(
     table: &str,
     rows: &[NewRow],
     now: Timestamp,
+    whose: Whose,
 ) -> Result<(), sqlx::Error> {
     let mut values = Vec::with_capacity(rows.len());
     for new in rows {
@@ -143,7 +146,11 @@ async fn add_literally(
             payload = hex(&new.payload),
         ));
     }
-    let text = sql::insert_of(table, &values);
+    let before = match whose {
+        Whose::Nobodys => sql::AT_ONCE,
+        Whose::Own | Whose::Services => "",
+    };
+    let text = sql::insert_of(before, table, &values);
     sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?;
     Ok(())
 }

@@ -4,7 +4,6 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::{Fixture, due_rows, run};
-use crate::store::Store;
 use crate::store::sql::Each;
 
 /// 100,000 rows: half of them finished and kept, a quarter waits for room, a quarter is due later.
