@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::File;
 use super::apart::Apart;
 use super::session::SqliteSession;
-use crate::store::sql::{self, Insert, Session, Why};
+use crate::store::sql::{self, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled};
 
@@ -27,25 +27,10 @@ async fn insert_part(
     new: Vec<NewRow>,
 ) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let answers = add(&mut SqliteSession::new(&mut writing, &file.clock), new).await?;
+    let mut session = SqliteSession::new(&mut writing, &file.clock);
+    let answers = sql::insert_at_once(&mut session, new).await?;
     writing.commit().await?;
     Ok(answers)
-}
-
-/// Writes rows within a transaction.
-pub(super) async fn add(
-    session: &mut SqliteSession<'_>,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
-    // Nearly always nothing is in the way, so nothing is looked up before.
-    let added = session.add(&new, None).await?;
-    let mut insert = Insert::of(new, added);
-    if !insert.left.is_empty() {
-        let left = insert.left.iter().map(|(_, new)| new.clone());
-        let answers = sql::insert(session, left.collect()).await?;
-        insert.answer(answers.found);
-    }
-    Ok(insert.stamped())
 }
 
 pub(super) async fn change(
