@@ -21,7 +21,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{PostgresBuilder, PostgresStore};
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Settlement, Store, Sweep, Verb};
 use crate::{Kind, Target, Task, TaskId, Wake, When};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -127,6 +127,7 @@ fn claim(room: usize) -> Claim {
         owner: Arc::from("me"),
         lease: LEASE,
         room: [(Kind::from("k"), room)].into(),
+        bytes: usize::MAX,
     }
 }
 
@@ -143,6 +144,15 @@ fn change(target: impl Into<Target>, verb: Verb) -> Change {
         target: target.into(),
         verb,
         expect: Expect::Anything,
+    }
+}
+
+/// A claim to renew, not started.
+fn held(id: TaskId, version: u64) -> Renewal {
+    Renewal {
+        id,
+        version,
+        started: false,
     }
 }
 
