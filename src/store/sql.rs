@@ -27,14 +27,14 @@ pub(super) use self::each::Each;
 pub(super) use self::ensure::ensure;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::held::{end, hop};
-pub(super) use self::insert::{all, insert, insert_at_once};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::insert::insert;
+pub(super) use self::insert::{all, insert_at_once};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
-#[cfg(feature = "sqlite")]
-pub(super) use self::parts::parts;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::parts::{STATEMENT, batches};
 pub(super) use self::session::{Changed, Held, Lock, Session};

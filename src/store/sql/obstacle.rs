@@ -25,9 +25,8 @@ pub(in crate::store) enum Why {
     #[error("the newest row of the key cannot be read: {0}")]
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     GarbledPast(String),
-    /// The server refuses it.
-    #[error("the server refuses the row: {0}")]
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+    /// The database refuses it.
+    #[error("the row is refused: {0}")]
     Refused(String),
     /// It has a value that no such store can keep.
     #[error("{field}: {allowed}")]
