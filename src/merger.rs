@@ -1,7 +1,6 @@
 //! Few calls of the store for many callers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -9,17 +8,13 @@ use tracing::debug;
 
 use crate::store::{NewRow, Store};
 use crate::store_time::{Heard, StoreTime};
+use crate::turns::Turns;
 use crate::{Clock, Error, Scheduled, Spawned, defaults};
 
-/// How many calls are in flight: the store works on one while the answer of the other travels.
-const CALLS: usize = 2;
-/// After how long a call counts no more among these: it may wait for a row that another transaction has locked, and
-/// must not hold up those who want nothing of that row.
-const SLOW: Duration = Duration::from_millis(100);
-/// How many calls are in flight at the most, slow ones included.
-const CALLS_AT_MOST: usize = 16;
 /// How many rows are here at the most, waiting or in flight, before callers wait for a place.
 const PLACES: usize = 10_000;
+/// How many bytes of payloads and headers they have at the most; a row that is larger takes all of it.
+const BYTES: usize = 64 << 20;
 /// A caller with so many rows shares its calls with nobody: it would gain little, and take the others' places.
 const LARGE: usize = defaults::BATCH / 2;
 
@@ -33,6 +28,7 @@ pub(crate) struct Merger {
     writer: Arc<Writer>,
     waiting: mpsc::UnboundedSender<Request>,
     places: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
     /// Ends with the merger, and the calls in flight with it.
     _merging: Spawned,
 }
@@ -43,6 +39,7 @@ struct Request {
     rows: Vec<NewRow>,
     answer: oneshot::Sender<Result<Heard<Vec<Result<Scheduled, Error>>>, Error>>,
     _places: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
 }
 
 impl Merger {
@@ -54,6 +51,7 @@ impl Merger {
             writer,
             waiting,
             places: Arc::new(Semaphore::new(PLACES)),
+            bytes: Arc::new(Semaphore::new(BYTES)),
             _merging: merging,
         }
     }
@@ -70,11 +68,15 @@ impl Merger {
         };
         let places = Arc::clone(&self.places).acquire_many_owned(count).await;
         let places = places.map_err(|_| self.writer.ended())?;
+        let bytes = rows.iter().map(bytes_of).sum::<usize>().min(BYTES);
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let bytes = bytes.await.map_err(|_| self.writer.ended())?;
         let (answer, answered) = oneshot::channel();
         let request = Request {
             rows,
             answer,
             _places: places,
+            _bytes: bytes,
         };
         self.waiting.send(request).map_err(|_| self.writer.ended())?;
         answered.await.map_err(|_| self.writer.ended())?
@@ -84,30 +86,20 @@ impl Merger {
 /// Starts a call whenever somebody waits and there may be one more.
 async fn merge(writer: Arc<Writer>, waiting: mpsc::UnboundedReceiver<Request>) {
     let mut queue = Queue { waiting, left: None };
-    let turns = Arc::new(Semaphore::new(CALLS));
-    let bound = Arc::new(Semaphore::new(CALLS_AT_MOST));
+    let turns = Turns::new(writer.clock.clone());
     let mut calls = JoinSet::new();
-    // Both before the rows: who comes until then is in the same call. Neither semaphore is ever closed.
-    while let Ok(bound) = Arc::clone(&bound).acquire_owned().await
-        && let Ok(turn) = Arc::clone(&turns).acquire_owned().await
-        && let Some(batch) = queue.next().await
-    {
+    loop {
+        // Before the rows: who comes until then is in the same call.
+        let turn = turns.next().await;
+        let Some(batch) = queue.next().await else {
+            return;
+        };
         while calls.try_join_next().is_some() {}
-        let call = call(Arc::clone(&writer), batch, turn, bound);
+        let call = {
+            let writer = Arc::clone(&writer);
+            async move { turn.take(writer.write(batch)).await }
+        };
         writer.clock.spawn_in(&mut calls, call);
-    }
-}
-
-async fn call(
-    writer: Arc<Writer>,
-    batch: Vec<Request>,
-    turn: OwnedSemaphorePermit,
-    _bound: OwnedSemaphorePermit,
-) {
-    let mut writing = std::pin::pin!(writer.write(batch));
-    if writer.clock.timeout(SLOW, writing.as_mut()).await.is_none() {
-        drop(turn);
-        writing.await;
     }
 }
 
@@ -218,6 +210,8 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use crate::store::MemoryStore;
     use crate::{Kind, When};
 

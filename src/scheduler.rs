@@ -46,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     merger: Merger,
     outbox: Outbox,
+    payload_limit: usize,
     /// Ends with the scheduler.
     _watching: Spawned,
 }
@@ -62,6 +63,9 @@ impl Parts {
         self.outbox.send(trips).await;
     }
 }
+
+/// How many bytes the headers of a task may have, in all.
+const HEADERS_LIMIT: usize = 64 << 10;
 
 impl Scheduler {
     /// A scheduler that needs nothing but its store: any delay, to the millisecond while a worker runs.
@@ -149,6 +153,22 @@ impl Scheduler {
             kind: kind.to_string(),
             source,
         })?;
+        let limit = self.parts.payload_limit;
+        if payload.len() > limit {
+            return Err(Error::invalid(
+                "payload",
+                format_args!("{} bytes", payload.len()),
+                format!("allowed are up to {limit} bytes (SchedulerBuilder::payload_limit)"),
+            ));
+        }
+        let in_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if in_headers > HEADERS_LIMIT {
+            return Err(Error::invalid(
+                "headers",
+                format_args!("{in_headers} bytes"),
+                format!("allowed are up to {HEADERS_LIMIT} bytes in all"),
+            ));
+        }
         let look_in = self.look_in(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| self.parts.clock.new_id());
         Ok(NewRow {
@@ -292,6 +312,12 @@ impl Scheduler {
             self.change_each([target.into()], Verb::Redrive { look_in })
                 .await?,
         )
+    }
+
+    /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
+    /// not dead.
+    pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        only(self.change_each([target.into()], Verb::Dismiss).await?)
     }
 
     async fn change_each(

@@ -3,6 +3,7 @@
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../tests/support/database.rs"]
 mod database;
+mod limited;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::limited::Limited;
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};

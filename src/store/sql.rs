@@ -2,6 +2,8 @@
 
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod clip;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod each;
@@ -13,13 +15,14 @@ mod loaded;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 mod look;
 mod obstacle;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod parts;
 mod session;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod verbs;
 
 pub(super) use self::change::change;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::clip::clip;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::connections::{Away, Connections, Dial, Lent};
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
@@ -34,6 +37,8 @@ pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
 #[cfg(feature = "mysql")]
 pub(super) use self::parts::by_parts;
+#[cfg(feature = "sqlite")]
+pub(super) use self::parts::parts;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::parts::{STATEMENT, batches};
 pub(super) use self::session::{Changed, Held, Lock, Session};

@@ -249,9 +249,9 @@ statements! {
         WHERE l.until <= ? AND t.id IS NULL ORDER BY l.until LIMIT ?";
 
     /// Mends claims that were renewed when the clock was ahead: now (three times), of those that end last, so many.
-    mend_leases = "UPDATE delayline_tasks_leases l FORCE INDEX (PRIMARY) JOIN (
-            SELECT f.id FROM delayline_tasks_leases f FORCE INDEX (`until`) WHERE f.until > ?
-            ORDER BY f.until DESC LIMIT ?) k ON l.id = k.id
+    mend_leases = "UPDATE (SELECT f.id FROM delayline_tasks_leases f FORCE INDEX (`until`) WHERE f.until > ?
+            ORDER BY f.until DESC LIMIT ?) k
+        STRAIGHT_JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = k.id
         SET l.until = ? + GREATEST(l.until - l.renewed_at, 0), l.renewed_at = ?
         WHERE l.renewed_at > ?";
 

@@ -36,10 +36,7 @@ pub(in crate::store) async fn change(
 }
 
 /// The rows that the changes may touch, and the time then.
-async fn load(
-    session: &mut impl Session,
-    changes: &[Change],
-) -> Result<(Loaded, Timestamp), sqlx::Error> {
+async fn load(session: &mut impl Session, changes: &[Change]) -> Result<(Loaded, Timestamp), sqlx::Error> {
     let mut ids = BTreeSet::new();
     let mut keys = BTreeSet::new();
     let mut redriven = BTreeSet::new();
@@ -73,7 +70,7 @@ fn is_redrive(change: &Change) -> bool {
 fn obstacle<'l>(loaded: &'l Loaded, change: &Change) -> Option<&'l Why> {
     let of_key = |id: TaskId| {
         let row = loaded.rows.get(id)?;
-        loaded.obstacle_of_key(&row.kind, row.key.as_ref()?)
+        loaded.obstacle_of_live(&row.kind, row.key.as_ref()?)
     };
     loaded.obstacle(&change.target).or_else(|| match change.target {
         Target::Id(id) if is_redrive(change) => of_key(id),

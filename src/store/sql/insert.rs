@@ -94,7 +94,7 @@ async fn among(
     };
     let (mut decided, mut to_add) = (Vec::new(), Vec::new());
     for (place, new) in left {
-        let of_key = || loaded.obstacle_of_key(&new.kind, new.key.as_ref()?);
+        let of_key = || loaded.obstacle_of_live(&new.kind, new.key.as_ref()?);
         if let Some(why) = loaded.obstacle_of_id(new.id).or_else(of_key) {
             answers[place] = Err(why.clone());
             continue;

@@ -82,6 +82,12 @@ impl Loaded {
         self.keys.get(&(kind.clone(), key.clone()))
     }
 
+    /// Why nothing can be decided of the live row of a key, if so.
+    pub(super) fn obstacle_of_live(&self, kind: &Kind, key: &Key) -> Option<&Why> {
+        let why = self.obstacle_of_key(kind, key);
+        why.filter(|why| !matches!(why, Why::GarbledPast(_)))
+    }
+
     /// Writes those of these rows that were there and have changed; gives them.
     pub(super) async fn write(
         &self,

@@ -21,6 +21,9 @@ pub(in crate::store) enum Why {
     /// It makes no sense, or is of a later release.
     #[error("the row cannot be read: {0}")]
     Garbled(String),
+    /// The same of the newest row of a key of which none is live: it keeps no new row from that key.
+    #[error("the newest row of the key cannot be read: {0}")]
+    GarbledPast(String),
     /// The server refuses it.
     #[error("the server refuses the row: {0}")]
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]

@@ -60,7 +60,8 @@ where
     Ok(answers)
 }
 
-fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
+/// The parts of a batch that failed because of some of its rows.
+pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     let size = batch.len().div_ceil(PARTS).max(1);
     let mut parts = Vec::with_capacity(PARTS);
     while !batch.is_empty() {
