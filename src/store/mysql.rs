@@ -30,8 +30,8 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
 use crate::store::sql::{change_each, insert_each};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};

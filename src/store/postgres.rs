@@ -27,8 +27,8 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
 use crate::store::sql::{change_each, insert_each};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};

@@ -63,7 +63,11 @@ pub(super) async fn ready(server: &Server, claim: &Claim) -> Result<Stamped<Vec<
     let mut due = Vec::new();
     for (kind, &room) in claim.room.iter().filter(|(_, room)| **room > 0) {
         let of_kind = read::due(&mut lent, &server.sql, kind, now, room).await?;
-        due.extend(of_kind.into_iter().map(|(due_at, id, size)| (due_at, id, kind, size)));
+        due.extend(
+            of_kind
+                .into_iter()
+                .map(|(due_at, id, size)| (due_at, id, kind, size)),
+        );
     }
     lent.give_back();
     // The longest due first, as far as there is room for their payloads.
@@ -81,7 +85,10 @@ pub(super) async fn ready(server: &Server, claim: &Claim) -> Result<Stamped<Vec<
         let found = Vec::new();
         return Ok(Stamped { now, found });
     }
-    server.pools.retried(|| take_ready(server, claim, &chosen, now)).await
+    server
+        .pools
+        .retried(|| take_ready(server, claim, &chosen, now))
+        .await
 }
 
 /// Claims rows of kinds of which there are due ones, so many of each.

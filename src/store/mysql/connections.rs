@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection};
 
-use super::errors::{self, failed};
 use super::Server;
+use super::errors::{self, failed};
 use crate::store::sql::{Away, Connections, Dial, Lent as Lending, WAITING};
 use crate::{Clock, Error, defaults};
 

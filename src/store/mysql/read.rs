@@ -90,7 +90,10 @@ pub(super) async fn add_leases(
     if ids.is_empty() {
         return Ok(());
     }
-    let found = query(&sql.leases).bind(codec::ids(ids)?).fetch_all(connection).await?;
+    let found = query(&sql.leases)
+        .bind(codec::ids(ids)?)
+        .fetch_all(connection)
+        .await?;
     let lease = |row: &MySqlRow| {
         let lease = Lease {
             version: row.try_get(1)?,
@@ -219,7 +222,9 @@ pub(super) async fn list(server: &Server, page: &Page) -> Result<Vec<Task>, sqlx
             .bind(id)
             .bind(codec::limit(page.limit));
         let found = query.fetch_all(&mut *lent).await?;
-        let place = found.last().map(|last| Ok::<_, sqlx::Error>((last.try_get(5)?, last.try_get(0)?)));
+        let place = found
+            .last()
+            .map(|last| Ok::<_, sqlx::Error>((last.try_get(5)?, last.try_get(0)?)));
         let tasks = sound(found)?.rows;
         match place.transpose()? {
             // An empty page would be the last one.
@@ -242,15 +247,15 @@ pub(super) async fn kinds(
     let mut kinds: Vec<Kind> = Vec::new();
     let mut last: Vec<u8> = after.map_or("", Kind::as_str).into();
     while kinds.len() < limit {
-        let query = query(&server.sql.next_kind)
-            .bind(codec::number(state))
-            .bind(last);
+        let query = query(&server.sql.next_kind).bind(codec::number(state)).bind(last);
         let Some(next) = query.fetch_optional(&mut *lent).await? else {
             break;
         };
         match codec::kind(&next, 0) {
             Ok(kind) => kinds.push(kind),
-            Err(error) => tracing::error!(store = super::NAME, %error, "a kind makes no sense and is left out"),
+            Err(error) => {
+                tracing::error!(store = super::NAME, %error, "a kind makes no sense and is left out")
+            }
         }
         last = next.try_get(0)?;
     }

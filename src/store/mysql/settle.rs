@@ -73,7 +73,10 @@ async fn hop_once(server: &Server, hops: &[Hop]) -> Result<Vec<Guarded>, sqlx::E
     let looked = read::look(&mut writing, &server.sql.look_unlocked, ids()).await?;
     let locked = looked.rows.keys().copied();
     let blocked = blocked(&mut writing, server, ids(), locked, State::Scheduled).await?;
-    let rows = looked.rows.into_iter().map(|(id, (state, row, _))| (id, (state, row)));
+    let rows = looked
+        .rows
+        .into_iter()
+        .map(|(id, (state, row, _))| (id, (state, row)));
     let mut rows: BTreeMap<_, _> = rows.collect();
     let (recorded, taken) = match looked.now {
         Some(now) => sql::hop(&mut rows, hops, now),

@@ -114,10 +114,13 @@ macro_rules! of_locked_ids {
 macro_rules! held {
     ($skip:literal) => {
         concat!(
-            "SELECT ", columns!(), " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]' \
+            "SELECT ",
+            columns!(),
+            " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]' \
             COLUMNS (id VARCHAR(32) PATH '$[0]', ended BIGINT UNSIGNED PATH '$[1]')) i) j \
             STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = j.id \
-            WHERE t.state <> 1 OR t.version = j.ended FOR UPDATE", $skip
+            WHERE t.state <> 1 OR t.version = j.ended FOR UPDATE",
+            $skip
         )
     };
 }

@@ -80,7 +80,9 @@ impl Joined<'_> {
     async fn settle(&mut self, id: TaskId, version: u64) -> Result<Guarded, sqlx::Error> {
         let server = &*self.store.server;
         let sql = &server.sql;
-        let rows = read::sound_by_ids(self.connection, &sql.finished, [id]).await?.rows;
+        let rows = read::sound_by_ids(self.connection, &sql.finished, [id])
+            .await?
+            .rows;
         if rows.is_empty() {
             // Somebody has it locked, unless it is gone; who sees it as it is, says so.
             let mut lent = server.pools.workers.lend().await?;

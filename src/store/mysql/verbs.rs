@@ -42,7 +42,11 @@ impl Verbs for Server {
         };
         let added = session.add(rows, None).await;
         drop(session);
-        if added.as_ref().err().is_none_or(|error| errors::blame(error).is_some()) {
+        if added
+            .as_ref()
+            .err()
+            .is_none_or(|error| errors::blame(error).is_some())
+        {
             lent.give_back();
         }
         added

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 use super::connections::{self, Database};
-use super::table::{self, Table};
 use super::errors::failed;
+use super::table::{self, Table};
 use super::{PostgresStore, schema};
 use crate::{Error, defaults};
 

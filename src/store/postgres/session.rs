@@ -103,7 +103,8 @@ impl<'a> PostgresSession<'a> {
                 self.mark("RELEASE SAVEPOINT delayline").await?;
                 return Ok(held);
             }
-            self.mark("ROLLBACK TO SAVEPOINT delayline; RELEASE SAVEPOINT delayline").await?;
+            self.mark("ROLLBACK TO SAVEPOINT delayline; RELEASE SAVEPOINT delayline")
+                .await?;
         }
     }
 

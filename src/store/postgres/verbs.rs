@@ -42,7 +42,11 @@ impl Verbs for Database {
             let mut lent = self.callers.lend().await?;
             let mut session = PostgresSession::new(&mut lent, self, Whose::Own(Locked::Leave));
             let added = session.add(rows, None).await;
-            if added.as_ref().err().is_none_or(|error| errors::blame(error).is_some()) {
+            if added
+                .as_ref()
+                .err()
+                .is_none_or(|error| errors::blame(error).is_some())
+            {
                 lent.give_back();
             }
             added

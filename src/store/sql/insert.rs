@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::loaded::Loaded;
 use super::obstacle::Why;
 use super::session::{Lock, Session};
-use crate::{Error, Scheduled};
 use crate::store::{NewRow, Stamped, row};
+use crate::{Error, Scheduled};
 
 /// How often rows are decided upon anew because others wrote the same ids or keys in between. Then a later call may have
 /// better luck.

@@ -152,7 +152,10 @@ pub(in crate::store) async fn change_each<V: Verbs>(
             Ok(answers.found)
         }
     };
-    let found = by_parts(vec![all.clone()], V::blame, |places| change(places, Locked::Leave)).await?;
+    let found = by_parts(vec![all.clone()], V::blame, |places| {
+        change(places, Locked::Leave)
+    })
+    .await?;
     batch.answer(&all, found.into_iter().map(Some));
 
     let locked = batch.places(is_locked);
@@ -255,6 +258,9 @@ where
 
 fn size(row: &NewRow) -> usize {
     // Each `"` of a header, and each control character, is longer in JSON; six times is the most.
-    let headers = row.headers.iter().map(|(name, value)| name.len() + value.len() + 6);
+    let headers = row
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 6);
     row.payload.len() + 6 * headers.sum::<usize>()
 }

@@ -12,7 +12,7 @@ use crate::store::{Ahead, Ending, Guarded, Hop, Looked, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
-async fn lock(other: &mut MySqlConnection, which: &str) {
+pub(super) async fn lock(other: &mut MySqlConnection, which: &str) {
     run(other, "START TRANSACTION").await;
     run(
         other,
@@ -23,13 +23,22 @@ async fn lock(other: &mut MySqlConnection, which: &str) {
 
 /// Waits until a transaction of this database waits for a lock. The server answers anew only to who has not asked for
 /// 0.1 s.
-async fn somebody_waits(other: &mut MySqlConnection) {
+pub(super) async fn somebody_waits(other: &mut MySqlConnection) {
+    waiting(other, true).await;
+}
+
+/// Waits until none does.
+pub(super) async fn nobody_waits(other: &mut MySqlConnection) {
+    waiting(other, false).await;
+}
+
+async fn waiting(other: &mut MySqlConnection, is_any: bool) {
     loop {
         let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
             JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
             WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
         let row = other.fetch_one(waiting).await.unwrap();
-        if row.get::<i64, _>(0) > 0 {
+        if (row.get::<i64, _>(0) > 0) == is_any {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -118,7 +127,11 @@ async fn a_purge_leaves_what_is_locked() {
     let fixture = Fixture::new().await;
     fixture.insert(due_rows([1, 2])).await;
     let cancel = |number| change(id(number), Verb::Cancel);
-    fixture.store.change_all(vec![cancel(1), cancel(2)]).await.unwrap();
+    fixture
+        .store
+        .change_all(vec![cancel(1), cancel(2)])
+        .await
+        .unwrap();
     let mut other = fixture.foreign().await;
     run(&mut other, "UPDATE delayline_tasks SET wake_at = 0").await;
     lock(&mut other, &is(1)).await;

@@ -64,7 +64,11 @@ async fn the_largest_numbers_come_back() {
         (row.version, row.attempt, row.hop),
         (u64::MAX, u32::MAX, u32::MAX)
     );
-    let settled = fixture.store.renew(&[held(id(1), u64::MAX)], LEASE).await.unwrap();
+    let settled = fixture
+        .store
+        .renew(&[held(id(1), u64::MAX)], LEASE)
+        .await
+        .unwrap();
     assert_eq!(settled, [crate::store::Guarded::Done]);
 }
 
@@ -172,7 +176,10 @@ async fn long_errors_are_cut_and_written_in_several_statements() {
         )
     };
     let settled = fixture.store.settle((0..9).map(end).collect()).await.unwrap();
-    assert_eq!((claimed.len(), settled), (9, vec![crate::store::Guarded::Done; 9]));
+    assert_eq!(
+        (claimed.len(), settled),
+        (9, vec![crate::store::Guarded::Done; 9])
+    );
     let kept = fixture.find(8).await.last_error.unwrap();
     assert!(kept.len() > 100_000 && error.starts_with(&kept), "{}", kept.len());
 }

@@ -89,7 +89,9 @@ async fn a_handler_may_finish_its_task_and_schedule_the_next_of_its_key() {
         assert!(matches!(past[0], Answer::Finished(_)), "{level}: {past:?}");
         drop(joined);
         // Its worker is told that the row is locked, and not that it is lost.
-        let renewed = in_time(fixture.store.renew(&[held(id(1), 2)], LEASE)).await.unwrap();
+        let renewed = in_time(fixture.store.renew(&[held(id(1), 2)], LEASE))
+            .await
+            .unwrap();
         assert_eq!(renewed, [Guarded::Blocked]);
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(1).await.state, State::Done);

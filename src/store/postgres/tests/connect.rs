@@ -5,10 +5,10 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::{Fixture, due_rows, id, run};
 use crate::Error;
-use crate::store::sql::Each;
 use crate::store::Store;
 use crate::store::database::{Database, Server};
 use crate::store::postgres::PostgresStore;
+use crate::store::sql::Each;
 
 #[tokio::test]
 async fn a_name_that_cannot_be_used_is_refused() {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes};
+use super::{
+    Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes,
+};
 use crate::store::sql::Each;
 use crate::store::{Ahead, Guarded, Looked, Store, Transaction, Verb};
 use crate::{Answer, State};
@@ -107,7 +109,11 @@ async fn a_verb_waits_for_a_scheduled_row_and_decides_on_what_it_has_become() {
     fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1]).await;
-    run(&mut other, "UPDATE delayline_tasks SET state = 1, version = 2, wake_at = 4000000000000").await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET state = 1, version = 2, wake_at = 4000000000000",
+    )
+    .await;
     let store = fixture.store.clone();
     let cancel = tokio::spawn(async move { store.change_all(vec![change(id(1), Verb::Cancel)]).await });
     in_time(fixture.somebody_waits()).await;

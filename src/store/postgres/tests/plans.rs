@@ -128,7 +128,11 @@ async fn what_runs_all_the_time_reads_few_rows() {
                 &statements.sweep,
                 "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000",
             ),
-            ("ready", &statements.ready, "'{k0,k1}', '{5,5}', 'me', 30000, 1000000"),
+            (
+                "ready",
+                &statements.ready,
+                "'{k0,k1}', '{5,5}', 'me', 30000, 1000000",
+            ),
             ("upcoming", &statements.upcoming, "4000000000000, 100"),
             ("purge", &statements.purge, "100"),
             (

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, claim, done, due_rows, id, new_row, run, wakes};
-use crate::store::sql::Each;
-use crate::store::postgres::table::Table;
 use crate::store::Guarded::{Done, Lost};
+use crate::store::postgres::table::Table;
+use crate::store::sql::Each;
 use crate::store::{Ending, Hop, Settlement, Store};
 use crate::{State, Timestamp};
 

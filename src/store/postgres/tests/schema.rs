@@ -1,8 +1,8 @@
 //! The schema: made once, by whomever, and known to be there.
 
 use super::{Fixture, due_rows, in_time, run};
-use crate::store::sql::Each;
 use crate::store::Store;
+use crate::store::sql::Each;
 
 #[tokio::test]
 async fn many_may_migrate_at_once_and_again() {
