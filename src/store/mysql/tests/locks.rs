@@ -252,7 +252,12 @@ async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
     fixture.running(1..4).await;
     fixture.insert(vec![new_row(4, LEASE), new_row(5, LEASE)]).await;
     let mut other = fixture.foreign().await;
-    lock(&mut other, &format!("{} OR {} OR {}", is(1), is(3), is(4))).await;
+    lock(&mut other, &is(1)).await;
+    for number in [3, 4] {
+        let lock = format!("SELECT * FROM delayline_tasks WHERE {} FOR UPDATE", is(number));
+        run(&mut other, &lock).await;
+    }
+
     let done = |number, version| settlement(number, version, Ending::Done);
     let settled = store.settle(vec![done(1, 2), done(2, 2), done(3, 1)]);
     use Guarded::{Blocked, Done, Lost};

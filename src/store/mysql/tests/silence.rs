@@ -3,10 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::mysql::MySqlConnectOptions;
 
-use super::{Fixture, claim, due_rows, in_time, run};
+use super::{Fixture, claim, due_rows, in_time};
 use crate::store::database::{Database, Server};
 use crate::store::proxy::{Network, Proxy};
 use crate::store::sql::Each;
@@ -67,10 +66,8 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     let server = Server::start(Database::MariaDb);
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
-    let options: MySqlConnectOptions = server.url().parse().unwrap();
-    let mut other = options.username("root").connect().await.unwrap();
     // What a session begins with.
-    run(&mut other, "SET GLOBAL transaction_read_only = ON").await;
+    server.administer("SET GLOBAL tx_read_only = ON");
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
     for error in [one.unwrap_err(), two.unwrap_err()] {
@@ -78,8 +75,9 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     }
     let (one, two) = tokio::join!(store.now(), store.now());
     one.and(two).unwrap();
-    run(&mut other, "SET GLOBAL transaction_read_only = OFF").await;
-    assert!(store.sweep(&claim(1), &super::leases::sweep()).await.is_ok());
+    server.administer("SET GLOBAL tx_read_only = OFF");
     store.insert_all(due_rows([3])).await.unwrap();
+    // The connections of workers have only read so far.
+    assert!(store.ready(&claim(1)).await.is_err());
     assert_eq!(store.ready(&claim(1)).await.unwrap().found.len(), 1);
 }
