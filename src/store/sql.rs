@@ -2,6 +2,8 @@
 
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod clip;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod each;
@@ -19,6 +21,8 @@ mod session;
 mod verbs;
 
 pub(super) use self::change::change;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::clip::clip;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::connections::{Away, Connections, Dial, Lent};
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]

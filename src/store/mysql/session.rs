@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, Row};
 
 use sqlx::mysql::MySqlRow;
 
@@ -285,7 +285,10 @@ fn readable(found: &[MySqlRow], held: &mut Held) -> Result<Vec<Task>, sqlx::Erro
             Err(error) => held.obstacles.push(Obstacle {
                 id: codec::id(row, 0)?,
                 key: None,
-                why: Why::Garbled(error.to_string()),
+                why: match row.try_get(3) {
+                    Ok(0_u8 | 1) | Err(_) => Why::Garbled(error.to_string()),
+                    Ok(_) => Why::GarbledPast(error.to_string()),
+                },
             }),
         }
     }

@@ -148,6 +148,8 @@ async fn mend(server: &Server, limit: usize, now: Timestamp) -> Result<(), sqlx:
     let sql = &server.sql;
     let (time, count) = (now.as_millis(), codec::limit(limit));
     let mut lent = server.pools.workers.lend().await?;
+    // Which kinds there are.
+    lanes::look(&mut lent, server, What::Live(None), 0, []).await?;
     for kind in server.live.get() {
         let query = read::query(&sql.last_leases).bind(kind).bind(count);
         let found = query.fetch_all(&mut *lent).await?;

@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod leases;
 mod locks;
 mod plans;
 mod rows;
 mod schema;
 mod server;
+mod silence;
+mod strangers;
 mod transactions;
 
 use std::collections::BTreeMap;

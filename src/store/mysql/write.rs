@@ -10,7 +10,7 @@ use super::codec::{self, Hex};
 use super::errors::TooBig;
 use super::read::query;
 use super::sql::{self, INSERT_WIDTH, Sql};
-use crate::store::sql::{Changed, STATEMENT, batches, ensure};
+use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure};
 use crate::store::{NewRow, row};
 use crate::{Task, TaskId, Timestamp};
 
@@ -197,7 +197,7 @@ async fn write_by(
             row.wake_at,
             row.finished_at,
             row.stalls,
-            &row.last_error,
+            row.last_error.as_deref().map(clip),
         ))
     });
     let values: Vec<String> = values.collect::<Result<_, _>>()?;

@@ -19,7 +19,9 @@ CREATE TABLE IF NOT EXISTS {migrations} (
 const RECORD: &str =
     "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
 ";
-const IS_THERE: &str = "SELECT to_regclass($1::text) IS NOT NULL AND to_regclass($2::text) IS NOT NULL";
+/// By what is committed: what the server remembers of names may be from before the lock.
+const IS_THERE: &str = r#"SELECT count(*) = 2 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) IN ($1, $2)"#;
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
 /// A table may take long to be brought up to date, and another process that does so, too.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0";

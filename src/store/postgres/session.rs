@@ -83,7 +83,10 @@ impl<'a> PostgresSession<'a> {
                         held.seen.push(renewed.remove(&task.id).unwrap_or(task));
                         continue;
                     }
-                    (HELD | SEEN, Err(error)) => Why::Garbled(error.to_string()),
+                    (HELD | SEEN, Err(error)) => match row.try_get(5) {
+                        Ok(0_i16 | 1) | Err(_) => Why::Garbled(error.to_string()),
+                        Ok(_) => Why::GarbledPast(error.to_string()),
+                    },
                     _ => {
                         missed += 1;
                         Why::Locked

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::codec;
 use super::connections::{Database, fetch};
-use crate::store::sql::{STATEMENT, batches};
+use crate::store::sql::{STATEMENT, batches, clip};
 use crate::store::{Ending, Guarded, Hop, Renewal, Settlement};
 use crate::{State, TaskId};
 
@@ -100,7 +100,7 @@ pub(super) async fn settle(
 /// Batches, each of which has so few bytes of errors that one statement can carry them.
 fn within_budget(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
     let size = |settlement: &Settlement| match &settlement.ending {
-        Ending::Dead { error, .. } | Ending::Retry { error, .. } => error.len(),
+        Ending::Dead { error, .. } | Ending::Retry { error, .. } => clip(error).len(),
         _ => 0,
     };
     batches(settlements, usize::MAX, STATEMENT, size)
@@ -237,7 +237,7 @@ impl Columns {
         self.wake_in.push(end.wake_in.map(codec::span));
         self.anew.push(end.anew);
         self.give_back.push(end.give_back);
-        self.errors.push(end.error.map(codec::text));
+        self.errors.push(end.error.map(|error| codec::text(clip(error))));
     }
 }
 

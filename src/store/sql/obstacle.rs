@@ -23,7 +23,6 @@ pub(in crate::store) enum Why {
     Garbled(String),
     /// The same of the newest row of a key of which none is live: it keeps no new row from that key.
     #[error("the newest row of the key cannot be read: {0}")]
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     GarbledPast(String),
     /// The database refuses it.
     #[error("the row is refused: {0}")]

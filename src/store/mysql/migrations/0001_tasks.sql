@@ -45,4 +45,4 @@ CREATE TABLE IF NOT EXISTS delayline_tasks_leases (
     PRIMARY KEY (id),
     -- What was left behind, and what was renewed while the clock was ahead.
     KEY `until` (until)
-) ENGINE = InnoDB
+) ENGINE = InnoDB;

@@ -12,7 +12,7 @@ use crate::store::{Ahead, Ending, Guarded, Hop, Looked, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
-async fn lock(other: &mut MySqlConnection, which: &str) {
+pub(super) async fn lock(other: &mut MySqlConnection, which: &str) {
     run(other, "START TRANSACTION").await;
     run(
         other,
@@ -23,13 +23,22 @@ async fn lock(other: &mut MySqlConnection, which: &str) {
 
 /// Waits until a transaction of this database waits for a lock. The server answers anew only to who has not asked for
 /// 0.1 s.
-async fn somebody_waits(other: &mut MySqlConnection) {
+pub(super) async fn somebody_waits(other: &mut MySqlConnection) {
+    waiting(other, true).await;
+}
+
+/// Waits until none does.
+pub(super) async fn nobody_waits(other: &mut MySqlConnection) {
+    waiting(other, false).await;
+}
+
+async fn waiting(other: &mut MySqlConnection, is_any: bool) {
     loop {
         let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
             JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
             WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
         let row = other.fetch_one(waiting).await.unwrap();
-        if row.get::<i64, _>(0) > 0 {
+        if (row.get::<i64, _>(0) > 0) == is_any {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -237,33 +246,32 @@ async fn a_change_that_was_undone_by_a_deadlock_is_done_again() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_was_undone_by_a_deadlock_is_done_again() {
+async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
     let fixture = Fixture::new().await;
-    fixture.running(1..3).await;
-    let store = fixture.store.clone();
-    let settled = cross(&fixture, async move {
-        let done = |number| settlement(number, 2, Ending::Done);
-        store.settle(vec![done(1), done(2)]).await
-    })
-    .await;
-    assert_eq!(settled, [Guarded::Done; 2]);
-}
+    let store = &fixture.store;
+    fixture.running(1..4).await;
+    fixture.insert(vec![new_row(4, LEASE), new_row(5, LEASE)]).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(1)).await;
+    for number in [3, 4] {
+        let lock = format!("SELECT * FROM delayline_tasks WHERE {} FOR UPDATE", is(number));
+        run(&mut other, &lock).await;
+    }
 
-#[tokio::test]
-async fn a_hop_that_was_undone_by_a_deadlock_is_done_again() {
-    let fixture = Fixture::new().await;
-    fixture.insert(due_rows([1, 2])).await;
-    let store = fixture.store.clone();
-    let recorded = cross(&fixture, async move {
-        let hop = |number| Hop {
-            id: id(number),
-            version: 1,
-            look_in: LEASE,
-        };
-        store.hop(&[hop(1), hop(2)]).await
-    })
-    .await;
-    assert_eq!(recorded, [Guarded::Done; 2]);
+    let done = |number, version| settlement(number, version, Ending::Done);
+    let settled = store.settle(vec![done(1, 2), done(2, 2), done(3, 1)]);
+    use Guarded::{Blocked, Done, Lost};
+    assert_eq!(in_time(settled).await.unwrap(), [Blocked, Done, Lost]);
+    let hop = |number| Hop {
+        id: id(number),
+        version: 1,
+        look_in: LEASE,
+    };
+    let hops = [hop(4), hop(5), hop(1)];
+    assert_eq!(in_time(store.hop(&hops)).await.unwrap(), [Blocked, Done, Lost]);
+    run(&mut other, "ROLLBACK").await;
+    assert_eq!(store.settle(vec![done(1, 2)]).await.unwrap(), [Done]);
+    assert_eq!(store.hop(&hops[..1]).await.unwrap(), [Done]);
 }
 
 #[tokio::test]
@@ -276,12 +284,11 @@ async fn who_has_nothing_to_write_begins_no_transaction() {
     let before = questions(&store).await;
     let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
     assert_eq!(swept.ahead.len(), 1);
-    assert_eq!(store.purge(9).await.unwrap(), 0);
     let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
     assert_eq!((looked.early.len(), looked.stale), (1, 1));
     let after = questions(&store).await;
     // One statement each.
-    assert_eq!(after - before, 3);
+    assert_eq!(after - before, 2);
 }
 
 /// How many statements a store of one connection has executed.

@@ -109,7 +109,11 @@ async fn a_verb_waits_for_a_scheduled_row_and_decides_on_what_it_has_become() {
     fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1]).await;
-    run(&mut other, "UPDATE delayline_tasks SET state = 1, version = 2").await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET state = 1, version = 2, wake_at = 4000000000000",
+    )
+    .await;
     let store = fixture.store.clone();
     let cancel = tokio::spawn(async move { store.change_all(vec![change(id(1), Verb::Cancel)]).await });
     in_time(fixture.somebody_waits()).await;
