@@ -6,9 +6,9 @@ use tokio::sync::oneshot;
 
 use super::change::{Changed, change};
 use super::database::Database;
+use crate::Error;
 use crate::redis::{LARGE, Role, Rounds};
 use crate::store::{Change, Stamped};
-use crate::{Answer, Error};
 
 /// Makes the changes of concurrent callers together, and gives each caller its own answers.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Merging {
 #[derive(Debug)]
 struct Request {
     changes: Vec<Change>,
-    answer: oneshot::Sender<Result<Stamped<Vec<Answer>>, Error>>,
+    answer: oneshot::Sender<Result<Changed, Error>>,
 }
 
 impl Merging {
@@ -34,12 +34,10 @@ impl Merging {
         }
     }
 
-    pub(super) async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    pub(super) async fn change(&self, changes: Vec<Change>) -> Result<Changed, Error> {
         // In a Cluster a master that does not answer would hold up those who want nothing of it.
         if changes.is_empty() || changes.len() >= LARGE || self.database.is_clustered() {
-            let Changed { now, found } = change(&self.database, changes).await?;
-            let found = found.into_iter().collect::<Result<_, _>>()?;
-            return Ok(Stamped { now, found });
+            return change(&self.database, &changes).await;
         }
         let (answer, answered) = oneshot::channel();
         self.rounds.ask(Request { changes, answer });
@@ -51,15 +49,16 @@ impl Merging {
 async fn round(database: Arc<Database>, mut requests: Vec<Request>) {
     // Who has gone away has nothing changed.
     requests.retain(|request| !request.answer.is_closed());
-    let changes = requests
+    let changes: Vec<_> = requests
         .iter()
-        .flat_map(|request| request.changes.iter().cloned());
-    match change(&database, changes.collect()).await {
-        Ok(Changed { now, found }) => {
+        .flat_map(|request| request.changes.iter().cloned())
+        .collect();
+    match database.within(change(&database, &changes)).await {
+        Ok(Stamped { now, found }) => {
             let mut found = found.into_iter();
             for Request { changes, answer } in requests {
-                let found = found.by_ref().take(changes.len()).collect::<Result<_, _>>();
-                let _ = answer.send(found.map(|found| Stamped { now, found }));
+                let found = found.by_ref().take(changes.len()).collect();
+                let _ = answer.send(Ok(Stamped { now, found }));
             }
         }
         Err(error) => error.tell_all(requests.into_iter().map(|request| request.answer).collect()),

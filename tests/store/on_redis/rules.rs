@@ -48,10 +48,10 @@ impl Servers {
     }
 }
 
-/// Does everything that a store does, where keys and rows are in one slot and where they are not; gives one that listens.
+/// Does everything that a store does, where rows are in one shard and where they are in two; gives one that listens.
 async fn use_all(url: &str) -> RedisStore {
-    let [one, several] = [1, 2].map(|slots| Servers {
-        slots: Some(slots),
+    let [one, several] = [1, 2].map(|shards| Servers {
+        shards: Some(shards),
         ..Servers::of(url.to_owned(), ())
     });
     // Together: some wait for leases to end.

@@ -2,7 +2,7 @@
 
 use super::consistent::ask;
 use super::*;
-use crate::store::{Ahead, Hop, Page};
+use crate::store::{Ahead, Hop, Page, Renewal};
 
 const AHEAD: Ahead = Ahead {
     within: Duration::from_secs(2),
@@ -45,11 +45,11 @@ async fn fill(store: &RedisStore, count: u64, row: impl Fn(u64) -> NewRow) {
 
 #[tokio::test]
 async fn an_idle_store_is_hardly_asked() {
-    for slots in [1, 16] {
+    for shards in [1, 16] {
         let server = RedisServer::start();
-        let writer = open(&server, slots);
+        let writer = open(&server, shards);
         fill(&writer, 2_000, later).await;
-        let store = open(&server, slots);
+        let store = open(&server, shards);
         // It listens.
         store.notified().await;
         let sweep = Sweep {
@@ -68,11 +68,11 @@ async fn an_idle_store_is_hardly_asked() {
             assert_eq!(store.purge(100).await.unwrap(), 0);
         }
         let (after, _) = counted(&mut admin);
-        // Each slot once more at the most, should eight seconds pass on the way; and who looks how many slots there are.
+        // Each shard once more at the most, should eight seconds pass on the way; and who looks how many shards there are.
         let asked = after - before;
         assert!(
-            asked <= 2 * u64::from(slots) + 2,
-            "{slots} slots were asked {asked} times"
+            asked <= 2 * u64::from(shards) + 2,
+            "{shards} shards were asked {asked} times"
         );
 
         // What it writes itself it finds in the next sweep.
@@ -85,17 +85,12 @@ async fn an_idle_store_is_hardly_asked() {
         )
         .await;
         let found = store.sweep(&claim(1), &sweep).await.unwrap().found;
-        assert_eq!(found.claimed.len(), 1, "{slots} slots");
+        assert_eq!(found.claimed.len(), 1, "{shards} shards");
         // And who writes without being answered has perhaps written.
         store.sweep(&claim(1), &sweep).await.unwrap();
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (before, _) = counted(&mut admin);
-        drop(
-            store
-                .database
-                .quiet
-                .writing(store.database.layout().await.unwrap().slot(id(1))),
-        );
+        drop(store.database.quiet.writing(0));
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (after, _) = counted(&mut admin);
         assert!(after > before);
@@ -155,7 +150,12 @@ async fn no_script_is_long_however_many_rows_there_are() {
     let ready = store.ready(&claim(500)).await.unwrap().found;
     assert_eq!(ready.len(), 500);
     check("ready");
-    let claims: Vec<_> = ready.iter().map(|task| (task.id, task.version)).collect();
+    let renewal = |task: &Task| Renewal {
+        id: task.id,
+        version: task.version,
+        started: true,
+    };
+    let claims: Vec<_> = ready.iter().map(renewal).collect();
     store.renew(&claims, LONG).await.unwrap();
     check("renew");
     let end = |task: &Task| Settlement {
@@ -221,7 +221,7 @@ async fn changed_at_once(
         store
             .change(vec![change])
             .await
-            .map(|mut answered| answered.found.remove(0))
+            .and_then(|mut answered| answered.found.remove(0))
     });
     let answers = futures_util::future::join_all(changes).await;
     let (after, _) = counted(admin);
@@ -235,7 +235,7 @@ async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change()
     fill(&store, 100, later).await;
     let mut admin = server.admin();
     let () = redis::cmd("HSET")
-        .arg("{delayline:tasks:1:0}:rows")
+        .arg("{delayline:tasks:0}:rows")
         .arg(id(7).as_bytes())
         .arg("no row")
         .query(&mut admin)
