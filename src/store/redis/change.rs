@@ -29,6 +29,7 @@ pub(super) async fn change(database: &Database, changes: &[Change]) -> Result<Ch
             }
             call
         },
+        reads: false,
         size: |_| 0,
         read: &|_, _, said, _| answer(said),
     };

@@ -261,6 +261,7 @@ async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Re
             }
             call
         },
+        reads: true,
         size: |_| 0,
         read: &|wake: &Wake, shard, said, now| match said {
             Value::Int(_) => Ok(None),

@@ -52,6 +52,9 @@ pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Garb
         let head = Head::read(&mut bytes)?;
         let owner = bytes.text(head.owner)?;
         let last_error = bytes.text(head.fault)?;
+        if !bytes.0.is_empty() {
+            return None;
+        }
         let (payload, headers) = unpacked_payload(payload)?;
         Some(Task {
             id,
@@ -176,6 +179,9 @@ impl Head {
     fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
         let state = state_of(u8::try_from(bytes.number(1)?).ok()?)?;
         let flags = u8::try_from(bytes.number(1)?).ok()?;
+        if flags >= 2 * STARTED {
+            return None;
+        }
         let version = bytes.number(6)?;
         let mut signed = || Some(Timestamp::from_millis(bytes.number(8)?.cast_signed()));
         let (due_at, planned_at) = (signed()?, signed()?);

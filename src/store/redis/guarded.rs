@@ -85,6 +85,7 @@ async fn each<T: Sync>(
             fill(&mut call, rows);
             call
         },
+        reads: false,
         size: |_| 0,
         read: &|_, _, said, _| match said {
             Value::Int(1) => Ok(Guarded::Done),

@@ -207,6 +207,7 @@ impl Inserting<'_> {
                 }
                 call
             },
+            reads: false,
             size: |(_, new)| new.payload.len(),
             read: &|(_, new), shard, said, now| read(new, shard, said, now),
         };
@@ -238,6 +239,7 @@ impl Inserting<'_> {
                 }
                 call
             },
+            reads: false,
             size: |_| 0,
             read: &|(_, new), shard, said, now| match said {
                 Value::Int(0) => Ok(Said::Free(shard)),

@@ -63,6 +63,8 @@ pub(super) struct Asking<'a, T, A> {
     pub(super) database: &'a Database,
     /// A call on a shard about some rows.
     pub(super) call: &'a (dyn Fn(Shard, &[&T]) -> Request + Sync),
+    /// Whether it changes nothing, so that no replica need confirm it.
+    pub(super) reads: bool,
     /// How many bytes a row takes in the call.
     pub(super) size: fn(&T) -> usize,
     /// What is said of a row, in which shard, at what time.
@@ -150,7 +152,11 @@ impl<T: Sync, A: Send> Asking<'_, T, A> {
         told: &mut Told<A>,
     ) -> Result<usize, Error> {
         let meant: Vec<_> = part.iter().map(|&place| &rows[place]).collect();
-        let answer = self.database.write((self.call)(shard, &meant)).await?;
+        let call = (self.call)(shard, &meant);
+        let answer = match self.reads {
+            true => self.database.read(call).await?,
+            false => self.database.write(call).await?,
+        };
         told.now = [told.now, Some(answer.now)].into_iter().flatten().min();
         let mut items = Items::of(answer.found)?;
         let mut count = 0;

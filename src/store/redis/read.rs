@@ -61,6 +61,7 @@ pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<
             }
             call
         },
+        reads: true,
         size: |_| 0,
         read: &|_, _, said, _| match said {
             Value::Int(_) => Ok(None),

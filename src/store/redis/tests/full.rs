@@ -49,7 +49,10 @@ async fn a_full_server_takes_nothing_new_for_now_and_half_of_nothing() {
                 ..named(5, "lapsed")
             },
         ] {
-            let error = store.insert(vec![row]).await.unwrap_err();
+            let inserted = store.insert(vec![row]).await;
+            let error = inserted
+                .and_then(|mut inserted| inserted.found.remove(0))
+                .unwrap_err();
             assert!(
                 error.is_transient() && error.to_string().contains("OOM"),
                 "{error}"
