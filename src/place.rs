@@ -56,10 +56,9 @@ mod tests {
 
     #[test]
     fn numbers_stay_what_they_are() {
-        assert_eq!(of_key(&"order.cancel".into(), &"order-1".into()), NUMBER_OF_KEY);
+        // Reckoned by another program.
+        assert_eq!(of_key(&"order.cancel".into(), &"order-1".into()), 43_824);
     }
-
-    const NUMBER_OF_KEY: u16 = 0;
 
     #[cfg(feature = "redis")]
     #[test]

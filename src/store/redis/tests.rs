@@ -3,6 +3,8 @@
 mod consistent;
 mod costs;
 mod full;
+mod growing;
+mod mending;
 mod pointed;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;

@@ -252,3 +252,200 @@ async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change()
     }
     assert!(calls <= 10, "{calls} calls for 101 callers");
 }
+
+/// For how many µs the server has run scripts.
+fn micros(admin: &mut redis::Connection) -> u64 {
+    let info: String = ask(admin, &["INFO", "commandstats"]);
+    let of_scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    let micros = of_scripts.map(|line| {
+        let (_, rest) = line.split_once("usec=").unwrap();
+        rest.split(',').next().unwrap().parse::<u64>().unwrap()
+    });
+    micros.sum()
+}
+
+fn with_payload(n: u64, bytes: usize) -> NewRow {
+    NewRow {
+        payload: vec![7; bytes],
+        look_in: NONE,
+        ..due(n)
+    }
+}
+
+/// How long the server works for what needs no payloads, on rows with payloads of so many bytes.
+async fn worked_for(bytes: usize) -> u64 {
+    const ROWS: u64 = 20;
+    let server = RedisServer::start();
+    let store = open(&server, 1).keep_history(NONE);
+    for n in 1..=ROWS {
+        add(&store, with_payload(n, bytes)).await;
+    }
+    let fleeting = Claim {
+        lease: NONE,
+        ..claim(ROWS as usize)
+    };
+    assert_eq!(store.ready(&fleeting).await.unwrap().found.len(), ROWS as usize);
+    let mut admin = server.admin();
+    let before = micros(&mut admin);
+    let expired = store.sweep(&claim(0), &sweep()).await.unwrap().found.expired;
+    assert_eq!(expired, ROWS as usize);
+    let hops = (1..=ROWS).map(|n| Hop {
+        id: id(n),
+        version: 3,
+        look_in: NONE,
+    });
+    let hops: Vec<_> = hops.collect();
+    assert_eq!(store.hop(&hops).await.unwrap(), [Guarded::Done; ROWS as usize]);
+    let mut worked = micros(&mut admin) - before;
+    let claimed = store.ready(&claim(ROWS as usize)).await.unwrap().found;
+    let before = micros(&mut admin);
+    let renewals = claimed.iter().map(|task| Renewal {
+        id: task.id,
+        version: task.version,
+        started: true,
+    });
+    let renewals: Vec<_> = renewals.collect();
+    assert_eq!(
+        store.renew(&renewals, LONG).await.unwrap(),
+        [Guarded::Done; ROWS as usize]
+    );
+    let end = |task: &Task| Settlement {
+        id: task.id,
+        version: task.version,
+        ending: Ending::Done,
+    };
+    let ended = store.settle(claimed.iter().map(end).collect()).await.unwrap();
+    assert_eq!(ended, [Guarded::Done; ROWS as usize]);
+    assert_eq!(store.purge(100).await.unwrap(), ROWS);
+    worked += micros(&mut admin) - before;
+    worked
+}
+
+/// A script that read payloads of 1 MiB would take a thousand times as long.
+#[tokio::test]
+async fn what_needs_no_payload_costs_the_same_however_big_payloads_are() {
+    let small = worked_for(100).await;
+    let big = worked_for(1 << 20).await;
+    assert!(
+        big < 20 * small.max(1_000),
+        "{big} µs with payloads of 1 MiB, and {small} with those of 100 bytes"
+    );
+}
+
+#[tokio::test]
+async fn no_call_gives_or_takes_many_payloads_that_are_big() {
+    const ROWS: u64 = 12;
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let mut admin = server.admin();
+    let mut last = 0;
+    // Each of these fills a call by itself.
+    let mut check = |what: &str| {
+        let (now, _) = counted(&mut admin);
+        let calls = now - last;
+        last = now;
+        assert!(calls >= ROWS, "{what}: {calls} calls for {ROWS} rows");
+    };
+    let rows = || (1..=ROWS).map(|n| with_payload(n, 256 << 10)).collect::<Vec<_>>();
+    store.insert(rows()).await.unwrap();
+    check("insert");
+    let again = store.insert(rows()).await.unwrap().found;
+    assert!(again.iter().all(|row| matches!(row, Ok(Scheduled::Existing(_)))));
+    check("insert again");
+    let page = Page {
+        kind: KIND.into(),
+        state: State::Scheduled,
+        after: None,
+        limit: 100,
+    };
+    let listed = store.list(&page).await.unwrap();
+    assert_eq!(listed.len(), ROWS as usize);
+    check("list");
+    let run_now = |n| Change {
+        target: id(n).into(),
+        verb: Verb::RunNow { look_in: NONE },
+        expect: Expect::Anything,
+    };
+    store.change((1..=ROWS).map(run_now).collect()).await.unwrap();
+    check("change");
+    let fleeting = Claim {
+        lease: NONE,
+        ..claim(100)
+    };
+    assert_eq!(store.ready(&fleeting).await.unwrap().found.len(), ROWS as usize);
+    check("ready");
+    let swept = store.sweep(&fleeting, &sweep()).await.unwrap().found;
+    assert_eq!(swept.claimed.len(), ROWS as usize);
+    assert!(swept.claimed.iter().all(|task| task.payload.len() == 256 << 10));
+    check("sweep");
+}
+
+#[tokio::test]
+async fn no_script_is_long_however_many_kinds_there_are() {
+    const KINDS: u64 = 10_000;
+    const MOST: u64 = 700;
+    for shards in [1, 4] {
+        let server = RedisServer::start();
+        let store = open(&server, shards).keep_history(NONE);
+        let mut admin = server.admin();
+        let row = |n: u64| NewRow {
+            kind: format!("kind-{n:05}").into(),
+            look_in: if n.is_multiple_of(2) { NONE } else { LONG },
+            ..later(n)
+        };
+        fill(&store, KINDS, row).await;
+        let mut last = counted(&mut admin);
+        let mut check = |what: &str, most_scripts: u64| {
+            let now = counted(&mut admin);
+            let (scripts, commands) = (now.0 - last.0, now.1 - last.1);
+            last = now;
+            assert!(scripts <= most_scripts, "{what}: {scripts} scripts");
+            assert!(
+                commands <= MOST * scripts.max(1),
+                "{what}: {commands} commands in {scripts} scripts"
+            );
+        };
+        let with_ahead = Sweep {
+            ahead: Some(AHEAD),
+            ..sweep()
+        };
+        let swept = store.sweep(&claim(9), &with_ahead).await.unwrap().found;
+        assert_eq!(swept.early.len() as u64, KINDS / 2);
+        check("sweep", 300);
+        // There is nothing to do, and nobody goes through them.
+        assert_eq!(store.sweep(&claim(9), &with_ahead).await.unwrap().found.early, []);
+        check("idle sweep", 3 * u64::from(shards));
+        store.purge(100).await.unwrap();
+        check("idle purge", 3 * u64::from(shards));
+        let (mut found, mut after) = (0, None);
+        loop {
+            let kinds = store.kinds(State::Scheduled, after.as_ref(), 900).await.unwrap();
+            assert!(kinds.is_sorted());
+            found += kinds.len() as u64;
+            after = kinds.last().cloned();
+            if kinds.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found, KINDS);
+        check("kinds", 100);
+        let ahead = Ahead {
+            within: 2 * LONG,
+            limit: 50,
+        };
+        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 50);
+        check("upcoming", 300);
+        let checkup = store.checkup().await.unwrap().unwrap();
+        assert_eq!((checkup.rows(), checkup.shards), (KINDS, shards));
+        check("checkup", 300);
+        let cancel = |n: u64| Change {
+            target: id(n).into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+        };
+        store.change((1..=KINDS).map(cancel).collect()).await.unwrap();
+        check("change", 250);
+        assert_eq!(store.purge(100).await.unwrap(), KINDS);
+        check("purge", 1_000);
+    }
+}

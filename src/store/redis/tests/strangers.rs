@@ -95,7 +95,10 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
             expect: Expect::Anything,
         }]);
         changed.await.unwrap().found.remove(0).unwrap_err();
-        for row in [due(1), named(3, "a")] {
+        // A kind that is no text is another kind to the scripts.
+        let is_other = garbled.len() == value.len() && garbled[86] == 0xFF;
+        let by_key = (!is_other).then(|| named(3, "a"));
+        for row in [due(1)].into_iter().chain(by_key) {
             let inserted = store.insert(vec![row, due(9)]).await.unwrap().found;
             let error = inserted[0].as_ref().unwrap_err();
             assert!(error.to_string().contains(&task.id.to_string()), "{error}");
@@ -122,13 +125,11 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         claimed.extend(store.ready(&claim(9)).await.unwrap().found);
         assert_eq!(claimed.len(), 1, "{claimed:?}");
         assert_eq!(claimed[0].id, other.id);
-        if garbled.last() != Some(&0xFF) {
-            assert_eq!(
-                get(&mut admin, rows, task.id.as_bytes()),
-                garbled,
-                "it is not touched"
-            );
+        if is_other {
+            continue;
         }
+        let kept = get(&mut admin, rows, task.id.as_bytes());
+        assert_eq!(kept, garbled, "it is not touched");
         // Whoever can read it, a later release perhaps, finds it where it belongs.
         set(&mut admin, rows, task.id.as_bytes(), &value);
         for index in ["due", "wake"] {
