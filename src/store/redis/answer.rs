@@ -156,7 +156,7 @@ pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Erro
     codec::task(id, head, payload).map_err(garbled)
 }
 
-/// The first bytes of a row.
+/// A row without its payload.
 pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Error> {
     codec::brief(id, value).map_err(garbled)
 }
