@@ -67,6 +67,20 @@ async fn a_renewed_claim_is_not_swept_and_takes_nobodys_place() {
 }
 
 #[tokio::test]
+async fn a_claim_that_is_renewed_after_the_sweep_has_looked_is_kept() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert_all(due_rows([1, 2])).await.unwrap();
+    store.ready(&brief(9)).await.unwrap();
+    let seen = [(id(1), 2), (id(2), 2)];
+    store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
+    let expired = super::super::sweep::expire(&store.database, &seen).await;
+    assert_eq!(expired.unwrap(), 1);
+    assert_eq!(fixture.find(id(1)).await.state, State::Running);
+    assert_eq!(fixture.find(id(2)).await.state, State::Scheduled);
+}
+
+#[tokio::test]
 async fn a_verb_that_sees_an_older_lease_does_not_end_the_renewed_one_nor_lock_its_row() {
     for level in LEVELS {
         let fixture = Fixture::new().await;
