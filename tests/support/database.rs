@@ -3,7 +3,7 @@
 
 use std::env;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,7 +83,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one with an empty database.
     pub(crate) fn start(database: Database) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        Self::start_in(TempDir::new().expect("a temporary folder"), database)
+    }
+
+    /// The same in a folder of the test's.
+    pub(crate) fn start_in(folder: TempDir, database: Database) -> Self {
         let mut server = Self {
             database,
             folder,
@@ -111,10 +115,8 @@ impl Server {
     /// Ends it at once, as a crash does. The sessions of PostgreSQL are processes of their own: each ends when it sees
     /// this, an idle one at once.
     pub(crate) fn kill(&self) {
-        let file = self.folder.path().join(format!("{}.pid", self.database.script()));
-        let id = std::fs::read_to_string(file).expect("the server's process");
         let done = Command::new("kill")
-            .args(["-KILL", id.trim()])
+            .args(["-KILL", &self.process().to_string()])
             .status()
             .expect("kill");
         assert!(done.success(), "kill -KILL: {done}");
@@ -123,6 +125,23 @@ impl Server {
             assert!(killed.elapsed() < ENDS_WITHIN, "a killed server still listens");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The id of its process, or of the parent of its processes.
+    pub(crate) fn process(&self) -> u32 {
+        let file = self.folder.path().join(format!("{}.pid", self.database.script()));
+        let id = std::fs::read_to_string(file).expect("the server's process");
+        id.trim().parse().expect("the id of a process")
+    }
+
+    /// The folder with all its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Starts it again with the same rows, on the same port, after it was killed.
