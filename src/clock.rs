@@ -1,5 +1,9 @@
 //! The one door through which time, chance and concurrency enter.
 
+mod moment;
+#[cfg(any(test, feature = "testing"))]
+mod suspension;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,6 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+pub(crate) use self::moment::Moment;
+#[cfg(any(test, feature = "testing"))]
+use self::suspension::Suspension;
 use crate::timestamp::millis;
 use crate::{TaskId, Timestamp};
 
@@ -21,7 +28,40 @@ pub struct Clock {
     wall: Wall,
     /// What this clock is ahead of the true one, in ms; only tests set it.
     skew: Arc<AtomicI64>,
-    chance: Arc<Mutex<fastrand::Rng>>,
+    chance: Chance,
+    /// When the process of this clock slept, in a simulation.
+    #[cfg(any(test, feature = "testing"))]
+    suspension: Suspension,
+}
+
+#[derive(Clone)]
+enum Chance {
+    /// The operating system's, asked each time: a copy of a process, as a restored snapshot is one, must not draw what
+    /// the other draws.
+    System,
+    Seeded(Arc<Mutex<fastrand::Rng>>),
+}
+
+impl Chance {
+    fn fill(&self, bytes: &mut [u8]) {
+        match self {
+            Self::System => {
+                if getrandom::fill(bytes).is_err() {
+                    // There is no system without it that has threads and sockets; an id must be made nevertheless.
+                    fastrand::fill(bytes);
+                }
+            }
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes),
+        }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        match self {
+            // Nobody minds who guesses a pause.
+            Self::System => fastrand::u64(..bound),
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).u64(..bound),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -34,9 +74,9 @@ enum Wall {
 }
 
 impl Clock {
-    /// The machine's clock, seeded by the operating system.
+    /// The machine's clock, and the operating system's chance.
     pub fn system() -> Self {
-        Self::new(Wall::System, fastrand::Rng::new())
+        Self::new(Wall::System, Chance::System)
     }
 
     /// A clock that starts at 2001-09-09T01:46:40Z, follows tokio's clock, and draws all chance from `seed`.
@@ -44,17 +84,27 @@ impl Clock {
     pub fn simulated(seed: u64) -> Self {
         let start = Timestamp::from_millis(1_000_000_000_000);
         let origin = Instant::now();
-        Self::new(Wall::Simulated { start, origin }, fastrand::Rng::with_seed(seed))
+        let seeded = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        Self::new(Wall::Simulated { start, origin }, Chance::Seeded(seeded))
     }
 
-    /// The same clock and the same chance, but `millis` ahead of it (behind, if negative).
+    /// The same clock and the same chance, but `millis` ahead of it (behind, if negative), and of another process: it is
+    /// suspended by itself.
     #[cfg(any(test, feature = "testing"))]
     pub fn skewed(&self, millis: i64) -> Self {
         let skew = self.skew.load(Ordering::Relaxed) + millis;
         Self {
             skew: Arc::new(AtomicI64::new(skew)),
+            suspension: Suspension::default(),
             ..self.clone()
         }
+    }
+
+    /// Suspends the process of a simulated clock, and of every clone of it, for `span`: its monotonic clock stands
+    /// still, the others go on, and nothing that it started through this clock does.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn suspend(&self, span: Duration) {
+        self.suspension.begin(span);
     }
 
     /// Steps this clock, and every clone of it, by `millis`.
@@ -63,11 +113,13 @@ impl Clock {
         self.skew.fetch_add(millis, Ordering::Relaxed);
     }
 
-    fn new(wall: Wall, chance: fastrand::Rng) -> Self {
+    fn new(wall: Wall, chance: Chance) -> Self {
         Self {
             wall,
             skew: Arc::default(),
-            chance: Arc::new(Mutex::new(chance)),
+            chance,
+            #[cfg(any(test, feature = "testing"))]
+            suspension: Suspension::default(),
         }
     }
 
@@ -83,24 +135,63 @@ impl Clock {
         time.shifted(self.skew.load(Ordering::Relaxed))
     }
 
-    /// The monotonic time, which no step of the wall clock moves.
+    /// The monotonic time, which no step of the wall clock moves; it stands still while the machine sleeps.
     pub fn instant(&self) -> Instant {
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return Instant::now() - self.suspension.so_far();
+        }
         Instant::now()
+    }
+
+    /// This moment by all clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        let since_boot = match self.wall {
+            Wall::System => moment::since_boot(),
+            Wall::Simulated { origin, .. } => Some(origin.elapsed()),
+        };
+        Moment {
+            instant: self.instant(),
+            since_boot,
+            wall: self.now(),
+        }
     }
 
     /// Ends after `delay` of monotonic time.
     pub async fn sleep(&self, delay: Duration) {
-        tokio::time::sleep(delay).await;
+        match self.instant().checked_add(delay) {
+            Some(until) => self.sleep_until(until).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Ends at `instant`.
     pub async fn sleep_until(&self, instant: Instant) {
+        #[cfg(any(test, feature = "testing"))]
+        while self.is_simulated() {
+            let slept = self.suspension.so_far();
+            tokio::time::sleep_until(instant + slept).await;
+            self.suspension.awake().await;
+            if self.suspension.so_far() == slept {
+                return;
+            }
+        }
         tokio::time::sleep_until(instant).await;
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn is_simulated(&self) -> bool {
+        matches!(self.wall, Wall::Simulated { .. })
     }
 
     /// What `future` gives, or none after `limit`.
     pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout(limit, future).await.ok()
+        let mut future = std::pin::pin!(future);
+        tokio::select! {
+            biased;
+            given = &mut future => Some(given),
+            () = self.sleep(limit) => None,
+        }
     }
 
     /// A random number below `bound`, each as likely; 0 if `bound` is 0.
@@ -108,14 +199,14 @@ impl Clock {
         if bound == 0 {
             return 0;
         }
-        self.chance().u64(0..bound)
+        self.chance.below(bound)
     }
 
     /// A new task id: a UUID, version 7, of this moment.
     pub fn new_id(&self) -> TaskId {
         let millis = u64::try_from(self.now().as_millis()).unwrap_or(0);
         let mut random = [0; 10];
-        self.chance().fill(&mut random);
+        self.chance.fill(&mut random);
         uuid::Builder::from_unix_timestamp_millis(millis, &random)
             .into_uuid()
             .into()
@@ -130,6 +221,10 @@ impl Clock {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return Spawned(tokio::spawn(self.suspension.freeze(future)));
+        }
         Spawned(tokio::spawn(future))
     }
 
@@ -143,11 +238,11 @@ impl Clock {
         F: Future + Send + 'static,
         F::Output: Send,
     {
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return set.spawn(self.suspension.freeze(future));
+        }
         set.spawn(future)
-    }
-
-    fn chance(&self) -> std::sync::MutexGuard<'_, fastrand::Rng> {
-        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

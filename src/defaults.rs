@@ -32,6 +32,16 @@ pub const RETAKE: Duration = Duration::from_secs(1);
 /// For how long finished history is kept.
 pub const HISTORY: Duration = Duration::from_secs(7 * 24 * 3_600);
 
+/// After how long a call of a store that has not answered has failed.
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many bytes a payload may have.
+pub const PAYLOAD_LIMIT: usize = 1 << 20;
+/// How many bytes of payloads a worker holds at the most.
+pub const WORKER_BYTES: usize = 64 << 20;
+/// How many bytes of payloads and headers go into one call of a store: each row may fit into what a server takes at once
+/// (MariaDB: 16 MB, MySQL before 8: 4 MB) where all of them do not. A larger row goes by itself.
+pub const BATCH_BYTES: usize = 1 << 20;
+
 /// For how long a claim holds unless it is renewed.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// How often a lease is renewed before it ends: every 10 s by default.
@@ -44,6 +54,8 @@ pub const PREFETCH: usize = 448;
 
 /// After how many attempts a task is given up.
 pub const MAX_ATTEMPTS: u32 = 25;
+/// After how many claims in a row that ended because their worker went away a task is given up.
+pub const MAX_STALLS: u32 = 100;
 /// The backoff before the second attempt; it doubles with every further one.
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// The longest backoff.

@@ -42,6 +42,7 @@ mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timestamp;
+mod turns;
 mod wake;
 mod wheel;
 mod worker;

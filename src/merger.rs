@@ -1,7 +1,6 @@
 //! Few calls of the store for many callers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -9,22 +8,15 @@ use tracing::debug;
 
 use crate::store::{NewRow, Store};
 use crate::store_time::{Heard, StoreTime};
+use crate::turns::Turns;
 use crate::{Clock, Error, Scheduled, Spawned, defaults};
 
-/// How many calls are in flight: the store works on one while the answer of the other travels.
-const CALLS: usize = 2;
-/// After how long a call counts no more among these: it may wait for a row that another transaction has locked, and
-/// must not hold up those who want nothing of that row.
-const SLOW: Duration = Duration::from_millis(100);
-/// How many calls are in flight at the most, slow ones included.
-const CALLS_AT_MOST: usize = 16;
 /// How many rows are here at the most, waiting or in flight, before callers wait for a place.
 const PLACES: usize = 10_000;
+/// How many bytes of payloads and headers they have at the most; a row that is larger takes all of it.
+const BYTES: usize = 64 << 20;
 /// A caller with so many rows shares its calls with nobody: it would gain little, and take the others' places.
 const LARGE: usize = defaults::BATCH / 2;
-/// How many bytes of payloads and headers are brought together in one call: each of the rows may fit into what a
-/// server takes at once (MariaDB: 16 MB, MySQL before 8: 4 MB) where all of them do not.
-const BYTES: usize = 1 << 20;
 
 /// Writes the new rows of concurrent callers together, in few calls and so in few commits, and gives each caller its
 /// own answer.
@@ -36,6 +28,7 @@ pub(crate) struct Merger {
     writer: Arc<Writer>,
     waiting: mpsc::UnboundedSender<Request>,
     places: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
     /// Ends with the merger, and the calls in flight with it.
     _merging: Spawned,
 }
@@ -44,8 +37,9 @@ pub(crate) struct Merger {
 #[derive(Debug)]
 struct Request {
     rows: Vec<NewRow>,
-    answer: oneshot::Sender<Result<Heard<Vec<Scheduled>>, Error>>,
+    answer: oneshot::Sender<Result<Heard<Vec<Result<Scheduled, Error>>>, Error>>,
     _places: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
 }
 
 impl Merger {
@@ -57,24 +51,32 @@ impl Merger {
             writer,
             waiting,
             places: Arc::new(Semaphore::new(PLACES)),
+            bytes: Arc::new(Semaphore::new(BYTES)),
             _merging: merging,
         }
     }
 
     /// As [`Store::insert`], perhaps in one call with the rows of others. A caller that goes away before its call was
     /// made takes its rows with it; later they may be written or not.
-    pub(crate) async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Scheduled>>, Error> {
+    pub(crate) async fn insert(
+        &self,
+        rows: Vec<NewRow>,
+    ) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
         let count = match u32::try_from(rows.len()) {
             Ok(count) if rows.len() < LARGE => count,
             _ => return self.writer.insert(rows).await,
         };
         let places = Arc::clone(&self.places).acquire_many_owned(count).await;
         let places = places.map_err(|_| self.writer.ended())?;
+        let bytes = rows.iter().map(bytes_of).sum::<usize>().min(BYTES);
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let bytes = bytes.await.map_err(|_| self.writer.ended())?;
         let (answer, answered) = oneshot::channel();
         let request = Request {
             rows,
             answer,
             _places: places,
+            _bytes: bytes,
         };
         self.waiting.send(request).map_err(|_| self.writer.ended())?;
         answered.await.map_err(|_| self.writer.ended())?
@@ -84,30 +86,20 @@ impl Merger {
 /// Starts a call whenever somebody waits and there may be one more.
 async fn merge(writer: Arc<Writer>, waiting: mpsc::UnboundedReceiver<Request>) {
     let mut queue = Queue { waiting, left: None };
-    let turns = Arc::new(Semaphore::new(CALLS));
-    let bound = Arc::new(Semaphore::new(CALLS_AT_MOST));
+    let turns = Turns::new(writer.clock.clone());
     let mut calls = JoinSet::new();
-    // Both before the rows: who comes until then is in the same call. Neither semaphore is ever closed.
-    while let Ok(bound) = Arc::clone(&bound).acquire_owned().await
-        && let Ok(turn) = Arc::clone(&turns).acquire_owned().await
-        && let Some(batch) = queue.next().await
-    {
+    loop {
+        // Before the rows: who comes until then is in the same call.
+        let turn = turns.next().await;
+        let Some(batch) = queue.next().await else {
+            return;
+        };
         while calls.try_join_next().is_some() {}
-        let call = call(Arc::clone(&writer), batch, turn, bound);
+        let call = {
+            let writer = Arc::clone(&writer);
+            async move { turn.take(writer.write(batch)).await }
+        };
         writer.clock.spawn_in(&mut calls, call);
-    }
-}
-
-async fn call(
-    writer: Arc<Writer>,
-    batch: Vec<Request>,
-    turn: OwnedSemaphorePermit,
-    _bound: OwnedSemaphorePermit,
-) {
-    let mut writing = std::pin::pin!(writer.write(batch));
-    if writer.clock.timeout(SLOW, writing.as_mut()).await.is_none() {
-        drop(turn);
-        writing.await;
     }
 }
 
@@ -139,7 +131,7 @@ impl Queue {
             }
             rows += request.rows.len();
             bytes += request.rows.iter().map(bytes_of).sum::<usize>();
-            if !batch.is_empty() && (rows > defaults::BATCH || bytes > BYTES) {
+            if !batch.is_empty() && (rows > defaults::BATCH || bytes > defaults::BATCH_BYTES) {
                 self.left = Some(request);
                 return Some(batch);
             }
@@ -190,7 +182,7 @@ impl Writer {
         }
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Scheduled>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
         let count = rows.len();
         let asked = self.clock.instant();
         let heard = self.time.heard(asked, self.store.insert(rows).await?);
@@ -218,6 +210,8 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use crate::store::MemoryStore;
     use crate::{Kind, When};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::{Backend, Departure, SendError};
 use crate::store::{Page, Store};
 use crate::timestamp::duration;
-use crate::{Error, State, Task, Timestamp, Wake, defaults};
+use crate::{Error, Kind, State, Task, Timestamp, Wake, defaults};
 
 /// How often a batch is sent that a backend does not take, and how long to wait in between.
 const TRIES: u32 = 10;
@@ -34,7 +34,7 @@ pub async fn rearm(
     backend: &dyn Backend,
     mut told: impl FnMut(&Rearming) + Send,
 ) -> Result<Rearming, Error> {
-    let kinds = store.kinds(State::Scheduled).await?;
+    let kinds = all_kinds(store).await?;
     let mut done = Rearming {
         sent: 0,
         kinds: 0,
@@ -63,6 +63,20 @@ pub async fn rearm(
         told(&done);
     }
     Ok(done)
+}
+
+async fn all_kinds(store: &dyn Store) -> Result<Vec<Kind>, Error> {
+    let mut kinds = Vec::new();
+    loop {
+        let page = store
+            .kinds(State::Scheduled, kinds.last(), defaults::BATCH)
+            .await?;
+        let is_last = page.len() < defaults::BATCH;
+        kinds.extend(page);
+        if is_last {
+            return Ok(kinds);
+        }
+    }
 }
 
 fn departure(row: Task, now: Timestamp) -> Departure {

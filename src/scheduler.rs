@@ -46,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     merger: Merger,
     outbox: Outbox,
+    payload_limit: usize,
     /// Ends with the scheduler.
     _watching: Spawned,
 }
@@ -62,6 +63,9 @@ impl Parts {
         self.outbox.send(trips).await;
     }
 }
+
+/// How many bytes the headers of a task may have, in all.
+const HEADERS_LIMIT: usize = 64 << 10;
 
 impl Scheduler {
     /// A scheduler that needs nothing but its store: any delay, to the millisecond while a worker runs.
@@ -99,8 +103,12 @@ impl Scheduler {
         while !rows.is_empty() {
             let rest = rows.split_off(rows.len().min(defaults::BATCH));
             let heard = parts.merger.insert(std::mem::replace(&mut rows, rest)).await?;
-            parts.follow(Follow::scheduled(&heard)).await;
-            answers.extend(heard.found);
+            parts
+                .follow(Follow::scheduled(&heard, heard.found.iter().flatten()))
+                .await;
+            for answer in heard.found {
+                answers.push(answer?);
+            }
         }
         Ok(answers)
     }
@@ -145,6 +153,22 @@ impl Scheduler {
             kind: kind.to_string(),
             source,
         })?;
+        let limit = self.parts.payload_limit;
+        if payload.len() > limit {
+            return Err(Error::invalid(
+                "payload",
+                format_args!("{} bytes", payload.len()),
+                format!("allowed are up to {limit} bytes (SchedulerBuilder::payload_limit)"),
+            ));
+        }
+        let in_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if in_headers > HEADERS_LIMIT {
+            return Err(Error::invalid(
+                "headers",
+                format_args!("{in_headers} bytes"),
+                format!("allowed are up to {HEADERS_LIMIT} bytes in all"),
+            ));
+        }
         let look_in = self.look_in(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| self.parts.clock.new_id());
         Ok(NewRow {
@@ -290,6 +314,12 @@ impl Scheduler {
         )
     }
 
+    /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
+    /// not dead.
+    pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        only(self.change_each([target.into()], Verb::Dismiss).await?)
+    }
+
     async fn change_each(
         &self,
         targets: impl IntoIterator<Item = Target>,
@@ -316,8 +346,12 @@ impl Scheduler {
             let asked = parts.clock.instant();
             let stamped = parts.store.change(std::mem::replace(&mut changes, rest)).await?;
             let heard = parts.time.heard(asked, stamped);
-            parts.follow(Follow::changed(&heard)).await;
-            answers.extend(heard.found);
+            parts
+                .follow(Follow::changed(&heard, heard.found.iter().flatten()))
+                .await;
+            for answer in heard.found {
+                answers.push(answer?);
+            }
         }
         Ok(answers)
     }
@@ -426,9 +460,9 @@ fn only<T>(answers: Vec<T>) -> Result<T, Error> {
 }
 
 impl Follow {
-    fn scheduled(heard: &Heard<Vec<Scheduled>>) -> Self {
+    fn scheduled<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Scheduled>) -> Self {
         let mut follow = Self::default();
-        for scheduled in &heard.found {
+        for scheduled in answers {
             match scheduled {
                 Scheduled::New(task) => follow.trips.push(trip(heard, task)),
                 Scheduled::Replaced(task) => {
@@ -441,9 +475,9 @@ impl Follow {
         follow
     }
 
-    fn changed(heard: &Heard<Vec<Answer>>) -> Self {
+    fn changed<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Answer>) -> Self {
         let mut follow = Self::default();
-        for answer in &heard.found {
+        for answer in answers {
             let Answer::Done(task) = answer else {
                 continue;
             };

@@ -3,6 +3,7 @@
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../tests/support/database.rs"]
 mod database;
+mod limited;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};
@@ -50,6 +52,10 @@ use crate::{
 /// Every transition of a row is atomic, adds 1 to its version (a renewal alone does not), and is durable when the
 /// call returns. A store decides by its own clock, read in the statement itself. A batch may be split into several
 /// transactions between its rows, never within one row. The diagram of states is in `DESIGN.md`.
+///
+/// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`] fails, with an error that is
+/// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
+/// cannot be read, holds up no other: each row of a batch has an answer of its own.
 /// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
@@ -66,35 +72,43 @@ pub trait Store: Debug + Send + Sync {
     ///   [`NewRow::replace`] the row takes the new time, payload, headers and `max_attempts`, starts its attempts,
     ///   hops and error anew: `Replaced`.
     /// - Else `New`.
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
+    ///
+    /// A claim whose lease has ended is no claim: it is ended first, as by [`sweep`](Self::sweep), and so its row is
+    /// scheduled. The same for [`change`](Self::change).
+    ///
+    /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that a
+    /// stranger's transaction keeps locked gets an error that is transient, after a short wait.
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
 
     /// Changes rows for their callers; one answer each, in the order given.
     ///
-    /// A target by key means its live row, else the newest by id. The verbs of [`Verb`] apply to a row that is
-    /// scheduled (redrive: dead). Otherwise: running gives `TooLate`, done, dead and cancelled give `Finished`
-    /// (redrive of a live row gives `Conflict`; so does redrive of a row whose key another live row has, naming that
-    /// one), no row gives `NotFound`, and a row that is not as [`Change::expect`] says gives `Conflict`. Its state
-    /// answers before the expectation does.
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
+    /// A target by key means its live row, else the newest: by the time at which it was written, then by id. The verbs
+    /// of [`Verb`] apply to a row that is scheduled (redrive and dismiss: dead). Otherwise: running gives `TooLate`,
+    /// done, dead and cancelled give `Finished` (redrive and dismiss of a live row give `Conflict`; so does redrive of a
+    /// row whose key another live row has, naming that one), no row gives `NotFound`, and a row that is not as
+    /// [`Change::expect`] says gives `Conflict`. Its state answers before the expectation does. Errors are as those of
+    /// [`insert`](Self::insert).
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error>;
 
     /// Looks at the rows that wake-ups name, at most one wake-up per id, and claims those that are due.
     ///
     /// A wake-up whose version is not the row's, or whose row is not scheduled, is stale. Of the rest, rows due
-    /// later are early; rows due now are claimed as far as the claim has room for their kind, and else are waiting,
-    /// unchanged.
+    /// later are early; rows due now are claimed as far as the claim has room for their kind and for their payloads, and
+    /// else are waiting, unchanged. A row that another transaction has locked is none of these, and left to the sweep.
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error>;
 
     /// Records hops: each row that is still scheduled and of that version gets hop + 1 and its new `wake_at`.
-    /// Says of each, in the order given, whether it was so.
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error>;
+    /// Says of each, in the order given, what came of it.
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error>;
 
-    /// Claims due rows, the longest due first, as far as the claim has room for their kind, whatever their
-    /// `wake_at`.
+    /// Claims due rows, the longest due first, as far as the claim has room for their kind and for their payloads,
+    /// whatever their `wake_at`.
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error>;
 
     /// Takes rows whose `wake_at` has passed, however long ago, up to `sweep.limit` of each kind and state.
     ///
-    /// - Running: the lease has ended; the row is scheduled again, due as before, and is looked at at once.
+    /// - Running: the lease has ended; the row is scheduled again, due as before, one stall more, and is looked at at
+    ///   once. Unless its handler was said to have started ([`Renewal::started`]), its attempt is given back.
     /// - Scheduled and due: claimed as far as the claim has room for its kind; else waiting, and left as it is for
     ///   whoever has room.
     /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
@@ -104,35 +118,32 @@ pub trait Store: Debug + Send + Sync {
     /// statement for both. A row that another transaction has locked is left to the next sweep.
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error>;
 
-    /// Ends claims, each if the row is still running and of that version; says of each whether it was so.
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error>;
+    /// Ends claims, each if the row is still running and of that version; says of each what came of it.
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error>;
 
-    /// The same for a store on several servers, of which some may be out of reach: then none for each of their rows, of which
-    /// it is not known whether they have been ended. By itself all or nothing.
-    async fn settle_in_reach(&self, settlements: Vec<Settlement>) -> Result<Vec<Option<bool>>, Error> {
-        let won = self.settle(settlements).await?;
-        Ok(won.into_iter().map(Some).collect())
-    }
-
-    /// Moves the end of leases to `lease` from now, each if the row is still running and of that version; says of
-    /// each what came of it. Never waits for a row that another transaction has locked.
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error>;
+    /// Moves the end of leases to `lease` from now, each if the row is still running and of that version, also where it
+    /// has ended and nobody has taken the row; and notes which handlers start. Says of each what came of it.
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error>;
 
     /// Looks ahead: the scheduled rows that become due up to `ahead.within` from now, the earliest due first; and those
     /// that have become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before
     /// is found by `ready` and the sweep.
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error>;
 
-    /// The row of a target; by key its live row, else the newest by id.
+    /// The row of a target; by key its live row, else the newest, as in [`change`](Self::change).
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
 
     /// A page of rows of one kind and one state, by due time and id.
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error>;
 
-    /// The kinds of which there are rows in a state, in their order by bytes.
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error>;
+    /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error>;
 
     /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
+    ///
+    /// Also mends leases that were given while the store's clock was ahead: a running row that was last updated in the
+    /// future has a lease of the same length from now, and was updated now. Up to `limit` of each kind, those first whose
+    /// leases end last.
     async fn purge(&self, limit: usize) -> Result<u64, Error>;
 
     /// Fails unless the rows can be kept: the schema is there, and is one that this release knows. A worker asks
@@ -251,6 +262,8 @@ pub enum Verb {
     },
     /// Cancelled; kept as long as the store keeps history.
     Cancel,
+    /// From dead to cancelled: given up for good.
+    Dismiss,
     /// From dead to scheduled, due now, as by [`Verb::RunNow`].
     Redrive {
         /// When its wake-up will be overdue, from now.
@@ -292,6 +305,9 @@ pub struct Claim {
     pub lease: Duration,
     /// The kinds that the claimer handles, each with how many more of it the claimer can take.
     pub room: BTreeMap<Kind, usize>,
+    /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
+    /// call have fewer in all. A store may count those that it left to somebody else, too.
+    pub bytes: usize,
 }
 
 /// What a sweep is to take.
@@ -325,21 +341,33 @@ impl Ahead {
     }
 }
 
-/// What came of the renewal of a lease.
+/// A claim whose lease is to end later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// It ends later now.
-    Renewed,
-    /// It is still held, and ends as before: another transaction has the row locked, perhaps the handler's own.
-    Locked,
-    /// The row is not running any more, or not of that version.
+pub struct Renewal {
+    /// Which row.
+    pub id: TaskId,
+    /// The version by which it was claimed.
+    pub version: u64,
+    /// Whether its handler has started, or is about to: from then on the claim is an attempt, also if its worker dies.
+    pub started: bool,
+}
+
+/// What came of a write that is guarded by the version of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// The row was as expected, and is written.
+    Done,
+    /// The row is in another state, of another version, or gone.
     Lost,
+    /// Not known: another transaction has the row locked, or its server is out of reach. Nothing was written unless an
+    /// answer was lost; to be asked again.
+    Blocked,
 }
 
 /// What a look at rows found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// Claimed: state running, attempt + 1, of the version by which the claim is now known.
+    /// Claimed: state running, attempt + 1, not started, of the version by which the claim is now known.
     pub claimed: Vec<Task>,
     /// Valid but not due: a hop is to be recorded and sent.
     pub early: Vec<Pending>,

@@ -159,7 +159,8 @@ pub struct Task {
     pub headers: BTreeMap<String, String>,
     /// When it may run, and not before; a retry or a snooze moves it.
     pub due_at: Timestamp,
-    /// When its caller wanted it to run: the due time before any retry or snooze. Deadlines count from here.
+    /// When its caller wanted it to run: the due time before any retry or snooze; for one that had passed already, when
+    /// it was asked for. Deadlines count from here.
     pub planned_at: Timestamp,
     /// Where it is in its life.
     pub state: State,
@@ -167,8 +168,13 @@ pub struct Task {
     pub version: u64,
     /// When the row must next be looked at, whatever its state; none for a dead task.
     pub wake_at: Option<Timestamp>,
-    /// How often it has been claimed since it was scheduled; a snooze or a graceful release gives one back.
+    /// How many attempts have begun since it was scheduled, a claim being one. A snooze or a graceful release gives one
+    /// back, and so does the end of the lease of a claim that has not [started](Self::started).
     pub attempt: u32,
+    /// Whether the worker that holds it has noted that its handler starts.
+    pub started: bool,
+    /// How many claims in a row have ended because nobody renewed or settled them.
+    pub stalls: u32,
     /// After how many attempts it is given up; none: its kind's policy decides.
     pub max_attempts: Option<u32>,
     /// How many hops its wake-up has taken; for people.

@@ -9,9 +9,9 @@ use crate::merger::Merger;
 use crate::outbox::Outbox;
 use crate::router::Router;
 use crate::stats::Counters;
-use crate::store::Store;
+use crate::store::{Limited, Store};
 use crate::store_time::StoreTime;
-use crate::{Check, Clock, Error, Kind, Routing};
+use crate::{Check, Clock, Error, Kind, Routing, defaults};
 
 /// Puts a scheduler together; made by [`Scheduler::builder`].
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct SchedulerBuilder {
     routing: Routing,
     checks: Vec<(Kind, Check)>,
     clock: Clock,
+    payload_limit: usize,
 }
 
 impl SchedulerBuilder {
@@ -34,6 +35,7 @@ impl SchedulerBuilder {
             routing: Routing::default(),
             checks: Vec::new(),
             clock: Clock::system(),
+            payload_limit: defaults::PAYLOAD_LIMIT,
         }
     }
 
@@ -69,6 +71,16 @@ impl SchedulerBuilder {
         self
     }
 
+    /// How many bytes a payload may have; a task with more is refused when it is scheduled. Default 1 MiB.
+    ///
+    /// Large payloads cost memory in every worker, and time of the store at every claim: better keep them where they are,
+    /// and schedule their name. A server may allow less, such as MySQL by its `max_allowed_packet`.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = bytes;
+        self
+    }
+
     /// The source of time and chance. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -89,7 +101,9 @@ impl SchedulerBuilder {
             routing,
             checks: given,
             clock,
+            payload_limit,
         } = self;
+        let store: Arc<dyn Store> = Arc::new(Limited::new(store, clock.clone()));
         let mut checks = BTreeMap::new();
         let mut reach = BTreeMap::new();
         for (kind, check) in given {
@@ -133,6 +147,7 @@ impl SchedulerBuilder {
             counters,
             merger,
             outbox,
+            payload_limit,
             _watching: watching,
         };
         Ok(Scheduler {

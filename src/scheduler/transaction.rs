@@ -35,7 +35,7 @@ impl Scheduler {
         let rows = self.rows(tasks).await?;
         let asked = self.parts.clock.instant();
         let heard = self.parts.time.heard(asked, transaction.insert(rows).await?);
-        let follow = Follow::scheduled(&heard);
+        let follow = Follow::scheduled(&heard, heard.found.iter());
         Ok(Receipt::new(heard.found, follow))
     }
 
@@ -116,7 +116,7 @@ impl Scheduler {
             .parts
             .time
             .heard(asked, transaction.change(vec![change]).await?);
-        let follow = Follow::changed(&heard);
+        let follow = Follow::changed(&heard, heard.found.iter());
         Ok(Receipt::new(only(heard.found)?, follow))
     }
 }

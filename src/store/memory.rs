@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::rows::Rows;
+use super::rows::{LAST_TIME, Rows};
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep, row,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, row,
 };
 use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
 
@@ -81,15 +82,15 @@ impl Store for MemoryStore {
         Ok(self.clock.now())
     }
 
-    async fn insert(&self, new: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    async fn insert(&self, new: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         let (mut rows, now) = self.look();
-        let found = new.into_iter().map(|new| rows.insert(new, now)).collect();
+        let found = new.into_iter().map(|new| Ok(rows.insert(new, now))).collect();
         Ok(Stamped { now, found })
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         let (mut rows, now) = self.look();
-        let answer = |change: &Change| rows.answer(change, now, self.history);
+        let answer = |change: &Change| Ok(rows.answer(change, now, self.history));
         let found = changes.iter().map(answer).collect();
         Ok(Stamped { now, found })
     }
@@ -107,17 +108,14 @@ impl Store for MemoryStore {
         Ok(look.stamped())
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
         let (mut rows, now) = self.look();
         let record = |hop: &Hop| {
-            rows.is(hop.id, State::Scheduled, hop.version)
-                && rows
-                    .change(hop.id, |row| {
-                        row.version += 1;
-                        row.hop += 1;
-                        row.wake_at = Some(now.after(hop.look_in));
-                    })
-                    .is_some()
+            rows.guarded(hop.id, State::Scheduled, hop.version, |row| {
+                row.version += 1;
+                row.hop += 1;
+                row.wake_at = Some(now.after(hop.look_in));
+            })
         };
         Ok(hops.iter().map(record).collect())
     }
@@ -142,7 +140,7 @@ impl Store for MemoryStore {
         let overdue = rows.overdue_of_each_kind(State::Scheduled, now, sweep.limit);
         let ended = rows.overdue_of_each_kind(State::Running, now, sweep.limit);
         for &id in &ended {
-            rows.change(id, |row| row::enter(row, State::Scheduled, now));
+            rows.change(id, |row| row::expire(row, now));
         }
         look.found.expired = ended.len();
         for id in ended.into_iter().chain(overdue) {
@@ -159,27 +157,23 @@ impl Store for MemoryStore {
         Ok(look.stamped())
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
         let (mut rows, now) = self.look();
         let end = |settlement: Settlement| {
-            rows.is(settlement.id, State::Running, settlement.version)
-                && rows
-                    .change(settlement.id, |row| {
-                        row::end(row, settlement.ending, now, self.history)
-                    })
-                    .is_some()
+            rows.guarded(settlement.id, State::Running, settlement.version, |row| {
+                row::end(row, settlement.ending, now, self.history);
+            })
         };
         Ok(settlements.into_iter().map(end).collect())
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         let (mut rows, now) = self.look();
-        let extend = |&(id, version): &(TaskId, u64)| {
-            if !rows.is(id, State::Running, version) {
-                return Renewal::Lost;
-            }
-            rows.change(id, |row| row.wake_at = Some(now.after(lease)));
-            Renewal::Renewed
+        let extend = |renewal: &Renewal| {
+            rows.guarded(renewal.id, State::Running, renewal.version, |row| {
+                row.wake_at = Some(now.after(lease));
+                row.started |= renewal.started;
+            })
         };
         Ok(claims.iter().map(extend).collect())
     }
@@ -201,9 +195,13 @@ impl Store for MemoryStore {
         Ok(listed.take(page.limit).cloned().collect())
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
         let (rows, _) = self.look();
-        Ok(rows.kinds(state))
+        let kinds = rows.kinds(state).into_iter();
+        Ok(kinds
+            .filter(|kind| after.is_none_or(|after| kind > after))
+            .take(limit)
+            .collect())
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
@@ -212,6 +210,14 @@ impl Store for MemoryStore {
         kinds.extend(rows.kinds(State::Cancelled));
         kinds.sort();
         kinds.dedup();
+        for kind in rows.kinds(State::Running) {
+            let leases = rows.overdue(State::Running, &kind, LAST_TIME);
+            let ahead = leases.filter(|&id| rows.get(id).is_some_and(|row| row.updated_at > now));
+            let ahead: Vec<_> = ahead.take(limit).collect();
+            for id in ahead {
+                rows.change(id, |row| row::mend_lease(row, now));
+            }
+        }
         let mut removed = 0;
         for kind in kinds {
             let done = rows.overdue(State::Done, &kind, now);
@@ -227,6 +233,15 @@ impl Store for MemoryStore {
 }
 
 impl Rows {
+    /// Changes a row that is in this state and at this version.
+    fn guarded(&mut self, id: TaskId, state: State, version: u64, change: impl FnOnce(&mut Task)) -> Guarded {
+        if !self.is(id, state, version) {
+            return Guarded::Lost;
+        }
+        self.change(id, change);
+        Guarded::Done
+    }
+
     /// Whether there is a row of this id in this state and at this version.
     fn is(&self, id: TaskId, state: State, version: u64) -> bool {
         self.get(id)
@@ -258,6 +273,7 @@ struct Look<'a> {
     claim: &'a Claim,
     now: Timestamp,
     room: BTreeMap<Kind, usize>,
+    bytes: usize,
     found: Looked,
 }
 
@@ -267,6 +283,7 @@ impl<'a> Look<'a> {
             claim,
             now,
             room: claim.room.clone(),
+            bytes: claim.bytes,
             found: Looked::default(),
         }
     }
@@ -280,17 +297,14 @@ impl<'a> Look<'a> {
             self.found.early.push(row::pending(row));
             return;
         }
-        let Some(room) = self.room.get_mut(&row.kind).filter(|room| **room > 0) else {
+        let room = self.room.get_mut(&row.kind);
+        let Some(room) = room.filter(|room| **room > 0 && self.bytes > 0) else {
             *self.found.waiting.entry(row.kind.clone()).or_default() += 1;
             return;
         };
         *room -= 1;
-        let claimed = rows.change(id, |row| {
-            row::enter(row, State::Running, self.now);
-            row.attempt += 1;
-            row.owner = Some(self.claim.owner.to_string());
-            row.wake_at = Some(self.now.after(self.claim.lease));
-        });
+        self.bytes = self.bytes.saturating_sub(row.payload.len());
+        let claimed = rows.change(id, |row| row::claim(row, self.claim, self.now));
         self.found.claimed.extend(claimed.cloned());
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::store::{Ending, NewRow, Pending, Verb};
+use crate::store::{Claim, Ending, NewRow, Pending, Verb};
+use crate::timestamp::duration;
 use crate::{State, Task, Timestamp, Wake, When};
 
 /// A new row, scheduled.
@@ -15,11 +16,13 @@ pub(super) fn new(new: NewRow, now: Timestamp) -> Task {
         payload: new.payload,
         headers: new.headers,
         due_at,
-        planned_at: due_at,
+        planned_at: due_at.max(now),
         state: State::Scheduled,
         version: 1,
         wake_at: Some(now.after(new.look_in)),
         attempt: 0,
+        started: false,
+        stalls: 0,
         max_attempts: new.max_attempts,
         hop: 0,
         owner: None,
@@ -57,13 +60,50 @@ pub(super) fn enter(row: &mut Task, state: State, now: Timestamp) {
     row.updated_at = now;
 }
 
+/// One transition, from scheduled to running.
+pub(super) fn claim(row: &mut Task, claim: &Claim, now: Timestamp) {
+    enter(row, State::Running, now);
+    row.attempt += 1;
+    row.owner = Some(claim.owner.to_string());
+    row.wake_at = Some(now.after(claim.lease));
+}
+
+/// Whether its claim is none any more.
+pub(super) fn lease_has_ended(row: &Task, now: Timestamp) -> bool {
+    row.state == State::Running && row.wake_at.is_none_or(|lease_until| lease_until <= now)
+}
+
+/// One transition, back to scheduled since its lease has ended.
+pub(super) fn expire(row: &mut Task, now: Timestamp) {
+    enter(row, State::Scheduled, now);
+    if !row.started {
+        give_attempt_back(row);
+    }
+    row.started = false;
+    row.stalls = row.stalls.saturating_add(1);
+}
+
+/// A lease that was given while the clock was ahead; no transition.
+pub(super) fn mend_lease(row: &mut Task, now: Timestamp) {
+    let lease = row
+        .wake_at
+        .map_or(0, |wake_at| wake_at.millis_since(row.updated_at));
+    // One that was renewed since ends when it should.
+    if lease > 0 {
+        row.wake_at = Some(now.after(duration(lease)));
+    }
+    row.updated_at = now;
+}
+
 /// One transition, to be as if it had just been scheduled.
 pub(super) fn schedule_anew(row: &mut Task, due_at: Timestamp, look_in: Duration, now: Timestamp) {
     enter(row, State::Scheduled, now);
     row.due_at = due_at;
-    row.planned_at = due_at;
+    row.planned_at = due_at.max(now);
     row.wake_at = Some(now.after(look_in));
     row.attempt = 0;
+    row.started = false;
+    row.stalls = 0;
     row.hop = 0;
     row.last_error = None;
     row.finished_at = None;
@@ -74,7 +114,7 @@ pub(super) fn apply(row: &mut Task, verb: &Verb, now: Timestamp, history: Durati
     match *verb {
         Verb::Reschedule { due, look_in } => schedule_anew(row, due_at(due, now), look_in, now),
         Verb::RunNow { look_in } | Verb::Redrive { look_in } => schedule_anew(row, now, look_in, now),
-        Verb::Cancel => finish(row, State::Cancelled, Some(now.after(history)), now),
+        Verb::Cancel | Verb::Dismiss => finish(row, State::Cancelled, Some(now.after(history)), now),
     }
 }
 
@@ -106,6 +146,7 @@ pub(super) fn end(row: &mut Task, ending: Ending, now: Timestamp, history: Durat
             enter(row, State::Scheduled, now);
             row.wake_at = Some(now);
             give_attempt_back(row);
+            row.started = false;
         }
         Ending::Moved { due, look_in } => schedule_anew(row, due, look_in, now),
         Ending::Cancelled => {
@@ -119,12 +160,15 @@ fn finish(row: &mut Task, state: State, wake_at: Option<Timestamp>, now: Timesta
     enter(row, state, now);
     row.wake_at = wake_at;
     row.finished_at = Some(now);
+    row.started = false;
 }
 
 fn schedule_later(row: &mut Task, after: Duration, look_in: Duration, now: Timestamp) {
     enter(row, State::Scheduled, now);
     row.due_at = now.after(after);
     row.wake_at = Some(now.after(look_in));
+    row.started = false;
+    row.stalls = 0;
 }
 
 fn give_attempt_back(row: &mut Task) {

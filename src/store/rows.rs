@@ -11,6 +11,7 @@ use crate::{Answer, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
+pub(super) const LAST_TIME: Timestamp = Timestamp::from_millis(i64::MAX);
 
 /// Every row, found by id, by key, by `wake_at` and by `due_at`, always in the same order.
 #[derive(Default)]
@@ -20,8 +21,8 @@ pub(super) struct Rows {
     lanes: BTreeMap<(State, Kind), Lane>,
     /// The live row of a key: at most one.
     live: BTreeMap<(Kind, Key), TaskId>,
-    /// Every row that has a key.
-    named: BTreeSet<(Kind, Key, TaskId)>,
+    /// Every row that has a key, by when it was written.
+    named: BTreeSet<(Kind, Key, Timestamp, TaskId)>,
 }
 
 /// The rows of one state and kind, by their times.
@@ -42,15 +43,15 @@ impl Rows {
         self.get(*self.live.get(&(kind.clone(), key.clone()))?)
     }
 
-    /// The row of a target; by key its live row, else the newest by id.
+    /// The row of a target; by key its live row, else the newest.
     pub(super) fn find(&self, target: &Target) -> Option<&Task> {
         let (kind, key) = match target {
             Target::Id(id) => return self.get(*id),
             Target::Key(kind, key) => (kind, key),
         };
         self.live(kind, key).or_else(|| {
-            let first = (kind.clone(), key.clone(), FIRST_ID);
-            let last = (kind.clone(), key.clone(), LAST_ID);
+            let first = (kind.clone(), key.clone(), Timestamp::MIN, FIRST_ID);
+            let last = (kind.clone(), key.clone(), LAST_TIME, LAST_ID);
             let (.., newest) = self.named.range(first..=last).next_back()?;
             self.get(*newest)
         })
@@ -69,7 +70,8 @@ impl Rows {
     /// Adds a row whose id is not here yet.
     pub(super) fn add(&mut self, row: Task) {
         if let Some(key) = &row.key {
-            self.named.insert((row.kind.clone(), key.clone(), row.id));
+            self.named
+                .insert((row.kind.clone(), key.clone(), row.created_at, row.id));
         }
         self.index(&row);
         self.rows.insert(row.id, row);
@@ -90,7 +92,7 @@ impl Rows {
         };
         self.unindex(&row);
         if let Some(key) = row.key {
-            self.named.remove(&(row.kind, key, id));
+            self.named.remove(&(row.kind, key, row.created_at, id));
         }
     }
 
@@ -140,7 +142,11 @@ impl Rows {
             return Scheduled::Existing(row.clone());
         }
         let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
-        if let Some(live) = live {
+        let live = live.map(|row| row.id);
+        if let Some(id) = live {
+            self.end_lease(id, now);
+        }
+        if let Some(live) = live.and_then(|id| self.get(id)) {
             if live.state == State::Running {
                 return Scheduled::Running(live.clone());
             }
@@ -162,13 +168,18 @@ impl Rows {
 
     /// Changes a row for its caller, if it is as the verb and the caller expect.
     pub(super) fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
-        let Some(row) = self.find(&change.target) else {
+        let Some(id) = self.find(&change.target).map(|row| row.id) else {
+            return Answer::NotFound;
+        };
+        self.end_lease(id, now);
+        let Some(row) = self.get(id) else {
             return Answer::NotFound;
         };
         let redrive = matches!(change.verb, Verb::Redrive { .. });
+        let of_dead = redrive || change.verb == Verb::Dismiss;
         match row.state {
-            State::Scheduled | State::Running if redrive => return Answer::Conflict(row.clone()),
-            State::Dead if redrive => {}
+            State::Scheduled | State::Running if of_dead => return Answer::Conflict(row.clone()),
+            State::Dead if of_dead => {}
             State::Scheduled => {}
             State::Running => return Answer::TooLate(row.clone()),
             State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
@@ -184,9 +195,15 @@ impl Rows {
         if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
             return Answer::Conflict(other.clone());
         }
-        let id = row.id;
         self.change(id, |row| row::apply(row, &change.verb, now, history))
             .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
+    }
+
+    /// Ends the lease of a row if that has come.
+    fn end_lease(&mut self, id: TaskId, now: Timestamp) {
+        if self.get(id).is_some_and(|row| row::lease_has_ended(row, now)) {
+            self.change(id, |row| row::expire(row, now));
+        }
     }
 
     fn index(&mut self, row: &Task) {

@@ -108,6 +108,8 @@ macro_rules! store_cases {
                 a_wake_of_what_was_replaced_is_stale
                 the_key_of_a_finished_row_is_free
                 a_key_twice_in_a_batch_is_one_row
+                a_key_whose_lease_has_ended_is_scheduled
+                a_time_that_has_passed_was_planned_for_now
                 rows_meet_only_in_kind_and_key
                 keys_and_kinds_are_told_apart_by_every_byte
                 answers_come_in_the_order_given
@@ -115,21 +117,23 @@ macro_rules! store_cases {
                 a_big_batch_is_taken
             }
             change {
-                a_scheduled_row_takes_every_verb_but_redrive
+                a_scheduled_row_takes_every_verb_for_live_rows
                 a_running_row_is_too_late
                 a_done_row_is_finished
                 a_cancelled_row_is_finished
-                a_dead_row_takes_redrive_only
+                a_dead_row_takes_redrive_and_dismiss_only
                 a_missing_row_is_not_found
                 a_reschedule_starts_anew_at_its_time
                 run_now_is_due_now_and_starts_anew
                 redrive_is_due_now_and_starts_anew
                 a_cancelled_row_is_kept_as_history
+                a_dismissed_row_is_kept_as_history
+                a_claim_whose_lease_has_ended_is_none
                 redrive_yields_to_another_live_row_of_the_key
                 a_row_must_be_as_expected
                 the_state_answers_before_the_expectation
                 a_repeated_change_that_expects_a_version_applies_once
-                a_key_means_its_live_row_else_the_newest_by_id
+                a_key_means_its_live_row_else_the_newest
                 changes_of_one_row_apply_in_the_order_given
                 a_wake_of_what_was_changed_is_stale
                 what_was_cancelled_or_moved_away_is_claimed_by_nobody
@@ -163,11 +167,14 @@ macro_rules! store_cases {
                 a_row_is_ready_whatever_its_wake_at
                 a_row_is_not_ready_before_it_is_due
                 only_scheduled_rows_are_ready
+                no_more_is_claimed_than_there_are_bytes_for
                 a_lease_that_has_ended_is_left_to_the_sweep
             }
             sweep {
                 an_ended_lease_makes_the_row_scheduled_again
                 an_ended_lease_is_claimed_in_this_sweep_or_the_next
+                a_claim_that_had_started_was_an_attempt
+                every_end_of_a_lease_is_a_stall_until_a_claim_ends_by_itself
                 a_lease_that_has_not_ended_is_left
                 a_lease_ends_as_time_passes
                 an_overdue_row_is_claimed_when_it_is_due
@@ -204,6 +211,7 @@ macro_rules! store_cases {
             renew {
                 a_renewal_moves_the_end_of_the_lease_and_nothing_else
                 a_renewed_lease_is_not_swept
+                that_a_handler_has_started_is_noted
                 a_claim_that_lost_its_lease_cannot_renew
                 only_a_running_row_of_the_version_is_renewed
                 renewals_are_answered_in_the_order_given

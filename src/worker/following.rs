@@ -16,7 +16,7 @@ use crate::router::Trip;
 use crate::scheduler::trip;
 use crate::store::{Change, Ending, Expect, Pending, Verb};
 use crate::store_time::Heard;
-use crate::{Answer, Error, Expected, State, Target, Task, When, defaults};
+use crate::{Answer, Error, Expected, State, Target, Task, Timestamp, When, defaults};
 
 /// Asks the check of one kind about what waits, a batch at a time, and does as it says, until stopped.
 ///
@@ -68,7 +68,9 @@ type Settle = mpsc::UnboundedSender<Settled>;
 async fn obey(
     engine: &Engine,
     inquiry: &Inquiry,
-    Asked { claimed, early, .. }: Asked,
+    Asked {
+        claimed, due, early, ..
+    }: Asked,
     answers: &[Expected],
     settle: &Settle,
 ) -> Result<(), Error> {
@@ -78,7 +80,8 @@ async fn obey(
         return Ok(());
     };
     let look_in = |due| parts.router.look_in(Some(&inquiry.kind), heard.until(due));
-    let (of_claimed, of_early) = answers.split_at(claimed.len());
+    let (of_claimed, others) = answers.split_at(claimed.len());
+    let (of_due, of_early) = others.split_at(due.len());
 
     if let Some(lane) = engine.lanes.get(&inquiry.kind) {
         let mut to_run = Vec::new();
@@ -87,26 +90,30 @@ async fn obey(
                 Course::Keep | Course::RunNow => to_run.push(task),
                 Course::Move(due) => {
                     let look_in = look_in(due);
-                    end(lane, task, Ending::Moved { due, look_in }, settle);
+                    end(engine, lane, task, Ending::Moved { due, look_in }, settle);
                 }
-                Course::Cancel => end(lane, task, Ending::Cancelled, settle),
+                Course::Cancel => end(engine, lane, task, Ending::Cancelled, settle),
             }
         }
-        lane.passed(&to_run);
+        lane.passed(&to_run, parts.clock.moment());
     }
 
     let mut kept = Vec::new();
     let mut changes = Vec::new();
+    for (row, expected) in due.into_iter().zip(of_due) {
+        match expected.course_of_claimed(row.planned_at, heard.now) {
+            Course::Keep | Course::RunNow => {}
+            Course::Move(time) => changes.push(change(&row, reschedule(time, look_in(time)))),
+            Course::Cancel => changes.push(change(&row, Verb::Cancel)),
+        }
+    }
     for (row, expected) in early.into_iter().zip(of_early) {
         let verb = match expected.course_of_early(row.planned_at, heard.now) {
             Course::Keep => {
                 kept.push(row);
                 continue;
             }
-            Course::Move(time) => Verb::Reschedule {
-                due: When::At(time),
-                look_in: look_in(time),
-            },
+            Course::Move(time) => reschedule(time, look_in(time)),
             Course::RunNow => Verb::RunNow {
                 look_in: look_in(heard.now),
             },
@@ -120,8 +127,8 @@ async fn obey(
         let heard = parts.time.heard(asked, parts.store.change(changes).await?);
         let mut trips = Vec::new();
         for answer in &heard.found {
-            // Any other answer: somebody else was faster, and sends what follows.
-            if let Answer::Done(task) = answer {
+            // Any other answer: somebody else was faster, and sends what follows. An error: the sweep finds the row.
+            if let Ok(Answer::Done(task)) = answer {
                 parts.counters.followed.add(1);
                 trips.extend((task.state == State::Scheduled).then(|| trip(&heard, task)));
             }
@@ -129,6 +136,11 @@ async fn obey(
         parts.send_soon(trips).await;
     }
     hopped
+}
+
+fn reschedule(time: Timestamp, look_in: Duration) -> Verb {
+    let due = When::At(time);
+    Verb::Reschedule { due, look_in }
 }
 
 /// A change of a row that is still as it was when it was asked about.
@@ -152,7 +164,7 @@ async fn put_off(
     if let Some(lane) = engine.lanes.get(&inquiry.kind) {
         let look_in = parts.router.look_in(Some(&inquiry.kind), after);
         for task in claimed {
-            end(lane, task, Ending::Snooze { after, look_in }, settle);
+            end(engine, lane, task, Ending::Snooze { after, look_in }, settle);
         }
     }
     match parts.time.carried_on() {
@@ -162,14 +174,16 @@ async fn put_off(
 }
 
 /// Ends a claim whose handler was not started, unless it has been lost or given back meanwhile.
-fn end(lane: &Arc<Lane>, task: Arc<Task>, ending: Ending, settle: &Settle) {
-    if lane.refused(&task) {
+fn end(engine: &Engine, lane: &Arc<Lane>, task: Arc<Task>, ending: Ending, settle: &Settle) {
+    let since = engine.parts.clock.moment();
+    if lane.refused(&task, since) {
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),
             task,
             ending,
             finished: Finished::No,
+            since,
         });
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::store::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep,
 };
-use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
 use tokio::sync::Notify;
 
 use crate::history::History;
@@ -118,11 +119,11 @@ impl Store for GatedStore {
         through!(self, "now", self.store.now())
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         through!(self, "insert", self.store.insert(rows))
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         through!(self, "change", self.store.change(changes))
     }
 
@@ -130,7 +131,7 @@ impl Store for GatedStore {
         through!(self, "arrive", self.store.arrive(wakes, claim))
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
         through!(self, "hop", self.store.hop(hops))
     }
 
@@ -142,11 +143,11 @@ impl Store for GatedStore {
         through!(self, "sweep", self.store.sweep(claim, sweep))
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
         through!(self, "settle", self.store.settle(settlements))
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         through!(self, "renew", self.store.renew(claims, lease))
     }
 
@@ -162,8 +163,8 @@ impl Store for GatedStore {
         through!(self, "list", self.store.list(page))
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        through!(self, "kinds", self.store.kinds(state))
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        through!(self, "kinds", self.store.kinds(state, after, limit))
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::store::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep,
 };
 use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
@@ -240,7 +241,7 @@ impl Store for Meddled {
         self.through(Op::Now, self.store.now(), |_| 0).await
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         let inserting = async {
             if rows.iter().any(|row| self.inner().spoilt.contains(&row.id)) {
                 return Err(spoilt());
@@ -251,7 +252,7 @@ impl Store for Meddled {
             .await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         self.through(Op::Change, self.store.change(changes), |answer| {
             answer.found.len()
         })
@@ -265,7 +266,7 @@ impl Store for Meddled {
             .await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
         self.through(Op::Hop, self.store.hop(hops), Vec::len).await
     }
 
@@ -280,12 +281,12 @@ impl Store for Meddled {
             .await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
         self.through(Op::Settle, self.store.settle(settlements), Vec::len)
             .await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         self.through(Op::Renew, self.store.renew(claims, lease), Vec::len)
             .await
     }
@@ -304,8 +305,9 @@ impl Store for Meddled {
         self.through(Op::List, self.store.list(page), Vec::len).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        self.through(Op::List, self.store.kinds(state), Vec::len).await
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        self.through(Op::List, self.store.kinds(state, after, limit), Vec::len)
+            .await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -240,6 +240,7 @@ impl World {
             owner: "nobody".into(),
             lease: secs(30),
             room: std::collections::BTreeMap::new(),
+            bytes: usize::MAX,
         };
         let sweep = Sweep {
             limit: 1_000,
@@ -256,6 +257,7 @@ impl World {
             owner: owner.into(),
             lease: secs(1_000),
             room: [(Kind::from(KIND), 1_000)].into(),
+            bytes: usize::MAX,
         };
         self.rows.ready(&claim).await.unwrap().found
     }

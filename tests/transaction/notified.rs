@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::store::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, PostgresStore, Renewal, Settlement, Stamped,
-    Store, Sweep,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, PostgresStore, Renewal, Settlement,
+    Stamped, Store, Sweep,
 };
 use delayline::{
     Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Target, Task, TaskId, Timestamp, Wake,
@@ -60,11 +60,11 @@ impl Store for OnlyTold {
         self.store.now().await
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         self.store.insert(rows).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         self.store.change(changes).await
     }
 
@@ -72,7 +72,7 @@ impl Store for OnlyTold {
         self.store.arrive(wakes, claim).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
         self.store.hop(hops).await
     }
 
@@ -80,11 +80,11 @@ impl Store for OnlyTold {
         self.store.ready(claim).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
         self.store.settle(settlements).await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         self.store.renew(claims, lease).await
     }
 
@@ -96,8 +96,8 @@ impl Store for OnlyTold {
         self.store.list(page).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        self.store.kinds(state).await
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        self.store.kinds(state, after, limit).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

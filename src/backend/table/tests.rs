@@ -4,7 +4,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::store::{
-    Change, Claim, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal, Settlement, Sweep,
+    Change, Claim, Guarded, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal, Settlement, Sweep,
 };
 use crate::{Answer, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, When};
 
@@ -150,16 +150,16 @@ impl Store for Looks {
     async fn now(&self) -> Result<Timestamp, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn insert(&self, _: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+    async fn insert(&self, _: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn change(&self, _: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, _: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn arrive(&self, _: &[Wake], _: &Claim) -> Result<Stamped<Looked>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn hop(&self, _: &[Hop]) -> Result<Vec<bool>, Error> {
+    async fn hop(&self, _: &[Hop]) -> Result<Vec<Guarded>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn ready(&self, _: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
@@ -168,10 +168,10 @@ impl Store for Looks {
     async fn sweep(&self, _: &Claim, _: &Sweep) -> Result<Stamped<Looked>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<bool>, Error> {
+    async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn renew(&self, _: &[(TaskId, u64)], _: Duration) -> Result<Vec<Renewal>, Error> {
+    async fn renew(&self, _: &[Renewal], _: Duration) -> Result<Vec<Guarded>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn find(&self, _: &Target) -> Result<Option<Task>, Error> {
@@ -180,7 +180,7 @@ impl Store for Looks {
     async fn list(&self, _: &Page) -> Result<Vec<Task>, Error> {
         unreachable!("the table only looks ahead")
     }
-    async fn kinds(&self, _: State) -> Result<Vec<Kind>, Error> {
+    async fn kinds(&self, _: State, _: Option<&Kind>, _: usize) -> Result<Vec<Kind>, Error> {
         unreachable!("the table only looks ahead")
     }
     async fn purge(&self, _: usize) -> Result<u64, Error> {

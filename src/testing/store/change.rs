@@ -13,7 +13,7 @@ const RUN_NOW: Verb = Verb::RunNow { look_in: LONG };
 
 /// Asserts what each verb answers for a row in a state, by its id and by its key, and that a row which was not
 /// changed is as it was.
-async fn assert_answers(fixture: &dyn StoreFixture, state: State, expected: [fn(Task) -> Answer; 4]) {
+async fn assert_answers(fixture: &dyn StoreFixture, state: State, expected: [fn(Task) -> Answer; 5]) {
     let trial = Trial::new(fixture).await;
     let mut n = 0;
     for (verb, expected) in verbs().into_iter().zip(expected) {
@@ -38,8 +38,14 @@ async fn assert_answers(fixture: &dyn StoreFixture, state: State, expected: [fn(
     }
 }
 
-pub(super) async fn a_scheduled_row_takes_every_verb_but_redrive(fixture: &dyn StoreFixture) {
-    let expected = [Answer::Done, Answer::Done, Answer::Done, Answer::Conflict];
+pub(super) async fn a_scheduled_row_takes_every_verb_for_live_rows(fixture: &dyn StoreFixture) {
+    let expected = [
+        Answer::Done,
+        Answer::Done,
+        Answer::Done,
+        Answer::Conflict,
+        Answer::Conflict,
+    ];
     assert_answers(fixture, State::Scheduled, expected).await;
 }
 
@@ -49,20 +55,27 @@ pub(super) async fn a_running_row_is_too_late(fixture: &dyn StoreFixture) {
         Answer::TooLate,
         Answer::TooLate,
         Answer::Conflict,
+        Answer::Conflict,
     ];
     assert_answers(fixture, State::Running, expected).await;
 }
 
 pub(super) async fn a_done_row_is_finished(fixture: &dyn StoreFixture) {
-    assert_answers(fixture, State::Done, [Answer::Finished; 4]).await;
+    assert_answers(fixture, State::Done, [Answer::Finished; 5]).await;
 }
 
 pub(super) async fn a_cancelled_row_is_finished(fixture: &dyn StoreFixture) {
-    assert_answers(fixture, State::Cancelled, [Answer::Finished; 4]).await;
+    assert_answers(fixture, State::Cancelled, [Answer::Finished; 5]).await;
 }
 
-pub(super) async fn a_dead_row_takes_redrive_only(fixture: &dyn StoreFixture) {
-    let expected = [Answer::Finished, Answer::Finished, Answer::Finished, Answer::Done];
+pub(super) async fn a_dead_row_takes_redrive_and_dismiss_only(fixture: &dyn StoreFixture) {
+    let expected = [
+        Answer::Finished,
+        Answer::Finished,
+        Answer::Finished,
+        Answer::Done,
+        Answer::Done,
+    ];
     assert_answers(fixture, State::Dead, expected).await;
 }
 
@@ -125,6 +138,14 @@ pub(super) async fn redrive_is_due_now_and_starts_anew(fixture: &dyn StoreFixtur
     trial.claim(&task, &any()).await;
 }
 
+/// The state of the rows that a verb is for.
+fn state_for(verb: &Verb) -> State {
+    match verb {
+        Verb::Redrive { .. } | Verb::Dismiss => State::Dead,
+        _ => State::Scheduled,
+    }
+}
+
 /// Asserts that but for its times, `task` is what `before` was when it was written.
 #[track_caller]
 fn assert_anew(before: &Task, task: &Task, span: (Timestamp, Timestamp)) {
@@ -137,6 +158,7 @@ fn assert_anew(before: &Task, task: &Task, span: (Timestamp, Timestamp)) {
         wake_at: task.wake_at,
         updated_at: task.updated_at,
         attempt: 0,
+        stalls: 0,
         hop: 0,
         last_error: None,
         finished_at: None,
@@ -168,6 +190,52 @@ pub(super) async fn a_cancelled_row_is_kept_as_history(fixture: &dyn StoreFixtur
     assert_eq!(task, expected);
 }
 
+pub(super) async fn a_dismissed_row_is_kept_as_history(fixture: &dyn StoreFixture) {
+    let history = 2 * LONG;
+    let trial = Trial::keeping(fixture, history).await;
+    let before = trial.row_in(State::Dead, 1, "a").await;
+    let start = trial.now().await;
+    let answer = trial.change(id(1), Verb::Dismiss).await;
+    let span = (start, trial.now().await);
+    let task = trial.get(id(1)).await;
+    assert_eq!(answer, Answer::Done(task.clone()));
+    assert_after(span, history, task.wake_at);
+    assert_after(span, NONE, task.finished_at);
+    let expected = Task {
+        state: State::Cancelled,
+        version: before.version + 1,
+        wake_at: task.wake_at,
+        updated_at: task.updated_at,
+        finished_at: task.finished_at,
+        ..before
+    };
+    assert_eq!(task, expected);
+}
+
+pub(super) async fn a_claim_whose_lease_has_ended_is_none(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let expected = [
+        Answer::Done,
+        Answer::Done,
+        Answer::Done,
+        Answer::Conflict,
+        Answer::Conflict,
+    ];
+    for ((n, verb), expected) in (1..).zip(verbs()).zip(expected) {
+        let key = n.to_string();
+        let task = trial.add(due(n).named(&key)).await;
+        let held = trial.claim(&task, &fleeting()).await;
+        let answer = trial.change(target(KIND, &key), verb.clone()).await;
+        let now = trial.get(id(n)).await;
+        assert_eq!(answer, expected(now.clone()), "{verb:?}");
+        // One transition for the end of the lease, one for the verb.
+        assert_eq!(now.version, held.version + 1 + u64::from(answer.is_done()));
+        assert_ne!(now.state, State::Running);
+        assert_eq!(trial.renew(&[(id(n), held.version)], LONG).await, [false]);
+        assert!(!trial.end(&held, Ending::Done).await);
+    }
+}
+
 pub(super) async fn redrive_yields_to_another_live_row_of_the_key(fixture: &dyn StoreFixture) {
     for state in [State::Scheduled, State::Running] {
         let trial = Trial::new(fixture).await;
@@ -188,8 +256,7 @@ pub(super) async fn a_row_must_be_as_expected(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for (n, verb) in (1..).zip(verbs()) {
         let key = n.to_string();
-        let redrive = matches!(verb, Verb::Redrive { .. });
-        let state = if redrive { State::Dead } else { State::Scheduled };
+        let state = state_for(&verb);
         let task = trial.row_in(state, n, &key).await;
         let (past, next) = (task.version - 1, task.version + 1);
         let wrong = [
@@ -209,8 +276,7 @@ pub(super) async fn a_row_must_be_as_expected(fixture: &dyn StoreFixture) {
         assert!(trial.change_if(id(n), verb.clone(), expect).await.is_done());
     }
     for (n, verb) in (101..).zip(verbs()) {
-        let redrive = matches!(verb, Verb::Redrive { .. });
-        let state = if redrive { State::Dead } else { State::Scheduled };
+        let state = state_for(&verb);
         let task = trial.row_in(state, n, &n.to_string()).await;
         let expect = Expect::Due(task.due_at);
         assert!(trial.change_if(id(n), verb, expect).await.is_done());
@@ -250,18 +316,22 @@ pub(super) async fn a_repeated_change_that_expects_a_version_applies_once(fixtur
     assert_eq!(trial.get(id(1)).await.version, 2);
 }
 
-pub(super) async fn a_key_means_its_live_row_else_the_newest_by_id(fixture: &dyn StoreFixture) {
+pub(super) async fn a_key_means_its_live_row_else_the_newest(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let key = || target(KIND, "a");
-    // The live row is neither the newest nor the oldest, by id or by when it was written.
-    let newest = trial.row_in(State::Cancelled, 9, "a").await;
-    trial.row_in(State::Done, 3, "a").await;
+    // Ids come from processes whose clocks differ: the newest is the one that was written last.
+    trial.row_in(State::Cancelled, 9, "a").await;
+    trial.pass(NONE).await;
+    let newest = trial.row_in(State::Done, 3, "a").await;
+    assert_eq!(trial.find(key()).await, Some(newest.clone()));
+    trial.pass(NONE).await;
     let live = trial.row_in(State::Scheduled, 5, "a").await;
     assert_eq!(trial.find(key()).await, Some(live));
     let answer = trial.change(key(), Verb::Cancel).await;
     assert_eq!(answer.task().map(|task| task.id), Some(id(5)));
     assert!(answer.is_done());
 
+    let newest = trial.get(id(5)).await;
     assert_eq!(trial.find(key()).await, Some(newest.clone()));
     assert_eq!(trial.change(key(), Verb::Cancel).await, Answer::Finished(newest));
 }
@@ -277,7 +347,7 @@ pub(super) async fn changes_of_one_row_apply_in_the_order_given(fixture: &dyn St
         change(id(2).into(), Verb::Cancel, Expect::Anything),
         change(id(1).into(), Verb::Cancel, Expect::Anything),
     ];
-    let answers = ok(trial.store.change(changes).await).found;
+    let answers = each(trial.store.change(changes).await);
     let cancelled = trial.get(id(1)).await;
     let [
         Answer::Done(first),
@@ -298,8 +368,7 @@ pub(super) async fn a_wake_of_what_was_changed_is_stale(fixture: &dyn StoreFixtu
     let trial = Trial::new(fixture).await;
     for (n, verb) in (1..).zip(verbs()) {
         let key = n.to_string();
-        let redrive = matches!(verb, Verb::Redrive { .. });
-        let state = if redrive { State::Dead } else { State::Scheduled };
+        let state = state_for(&verb);
         let task = trial.row_in(state, n, &key).await;
         let answer = trial.change(id(n), verb).await;
         assert!(answer.is_done());

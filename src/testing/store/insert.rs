@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Ending, NewRow};
+use crate::store::{Ending, NewRow, Verb};
 use crate::{Kind, Scheduled, State, Task, TaskId, Timestamp, When};
 
 pub(super) async fn a_new_row_is_as_it_was_given(fixture: &dyn StoreFixture) {
@@ -46,7 +46,7 @@ pub(super) async fn a_calendar_time_is_kept_to_the_millisecond(fixture: &dyn Sto
         let time = Timestamp::from_millis(millis);
         trial.add(due(n).at(time)).await;
         let task = trial.get(id(n)).await;
-        assert_eq!((task.due_at, task.planned_at), (time, time));
+        assert_eq!(task.due_at, time);
     }
 }
 
@@ -343,4 +343,44 @@ pub(super) async fn a_big_batch_is_taken(fixture: &dyn StoreFixture) {
     let ended = trial.settle(settlements(&swept.claimed, &Ending::Done)).await;
     assert_eq!(ended, vec![true; wakes.len()]);
     assert_eq!(trial.list(KIND, State::Done, usize::MAX).await.len(), wakes.len());
+}
+
+pub(super) async fn a_key_whose_lease_has_ended_is_scheduled(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for (n, key) in [(1, "a"), (2, "b")] {
+        let task = trial.add(due(n).named(key)).await;
+        trial.claim(&task, &fleeting()).await;
+    }
+    let answer = trial.insert(vec![later(3).named("a")]).await.remove(0);
+    assert!(matches!(&answer, Scheduled::Existing(task) if task.id == id(1)));
+    assert_eq!(answer.task().state, State::Scheduled);
+    let answer = trial
+        .insert(vec![later(4).named("b").replacing()])
+        .await
+        .remove(0);
+    let task = trial.get(id(2)).await;
+    assert_eq!(answer, Scheduled::Replaced(task.clone()));
+    // One transition for the end of the lease, one for the new time.
+    assert_eq!((task.state, task.version), (State::Scheduled, 4));
+    assert!(task.due_at > trial.now().await);
+}
+
+pub(super) async fn a_time_that_has_passed_was_planned_for_now(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let past = Timestamp::from_millis(1_000);
+    let start = trial.now().await;
+    let task = trial.add(due(1).at(past)).await;
+    assert_eq!(task.due_at, past);
+    assert_after((start, trial.now().await), NONE, task.planned_at);
+
+    let moved = Verb::Reschedule {
+        due: When::At(past),
+        look_in: LONG,
+    };
+    trial.pass(NONE).await;
+    let start = trial.now().await;
+    assert!(trial.change(id(1), moved).await.is_done());
+    let task = trial.get(id(1)).await;
+    assert_eq!(task.due_at, past);
+    assert_after((start, trial.now().await), NONE, task.planned_at);
 }

@@ -3,7 +3,7 @@
 use super::StoreFixture;
 use super::arrive::{assert_claimed, count};
 use super::trial::*;
-use crate::store::NewRow;
+use crate::store::{Claim, NewRow};
 use crate::{State, Timestamp, When};
 
 pub(super) async fn due_rows_are_claimed(fixture: &dyn StoreFixture) {
@@ -76,4 +76,32 @@ pub(super) async fn a_lease_that_has_ended_is_left_to_the_sweep(fixture: &dyn St
     let task = trial.claim(&task, &fleeting()).await;
     assert_eq!(trial.ready(&any()).await, []);
     assert_eq!(trial.get(id(1)).await, task);
+}
+
+pub(super) async fn no_more_is_claimed_than_there_are_bytes_for(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for n in 1..=6 {
+        let payload = vec![b'x'; 1_000];
+        trial
+            .add(NewRow {
+                payload,
+                ..overdue(n)
+            })
+            .await;
+    }
+    let within = |bytes| Claim { bytes, ..any() };
+    assert_eq!(trial.ready(&within(0)).await, []);
+    // The second is claimed since the first has fewer; the third is not.
+    assert_eq!(trial.ready(&within(1_001)).await.len(), 2);
+    let first = trial.get(id(3)).await;
+    let second = trial.get(id(4)).await;
+    let wakes = [wake(&first), wake(&second)];
+    let looked = trial.arrive(&wakes, &within(1_000)).await;
+    assert_eq!(ids(&looked.claimed), [id(3)]);
+    assert_eq!(looked.waiting, [(KIND.into(), 1)].into());
+    let swept = trial.store.sweep(&within(1), &plain(MANY, LONG)).await;
+    let swept = ok(swept).found;
+    assert_eq!(swept.claimed.len(), 1);
+    assert_eq!(swept.waiting, [(KIND.into(), 2)].into());
+    assert_eq!(trial.ready(&within(usize::MAX)).await.len(), 2);
 }

@@ -73,3 +73,27 @@ pub(super) async fn renewals_are_answered_in_the_order_given(fixture: &dyn Store
     let renewed = trial.renew(&claims, LONG).await;
     assert_eq!(renewed, [true, false, true, false]);
 }
+
+pub(super) async fn that_a_handler_has_started_is_noted(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let before = trial.row_in(State::Running, 1, "a").await;
+    assert!(!before.started);
+    let claim = [(id(1), before.version)];
+    assert_eq!(trial.renew_as(&claim, LONG, true).await, [true]);
+    // Once started it stays so.
+    assert_eq!(trial.renew_as(&claim, LONG, false).await, [true]);
+    let task = trial.get(id(1)).await;
+    let wake_at = task.wake_at;
+    let started = true;
+    assert_eq!(
+        task,
+        Task {
+            wake_at,
+            started,
+            ..before
+        }
+    );
+    let (after, look_in) = (NONE, LONG);
+    assert!(trial.end(&task, Ending::Snooze { after, look_in }).await);
+    assert!(!trial.get(id(1)).await.started);
+}

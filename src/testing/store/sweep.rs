@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::arrive::assert_claimed;
 use super::trial::*;
-use crate::store::{Ahead, Looked, NewRow, Sweep};
+use crate::store::{Ahead, Ending, Looked, NewRow, Sweep};
 use crate::{State, Task, When};
 
 pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn StoreFixture) {
@@ -26,6 +26,8 @@ pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn S
         version: before.version + 1,
         wake_at: task.wake_at,
         updated_at: task.updated_at,
+        attempt: before.attempt - 1,
+        stalls: 1,
         ..before.clone()
     };
     assert_eq!(task, expected);
@@ -47,7 +49,7 @@ pub(super) async fn an_ended_lease_is_claimed_in_this_sweep_or_the_next(fixture:
     assert_eq!((task.state, task.due_at), (State::Running, before.due_at));
     // One transition for the end of the lease, one for the claim.
     assert_eq!(task.version, before.version + 2);
-    assert_eq!(task.attempt, before.attempt + 1);
+    assert_eq!((task.attempt, task.stalls), (before.attempt, 1));
 }
 
 pub(super) async fn a_lease_that_has_not_ended_is_left(fixture: &dyn StoreFixture) {
@@ -272,4 +274,46 @@ pub(super) async fn finished_rows_are_not_swept(fixture: &dyn StoreFixture) {
         trial.row_in(state, n, &n.to_string()).await;
     }
     assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+}
+
+pub(super) async fn a_claim_that_had_started_was_an_attempt(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    for (n, started) in [(1, true), (2, false)] {
+        let task = trial.add(due(n)).await;
+        let task = trial.claim(&task, &any()).await;
+        let ended = trial.renew_as(&[(id(n), task.version)], NONE, started).await;
+        assert_eq!(ended, [true]);
+    }
+    assert_eq!(trial.sweep(&nothing(), MANY, LONG).await.expired, 2);
+    for (n, attempt) in [(1, 1), (2, 0)] {
+        let task = trial.get(id(n)).await;
+        assert_eq!((task.attempt, task.started, task.stalls), (attempt, false, 1));
+    }
+}
+
+pub(super) async fn every_end_of_a_lease_is_a_stall_until_a_claim_ends_by_itself(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let mut task = trial.add(due(1)).await;
+    for stalls in 1..=3 {
+        trial.claim(&task, &fleeting()).await;
+        assert_eq!(trial.sweep(&nothing(), MANY, LONG).await.expired, 1);
+        task = trial.get(id(1)).await;
+        assert_eq!((task.attempt, task.stalls), (0, stalls));
+    }
+    // To be given back says nothing of the task.
+    let held = trial.claim(&task, &any()).await;
+    assert!(trial.end(&held, Ending::Release).await);
+    let task = trial.get(id(1)).await;
+    assert_eq!((task.attempt, task.stalls), (0, 3));
+    let held = trial.claim(&task, &any()).await;
+    let (after, look_in) = (NONE, LONG);
+    let error = "no luck".to_owned();
+    let retry = Ending::Retry {
+        after,
+        look_in,
+        error,
+    };
+    assert!(trial.end(&held, retry).await);
+    let task = trial.get(id(1)).await;
+    assert_eq!((task.attempt, task.stalls), (1, 0));
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use crate::store::{
-    Ahead, Change, Claim, Ending, Expect, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped,
-    Store, Sweep, Verb,
+    Ahead, Change, Claim, Ending, Expect, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement,
+    Stamped, Store, Sweep, Verb,
 };
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
 
@@ -102,6 +102,7 @@ pub(super) fn claim(room: &[(&str, usize)]) -> Claim {
         owner: "tester".into(),
         lease: LONG,
         room: room.iter().map(|&(kind, room)| (kind.into(), room)).collect(),
+        bytes: usize::MAX,
     }
 }
 
@@ -153,13 +154,14 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
 }
 
 /// Every verb, with no time to look in.
-pub(super) fn verbs() -> [Verb; 4] {
+pub(super) fn verbs() -> [Verb; 5] {
     let look_in = LONG;
     let due = When::After(LONG);
     [
         Verb::Reschedule { due, look_in },
         Verb::RunNow { look_in },
         Verb::Cancel,
+        Verb::Dismiss,
         Verb::Redrive { look_in },
     ]
 }
@@ -230,7 +232,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn insert(&self, rows: Vec<NewRow>) -> Vec<Scheduled> {
-        ok(self.store.insert(rows).await).found
+        each(self.store.insert(rows).await)
     }
 
     /// Inserts a row that must be new.
@@ -249,7 +251,7 @@ impl<'a> Trial<'a> {
     pub(super) async fn change_if(&self, target: impl Into<Target>, verb: Verb, expect: Expect) -> Answer {
         let target = target.into();
         let change = Change { target, verb, expect };
-        ok(self.store.change(vec![change]).await).found.remove(0)
+        each(self.store.change(vec![change]).await).remove(0)
     }
 
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Looked {
@@ -264,7 +266,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn hop(&self, hops: &[Hop]) -> Vec<bool> {
-        ok(self.store.hop(hops).await)
+        held(self.store.hop(hops).await)
     }
 
     /// The hop of a row as it is; it is looked for in a long time.
@@ -283,7 +285,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn settle(&self, settlements: Vec<Settlement>) -> Vec<bool> {
-        ok(self.store.settle(settlements).await)
+        held(self.store.settle(settlements).await)
     }
 
     /// Ends the claim of a row as it is; says whether it was so.
@@ -294,13 +296,19 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Vec<bool> {
-        let renewed = ok(self.store.renew(claims, lease).await);
-        let is_held = |renewal| match renewal {
-            Renewal::Renewed => true,
-            Renewal::Lost => false,
-            Renewal::Locked => panic!("nobody has locked a row, and one is {renewal:?}"),
-        };
-        renewed.into_iter().map(is_held).collect()
+        self.renew_as(claims, lease, false).await
+    }
+
+    /// The same, and says whether the handlers start.
+    pub(super) async fn renew_as(
+        &self,
+        claims: &[(TaskId, u64)],
+        lease: Duration,
+        started: bool,
+    ) -> Vec<bool> {
+        let renewal = |&(id, version)| Renewal { id, version, started };
+        let renewals: Vec<_> = claims.iter().map(renewal).collect();
+        held(self.store.renew(&renewals, lease).await)
     }
 
     pub(super) async fn upcoming(&self, within: Duration, limit: usize) -> Vec<Pending> {
@@ -386,6 +394,23 @@ pub(super) fn target(kind: &str, key: &str) -> Target {
 #[track_caller]
 pub(super) fn ok<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
+}
+
+/// What the store gave for each row, of which none must be an error.
+#[track_caller]
+pub(super) fn each<T>(result: Result<Stamped<Vec<Result<T, Error>>>, Error>) -> Vec<T> {
+    ok(result).found.into_iter().map(ok).collect()
+}
+
+/// Whether each row was as its guarded write expected. Nobody has locked one.
+#[track_caller]
+pub(super) fn held(result: Result<Vec<Guarded>, Error>) -> Vec<bool> {
+    let is_held = |came| match came {
+        Guarded::Done => true,
+        Guarded::Lost => false,
+        Guarded::Blocked => panic!("nobody has locked a row, and one is {came:?}"),
+    };
+    ok(result).into_iter().map(is_held).collect()
 }
 
 /// What a store found and when, which must be between the times that it said before and after.

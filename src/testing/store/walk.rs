@@ -23,12 +23,24 @@ struct Row {
     hop: u32,
     due: bool,
     overdue: bool,
+    started: bool,
 }
 
 impl Row {
     fn enter(&mut self, state: State) {
         self.state = state;
         self.version += 1;
+        self.started = false;
+    }
+
+    /// Ends its lease if that has come; says whether it had.
+    fn end_lease(&mut self) -> bool {
+        let ends = self.state == State::Running && self.overdue;
+        if ends {
+            self.attempt -= u32::from(!self.started);
+            self.enter(State::Scheduled);
+        }
+        ends
     }
 
     fn schedule_anew(&mut self, due: bool, overdue: bool) {
@@ -160,11 +172,13 @@ impl Walk<'_> {
                 hop: 0,
                 due: due_now,
                 overdue: overdue_now,
+                started: false,
             };
             self.rows.insert(id(step), row);
             return;
         };
         let row = self.rows.get_mut(&live).expect("a live row is a row");
+        row.end_lease();
         assert_eq!(answer.task().id, live);
         match (row.state, replace) {
             (State::Running, _) => assert!(matches!(answer, Scheduled::Running(_))),
@@ -179,31 +193,35 @@ impl Walk<'_> {
     async fn change(&mut self, id: TaskId, version: u64) {
         let due_now = self.rng.bool();
         let due = When::After(if due_now { NONE } else { LONG });
-        let verb = match self.rng.u8(..4) {
+        let verb = match self.rng.u8(..5) {
             0 => Verb::Reschedule { due, look_in: LONG },
             1 => Verb::RunNow { look_in: NONE },
             2 => Verb::Redrive { look_in: NONE },
+            3 => Verb::Dismiss,
             _ => Verb::Cancel,
         };
         let expect = Expect::Version(version);
         let answer = self.trial.change_if(id, verb.clone(), expect).await;
         let taken = self.live(self.rows[&id].key).is_some();
+        // Perhaps the other row of the key has lost its claim by it, and stays live.
         let row = self.rows.get_mut(&id).expect("a row was picked");
+        row.end_lease();
         let met = row.version == version;
         let redrive = matches!(verb, Verb::Redrive { .. });
+        let of_dead = redrive || verb == Verb::Dismiss;
         match row.state {
-            State::Scheduled | State::Running if redrive => assert!(matches!(answer, Answer::Conflict(_))),
+            State::Scheduled | State::Running if of_dead => assert!(matches!(answer, Answer::Conflict(_))),
             State::Running => assert!(matches!(answer, Answer::TooLate(_))),
             State::Done | State::Cancelled => assert!(matches!(answer, Answer::Finished(_))),
-            State::Dead if !redrive => assert!(matches!(answer, Answer::Finished(_))),
-            State::Dead if taken => assert!(matches!(answer, Answer::Conflict(_))),
+            State::Dead if !of_dead => assert!(matches!(answer, Answer::Finished(_))),
+            State::Dead if redrive && taken => assert!(matches!(answer, Answer::Conflict(_))),
             _ if !met => assert!(matches!(answer, Answer::Conflict(_))),
             _ => {
                 assert!(answer.is_done(), "{answer:?}");
                 match verb {
                     Verb::Reschedule { .. } => row.schedule_anew(due_now, false),
                     Verb::RunNow { .. } | Verb::Redrive { .. } => row.schedule_anew(true, true),
-                    Verb::Cancel => row.enter(State::Cancelled),
+                    Verb::Cancel | Verb::Dismiss => row.enter(State::Cancelled),
                 }
             }
         }
@@ -281,12 +299,14 @@ impl Walk<'_> {
     async fn renew(&mut self, id: TaskId, version: u64) {
         let ends = self.rng.bool();
         let lease = if ends { NONE } else { LONG };
-        let renewed = self.trial.renew(&[(id, version)], lease).await;
+        let started = self.rng.bool();
+        let renewed = self.trial.renew_as(&[(id, version)], lease, started).await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
         let valid = row.state == State::Running && row.version == version;
         assert_eq!(renewed, [valid]);
         if valid {
             row.overdue = ends;
+            row.started |= started;
         }
     }
 
@@ -315,10 +335,7 @@ impl Walk<'_> {
         let mut early = 0;
         let mut expired = 0;
         for row in self.rows.values_mut().filter(|row| row.overdue) {
-            if row.state == State::Running {
-                row.enter(State::Scheduled);
-                expired += 1;
-            }
+            expired += usize::from(row.end_lease());
             if row.state == State::Scheduled && row.due && handles {
                 row.claim(false);
             } else if row.state == State::Scheduled && !row.due {
