@@ -1,35 +1,7 @@
 //! Batches of which some rows are in the way of the others.
 
-use std::future::Future;
-
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::obstacle::Why;
-
-/// How many bytes of values one statement carries, unless a single row is longer. Servers take more, but all of it has to
-/// be in their memory at once, several times over.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(in crate::store) const STATEMENT: usize = 4 << 20;
-
-/// The batches in which rows go into statements: each at most so many, and not more bytes than `budget` unless it is a
-/// single row.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(in crate::store) fn batches<T>(
-    mut rows: &[T],
-    count: usize,
-    budget: usize,
-    size: impl Fn(&T) -> usize,
-) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0_usize;
-        let fits = |row: &&T| {
-            bytes = bytes.saturating_add(size(row));
-            bytes <= budget
-        };
-        let count = rows.iter().take(count).take_while(fits).count();
-        let (now, later) = rows.split_at_checked(count.max(1))?;
-        rows = later;
-        Some(now)
-    })
-}
 
 /// Into how many parts a batch is split: so the row in the way of 500 others is found in three more steps, each of which
 /// may have to wait for it once.
@@ -37,6 +9,7 @@ const PARTS: usize = 8;
 
 /// What `step` answers for each of some batches, one after the other. A batch that fails because of some of its rows,
 /// which `blame` tells by the error, is tried again by parts until these rows are alone.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) async fn by_parts<T, A, F>(
     batches: Vec<Vec<T>>,
     blame: impl Fn(&sqlx::Error) -> Option<Why>,
@@ -62,7 +35,7 @@ where
     Ok(answers)
 }
 
-/// The parts in which a batch is tried again that failed because of some of its rows.
+/// The parts of a batch that failed because of some of its rows.
 pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     let size = batch.len().div_ceil(PARTS).max(1);
     let mut parts = Vec::with_capacity(PARTS);
@@ -73,7 +46,7 @@ pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     parts
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod tests {
     use super::*;
 
