@@ -1,0 +1,354 @@
+//! Where a simulated process meets the world, and where it dies.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
+use delayline::store::{
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
+};
+use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::ground::{Ground, Open};
+use crate::plan::StoreFaults;
+
+/// Every call of a process to its store and its backends goes through its gate, which takes time, fails now and then,
+/// and kills the process before or after any one of them.
+pub(crate) struct Gate {
+    pub(crate) life: u64,
+    /// The true one, with all chance.
+    pub(crate) clock: Clock,
+    pub(crate) ground: Arc<Ground>,
+    /// Calls until the process dies.
+    steps: AtomicU64,
+    dead: AtomicBool,
+    died: Notify,
+    faults: Mutex<StoreFaults>,
+    /// Until when the store is out of this process's reach, and whether it then says so.
+    outage: Mutex<Option<(Instant, bool)>>,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gate {}", self.life)
+    }
+}
+
+/// What becomes of a call.
+enum Fate {
+    Answered,
+    Late(Duration),
+    Failed,
+    Lost,
+    Hangs { has_effect: bool },
+}
+
+impl Gate {
+    pub(crate) fn new(life: u64, clock: Clock, ground: Arc<Ground>, steps: u64, faults: StoreFaults) -> Self {
+        Self {
+            life,
+            clock,
+            ground,
+            steps: AtomicU64::new(steps),
+            dead: AtomicBool::new(false),
+            died: Notify::new(),
+            faults: Mutex::new(faults),
+            outage: Mutex::default(),
+        }
+    }
+
+    /// Ends when the process has died.
+    pub(crate) async fn death(&self) {
+        while !self.dead.load(Ordering::Relaxed) {
+            self.died.notified().await;
+        }
+    }
+
+    pub(crate) fn heal(&self) {
+        self.steps.store(u64::MAX, Ordering::Relaxed);
+        *self.faults.lock().unwrap() = StoreFaults::default();
+        *self.outage.lock().unwrap() = None;
+    }
+
+    /// The store is out of reach for so long.
+    pub(crate) fn cut_off(&self, span: Duration, refuses: bool) {
+        *self.outage.lock().unwrap() = Some((Instant::now() + span, refuses));
+    }
+
+    /// A little time passes; perhaps the process dies here.
+    async fn step(&self) {
+        let steps = self.steps.load(Ordering::Relaxed);
+        if steps == 0 {
+            self.dead.store(true, Ordering::Relaxed);
+            self.died.notify_one();
+            // Until the process is dropped.
+            return std::future::pending().await;
+        }
+        if steps != u64::MAX {
+            self.steps.store(steps - 1, Ordering::Relaxed);
+        }
+        let pause = self.clock.random_below(8);
+        if (1..4).contains(&pause) {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        if let Some((until, refuses)) = *self.outage.lock().unwrap()
+            && Instant::now() < until
+        {
+            return if refuses {
+                Fate::Failed
+            } else {
+                Fate::Hangs { has_effect: false }
+            };
+        }
+        let StoreFaults { fail, lose, hang, late } = *self.faults.lock().unwrap();
+        if fail + lose + hang + late == 0 {
+            return Fate::Answered;
+        }
+        let drawn = self.clock.random_below(1_000);
+        if drawn < fail {
+            Fate::Failed
+        } else if drawn < fail + lose {
+            Fate::Lost
+        } else if drawn < fail + lose + hang {
+            Fate::Hangs {
+                has_effect: drawn % 2 == 0,
+            }
+        } else if drawn < fail + lose + hang + late {
+            Fate::Late(Duration::from_millis(self.clock.random_below(9_000)))
+        } else {
+            Fate::Answered
+        }
+    }
+
+    /// A call of the store: before and after its effect time, failure, death.
+    async fn call<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
+        self.step().await;
+        let fate = self.fate();
+        if let Fate::Failed | Fate::Hangs { has_effect: false } = fate {
+            if let Fate::Failed = fate {
+                return Err(failed());
+            }
+            return std::future::pending().await;
+        }
+        let heard = self.ground.ledger.elapsed();
+        let answer = effect.await;
+        match fate {
+            Fate::Hangs { .. } => return std::future::pending().await,
+            Fate::Late(span) => tokio::time::sleep(span).await,
+            _ => {}
+        }
+        self.step().await;
+        if let Fate::Lost = fate {
+            return Err(failed());
+        }
+        self.ground.ledger.heard(self.life, heard);
+        Ok(answer)
+    }
+}
+
+fn failed() -> Error {
+    Error::Store {
+        store: "simulated",
+        transient: true,
+        source: "failed by chance".into(),
+    }
+}
+
+/// A process's way to the one store.
+#[derive(Debug)]
+pub(crate) struct GatedStore(pub(crate) Arc<Gate>);
+
+#[async_trait]
+impl Store for GatedStore {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.0.call(async { self.0.ground.clock.now() }).await
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        self.0.call(self.0.ground.insert(rows)).await
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
+        self.0.call(self.0.ground.change(changes)).await
+    }
+
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        self.0.call(async { self.0.ground.arrive(wakes, claim) }).await
+    }
+
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.0.call(async { self.0.ground.hop(hops) }).await
+    }
+
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        self.0.call(async { self.0.ground.ready(claim) }).await
+    }
+
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        self.0.call(async { self.0.ground.sweep(claim, sweep) }).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let claims = settlements.iter().map(|settlement| (settlement.id, settlement.version));
+        self.0.ground.ledger.settling(self.0.life, claims);
+        self.0.call(async { self.0.ground.settle(&settlements) }).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let renewed = self.0.call(async { self.0.ground.renew(renewals, lease) }).await?;
+        for (renewal, came) in renewals.iter().zip(&renewed) {
+            if *came == Guarded::Lost {
+                self.0.ground.ledger.told_lost(self.0.life, renewal.id, renewal.version);
+            }
+        }
+        Ok(renewed)
+    }
+
+    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
+        self.0.call(async { self.0.ground.upcoming(ahead) }).await
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        self.0.call(async { self.0.ground.find(target) }).await
+    }
+
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        self.0.call(async { self.0.ground.list(page) }).await
+    }
+
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        self.0.call(async { self.0.ground.kinds(state, after, limit) }).await
+    }
+
+    async fn purge(&self, limit: usize) -> Result<u64, Error> {
+        self.0.call(async { self.0.ground.purge(limit) }).await
+    }
+}
+
+/// A transaction of a service, on a connection of the same process.
+#[derive(Debug)]
+pub(crate) struct GatedTransaction {
+    gate: Arc<Gate>,
+    open: Open,
+}
+
+/// For how long a service waits for one statement of its own.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl GatedTransaction {
+    pub(crate) fn begin(gate: &Arc<Gate>) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            open: Open::begin(&gate.ground),
+        }
+    }
+
+    /// An error: whether it is committed is not known.
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        let Self { gate, open } = self;
+        patient(gate.call(async move { open.commit() })).await
+    }
+}
+
+async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(failed()))
+}
+
+#[async_trait]
+impl Transaction for GatedTransaction {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        patient(self.gate.call(self.open.insert(rows))).await?
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        patient(self.gate.call(self.open.change(changes))).await?
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        patient(self.gate.call(async { self.open.find(target) })).await
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+        patient(self.gate.call(async { self.open.finish(id, version) })).await?
+    }
+}
+
+/// A process's way to a backend that outlives it.
+#[derive(Debug)]
+pub(crate) struct GatedBackend {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) backend: Arc<dyn Backend>,
+    /// `levels` or `precise`.
+    pub(crate) role: &'static str,
+    /// Whether it is armed anew, with wake-ups that were sent before.
+    pub(crate) rearming: bool,
+    /// How many sends hang, in per mille.
+    pub(crate) hang: u64,
+}
+
+#[async_trait]
+impl Backend for GatedBackend {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn delays(&self) -> Delays {
+        self.backend.delays()
+    }
+
+    async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+        let Gate { life, ground, .. } = &*self.gate;
+        ground.ledger.sending(ground, *life, self.role, batch, self.rearming);
+        self.gate.step().await;
+        if self.hang > 0 && self.gate.clock.random_below(1_000) < self.hang {
+            return std::future::pending().await;
+        }
+        let result = self.backend.send(batch).await;
+        self.gate.step().await;
+        if let (Err(error), "levels") = (&result, self.role) {
+            let refused = error.failed.iter().map(|&place| &batch[place].wake);
+            ground.ledger.refused(*life, refused);
+        }
+        result
+    }
+
+    async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
+        self.gate.step().await;
+        self.backend.remove(wakes).await
+    }
+
+    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
+        self.gate.step().await;
+        self.backend.receive(max).await
+    }
+
+    async fn acknowledge(&self, arrivals: Vec<Arrival>) {
+        self.gate.step().await;
+        self.backend.acknowledge(arrivals).await;
+    }
+
+    async fn health(&self) -> Result<(), Error> {
+        self.gate.step().await;
+        self.backend.health().await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The gates of the processes that live now, by their places.
+pub(crate) type Gates = Mutex<BTreeMap<u64, (Arc<Gate>, Clock)>>;
