@@ -54,6 +54,8 @@ pub const PREFETCH: usize = 448;
 
 /// After how many attempts a task is given up.
 pub const MAX_ATTEMPTS: u32 = 25;
+/// After how many claims in a row that ended because their worker went away a task is given up.
+pub const MAX_STALLS: u32 = 100;
 /// The backoff before the second attempt; it doubles with every further one.
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// The longest backoff.

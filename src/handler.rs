@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -87,16 +87,39 @@ pub struct Context {
 }
 
 /// Whether a handler has finished its task in a transaction of its own, which commits or does not.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Finishing(Arc<AtomicBool>);
+#[derive(Clone, Debug)]
+pub(crate) struct Finishing(Arc<FinishingState>);
+
+#[derive(Debug)]
+struct FinishingState {
+    begun: AtomicBool,
+    /// By which the store knows the claim.
+    version: AtomicU64,
+}
 
 impl Finishing {
+    pub(crate) fn new(version: u64) -> Self {
+        Self(Arc::new(FinishingState {
+            begun: AtomicBool::new(false),
+            version: AtomicU64::new(version),
+        }))
+    }
+
     pub(crate) fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.begun.load(Ordering::Acquire)
+    }
+
+    /// The claim was lost and taken back.
+    pub(crate) fn set_version(&self, version: u64) {
+        self.0.version.store(version, Ordering::Release);
     }
 
     fn set(&self, begun: bool) {
-        self.0.store(begun, Ordering::Release);
+        self.0.begun.store(begun, Ordering::Release);
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
     }
 }
 
@@ -120,7 +143,7 @@ impl Context {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
         self.finishing.set(true);
         let id = self.task.id;
-        let finished = transaction.finish(id, self.task.version).await;
+        let finished = transaction.finish(id, self.finishing.version()).await;
         if !matches!(finished, Ok(true)) {
             self.finishing.set(false);
         }

@@ -10,6 +10,7 @@ use crate::{Clock, Error, defaults};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub(crate) max_attempts: u32,
+    pub(crate) max_stalls: u32,
     pub(crate) backoff_first: Duration,
     pub(crate) backoff_max: Duration,
     pub(crate) deadline: Option<Duration>,
@@ -22,6 +23,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             max_attempts: defaults::MAX_ATTEMPTS,
+            max_stalls: defaults::MAX_STALLS,
             backoff_first: defaults::BACKOFF_FIRST,
             backoff_max: defaults::BACKOFF_MAX,
             deadline: None,
@@ -42,6 +44,17 @@ impl Policy {
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
+        self
+    }
+
+    /// After how many claims in a row that ended because their worker went away a task is dead; at least 1. Default 100.
+    ///
+    /// A worker holds many tasks that it has not started, and when it dies that was no attempt of theirs. A task that
+    /// kills its workers is started in full view of the store from the second time on, and so ends by its attempts; one
+    /// that kills them before it is started ends by this.
+    #[must_use]
+    pub fn max_stalls(mut self, stalls: u32) -> Self {
+        self.max_stalls = stalls;
         self
     }
 
@@ -90,6 +103,9 @@ impl Policy {
         if self.max_attempts == 0 {
             return Err(Error::invalid("max_attempts", 0, "allowed is 1 or more"));
         }
+        if self.max_stalls == 0 {
+            return Err(Error::invalid("max_stalls", 0, "allowed is 1 or more"));
+        }
         if self.concurrency == 0 {
             return Err(Error::invalid("concurrency", 0, "allowed is 1 or more"));
         }
@@ -122,8 +138,8 @@ impl Policy {
             .backoff_first
             .saturating_mul(1 << doublings)
             .min(self.backoff_max);
-        let millis = u64::try_from(reached.as_millis()).unwrap_or(u64::MAX - 1);
-        Duration::from_millis(clock.random_below(millis + 1))
+        let millis = u64::try_from(reached.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(clock.random_below(millis.saturating_add(1)))
     }
 }
 
@@ -151,10 +167,21 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_pauses_there_are_do_not_overflow() {
+        let clock = Clock::system();
+        for longest in [Duration::MAX, Duration::from_millis(u64::MAX)] {
+            let policy = Policy::new().backoff(longest, longest);
+            policy.check().unwrap();
+            assert!(policy.pause(u32::MAX, &clock) <= longest);
+        }
+    }
+
+    #[test]
     fn a_policy_that_cannot_work_is_refused_by_name() {
         let second = Duration::from_secs(1);
         for (policy, field) in [
             (Policy::new().max_attempts(0), "max_attempts"),
+            (Policy::new().max_stalls(0), "max_stalls"),
             (Policy::new().concurrency(0), "concurrency"),
             (
                 Policy::new().execution_timeout(Duration::ZERO),

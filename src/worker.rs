@@ -1,6 +1,7 @@
 //! The worker: wake-up, look at the row, then drop, hop, or claim and run.
 
 mod arrivals;
+mod budget;
 mod engine;
 mod following;
 mod handlers;
@@ -8,6 +9,7 @@ mod inquiry;
 mod lane;
 mod lease;
 mod ready;
+mod renewing;
 mod settle;
 mod sweep;
 mod verdict;
@@ -26,6 +28,7 @@ use crate::handler::{Handler, raw, typed};
 use crate::retry::Policy;
 use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, defaults};
 use engine::Engine;
+use handlers::Senders;
 
 /// Receives wake-ups, moves each task's wake-up on until the task is due, and runs its handler.
 ///
@@ -45,6 +48,7 @@ struct Options {
     lease: Duration,
     sweep_every: Duration,
     stop_timeout: Duration,
+    payload_memory: usize,
     on_dead: Option<Alarm>,
 }
 
@@ -62,6 +66,9 @@ enum Stop {
 /// least for the store to take what is given back.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
+/// The longest name of a worker, in bytes.
+const LONGEST_NAME: usize = 255;
+
 type Alarm = Arc<dyn Fn(&Task) + Send + Sync>;
 
 impl Worker {
@@ -76,6 +83,7 @@ impl Worker {
                 lease: defaults::LEASE,
                 sweep_every: defaults::SWEEP_EVERY,
                 stop_timeout: defaults::STOP_TIMEOUT,
+                payload_memory: defaults::WORKER_BYTES,
                 on_dead: None,
             },
         }
@@ -157,6 +165,14 @@ impl Worker {
         self
     }
 
+    /// How many bytes of payloads this worker holds at once, of running and of prefetched tasks; what is claimed last may
+    /// exceed it. At least 1. Default 64 MiB.
+    #[must_use]
+    pub fn payload_memory(mut self, bytes: usize) -> Self {
+        self.options.payload_memory = bytes;
+        self
+    }
+
     /// For how long a stopping worker waits for its running handlers; what then still runs is stopped at its next
     /// await and given back. Default 30 s.
     #[must_use]
@@ -204,6 +220,7 @@ impl Worker {
         let stop_timeout = self.options.stop_timeout;
         let clock = self.scheduler.parts.clock.clone();
         let (settle, settlements) = mpsc::unbounded_channel();
+        let (note, notes) = mpsc::unbounded_channel();
         let engine = Arc::new(Engine::new(
             Arc::clone(&self.scheduler.parts),
             kinds,
@@ -235,11 +252,16 @@ impl Worker {
         }
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {
-            let run = handlers::run(engine.clone(), Arc::clone(lane), settle.clone(), stopped.clone());
+            let senders = Senders {
+                settle: settle.clone(),
+                note: note.clone(),
+            };
+            let run = handlers::run(engine.clone(), Arc::clone(lane), senders, stopped.clone());
             clock.spawn_in(&mut lanes, run);
         }
         let mut keeping = JoinSet::new();
-        clock.spawn_in(&mut keeping, lease::renew(engine.clone()));
+        clock.spawn_in(&mut keeping, renewing::keep(engine.clone()));
+        clock.spawn_in(&mut keeping, renewing::note(engine.clone(), notes));
         let mut settling = JoinSet::new();
         clock.spawn_in(&mut settling, settle::settle(engine.clone(), settlements));
 
@@ -275,13 +297,29 @@ impl Worker {
 
     fn checked_kinds(&self) -> Result<BTreeMap<Kind, (Policy, Handler)>, Error> {
         let Options {
-            lease, sweep_every, ..
+            name,
+            lease,
+            sweep_every,
+            payload_memory,
+            ..
         } = &self.options;
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(lease) {
             return Err(Error::invalid(
                 "lease",
                 format_args!("{lease:?}"),
                 "allowed is 1 s or more, up to a day",
+            ));
+        }
+        if *payload_memory == 0 {
+            return Err(Error::invalid("payload_memory", 0, "allowed is 1 or more"));
+        }
+        if let Some(name) = name
+            && (name.len() > LONGEST_NAME || name.chars().any(char::is_control))
+        {
+            return Err(Error::invalid(
+                "name",
+                name.escape_debug(),
+                format!("allowed are up to {LONGEST_NAME} bytes without control characters"),
             ));
         }
         if sweep_every.is_zero() {
@@ -316,6 +354,15 @@ async fn all_ended(parts: &mut JoinSet<()>) -> Result<(), Error> {
         ended.map_err(|panic| defect(Err(panic)))?;
     }
     Ok(())
+}
+
+/// What a task of a part gave; its panic is the part's own. None: it was aborted.
+fn pass_on<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended {
+        Ok(given) => Some(given),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
 }
 
 fn defect(ended: Result<(), JoinError>) -> Error {

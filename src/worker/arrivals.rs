@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Stop;
 use super::engine::{Engine, Reserved};
+use super::lane::Accepted;
+use super::lease::Lease;
 use crate::backend::{Arrival, Backend};
+use crate::clock::Moment;
 use crate::router::Trip;
 use crate::store::{Claim, Guarded, Hop, Looked, Pending, Stamped};
 use crate::store_time::{Heard, Reading};
@@ -35,7 +37,13 @@ pub(crate) async fn receive(
                 engine.parts.counters.received.add(arrivals.len());
                 look_with_patience(&engine, woken_by, &arrivals).await;
                 // Also when the store could not be asked: the sweep finds their tasks, redelivery helps nobody.
-                backend.acknowledge(arrivals).await;
+                let acknowledged = backend.acknowledge(arrivals);
+                if clock.timeout(ACKNOWLEDGE_TIMEOUT, acknowledged).await.is_none() {
+                    warn!(
+                        backend = backend.name(),
+                        "arrivals were not acknowledged in time; they may come again"
+                    );
+                }
             }
             Err(error) => {
                 warn!(backend = backend.name(), %error, "not receiving");
@@ -44,6 +52,9 @@ pub(crate) async fn receive(
         }
     }
 }
+
+/// For how long a backend may take to be told what has been dealt with.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait before asking a backend again that said it cannot receive.
 const RECEIVE_AGAIN: Duration = Duration::from_secs(1);
@@ -95,7 +106,7 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     if wakes.is_empty() {
         return Ok(());
     }
-    let asked = engine.parts.clock.instant();
+    let asked = engine.parts.clock.moment();
     let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
     act(engine, looked, asked, reserved, woken_by).await?;
     Ok(())
@@ -128,12 +139,12 @@ fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, us
 pub(crate) async fn act(
     engine: &Engine,
     looked: Stamped<Looked>,
-    asked: Instant,
+    asked: Moment,
     reserved: Reserved<'_>,
     woken_by: WokenBy,
 ) -> Result<usize, Error> {
     let counters = &engine.parts.counters;
-    let heard = engine.parts.time.heard(asked, looked);
+    let heard = engine.parts.time.heard(asked.instant(), looked);
     counters.stale.add(heard.found.stale);
     counters.expired.add(heard.found.expired);
     let Heard { now, at, found } = heard;
@@ -185,7 +196,7 @@ fn ask_first(engine: &Engine, early: Vec<Pending>) -> (Vec<Pending>, usize) {
 pub(crate) fn accept(
     engine: &Engine,
     heard: Heard<Vec<Task>>,
-    asked: Instant,
+    asked: Moment,
     mut reserved: Reserved<'_>,
     woken_by: WokenBy,
 ) -> Heard<()> {
@@ -199,6 +210,7 @@ pub(crate) fn accept(
         at,
         answered: engine.parts.clock.instant(),
     };
+    let lease = Lease::new(asked, now, engine.lease);
     let counters = &engine.parts.counters;
     let claimed_by = match woken_by {
         WokenBy::Levels | WokenBy::Precise => &counters.claimed_on_arrival,
@@ -221,7 +233,14 @@ pub(crate) fn accept(
         let ask = |task: &Arc<Task>| inquiry.is_some() && task.key.is_some();
         let (unsure, sure): (Vec<_>, Vec<_>) = tasks.into_iter().partition(ask);
         let accept = |tasks: &[Arc<Task>], ask_first| {
-            let lost = lane.accept(tasks, ask_first, woken_by, claimed_at, asked + engine.lease);
+            let claims = tasks.iter().map(|task| Accepted {
+                task: Arc::clone(task),
+                woken_by,
+                claimed: claimed_at,
+                lease,
+                bytes: engine.budget.take(task.payload.len()),
+            });
+            let lost = lane.accept(claims.collect(), ask_first);
             engine.parts.counters.lost_claims.add(lost);
         };
         accept(&sure, false);

@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
+use super::budget::{Budget, Taken};
 use super::inquiry::Inquiry;
 use super::lane::{Finished, Lane, Settled};
+use super::lease::{Lease, Now};
 use super::{Alarm, Options};
 use crate::handler::Handler;
 use crate::retry::Policy;
@@ -27,6 +29,10 @@ pub(crate) struct Engine {
     pub(crate) sweep_every: Duration,
     /// There is room again in a lane with a backlog.
     pub(crate) room: Notify,
+    /// Claims are to be renewed now, as they may have been lost.
+    pub(crate) unsure: Notify,
+    /// For the payloads of all lanes.
+    pub(crate) budget: Budget,
     owner: Arc<str>,
     on_dead: Option<Alarm>,
     /// Kinds without a handler that were warned about.
@@ -63,6 +69,8 @@ impl Engine {
             lease: options.lease,
             sweep_every: options.sweep_every,
             room: Notify::new(),
+            unsure: Notify::new(),
+            budget: Budget::new(options.payload_memory),
             owner: owner.into(),
             on_dead: options.on_dead,
             unknown: Mutex::default(),
@@ -73,6 +81,7 @@ impl Engine {
     ///
     /// A kind that has no room is in the claim with none, which tells the store that it has a handler here.
     pub(crate) fn reserve(&self, wanted: impl Fn(&Lane) -> usize) -> Reserved<'_> {
+        let bytes = self.budget.take_for_a_call();
         let room = self
             .lanes
             .iter()
@@ -85,9 +94,24 @@ impl Engine {
                 owner: Arc::clone(&self.owner),
                 lease: self.lease,
                 room,
-                bytes: usize::MAX,
+                bytes: bytes.bytes(),
             },
+            _bytes: bytes,
         }
+    }
+
+    /// Now, by all that this worker knows of time.
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            moment: self.parts.clock.moment(),
+            store: self.parts.time.now(),
+        }
+    }
+
+    /// The lease of what the store was asked for at `asked`.
+    pub(crate) fn lease_from(&self, asked: &Now) -> Lease {
+        let store = asked.store.or_else(|| self.parts.time.now());
+        Lease::new(asked.moment, store.unwrap_or(Timestamp::MAX), self.lease)
     }
 
     /// Due tasks were seen that were not claimed.
@@ -109,13 +133,15 @@ impl Engine {
 
     /// Gives back what was claimed and not started.
     pub(crate) fn release_queued(&self, settle: &mpsc::UnboundedSender<Settled>) {
+        let since = self.parts.clock.moment();
         for lane in self.lanes.values() {
-            for task in lane.take_queued() {
+            for task in lane.take_queued(since) {
                 let _ = settle.send(Settled {
                     lane: Arc::clone(lane),
                     task,
                     ending: Ending::Release,
                     finished: Finished::No,
+                    since,
                 });
             }
         }
@@ -149,6 +175,7 @@ pub(crate) struct Reserved<'a> {
     lanes: &'a BTreeMap<Kind, Arc<Lane>>,
     freed: &'a Notify,
     pub(crate) claim: Claim,
+    _bytes: Taken,
 }
 
 impl Reserved<'_> {

@@ -87,9 +87,9 @@ async fn obey(
                 Course::Keep | Course::RunNow => to_run.push(task),
                 Course::Move(due) => {
                     let look_in = look_in(due);
-                    end(lane, task, Ending::Moved { due, look_in }, settle);
+                    end(engine, lane, task, Ending::Moved { due, look_in }, settle);
                 }
-                Course::Cancel => end(lane, task, Ending::Cancelled, settle),
+                Course::Cancel => end(engine, lane, task, Ending::Cancelled, settle),
             }
         }
         lane.passed(&to_run);
@@ -152,7 +152,7 @@ async fn put_off(
     if let Some(lane) = engine.lanes.get(&inquiry.kind) {
         let look_in = parts.router.look_in(Some(&inquiry.kind), after);
         for task in claimed {
-            end(lane, task, Ending::Snooze { after, look_in }, settle);
+            end(engine, lane, task, Ending::Snooze { after, look_in }, settle);
         }
     }
     match parts.time.carried_on() {
@@ -162,14 +162,16 @@ async fn put_off(
 }
 
 /// Ends a claim whose handler was not started, unless it has been lost or given back meanwhile.
-fn end(lane: &Arc<Lane>, task: Arc<Task>, ending: Ending, settle: &Settle) {
-    if lane.refused(&task) {
+fn end(engine: &Engine, lane: &Arc<Lane>, task: Arc<Task>, ending: Ending, settle: &Settle) {
+    let since = engine.parts.clock.moment();
+    if lane.refused(&task, since) {
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),
             task,
             ending,
             finished: Finished::No,
+            since,
         });
     }
 }

@@ -8,7 +8,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::Stop;
 use super::engine::Engine;
-use super::lane::{Finished, Lane, Next, Settled};
+use super::lane::{Finished, Lane, Next, Settled, Starting};
+use super::renewing::Note;
 use super::verdict::{Verdict, refusal};
 use crate::handler::Finishing;
 use crate::timestamp::duration;
@@ -18,7 +19,7 @@ use crate::{Context, Failure, Outcome, Task};
 pub(crate) async fn run(
     engine: Arc<Engine>,
     lane: Arc<Lane>,
-    settle: mpsc::UnboundedSender<Settled>,
+    senders: Senders,
     mut stopped: watch::Receiver<Stop>,
 ) {
     let mut handlers = Handlers::new();
@@ -30,8 +31,8 @@ pub(crate) async fn run(
         if stop == Stop::Now {
             handlers.abort_all();
         }
-        while !stopping && handlers.len() < lane.policy.concurrency {
-            match start_next(&engine, &lane, &settle, &mut handlers) {
+        while !stopping && handlers.len() + lane.noting() < lane.policy.concurrency {
+            match start_next(&engine, &lane, &senders, &mut handlers) {
                 Some((handler, started)) => running.insert(handler, started),
                 None => break,
             };
@@ -49,20 +50,28 @@ pub(crate) async fn run(
             Ok((handler, Ended::Answered(answer))) => (handler, Verdict::Answered(answer)),
             Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
             Ok((handler, Ended::TooLate)) => {
-                let lost = running
-                    .remove(&handler)
-                    .is_some_and(|Running { task, .. }| lane.lost(task.id, task.version));
-                engine.parts.counters.lost_claims.add(usize::from(lost));
-                engine.room.notify_one();
+                if let Some(Running { task, .. }) = running.remove(&handler) {
+                    lane.handler_ended(&task);
+                    lane.put_back(&task);
+                }
+                engine.unsure.notify_one();
                 continue;
             }
             Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
             Err(error) => (error.id(), Verdict::Stopped),
         };
         if let Some(running) = running.remove(&handler) {
-            finish(&engine, &lane, &settle, running, verdict);
+            lane.handler_ended(&running.task);
+            finish(&engine, &lane, &senders.settle, running, verdict);
         }
     }
+}
+
+/// Where a lane sends its claims.
+#[derive(Clone)]
+pub(crate) struct Senders {
+    pub(crate) settle: mpsc::UnboundedSender<Settled>,
+    pub(crate) note: mpsc::UnboundedSender<Note>,
 }
 
 type Handlers = JoinSet<Ended>;
@@ -82,46 +91,61 @@ enum Ended {
     TooLate,
 }
 
-/// Starts the handler of the next claim that may start; none, if there is none.
+/// Starts the handler of the next claim that may start; none, if there is none or no place.
 fn start_next(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     lane: &Arc<Lane>,
-    settle: &mpsc::UnboundedSender<Settled>,
+    senders: &Senders,
     handlers: &mut Handlers,
 ) -> Option<(Id, Running)> {
     let parts = &engine.parts;
-    loop {
-        let now = parts.clock.instant();
-        let (task, woken_by, finishing, store_now, store_earliest, lease_until) = match lane.next(now)? {
-            Next::Start {
-                task,
-                woken_by,
-                finishing,
-                store_now,
-                store_earliest,
-                lease_until,
-            } => (task, woken_by, finishing, store_now, store_earliest, lease_until),
-            Next::Lost => {
-                parts.counters.lost_claims.add(1);
-                engine.room.notify_one();
+    while handlers.len() + lane.noting() < lane.policy.concurrency {
+        let now = engine.now();
+        let Starting {
+            task,
+            woken_by,
+            finishing,
+            store_now,
+            store_earliest,
+            lease,
+        } = match lane.next(&now)? {
+            Next::Start(starting) => starting,
+            Next::Note(task) => {
+                let lane = Arc::clone(lane);
+                // The other end is gone only when the worker is.
+                let _ = senders.note.send(Note { lane, task });
                 continue;
+            }
+            Next::Unsure => {
+                engine.unsure.notify_one();
+                return None;
             }
         };
         if let Some(verdict) = refusal(&task, &lane.policy, store_earliest) {
-            finish(engine, lane, settle, Running { task, finishing }, verdict);
+            finish(
+                engine,
+                lane,
+                &senders.settle,
+                Running { task, finishing },
+                verdict,
+            );
             continue;
         }
         let lateness = duration(store_now.millis_since(task.due_at));
         let context = Context::new(Arc::clone(&task), lateness, woken_by, finishing.clone());
         let timeout = lane.policy.execution_timeout;
-        let (clock, handler) = (parts.clock.clone(), Arc::clone(&lane.handler));
+        let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
         // Called inside as well, since it may panic before its first await.
         let run = async move {
             // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
-            if clock.instant() >= lease_until {
+            if !lease.holds(&inside.now()) {
                 return Ended::TooLate;
             }
-            match clock
+            inside.parts.counters.started.add(1);
+            inside.parts.counters.late(lateness);
+            match inside
+                .parts
+                .clock
                 .timeout(timeout, async move { handler(context).await })
                 .await
             {
@@ -131,11 +155,10 @@ fn start_next(
         };
         let started = parts.clock.spawn_in(handlers, run);
         let id = started.id();
-        lane.started(&task, started, now.checked_add(timeout));
-        parts.counters.started.add(1);
-        parts.counters.late(lateness);
+        lane.started(&task, started, now.moment.instant().checked_add(timeout));
         return Some((id, Running { task, finishing }));
     }
+    None
 }
 
 /// A claim has its verdict: hands it to be settled, unless it was lost meanwhile.
@@ -152,14 +175,16 @@ fn finish(
         Verdict::Answered(Ok(Outcome::Done)) => (Verdict::NotCommitted, Finished::Yes),
         verdict => (verdict, Finished::Perhaps),
     };
-    if let Some(store_earliest) = lane.settling(&task, parts.clock.instant()) {
-        let ending = verdict.ending(&task, &lane.policy, store_earliest, parts);
+    let since = parts.clock.moment();
+    if let Some((current, store_earliest)) = lane.settling(&task, since) {
+        let ending = verdict.ending(&current, &lane.policy, store_earliest, parts);
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),
             task,
             ending,
             finished,
+            since,
         });
     }
 }

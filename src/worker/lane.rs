@@ -1,15 +1,19 @@
 //! The tasks of one kind in one worker: how many there may be, which wait, which run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::budget::Taken;
+use super::lease::{Lease, Now};
+use crate::clock::Moment;
 use crate::handler::{Finishing, Handler};
 use crate::retry::Policy;
-use crate::store::Ending;
+use crate::store::{Ending, Renewal};
 use crate::store_time::Reading;
 use crate::{Kind, Task, TaskId, Timestamp, WokenBy};
 
@@ -30,33 +34,54 @@ struct LaneState {
     claims: BTreeMap<TaskId, Held>,
     /// Those not started, the oldest claim first.
     queue: VecDeque<TaskId>,
+    /// How many starts are being noted.
+    noting: usize,
+    /// Handlers that were told to stop and have not come to an end, by the claims that they know. Nothing else is
+    /// started for their tasks.
+    stopping: BTreeSet<(TaskId, u64)>,
     /// Whether the store may have due tasks for which there was no room.
     backlog: bool,
 }
 
+/// A claim that came.
+pub(crate) struct Accepted {
+    pub(crate) task: Arc<Task>,
+    pub(crate) woken_by: WokenBy,
+    pub(crate) claimed: Reading,
+    pub(crate) lease: Lease,
+    pub(crate) bytes: Taken,
+}
+
 /// What is next in a lane.
 pub(crate) enum Next {
-    /// A claim whose lease holds.
-    Start {
-        task: Arc<Task>,
-        woken_by: WokenBy,
-        finishing: Finishing,
-        /// The time by the store's clock, as far as is believed.
-        store_now: Timestamp,
-        /// It is this or later: by which nothing is too late that may be in time.
-        store_earliest: Timestamp,
-        lease_until: Instant,
-    },
-    /// A claim whose lease has ended; it is forgotten.
-    Lost,
+    /// A claim whose lease holds, and whose start is noted where that must be.
+    Start(Starting),
+    /// A claim whose start is to be noted in the store first.
+    Note(Arc<Task>),
+    /// Only claims that must be renewed first, as nobody knows whether they still hold.
+    Unsure,
+}
+
+/// A claim to start a handler for.
+pub(crate) struct Starting {
+    pub(crate) task: Arc<Task>,
+    pub(crate) woken_by: WokenBy,
+    pub(crate) finishing: Finishing,
+    /// The time by the store's clock, as far as is believed.
+    pub(crate) store_now: Timestamp,
+    /// It is this or later: by which nothing is too late that may be in time.
+    pub(crate) store_earliest: Timestamp,
+    pub(crate) lease: Lease,
 }
 
 /// A claim that has ended.
 pub(crate) struct Settled {
     pub(crate) lane: Arc<Lane>,
+    /// As its handler was given it, by which the lane knows it.
     pub(crate) task: Arc<Task>,
     pub(crate) ending: Ending,
     pub(crate) finished: Finished,
+    pub(crate) since: Moment,
 }
 
 /// Whether a claim has been finished in a transaction of its handler's.
@@ -71,26 +96,37 @@ pub(crate) enum Finished {
 
 /// A claim that this worker holds.
 struct Held {
+    /// As it was claimed last.
     task: Arc<Task>,
+    /// The version by which its handler knows it: an older one, where the claim was lost and taken back meanwhile.
+    known_as: u64,
     woken_by: WokenBy,
     finishing: Finishing,
-    /// The end of the lease by the monotonic clock, begun before the claim was sent: never later than the store's.
-    lease_until: Instant,
+    lease: Lease,
     /// The time by the store's clock when it was claimed, and the moment of it.
     claimed: Reading,
     phase: Phase,
+    /// Whether the store knows that its handler starts.
+    noted: bool,
+    _bytes: Taken,
 }
 
 enum Phase {
     /// The check of its kind is still to say whether it is to run.
     Asking,
     Queued,
+    /// The store is being told that its handler starts.
+    Noting,
     Running {
         handler: AbortHandle,
         /// When its execution timeout ends; no renewal after that.
         until: Option<Instant>,
     },
-    Settling,
+    Settling {
+        since: Moment,
+        /// Whether its handler had been started.
+        ran: bool,
+    },
 }
 
 impl Lane {
@@ -153,35 +189,43 @@ impl Lane {
 
     /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
     /// [`passed`](Self::passed). Says how many older claims are thereby known to be lost.
-    pub(crate) fn accept(
-        &self,
-        tasks: &[Arc<Task>],
-        ask_first: bool,
-        woken_by: WokenBy,
-        claimed: Reading,
-        lease_until: Instant,
-    ) -> usize {
+    ///
+    /// A claim that this worker had lost without knowing, and whose handler has been at it all the time, is taken back.
+    pub(crate) fn accept(&self, claims: Vec<Accepted>, ask_first: bool) -> usize {
         let mut replaced = 0;
         {
             let mut state = self.state();
-            for task in tasks {
+            for Accepted {
+                task,
+                woken_by,
+                claimed,
+                lease,
+                bytes,
+            } in claims
+            {
                 state.reserved -= 1;
                 let id = task.id;
+                if let Some(held) = state.claims.get_mut(&id) {
+                    if held.is_followed_by(&task) {
+                        held.finishing.set_version(task.version);
+                        (held.task, held.lease, held.noted) = (task, lease, false);
+                        continue;
+                    }
+                    // If it is being settled, that will be refused, and tells.
+                    replaced += usize::from(!matches!(held.phase, Phase::Settling { .. }));
+                    state.forget(id);
+                }
                 let held = Held {
-                    task: Arc::clone(task),
+                    known_as: task.version,
+                    finishing: Finishing::new(task.version),
+                    task,
                     woken_by,
-                    finishing: Finishing::default(),
-                    lease_until,
+                    lease,
                     claimed,
                     phase: if ask_first { Phase::Asking } else { Phase::Queued },
+                    noted: false,
+                    _bytes: bytes,
                 };
-                // A claim that this worker lost without knowing, and got again. If it is being settled, that will
-                // be refused, and tells.
-                if let Some(lost) = state.forget(id)
-                    && !matches!(lost.phase, Phase::Settling)
-                {
-                    replaced += 1;
-                }
                 state.claims.insert(id, held);
                 if !ask_first {
                     state.queue.push_back(id);
@@ -207,34 +251,86 @@ impl Lane {
     }
 
     /// This claim is not to run, and is about to be settled; false if it has been lost or given back meanwhile.
-    pub(crate) fn refused(&self, task: &Task) -> bool {
+    pub(crate) fn refused(&self, task: &Task, since: Moment) -> bool {
         let mut state = self.state();
         let held = state.asking(task);
-        held.map(|held| held.phase = Phase::Settling).is_some()
+        held.map(|held| held.settle(since)).is_some()
     }
 
-    /// The claims to renew: those whose handler may still run, or whose end is not settled yet.
-    pub(crate) fn renewable(&self, now: Instant) -> Vec<(TaskId, u64)> {
+    /// The claims to renew: those whose handler may still run; and those whose end is not settled yet, for `patience`
+    /// at the most: what cannot be settled must not be kept from others for ever.
+    pub(crate) fn renewable(&self, now: &Moment, patience: Duration) -> Vec<Renewal> {
         let state = self.state();
-        let renewable = state.claims.iter().filter(|(_, held)| match held.phase {
-            Phase::Running {
-                until: Some(until), ..
-            } => now < until,
-            Phase::Asking | Phase::Queued | Phase::Running { until: None, .. } | Phase::Settling => true,
+        let renewals = state.claims.iter().filter_map(|(&id, held)| {
+            let started = match held.phase {
+                Phase::Asking | Phase::Queued => false,
+                Phase::Noting => true,
+                Phase::Running { until, .. } => {
+                    if until.is_some_and(|until| now.instant() >= until) {
+                        return None;
+                    }
+                    true
+                }
+                Phase::Settling { since, ran } => {
+                    if since.until(now) >= patience {
+                        return None;
+                    }
+                    ran
+                }
+            };
+            let version = held.task.version;
+            Some(Renewal { id, version, started })
         });
-        renewable.map(|(&id, held)| (id, held.task.version)).collect()
+        renewals.collect()
     }
 
-    /// The claim holds until `lease_until`.
-    pub(crate) fn renewed(&self, id: TaskId, version: u64, lease_until: Instant) {
-        if let Some(held) = self
-            .state()
-            .claims
-            .get_mut(&id)
-            .filter(|held| held.task.version == version)
-        {
-            held.lease_until = lease_until;
+    /// Whether there is a claim of which nobody knows whether it still holds.
+    pub(crate) fn is_unsure(&self, now: &Now) -> bool {
+        let state = self.state();
+        let mut claims = state.claims.values();
+        claims.any(|held| !matches!(held.phase, Phase::Settling { .. }) && !held.lease.holds(now))
+    }
+
+    /// The claim holds by this lease from now on.
+    pub(crate) fn renewed(&self, renewal: &Renewal, lease: Lease) {
+        let mut state = self.state();
+        let held = state.claims.get_mut(&renewal.id);
+        if let Some(held) = held.filter(|held| held.task.version == renewal.version) {
+            held.lease = lease;
+            held.noted |= renewal.started;
         }
+    }
+
+    /// Something that waits may go on.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
+    /// What came of noting that its handler starts: if it is noted, it starts next; else in its turn, when that has been
+    /// tried again.
+    pub(crate) fn noted(&self, task: &Task, lease: Option<Lease>) {
+        {
+            let mut state = self.state();
+            let Some(held) = state.held(task) else {
+                return;
+            };
+            if !matches!(held.phase, Phase::Noting) {
+                return;
+            }
+            held.phase = Phase::Queued;
+            if let Some(lease) = lease {
+                held.noted = true;
+                held.lease = lease;
+            }
+            state.noting -= 1;
+            state.queue.push_front(task.id);
+        }
+        self.changed.notify_one();
+    }
+
+    /// How many claims are about to start, as soon as that is noted.
+    pub(crate) fn noting(&self) -> usize {
+        self.state().noting
     }
 
     /// The claim is somebody else's now: stops its handler and forgets it. Says whether that is news: a claim that
@@ -251,78 +347,113 @@ impl Lane {
     }
 
     /// The claim has been settled, or never will be.
-    pub(crate) fn settled(&self, id: TaskId, version: u64) {
+    pub(crate) fn settled(&self, task: &Task) {
         let mut state = self.state();
-        if state
-            .claims
-            .get(&id)
-            .is_some_and(|held| held.task.version == version)
-        {
-            state.forget(id);
+        if state.held(task).is_some() {
+            state.forget(task.id);
         }
     }
 
-    /// Takes the oldest claim that was not started, to be started or refused.
-    pub(crate) fn next(&self, now: Instant) -> Option<Next> {
-        let mut state = self.state();
-        loop {
-            let id = state.queue.pop_front()?;
-            let Some(held) = state.claims.get(&id) else {
+    /// The claim by which the store knows a task now; none if it is lost.
+    pub(crate) fn current(&self, task: &Task) -> Option<Arc<Task>> {
+        self.state().held(task).map(|held| Arc::clone(&held.task))
+    }
+
+    /// Takes the oldest claim that was not started and may be, to be started or refused.
+    pub(crate) fn next(&self, now: &Now) -> Option<Next> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let mut unsure = false;
+        let mut at = 0;
+        while let Some(&id) = state.queue.get(at) {
+            let Some(held) = state.claims.get_mut(&id) else {
+                state.queue.remove(at);
                 continue;
             };
-            if now < held.lease_until {
-                return Some(Next::Start {
-                    task: Arc::clone(&held.task),
-                    woken_by: held.woken_by,
-                    finishing: held.finishing.clone(),
-                    store_now: held.claimed.now(now),
-                    store_earliest: held.claimed.earliest(now),
-                    lease_until: held.lease_until,
-                });
+            let is_stopping = state.stopping.range((id, 0)..=(id, u64::MAX)).next().is_some();
+            let holds = held.lease.holds(now);
+            if is_stopping || !holds {
+                // Perhaps another's by now: a handler must not start for it here before it has been renewed.
+                unsure |= !holds;
+                at += 1;
+                continue;
             }
-            // Perhaps another's by now: a handler must not start for it here.
-            state.forget(id);
-            return Some(Next::Lost);
+            state.queue.remove(at);
+            if !held.noted && needs_note(&held.task, &self.policy) {
+                held.phase = Phase::Noting;
+                state.noting += 1;
+                return Some(Next::Note(Arc::clone(&held.task)));
+            }
+            return Some(Next::Start(Starting {
+                task: Arc::clone(&held.task),
+                woken_by: held.woken_by,
+                finishing: held.finishing.clone(),
+                store_now: held.claimed.now(now.moment.instant()),
+                store_earliest: held.claimed.earliest(now.moment.instant()),
+                lease: held.lease,
+            }));
         }
+        unsure.then_some(Next::Unsure)
     }
 
     /// The claim's handler has been started, and is to be stopped if the claim was lost meanwhile.
     pub(crate) fn started(&self, task: &Task, handler: AbortHandle, until: Option<Instant>) {
-        match self.state().held(task) {
+        let mut state = self.state();
+        match state.held(task) {
             Some(held) => held.phase = Phase::Running { handler, until },
-            None => handler.abort(),
+            None => {
+                handler.abort();
+                state.stopping.insert((task.id, task.version));
+            }
         }
     }
 
-    /// The claim is about to be settled; gives a time than which the store's clock is not earlier, or none if the claim
-    /// is lost.
-    pub(crate) fn settling(&self, task: &Task, now: Instant) -> Option<Timestamp> {
+    /// The claim's handler was to start when its lease had ended: it waits for a renewal.
+    pub(crate) fn put_back(&self, task: &Task) {
+        let mut state = self.state();
+        if let Some(held) = state.held(task) {
+            held.phase = Phase::Queued;
+            state.queue.push_front(task.id);
+        }
+    }
+
+    /// The claim's handler has come to an end, by itself or stopped.
+    pub(crate) fn handler_ended(&self, task: &Task) {
+        self.state().stopping.remove(&(task.id, task.version));
+    }
+
+    /// The claim is about to be settled; gives it as the store knows it, and a time than which the store's clock is not
+    /// earlier, or none if the claim is lost.
+    pub(crate) fn settling(&self, task: &Task, since: Moment) -> Option<(Arc<Task>, Timestamp)> {
         let mut state = self.state();
         let held = state.held(task)?;
-        held.phase = Phase::Settling;
-        Some(held.claimed.earliest(now))
+        held.settle(since);
+        Some((Arc::clone(&held.task), held.claimed.earliest(since.instant())))
     }
 
     /// Takes what was not started, to be settled.
-    pub(crate) fn take_queued(&self) -> Vec<Arc<Task>> {
+    pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Task>> {
         let mut state = self.state();
-        let mut unstarted = std::mem::take(&mut state.queue);
-        let asking = state.claims.iter();
-        let asking = asking.filter(|(_, held)| matches!(held.phase, Phase::Asking));
-        unstarted.extend(asking.map(|(&id, _)| id));
-        unstarted
-            .into_iter()
-            .filter_map(|id| state.released(id))
-            .collect()
+        state.queue.clear();
+        state.noting = 0;
+        let unstarted = state
+            .claims
+            .values_mut()
+            .filter(|held| matches!(held.phase, Phase::Asking | Phase::Queued | Phase::Noting));
+        let release = |held: &mut Held| {
+            held.settle(since);
+            Arc::clone(&held.task)
+        };
+        unstarted.map(release).collect()
     }
 }
 
 impl LaneState {
-    /// The claim of a task by which it is known here, unless it is another one by now.
+    /// The claim of a task as its handler knows it, unless it is another one by now.
     fn held(&mut self, task: &Task) -> Option<&mut Held> {
         self.claims
             .get_mut(&task.id)
-            .filter(|held| held.task.version == task.version)
+            .filter(|held| held.known_as == task.version)
     }
 
     /// The claim of a task, if its check is still to say whether it is to run.
@@ -330,32 +461,50 @@ impl LaneState {
         self.held(task).filter(|held| matches!(held.phase, Phase::Asking))
     }
 
-    fn forget(&mut self, id: TaskId) -> Option<Held> {
-        let held = self.claims.remove(&id)?;
-        held.stop();
-        if matches!(held.phase, Phase::Queued) {
+    fn forget(&mut self, id: TaskId) {
+        let Some(held) = self.claims.remove(&id) else {
+            return;
+        };
+        match &held.phase {
+            Phase::Running { handler, .. } => {
+                handler.abort();
+                self.stopping.insert((id, held.known_as));
+            }
             // Left here it would start its task a second time, should this worker claim it again.
-            self.queue.retain(|&queued| queued != id);
+            Phase::Queued => self.queue.retain(|&queued| queued != id),
+            Phase::Noting => self.noting -= 1,
+            Phase::Asking | Phase::Settling { .. } => {}
         }
-        Some(held)
-    }
-
-    fn released(&mut self, id: TaskId) -> Option<Arc<Task>> {
-        let held = self.claims.get_mut(&id)?;
-        held.phase = Phase::Settling;
-        Some(Arc::clone(&held.task))
     }
 }
 
 impl Held {
-    /// Whether its row may have ended by this worker's own doing.
-    fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Settling) || self.finishing.has_begun()
+    fn settle(&mut self, since: Moment) {
+        let ran = matches!(self.phase, Phase::Running { .. });
+        self.phase = Phase::Settling { since, ran };
     }
 
-    fn stop(&self) {
-        if let Phase::Running { handler, .. } = &self.phase {
-            handler.abort();
-        }
+    /// Whether its row may have ended by this worker's own doing.
+    fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Settling { .. }) || self.finishing.has_begun()
     }
+
+    /// Whether `task` is a claim of the same task right after this one, whose handler has been started: its lease has
+    /// ended, which is one transition and a stall, and nothing else has happened to it. What this worker had settled
+    /// without having heard of it is another matter.
+    fn is_followed_by(&self, task: &Task) -> bool {
+        matches!(
+            self.phase,
+            Phase::Running { .. } | Phase::Settling { ran: true, .. }
+        ) && task.version == self.task.version + 2
+            && task.stalls == self.task.stalls + 1
+    }
+}
+
+/// Whether the store has to know of a start before it happens: if the worker may die of it, or if there may be no other.
+///
+/// Of all others it learns by the first renewal: to tell it each time would be one more write for every task. What ends
+/// before is settled, and where the worker dies before, the end of the lease gives the attempt back, once.
+fn needs_note(task: &Task, policy: &Policy) -> bool {
+    task.stalls > 0 || task.attempt >= task.max_attempts.unwrap_or(policy.max_attempts)
 }

@@ -1,47 +1,41 @@
-//! Keeps claims alive while their handlers run.
+//! How long a claim holds, as far as its worker knows.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use tracing::warn;
+use crate::Timestamp;
+use crate::clock::Moment;
 
-use super::engine::Engine;
-use crate::defaults;
-use crate::store::{Guarded, Renewal};
+/// The lease of a claim, by this process's clocks and by what it has heard of the store's.
+///
+/// It begins before the store was asked, so it ends here no later than there. A store's clock that is stepped forwards
+/// ends it as well, as soon as that is heard of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    asked: Moment,
+    length: Duration,
+    /// By the store's clock; not later than its row says.
+    until: Timestamp,
+}
 
-/// Renews the leases of all held claims, three times in each lease. Never ends.
-pub(crate) async fn renew(engine: Arc<Engine>) {
-    let parts = &engine.parts;
-    loop {
-        parts.clock.sleep(engine.lease / defaults::RENEWALS).await;
-        for lane in engine.lanes.values() {
-            let claims = lane.renewable(parts.clock.instant());
-            for batch in claims.chunks(defaults::BATCH) {
-                let asked = parts.clock.instant();
-                let renewals = batch.iter().map(|&(id, version)| Renewal {
-                    id,
-                    version,
-                    started: false,
-                });
-                match parts.store.renew(&Vec::from_iter(renewals), engine.lease).await {
-                    Ok(renewed) => {
-                        for (&(id, version), renewed) in batch.iter().zip(renewed) {
-                            match renewed {
-                                Guarded::Done => lane.renewed(id, version, asked + engine.lease),
-                                // Two more tries until the lease ends.
-                                Guarded::Blocked => {}
-                                Guarded::Lost if lane.lost(id, version) => {
-                                    parts.counters.lost_claims.add(1);
-                                    engine.room.notify_one();
-                                    warn!(%id, kind = %lane.kind, "a lease was lost; its handler is stopped");
-                                }
-                                Guarded::Lost => {}
-                            }
-                        }
-                    }
-                    // Two more tries until the leases end.
-                    Err(error) => warn!(%error, claims = batch.len(), "leases were not renewed"),
-                }
-            }
+/// Now, by this process's clocks and by the store's, as far as that is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) moment: Moment,
+    pub(crate) store: Option<Timestamp>,
+}
+
+impl Lease {
+    /// One for which the store was asked at `asked`, when its clock said `store`.
+    pub(crate) fn new(asked: Moment, store: Timestamp, length: Duration) -> Self {
+        Self {
+            asked,
+            length,
+            until: store.after(length),
         }
+    }
+
+    /// Whether nobody else can have the claim by now. If not, nothing may start by it until it has been renewed.
+    pub(crate) fn holds(&self, now: &Now) -> bool {
+        self.asked.until(&now.moment) < self.length && now.store.is_none_or(|store| store < self.until)
     }
 }

@@ -17,7 +17,10 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
     let parts = &engine.parts;
     loop {
         let room = engine.room.notified();
-        let hungry: Vec<_> = engine.lanes.values().filter(|lane| is_hungry(lane)).collect();
+        let mut hungry: Vec<_> = engine.lanes.values().filter(|lane| is_hungry(lane)).collect();
+        if !engine.budget.has_room() {
+            hungry.clear();
+        }
         if hungry.is_empty() {
             tokio::select! {
                 biased;
@@ -40,14 +43,16 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
             }
         });
         reserved.claim.room.retain(|_, room| *room > 0);
-        let asked = parts.clock.instant();
+        let asked = parts.clock.moment();
         match parts.store.ready(&reserved.claim).await {
             Ok(claimed) => {
-                let heard = parts.time.heard(asked, claimed);
+                let heard = parts.time.heard(asked.instant(), claimed);
+                let bytes: usize = heard.found.iter().map(|task| task.payload.len()).sum();
+                let was_cut_off = bytes >= reserved.claim.bytes;
                 for lane in &hungry {
                     let room = reserved.claim.room.get(&lane.kind).copied().unwrap_or(0);
                     let got = heard.found.iter().filter(|task| task.kind == lane.kind).count();
-                    if got >= room {
+                    if got >= room || was_cut_off {
                         lane.set_backlog(true);
                     }
                 }

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::Stop;
 use super::arrivals::act;
 use super::engine::Engine;
+use super::renewing;
 use crate::backend::TableBackend;
 use crate::store::Sweep;
 use crate::{Error, WokenBy, defaults};
@@ -65,8 +66,13 @@ const TOLD_PAUSE: Duration = Duration::from_millis(20);
 const PURGE_EVERY: u32 = 60;
 
 /// Says when to sweep again at the latest.
-async fn sweep_once(engine: &Engine) -> Result<Duration, Error> {
+async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
     let parts = &engine.parts;
+    let now = engine.now();
+    if engine.lanes.values().any(|lane| lane.is_unsure(&now)) {
+        // Claims of its own that it may still have are kept, rather than ended and taken again.
+        renewing::renew(engine).await;
+    }
     let table = parts.table.as_deref();
     let table_asked = table.map(TableBackend::elapsed).unwrap_or_default();
     let sweep = Sweep {
@@ -76,7 +82,7 @@ async fn sweep_once(engine: &Engine) -> Result<Duration, Error> {
     };
     // Half, so that wake-ups that arrive meanwhile find room too.
     let reserved = engine.reserve(|lane| lane.room().div_ceil(2));
-    let asked = parts.clock.instant();
+    let asked = parts.clock.moment();
     let looked = parts.store.sweep(&reserved.claim, &sweep).await?;
     let mut next = Duration::MAX;
     if let Some(table) = table {

@@ -34,6 +34,12 @@ pub(crate) fn refusal(task: &Task, policy: &Policy, now: Timestamp) -> Option<Ve
             "given up after {limit} attempts; the last: {last}"
         )));
     }
+    if task.stalls >= policy.max_stalls {
+        return Some(Verdict::Refused(format!(
+            "given up: {} workers in a row that held it went away (max_stalls)",
+            task.stalls
+        )));
+    }
     let deadline = policy.deadline?;
     (left(task, deadline, now) < 0).then(|| {
         Verdict::Refused(format!(

@@ -27,7 +27,8 @@ async fn a_task_runs_at_its_time_to_the_millisecond_however_that_was_given() {
         let Scheduled::New(row) = world.scheduler.schedule(task).await.unwrap() else {
             panic!("not new: {text}");
         };
-        assert_eq!((row.due_at, row.planned_at), (at(due), at(due)), "{text}");
+        // What has passed was planned for now, by when it was asked for.
+        assert_eq!((row.due_at, row.planned_at), (at(due), at(due.max(40))), "{text}");
         expected.push((text, row.id, runs_at));
     }
     world.pass(secs(90_001)).await;

@@ -30,7 +30,7 @@ async fn a_handler_whose_lease_was_lost_is_stopped_and_settles_nothing() {
     let [taken] = &world.claim_elsewhere("another").await[..] else {
         panic!("not taken over");
     };
-    assert_eq!((taken.version, taken.attempt), (row.version + 3, 2));
+    assert_eq!((taken.version, taken.attempt), (row.version + 3, 1));
     // Refused at the next renewal, one in ten seconds.
     world.pass_until(10_010).await;
     assert!(
@@ -113,6 +113,9 @@ async fn a_claim_whose_lease_has_ended_is_not_started() {
         "never early, never after a cancel"
     );
     assert!(world.runs.of(late.id).is_empty(), "no longer this worker's");
+    world.store.free(Op::Renew);
+    world.pass(secs(12)).await;
+    assert!(world.runs.of(late.id).is_empty(), "no longer this worker's");
     // The running one and the two that were not started.
     assert_eq!(world.scheduler.stats().lost_claims, 3);
 }
@@ -122,16 +125,19 @@ async fn a_lease_begins_before_its_claim_was_asked_for() {
     let world = World::new();
     let ended = Ended::default();
     let worker = worker_that(&world, Policy::new(), working(&world, &ended));
-    let _worker = Running::start(worker.lease(secs(10)).sweep_every(secs(1_000)));
+    let _worker = Running::start(worker.lease(secs(5)).sweep_every(secs(1_000)));
     world.pass(ms(1)).await;
     world.store.hold(Op::Renew);
     // The claim has its effect at once; its answer takes longer than the lease that it brings.
     world.store.hold_answers(Op::Arrive);
     let row = schedule(&world, 0).await;
-    world.pass(secs(11)).await;
+    world.pass(secs(6)).await;
     world.expire_leases(secs(0)).await;
     assert!(world.scheduler.cancel(row.id).await.unwrap().is_done());
     world.store.free(Op::Arrive);
+    world.pass(secs(5)).await;
+    assert_eq!(world.runs.count(), 0);
+    world.store.free(Op::Renew);
     world.pass(secs(5)).await;
     assert_eq!(world.runs.count(), 0);
     assert_eq!(world.scheduler.stats().lost_claims, 1);
@@ -293,20 +299,20 @@ async fn a_renewal_begins_before_it_was_asked_for() {
     let ended = Ended::default();
     let policy = Policy::new().concurrency(1).prefetch(10);
     let worker = worker_that(&world, policy, working(&world, &ended));
-    let _worker = Running::start(worker.lease(secs(30)).sweep_every(secs(1_000)));
+    let _worker = Running::start(worker.lease(secs(9)).sweep_every(secs(1_000)));
     world.pass(ms(1)).await;
-    schedule(&world, 45).await;
+    schedule(&world, 13).await;
     world.pass(ms(1)).await;
     let queued = schedule(&world, 0).await;
-    // Renewed at 10 s, and so until 40 s, which is known here at 35 s.
+    // Renewed at 3 s, and so until 12 s, which is known here at 11 s.
     world.store.hold_answers(Op::Renew);
-    world.pass_until(35_000).await;
+    world.pass_until(11_000).await;
     world.store.hold(Op::Renew);
     world.store.free_answers(Op::Renew);
-    world.pass_until(41_000).await;
+    world.pass_until(12_500).await;
     world.expire_leases(secs(0)).await;
     assert!(world.scheduler.cancel(queued.id).await.unwrap().is_done());
-    world.pass_until(60_000).await;
+    world.pass_until(20_000).await;
     assert!(world.runs.of(queued.id).is_empty());
 }
 
@@ -316,16 +322,16 @@ async fn a_place_that_an_ended_lease_leaves_is_given_to_those_who_wait() {
     let ended = Ended::default();
     let policy = Policy::new().concurrency(1).prefetch(0);
     let worker = worker_that(&world, policy, working(&world, &ended));
-    let _worker = Running::start(worker.lease(secs(10)));
+    let _worker = Running::start(worker.lease(secs(5)));
     world.pass(ms(1)).await;
     world.store.hold_answers(Op::Arrive);
     let row = schedule(&world, 0).await;
     // The claim's answer takes longer than its lease. The sweep sees the task without a place for it.
-    world.pass_until(12_000).await;
+    world.pass_until(7_000).await;
     assert_eq!(world.row(row.id).await.state, State::Scheduled);
     world.store.free(Op::Arrive);
     world.pass(ms(1)).await;
-    assert_eq!(world.runs.times(), [12_000]);
+    assert_eq!(world.runs.times(), [7_000]);
 }
 
 #[tokio::test(start_paused = true)]

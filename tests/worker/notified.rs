@@ -36,7 +36,7 @@ async fn a_worker_can_be_stopped_while_the_store_does_not_answer() {
     let world = World::new();
     world.store.hold(Op::Check);
     let worker = world.work();
-    world.pass(secs(100)).await;
+    world.pass(secs(5)).await;
     assert_eq!(world.store.waiting(Op::Check), 1);
     worker.stop().await.unwrap();
     assert_eq!(world.store.calls(Op::Sweep), [0; 0]);

@@ -36,7 +36,7 @@ fn answering(world: &World) -> (Worker, tokio::sync::mpsc::UnboundedReceiver<Tas
 }
 
 #[tokio::test(start_paused = true)]
-async fn settling_is_repeated_until_the_store_is_back_and_the_lease_is_kept_meanwhile() {
+async fn an_end_is_written_once_the_store_is_back_though_the_lease_has_ended_meanwhile() {
     let world = World::new();
     let ended = Ended::default();
     let worker = worker_that(&world, Policy::new(), working(&world, &ended));
@@ -44,17 +44,17 @@ async fn settling_is_repeated_until_the_store_is_back_and_the_lease_is_kept_mean
     world.store.fail(Op::Settle, 20);
     let row = schedule(&world, 0).await;
     world.pass(secs(10)).await;
-    assert_eq!(
-        world.row(row.id).await.state,
-        State::Running,
-        "its lease is renewed"
-    );
+    assert_eq!(world.row(row.id).await.state, State::Running);
     world.settle().await;
+    // This worker's own sweep has ended the lease and claimed the task again: it knows that it has done it.
     assert_eq!(world.runs.times(), [0]);
-    let row = world.row(row.id).await;
-    assert_eq!((row.state, row.attempt), (State::Done, 1));
+    assert_eq!(world.row(row.id).await.state, State::Done);
     let stats = world.scheduler.stats();
-    assert_eq!((stats.done, stats.lost_claims, stats.expired), (1, 0, 0));
+    assert_eq!((stats.done, stats.lost_claims), (1, 0));
+    assert!(
+        stats.expired > 0,
+        "what cannot be settled is not kept from others for longer than a lease"
+    );
 }
 
 #[tokio::test(start_paused = true)]

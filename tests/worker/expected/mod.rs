@@ -204,7 +204,8 @@ async fn a_task_that_was_moved_earlier_is_noticed_at_the_next_hop() {
         posts.set("a", to);
         world.settle().await;
         assert_eq!(world.runs.times(), [runs_at]);
-        assert_eq!(world.row(row.id).await.planned_at, at(to));
+        // A time that has passed was planned for when it was noticed: a deadline must not have begun before.
+        assert_eq!(world.row(row.id).await.planned_at, at(to.max(300_000)));
     }
 }
 

@@ -1,0 +1,68 @@
+//! How many bytes of payloads a worker holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// How many bytes are asked for at once: what one call of the store reads.
+const A_CALL: i64 = 16 << 20;
+
+/// The bytes that are free. Below zero for a moment, where the last row of a call was larger than what was left.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget(Arc<AtomicI64>);
+
+/// Bytes that are taken, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    budget: Budget,
+    bytes: i64,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicI64::new(signed(bytes))))
+    }
+
+    /// Whether anything is left.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes these bytes, also if fewer are left: they are there already.
+    pub(crate) fn take(&self, bytes: usize) -> Taken {
+        let bytes = signed(bytes);
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        Taken {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
+    /// Takes what is left for one call.
+    pub(crate) fn take_for_a_call(&self) -> Taken {
+        let mut bytes = 0;
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+            bytes = free.clamp(0, A_CALL);
+            Some(free - bytes)
+        });
+        Taken {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Taken {
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(0)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

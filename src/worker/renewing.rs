@@ -1,0 +1,156 @@
+//! Keeps claims alive while their handlers run, and notes which handlers start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::engine::Engine;
+use super::lane::Lane;
+use super::pass_on;
+use crate::store::{Guarded, Renewal};
+use crate::turns::Turns;
+use crate::{Error, Task, defaults};
+
+/// Renews the leases of all held claims, three times in each lease, and at once where a lease may have ended: after a
+/// suspend, a pause of the process, a step of the store's clock. Never ends.
+pub(crate) async fn keep(engine: Arc<Engine>) {
+    let clock = &engine.parts.clock;
+    let mut pause = engine.lease / defaults::RENEWALS;
+    loop {
+        tokio::select! {
+            biased;
+            () = engine.unsure.notified() => {}
+            () = clock.sleep(pause) => {}
+        }
+        pause = match renew(&engine).await {
+            true => engine.lease / defaults::RENEWALS,
+            // The leases go on.
+            false => (engine.lease / defaults::RENEWALS).min(RENEW_AGAIN),
+        };
+    }
+}
+
+/// How soon leases are renewed again that could not be.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
+
+/// Renews all held claims, in batches that do not wait for one another; says whether the store answered for all.
+pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
+    let clock = &engine.parts.clock;
+    let mut renewals = Vec::new();
+    for lane in engine.lanes.values() {
+        let of_lane = lane.renewable(&clock.moment(), engine.lease);
+        renewals.extend(of_lane.into_iter().map(|renewal| (Arc::clone(lane), renewal)));
+    }
+    let mut calls = JoinSet::new();
+    for batch in renewals.chunks(defaults::BATCH) {
+        let (engine, batch) = (Arc::clone(engine), batch.to_vec());
+        clock.spawn_in(&mut calls, async move { renew_batch(&engine, &batch).await });
+    }
+    let mut answered = true;
+    while let Some(call) = calls.join_next().await {
+        answered &= pass_on(call).is_some_and(|renewed| renewed.is_ok());
+    }
+    answered
+}
+
+async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<(), Error> {
+    let parts = &engine.parts;
+    let now = engine.now();
+    let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
+    let renewed = parts.store.renew(&renewals, engine.lease).await.inspect_err(|error| {
+        warn!(%error, claims = batch.len(), "leases were not renewed; nothing starts by one that may have ended");
+    })?;
+    for ((lane, renewal), renewed) in batch.iter().zip(renewed) {
+        match renewed {
+            Guarded::Done => lane.renewed(renewal, engine.lease_from(&now)),
+            // It is tried again until the lease ends.
+            Guarded::Blocked => {}
+            Guarded::Lost if lane.lost(renewal.id, renewal.version) => {
+                parts.counters.lost_claims.add(1);
+                engine.room.notify_one();
+                warn!(id = %renewal.id, kind = %lane.kind, "a claim was lost; if its handler runs, it is stopped");
+            }
+            Guarded::Lost => {}
+        }
+        lane.look_again();
+    }
+    Ok(())
+}
+
+/// A start to be noted before it happens.
+pub(crate) struct Note {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) task: Arc<Task>,
+}
+
+/// Tells the store which handlers are about to start, as many at once as are waiting, until nobody can ask for more.
+pub(crate) async fn note(engine: Arc<Engine>, mut starting: mpsc::UnboundedReceiver<Note>) {
+    let clock = &engine.parts.clock;
+    let turns = Turns::new(clock.clone());
+    let mut calls = JoinSet::new();
+    loop {
+        let turn = turns.next().await;
+        // Bounded by the lanes: no more than may run at once.
+        let mut batch = Vec::new();
+        let came = loop {
+            tokio::select! {
+                biased;
+                Some(ended) = calls.join_next() => pass_on(ended),
+                came = starting.recv_many(&mut batch, defaults::BATCH) => break came,
+            };
+        };
+        if came == 0 {
+            return;
+        }
+        let engine = Arc::clone(&engine);
+        clock.spawn_in(
+            &mut calls,
+            async move { turn.take(note_batch(&engine, batch)).await },
+        );
+    }
+}
+
+async fn note_batch(engine: &Engine, batch: Vec<Note>) {
+    let now = engine.now();
+    let renewal = |Note { lane, task }: &Note| {
+        let current = lane.current(task);
+        Renewal {
+            id: task.id,
+            version: current.map_or(task.version, |current| current.version),
+            started: true,
+        }
+    };
+    let renewals: Vec<_> = batch.iter().map(renewal).collect();
+    let noted = match engine.parts.store.renew(&renewals, engine.lease).await {
+        Ok(noted) => noted,
+        Err(error) => {
+            warn!(%error, claims = batch.len(), "starts were not noted; these tasks do not start before they are");
+            vec![Guarded::Blocked; batch.len()]
+        }
+    };
+    let mut blocked = Vec::new();
+    for ((Note { lane, task }, renewal), noted) in batch.into_iter().zip(renewals).zip(noted) {
+        match noted {
+            Guarded::Done => lane.noted(&task, Some(engine.lease_from(&now))),
+            Guarded::Blocked => blocked.push((lane, task)),
+            Guarded::Lost => {
+                let lost = lane.lost(renewal.id, renewal.version);
+                engine.parts.counters.lost_claims.add(usize::from(lost));
+                engine.room.notify_one();
+                lane.look_again();
+            }
+        }
+    }
+    if !blocked.is_empty() {
+        engine.parts.clock.sleep(NOTE_AGAIN).await;
+        for (lane, task) in blocked {
+            lane.noted(&task, None);
+        }
+    }
+}
+
+/// How soon the start of a handler is noted again that could not be.
+const NOTE_AGAIN: Duration = Duration::from_millis(250);
