@@ -97,6 +97,11 @@ impl Check {
         self
     }
 
+    /// How often it is asked about a task at the least.
+    pub(crate) fn period(&self) -> Duration {
+        self.every
+    }
+
     /// How far a wake-up of the kind may reach; an error if that is not allowed.
     pub(crate) fn reach(&self) -> Result<Duration, Error> {
         if (SHORTEST..=LONGEST).contains(&self.every) {

@@ -4,8 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::warn;
 
-use crate::clock::instant_after;
+use crate::clock::{Moment, instant_after};
 use crate::store::{Stamped, Store};
 use crate::timestamp::duration;
 use crate::{Clock, Error, Timestamp, When};
@@ -23,8 +24,20 @@ pub(crate) const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     clock: Clock,
-    last: Mutex<Option<Reading>>,
+    last: Mutex<Option<Last>>,
 }
+
+/// The last answer.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    reading: Reading,
+    at: Moment,
+    /// How long the call took: when within it the store read its clock is not known.
+    took: Duration,
+}
+
+/// By how much the store's clock and this process's may part between two answers before people are told.
+const STEP: Duration = Duration::from_secs(5);
 
 /// A time by the store's clock, and what is known of the moment at which it was read.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +68,32 @@ impl StoreTime {
         let answered = self.clock.instant();
         let at = answered.min(asked + CLOCK_READ_WITHIN);
         let reading = Reading { now, at, answered };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+        let this = Last {
+            reading,
+            at: self.clock.moment(),
+            took: answered.saturating_duration_since(asked),
+        };
+        let mut known = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = known.replace(this);
+        drop(known);
+        if let Some(last) = last {
+            let allowed = STEP + this.took + last.took;
+            let passed = last.at.steadily_until(&this.at);
+            let by = now.millis_since(last.reading.now.after(passed));
+            if by.unsigned_abs() > u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX) {
+                warn!(
+                    by_ms = by,
+                    "the clock of the store was stepped: by it tasks are due and leases end; what is due runs that much \
+                     earlier (later, if it was stepped back), and claims may be lost"
+                );
+            }
+        }
         reading
     }
 
     fn last(&self) -> Option<Reading> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|last| last.reading)
     }
 
     /// The last reading; asks the store if it never answered yet.

@@ -8,6 +8,7 @@ mod handlers;
 mod inquiry;
 mod lane;
 mod lease;
+mod patrol;
 mod ready;
 mod renewing;
 mod settle;
@@ -249,6 +250,8 @@ impl Worker {
                 stopped.clone(),
             );
             clock.spawn_in(&mut intake, follow);
+            let patrol = patrol::patrol(engine.clone(), Arc::clone(inquiry), stopped.clone());
+            clock.spawn_in(&mut intake, patrol);
         }
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {

@@ -24,15 +24,19 @@ pub(crate) struct Moment {
 impl Moment {
     /// How much time has passed from `self` to a later moment.
     pub(crate) fn until(&self, later: &Self) -> Duration {
+        // The wall clock is read in whole milliseconds.
+        self.steadily_until(later)
+            .max(duration(later.wall.millis_since(self.wall)))
+    }
+
+    /// The same by those clocks that nobody steps.
+    pub(crate) fn steadily_until(&self, later: &Self) -> Duration {
         let monotonic = later.instant.saturating_duration_since(self.instant);
         let since_boot = match (self.since_boot, later.since_boot) {
             (Some(before), Some(after)) => after.saturating_sub(before),
             _ => Duration::ZERO,
         };
-        // The wall clock is read in whole milliseconds.
-        monotonic
-            .max(since_boot)
-            .max(duration(later.wall.millis_since(self.wall)))
+        monotonic.max(since_boot)
     }
 
     /// The moment by the monotonic clock.

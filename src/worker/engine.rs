@@ -17,7 +17,7 @@ use crate::handler::Handler;
 use crate::retry::Policy;
 use crate::scheduler::Parts;
 use crate::store::{Claim, Ending};
-use crate::{Kind, State, Task, Timestamp};
+use crate::{Check, Kind, State, Task, Timestamp};
 
 /// The worker's lanes, one a kind, and what they stand on.
 pub(crate) struct Engine {
@@ -55,7 +55,12 @@ impl Engine {
         });
         let lanes = kinds
             .into_iter()
-            .map(|(kind, (policy, handler))| (kind.clone(), Arc::new(Lane::new(kind, policy, handler))))
+            .map(|(kind, (policy, handler))| {
+                let check = parts.checks.get(&kind);
+                let ask_after = check.map_or(Duration::MAX, Check::period);
+                let lane = Lane::new(kind.clone(), policy, handler, ask_after);
+                (kind, Arc::new(lane))
+            })
             .collect();
         let inquiries = parts
             .checks

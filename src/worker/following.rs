@@ -16,7 +16,7 @@ use crate::router::Trip;
 use crate::scheduler::trip;
 use crate::store::{Change, Ending, Expect, Pending, Verb};
 use crate::store_time::Heard;
-use crate::{Answer, Error, Expected, State, Target, Task, When, defaults};
+use crate::{Answer, Error, Expected, State, Target, Task, Timestamp, When, defaults};
 
 /// Asks the check of one kind about what waits, a batch at a time, and does as it says, until stopped.
 ///
@@ -68,7 +68,9 @@ type Settle = mpsc::UnboundedSender<Settled>;
 async fn obey(
     engine: &Engine,
     inquiry: &Inquiry,
-    Asked { claimed, early, .. }: Asked,
+    Asked {
+        claimed, due, early, ..
+    }: Asked,
     answers: &[Expected],
     settle: &Settle,
 ) -> Result<(), Error> {
@@ -78,7 +80,8 @@ async fn obey(
         return Ok(());
     };
     let look_in = |due| parts.router.look_in(Some(&inquiry.kind), heard.until(due));
-    let (of_claimed, of_early) = answers.split_at(claimed.len());
+    let (of_claimed, others) = answers.split_at(claimed.len());
+    let (of_due, of_early) = others.split_at(due.len());
 
     if let Some(lane) = engine.lanes.get(&inquiry.kind) {
         let mut to_run = Vec::new();
@@ -92,21 +95,25 @@ async fn obey(
                 Course::Cancel => end(engine, lane, task, Ending::Cancelled, settle),
             }
         }
-        lane.passed(&to_run);
+        lane.passed(&to_run, parts.clock.moment());
     }
 
     let mut kept = Vec::new();
     let mut changes = Vec::new();
+    for (row, expected) in due.into_iter().zip(of_due) {
+        match expected.course_of_claimed(row.planned_at, heard.now) {
+            Course::Keep | Course::RunNow => {}
+            Course::Move(time) => changes.push(change(&row, reschedule(time, look_in(time)))),
+            Course::Cancel => changes.push(change(&row, Verb::Cancel)),
+        }
+    }
     for (row, expected) in early.into_iter().zip(of_early) {
         let verb = match expected.course_of_early(row.planned_at, heard.now) {
             Course::Keep => {
                 kept.push(row);
                 continue;
             }
-            Course::Move(time) => Verb::Reschedule {
-                due: When::At(time),
-                look_in: look_in(time),
-            },
+            Course::Move(time) => reschedule(time, look_in(time)),
             Course::RunNow => Verb::RunNow {
                 look_in: look_in(heard.now),
             },
@@ -129,6 +136,11 @@ async fn obey(
         parts.send_soon(trips).await;
     }
     hopped
+}
+
+fn reschedule(time: Timestamp, look_in: Duration) -> Verb {
+    let due = When::At(time);
+    Verb::Reschedule { due, look_in }
 }
 
 /// A change of a row that is still as it was when it was asked about.

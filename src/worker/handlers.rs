@@ -116,6 +116,12 @@ fn start_next(
                 let _ = senders.note.send(Note { lane, task });
                 continue;
             }
+            Next::Ask(task) => {
+                if let Some(inquiry) = engine.inquiries.get(&lane.kind) {
+                    inquiry.add_claimed(vec![task]);
+                }
+                continue;
+            }
             Next::Unsure => {
                 engine.unsure.notify_one();
                 return None;

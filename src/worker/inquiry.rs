@@ -14,10 +14,14 @@ pub(crate) struct Inquiry {
     pub(crate) check: Check,
     waiting: Mutex<Waiting>,
     came: Notify,
+    /// The waiting rows that were given have been taken.
+    taken: Notify,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// Rows that are due and wait for room: a page of them.
+    due: Vec<Pending>,
     /// As many as their lane has room for.
     claimed: VecDeque<(Key, Arc<Task>)>,
     /// Up to [`defaults::UNASKED`], the soonest due first. The sweep may bring one again that is here already.
@@ -27,9 +31,10 @@ struct Waiting {
 /// What is asked about at once.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// First those of `claimed`, then those of `early`.
+    /// First those of `claimed`, then those of `due`, then those of `early`.
     pub(crate) keys: Vec<Key>,
     pub(crate) claimed: Vec<Arc<Task>>,
+    pub(crate) due: Vec<Pending>,
     pub(crate) early: Vec<Pending>,
 }
 
@@ -40,6 +45,7 @@ impl Inquiry {
             check,
             waiting: Mutex::default(),
             came: Notify::new(),
+            taken: Notify::new(),
         }
     }
 
@@ -68,6 +74,16 @@ impl Inquiry {
         true
     }
 
+    /// Takes in rows that are due and wait for room; ends when they are being asked about. One caller at a time.
+    pub(crate) async fn ask_about_waiting(&self, rows: Vec<Pending>) {
+        if rows.is_empty() {
+            return;
+        }
+        self.waiting().due = rows;
+        self.came.notify_one();
+        self.taken.notified().await;
+    }
+
     /// Waits until there is something to ask about, and takes up to [`defaults::BATCH`] of it.
     pub(crate) async fn next(&self) -> Asked {
         loop {
@@ -88,6 +104,13 @@ impl Inquiry {
         for (key, task) in waiting.claimed.drain(..count) {
             asked.keys.push(key);
             asked.claimed.push(task);
+        }
+        // A page of them, beside whatever there is: else a backlog, which is when they matter, would keep them out.
+        let due = std::mem::take(&mut waiting.due);
+        if !due.is_empty() {
+            asked.keys.extend(due.iter().filter_map(|row| row.key.clone()));
+            asked.due = due;
+            self.taken.notify_one();
         }
         while asked.keys.len() < defaults::BATCH
             && let Some((_, (key, row))) = waiting.early.pop_first()

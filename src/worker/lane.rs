@@ -22,6 +22,8 @@ pub(crate) struct Lane {
     pub(crate) kind: Kind,
     pub(crate) policy: Policy,
     pub(crate) handler: Handler,
+    /// For how long what the check of the kind has said is believed.
+    ask_after: Duration,
     state: Mutex<LaneState>,
     /// A claim came.
     changed: Notify,
@@ -58,6 +60,8 @@ pub(crate) enum Next {
     Start(Starting),
     /// A claim whose start is to be noted in the store first.
     Note(Arc<Task>),
+    /// A claim whose check said so long ago that it is to run that it is asked once more.
+    Ask(Arc<Task>),
     /// Only claims that must be renewed first, as nobody knows whether they still hold.
     Unsure,
 }
@@ -106,6 +110,8 @@ struct Held {
     /// The time by the store's clock when it was claimed, and the moment of it.
     claimed: Reading,
     phase: Phase,
+    /// When the check of its kind said that it is to run.
+    passed: Option<Moment>,
     /// Whether the store knows that its handler starts.
     noted: bool,
     _bytes: Taken,
@@ -130,7 +136,7 @@ enum Phase {
 }
 
 impl Lane {
-    pub(crate) fn new(kind: Kind, policy: Policy, handler: Handler) -> Self {
+    pub(crate) fn new(kind: Kind, policy: Policy, handler: Handler, ask_after: Duration) -> Self {
         // Tasks may have become due while no worker ran.
         let state = LaneState {
             backlog: true,
@@ -140,6 +146,7 @@ impl Lane {
             kind,
             policy,
             handler,
+            ask_after,
             state: Mutex::new(state),
             changed: Notify::new(),
         }
@@ -223,6 +230,7 @@ impl Lane {
                     lease,
                     claimed,
                     phase: if ask_first { Phase::Asking } else { Phase::Queued },
+                    passed: None,
                     noted: false,
                     _bytes: bytes,
                 };
@@ -237,12 +245,13 @@ impl Lane {
     }
 
     /// These claims are to run, says the check of their kind.
-    pub(crate) fn passed(&self, tasks: &[Arc<Task>]) {
+    pub(crate) fn passed(&self, tasks: &[Arc<Task>], now: Moment) {
         {
             let mut state = self.state();
             for task in tasks {
                 if let Some(held) = state.asking(task) {
                     held.phase = Phase::Queued;
+                    held.passed = Some(now);
                     state.queue.push_back(task.id);
                 }
             }
@@ -361,6 +370,7 @@ impl Lane {
 
     /// Takes the oldest claim that was not started and may be, to be started or refused.
     pub(crate) fn next(&self, now: &Now) -> Option<Next> {
+        let ask_after = self.ask_after;
         let mut guard = self.state();
         let state = &mut *guard;
         let mut unsure = false;
@@ -379,6 +389,11 @@ impl Lane {
                 continue;
             }
             state.queue.remove(at);
+            let is_old = |passed: Moment| passed.until(&now.moment) >= ask_after;
+            if held.passed.is_some_and(is_old) {
+                held.phase = Phase::Asking;
+                return Some(Next::Ask(Arc::clone(&held.task)));
+            }
             if !held.noted && needs_note(&held.task, &self.policy) {
                 held.phase = Phase::Noting;
                 state.noting += 1;
