@@ -188,7 +188,7 @@ impl Caller {
             10 => self.rearm().await,
             11 => self.look().await,
             12 | 13 => self.move_in_table(),
-            14 => {
+            14 if !self.process.world.plan.calm => {
                 // Goes away before it is answered.
                 let limit = Duration::from_millis(self.below(6));
                 self.process.clock.timeout(limit, self.change()).await;
@@ -331,7 +331,8 @@ impl Caller {
                 // Such as a lock: the service rolls back.
                 return self.failed("in a transaction", &error);
             }
-            if self.below(4) == 0 && !self.process.world.is_healed() {
+            let dallies = self.below(4) == 0 && !self.process.world.plan.calm && !self.process.world.is_healed();
+            if dallies {
                 self.process.clock.sleep(Duration::from_millis(self.below(3_000))).await;
             }
         }
@@ -343,7 +344,7 @@ impl Caller {
             // Perhaps it was committed: then the sweep finds what is left to do.
             return self.failed("commit", &error);
         }
-        let keeps = self.below(4) > 0;
+        let keeps = self.below(4) > 0 || self.process.world.plan.calm;
         let ledger = &self.process.world.ledger;
         for (asked, receipt) in scheduled {
             let answer = match keeps {

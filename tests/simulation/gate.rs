@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::ground::{Ground, Open};
+use crate::ledger::short;
 use crate::plan::StoreFaults;
 
 /// Every call of a process to its store and its backends goes through its gate, which takes time, fails now and then,
@@ -186,7 +187,11 @@ impl Store for GatedStore {
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        self.0.call(async { self.0.ground.arrive(wakes, claim) }).await
+        let looked = self.0.call(async { self.0.ground.arrive(wakes, claim) }).await;
+        let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
+        let answer = || looked.as_ref().map(|looked| (looked.found.claimed.len(), &looked.found.waiting));
+        self.0.ground.ledger.note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
+        looked
     }
 
     async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {

@@ -69,7 +69,7 @@ struct Story {
     claims: BTreeMap<u64, Held>,
     /// Up to this version nothing starts any more: so a caller was told.
     fence: u64,
-    /// How many handlers started since it was scheduled anew.
+    /// How many handlers started since it was scheduled anew, or were about to.
     starts: u32,
     purged: bool,
 }
@@ -91,7 +91,14 @@ struct Held {
     given_at: Duration,
     lease_until: Duration,
     started: bool,
+    /// Its handler was about to start, and the store was told so.
+    noted: bool,
+    /// The claim before it, if its worker may have taken this one back for the handler of that: as that is known to its
+    /// handler.
+    goes_on: Option<u64>,
     came_of_it: Option<CameOfIt>,
+    /// Its handler finishes it in a transaction.
+    finishing: bool,
     /// When its process last began to settle it, by its own clock; or when there was something to settle.
     settling: Option<Instant>,
     /// When its process was told that it is lost, by its own clock.
@@ -246,6 +253,9 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
+                    if after.started && !std::mem::replace(&mut held.noted, true) && !held.started {
+                        story.starts += 1;
+                    }
                 }
                 return;
             }
@@ -254,14 +264,20 @@ impl Ledger {
                 return;
             }
             Cause::Claimed => {
+                let life = after.owner.as_deref().and_then(|name| name.parse().ok()).unwrap_or(0);
+                let before = story.claims.get(&(after.version - 2));
+                let before = before.filter(|before| before.life == life && (before.started || before.goes_on.is_some()));
                 let held = Held {
-                    life: after.owner.as_deref().and_then(|name| name.parse().ok()).unwrap_or(0),
+                    life,
                     claimed_at: at,
                     given_at: at,
                     lease_until: at + between(now, after.wake_at),
                     started: false,
-                    came_of_it: None,
-                    settling: None,
+                    noted: false,
+                    goes_on: before.map(|before| before.goes_on.unwrap_or(after.version - 2)),
+                    came_of_it: before.and_then(|before| before.came_of_it.clone()),
+                    finishing: false,
+                    settling: before.and_then(|before| before.settling),
                     lost: None,
                 };
                 story.claims.insert(after.version, held);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::backend::{Delays, Reach};
 use delayline::delay::Routing;
 use delayline::testing::Faults;
-use delayline::{Clock, Kind, Policy, Task, defaults};
+use delayline::{Clock, Kind, Policy, defaults};
 
 pub(crate) const KINDS: [&str; 3] = ["a", "b", "c"];
 pub(crate) const KEYS: [&str; 3] = ["x", "y", "z"];
@@ -36,6 +36,7 @@ pub(crate) struct Plan {
     pub(crate) concurrency: usize,
     pub(crate) prefetch: usize,
     pub(crate) max_attempts: u32,
+    pub(crate) max_stalls: u32,
     pub(crate) backoff: (Duration, Duration),
     pub(crate) timeout: Duration,
     pub(crate) deadline: Option<Duration>,
@@ -138,6 +139,7 @@ impl Plan {
             concurrency: 1 + clock.random_below(3) as usize,
             prefetch: one_of(&[0, 1, 2, 5]) as usize,
             max_attempts: 1 + clock.random_below(6) as u32,
+            max_stalls: one_of(&[2, 5, 100]) as u32,
             backoff: (Duration::from_millis(100), Duration::from_secs(one_of(&[1, 5]))),
             timeout: Duration::from_millis(one_of(&[500, 3_000, 12_000])),
             deadline: (!calm && chance(20)).then(|| Duration::from_secs(one_of(&[2, 20]))),
@@ -161,6 +163,7 @@ impl Plan {
             .concurrency(self.concurrency)
             .prefetch(self.prefetch)
             .max_attempts(self.max_attempts)
+            .max_stalls(self.max_stalls)
             .backoff(self.backoff.0, self.backoff.1)
             .execution_timeout(self.timeout);
         match self.deadline {
@@ -182,11 +185,6 @@ impl Plan {
 
     pub(crate) fn is_followed(&self, kind: &Kind) -> bool {
         self.follows && kind.as_str() == KINDS[2]
-    }
-
-    /// Whether a task is given up because its claims ended again and again before anything came of them.
-    pub(crate) fn has_stalled(&self, _: &Task) -> bool {
-        false
     }
 
     /// How long after the last fault what it left behind may last: a call that hangs, a claim of somebody who is gone, and

@@ -71,7 +71,11 @@ impl Process {
     pub(crate) async fn run(self) {
         let (plan, ledger) = (&self.world.plan, &self.world.ledger);
         let scheduler = self.scheduler();
-        let another = (self.clock.random_below(3) == 0).then(|| self.scheduler());
+        // Perhaps another scheduler beside it, over the same store.
+        let another = match self.clock.random_below(3) {
+            0 => self.scheduler(),
+            _ => scheduler.clone(),
+        };
         let counting = {
             let (clock, scheduler) = (self.clock.clone(), scheduler.clone());
             let counted = Arc::clone(&self.world.counted);
@@ -84,7 +88,7 @@ impl Process {
                 }
             })
         };
-        let calling = self.clock.spawn(call(self.clone(), another.unwrap_or_else(|| scheduler.clone())));
+        let calling = self.clock.spawn(call(self.clone(), another.clone()));
         let mut worker = Worker::new(&scheduler)
             .name(self.gate.life.to_string())
             .lease(plan.lease)
@@ -114,7 +118,7 @@ impl Process {
         if let Err(error) = worker.run_until(stopped).await {
             ledger.broken("0 the worker", format!("the worker ended: {error}"));
         }
-        let _ = scheduler.close().await;
+        let _ = tokio::join!(biased; scheduler.close(), another.close());
         drop((calling, counting));
     }
 }
@@ -165,8 +169,10 @@ async fn work(process: &Process, context: &Context, handling: &mut Handling) -> 
 async fn finish(process: &Process, context: &Context, handling: &mut Handling) -> (CameOfIt, Option<Answered>) {
     let Process { world, gate, clock, .. } = process;
     let mut transaction = GatedTransaction::begin(gate);
+    handling.finishes(true);
     let finished = context.finish_in(&mut transaction).await;
     if let Err(error) = finished {
+        handling.finishes(false);
         drop(transaction);
         // After a claim was lost, or an answer: the attempt has failed.
         return (CameOfIt::Failed, Some(Err(error.into())));

@@ -265,11 +265,13 @@ async fn live(place: u64, world: Arc<World>, mut healing: watch::Receiver<bool>)
                 ended.notify_one();
             })
         };
+        let mut is_stopping = false;
         let stopping = async {
             if !in_peace {
                 return std::future::pending().await;
             }
             clock.sleep(Duration::from_millis(clock.random_below(10_000))).await;
+            is_stopping = true;
             stop.notify_one();
             ended.notified().await;
         };
@@ -279,9 +281,12 @@ async fn live(place: u64, world: Arc<World>, mut healing: watch::Receiver<bool>)
             () = stopping => {}
             () = async { drop(healing.wait_for(|&healed| healed).await) } => {
                 gate.heal();
-                // Held until the history is over.
-                let _running = running;
-                return std::future::pending().await;
+                if !is_stopping {
+                    // Held until the history is over.
+                    let _running = running;
+                    return std::future::pending().await;
+                }
+                ended.notified().await;
             }
         }
         world.ledger.died(life);

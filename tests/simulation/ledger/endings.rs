@@ -34,6 +34,8 @@ impl Ledger {
         let Some(held) = story.claims.get(&task.version) else {
             return;
         };
+        // Taken back, it is its handler's; else it is one of its own, not started.
+        let goes_on = held.goes_on.is_some();
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
         let life = held.life;
         let is_stopping = book.lives.get(&life).is_some_and(|life| life.is_stopping);
@@ -41,9 +43,10 @@ impl Ledger {
         let policy = &self.plan;
         let limit = task.max_attempts.unwrap_or(policy.max_attempts);
         let is_too_late = |margin: Duration| {
-            policy.deadline.is_some_and(|deadline| now.after(margin) > task.planned_at.after(deadline))
+            let passed = |deadline| now.after(margin) > task.planned_at.after(deadline);
+            // What a worker knows of the time may be from before a step.
+            policy.deadline.is_some_and(|deadline| policy.steps > 0 || passed(deadline))
         };
-        // What the worker knows of the time may be some calls old.
         let is_followed = self.plan.is_followed(&task.kind) && task.key.is_some();
         let longest = policy.longest_pause(task.attempt);
         let has_failed = || match ending {
@@ -53,21 +56,27 @@ impl Ledger {
             }
             _ => false,
         };
-        let is_right = match (&came_of_it, ending) {
-            (None, Ending::Release) if !started => is_stopping,
-            (None, Ending::Moved { .. } | Ending::Cancelled | Ending::Snooze { .. }) if !started => is_followed,
-            (None, Ending::Dead { give_back: true, .. }) if !started => {
-                task.attempt > limit && starts >= limit || is_too_late(Duration::ZERO) || self.plan.has_stalled(task)
+        let of_unstarted = || match ending {
+            Ending::Release => is_stopping,
+            Ending::Moved { .. } | Ending::Cancelled | Ending::Snooze { .. } => is_followed,
+            Ending::Dead { give_back: true, .. } => {
+                task.attempt > limit && starts >= limit
+                    || is_too_late(Duration::ZERO)
+                    || task.stalls >= self.plan.max_stalls
             }
+            _ => false,
+        };
+        let of_started = || match (&came_of_it, ending) {
             (None, _) => false,
             (Some(CameOfIt::Done), ending) => *ending == Ending::Done,
             (Some(CameOfIt::Again(asked)), Ending::Again { after, .. }) => after == asked,
             (Some(CameOfIt::Snoozed(asked)), Ending::Snooze { after, .. }) => after == asked,
             (Some(CameOfIt::Discarded), Ending::Dead { give_back, .. }) => !give_back,
-            (Some(CameOfIt::Stopped), Ending::Release) => is_stopping,
+            (Some(CameOfIt::Stopped | CameOfIt::Finished), Ending::Release) => is_stopping,
             (Some(CameOfIt::Failed | CameOfIt::TimedOut | CameOfIt::Finished), _) => has_failed(),
             _ => false,
         };
+        let is_right = (started || goes_on) && of_started() || !started && of_unstarted();
         if !is_right {
             let text = format!(
                 "{task:?} ended by {ending:?} at {now}: started {started}, {starts} starts of {limit}, {came_of_it:?}"
@@ -86,7 +95,8 @@ impl Ledger {
                 && let Some(process) = book.lives.get(&held.life).filter(|life| life.is_alive)
                 && let (Some(settling), Some(came_of_it)) = (held.settling, &held.came_of_it)
                 && *came_of_it != CameOfIt::Stopped
-                && held.lost.is_none()
+                // Perhaps it never heard of this one.
+                && (held.goes_on, held.lost) == (None, None)
             {
                 let left_for = process.clock.instant() - settling;
                 // Near its end, by its own reckoning, it may give up; and a call may hang for as long as calls may.

@@ -50,6 +50,15 @@ impl Handling {
         }
     }
 
+    /// From now on, or no longer, the task may be done by a transaction of its handler's.
+    pub(crate) fn finishes(&self, finishing: bool) {
+        let mut book = self.ledger.book();
+        let story = book.stories.entry(self.task.id).or_default();
+        if let Some(held) = story.claims.get_mut(&self.task.version) {
+            held.finishing = finishing;
+        }
+    }
+
     pub(crate) fn came_of_it(&mut self, came_of_it: CameOfIt) {
         self.came_of_it = Some(came_of_it);
     }
@@ -97,7 +106,6 @@ impl Ledger {
         }
         let heard = process.heard;
         let story = book.stories.entry(task.id).or_default();
-        story.starts += 1;
         let owned = row.as_ref().is_some_and(|row| row.version == task.version && row.state == State::Running);
         match story.claims.get_mut(&task.version) {
             None => wrong.push(("4 one owner", format!("{task:?} started and was never claimed"))),
@@ -105,7 +113,8 @@ impl Ledger {
                 if held.life != life || held.started {
                     wrong.push(("4 one owner", format!("{task:?} started by process {life}: {held:?}")));
                 }
-                held.started = true;
+                story.starts += u32::from(!held.noted);
+                (held.started, held.goes_on, held.came_of_it, held.settling) = (true, None, None, None);
                 if at >= held.lease_until {
                     wrong.push(("4 one owner", format!("{task:?} started after its lease: {held:?}")));
                 }
@@ -190,6 +199,10 @@ impl Ledger {
             process.running.retain(|id, version| (*id, *version) != (task.id, task.version));
             let (is_alive, now) = (process.is_alive, process.clock.instant());
             let story = book.stories.entry(task.id).or_default();
+            let taken_back = story.claims.values_mut().filter(|held| held.goes_on == Some(task.version));
+            for held in taken_back {
+                (held.settling, held.came_of_it) = (Some(now), Some(came_of_it.clone()));
+            }
             if let Some(held) = story.claims.get_mut(&task.version) {
                 if is_alive && held.lost.is_some_and(|told| now - told > STOPS_WITHIN) {
                     wrong = Some(("4 one owner", format!("{task:?} ran on after its claim was lost: {held:?}")));
@@ -213,10 +226,15 @@ impl Ledger {
         let story = book.stories.entry(id).or_default();
         // What a transaction of its own has finished is done, and not lost.
         let is_done = story.versions.get(&(version + 1)).is_some_and(|seen| seen.task.state == State::Done);
-        if let Some(held) = story.claims.get_mut(&version)
+        let root = story.claims.get(&version).and_then(|held| held.goes_on).unwrap_or(version);
+        // It may have been taken back by now.
+        let goes_on = story.claims.range(version + 1..).any(|(_, held)| held.goes_on == Some(root));
+        if let Some(held) = story.claims.get_mut(&root)
             && held.life == life
             && held.came_of_it.is_none()
+            && !held.finishing
             && !is_done
+            && !goes_on
         {
             held.lost = held.lost.or(now);
         }
