@@ -31,6 +31,7 @@ pub(crate) struct StoreTime {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     reading: Reading,
+    asked: Instant,
     at: Moment,
     /// How long the call took: when within it the store read its clock is not known.
     took: Duration,
@@ -70,10 +71,15 @@ impl StoreTime {
         let reading = Reading { now, at, answered };
         let this = Last {
             reading,
+            asked,
             at: self.clock.moment(),
             took: answered.saturating_duration_since(asked),
         };
         let mut known = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some_and(|known| known.asked > asked) {
+            // A late answer: what is known is newer, and may tell of a step of the clock that this one does not.
+            return reading;
+        }
         let last = known.replace(this);
         drop(known);
         if let Some(last) = last {

@@ -26,9 +26,15 @@ mod outcomes;
 mod settings;
 #[path = "worker/settling.rs"]
 mod settling;
+#[path = "worker/sleeping.rs"]
+mod sleeping;
+#[path = "worker/stalls.rs"]
+mod stalls;
 #[path = "worker/stopping.rs"]
 mod stopping;
 #[path = "worker/switching.rs"]
 mod switching;
 #[path = "worker/wakes.rs"]
 mod wakes;
+#[path = "worker/weight.rs"]
+mod weight;

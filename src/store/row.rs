@@ -87,8 +87,11 @@ pub(super) fn expire(row: &mut Task, now: Timestamp) {
 pub(super) fn mend_lease(row: &mut Task, now: Timestamp) {
     let lease = row
         .wake_at
-        .map(|wake_at| duration(wake_at.millis_since(row.updated_at)));
-    row.wake_at = Some(now.after(lease.unwrap_or_default()));
+        .map_or(0, |wake_at| wake_at.millis_since(row.updated_at));
+    // One that was renewed since ends when it should.
+    if lease > 0 {
+        row.wake_at = Some(now.after(duration(lease)));
+    }
     row.updated_at = now;
 }
 

@@ -1,5 +1,6 @@
 //! Keeps rows in an SQLite file.
 
+mod apart;
 mod claim;
 mod codec;
 mod connections;
@@ -10,10 +11,12 @@ mod settle;
 mod sql;
 mod sweep;
 mod transaction;
+mod unreadable;
 mod verbs;
 mod write;
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +26,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
+use self::unreadable::Unreadable;
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
-use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -42,6 +46,25 @@ const ROWS_AHEAD: usize = 1_024;
 /// application's own connections, may use the file at the same time (write-ahead logging). A call that comes back has
 /// been written to the disk. Times are those of the clock that the store was opened with, read while it holds the
 /// lock for writing.
+///
+/// # One writer
+///
+/// SQLite locks a whole file and no rows: while a transaction that has written is open, the application's own included,
+/// nobody else writes. What reads goes on. What writes waits for some seconds, and every call ends within
+/// [`defaults::STORE_TIMEOUT`], then with an error that is transient. So keep transactions short, and
+/// [`join`](Self::join) one late:
+///
+/// - Nothing is scheduled, changed, claimed or ended meanwhile; the worker repeats its ends of claims. Tasks run late.
+/// - Leases are not renewed. Nobody else can take the claims either, as that is a write as well. A lease that has ended
+///   by then is lost if a sweep has the lock before the renewal: then the handler is stopped, and the task starts again.
+///
+/// # What stands in the way
+///
+/// A full disk, and a file that cannot be read or written for a while, are errors that are transient; nothing of the call
+/// was done then. A row that cannot be read, edited by hand or written by a later release, is an error of the verbs that
+/// mean it; all others leave it out, and tell of it once a minute. A batch with rows that the file refuses, such as by a
+/// trigger of the application's, is written without them. A file that a later release has changed is refused when it is
+/// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
     file: Arc<File>,
@@ -49,9 +72,12 @@ pub struct SqliteStore {
 }
 
 struct File {
-    writer: Connections,
-    readers: Connections,
+    writer: Arc<Connections>,
+    readers: Arc<Connections>,
+    unreadable: Unreadable,
     clock: Clock,
+    /// For how long a call may take.
+    limit: Duration,
 }
 
 impl SqliteStore {
@@ -71,19 +97,23 @@ impl SqliteStore {
             .disable_statement_logging();
         let writer = common
             .clone()
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .thread_name(|_| "delayline-sqlite-write".to_owned());
         let reader = common
             .pragma("query_only", "ON")
             .thread_name(|_| "delayline-sqlite-read".to_owned());
+        // Only now: a file that somebody moves away later is missing, and no new one takes its place.
+        let create = writer.clone().create_if_missing(true);
         let file = File {
             writer: Connections::new(writer, 1, clock.clone()),
             readers: Connections::new(reader, READERS, clock.clone()),
+            unreadable: Unreadable::new(clock.clone()),
             clock,
+            limit: defaults::STORE_TIMEOUT,
         };
-        file.prepare().await.map_err(|error| not_opened(path, error))?;
+        let prepared = file.in_time(file.prepare(create)).await;
+        prepared.map_err(|error| not_opened(path, error))?;
         Ok(Self {
             file: Arc::new(file),
             history: defaults::HISTORY,
@@ -99,7 +129,8 @@ impl SqliteStore {
     /// given to happens when the service commits, or not at all.
     ///
     /// Begin it by `BEGIN IMMEDIATE` (`pool.begin_with("BEGIN IMMEDIATE")`): SQLite refuses to let a transaction write
-    /// that has read before somebody else wrote.
+    /// that has read before somebody else wrote, and the renewal of a lease is enough of a write. How long a call waits is
+    /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
         transaction::Joined::new(self, connection)
     }
@@ -117,8 +148,25 @@ impl SqliteStore {
 #[error("journal mode is {0:?}: needed is a file on a file system where SQLite can keep a write-ahead log")]
 struct NoLog(String);
 
+/// A call has not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came of the call within {0:?}: the file is locked for long, or its disk hangs")]
+struct Late(Duration);
+
 impl File {
-    async fn prepare(&self) -> Result<(), sqlx::Error> {
+    /// What a call gives; an error if it takes too long. Then its connection is closed, and what it was about to write is
+    /// undone unless it was just being committed.
+    async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
+        self.in_time(call).await.map_err(failed)
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+        let done = self.clock.timeout(self.limit, call).await;
+        done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(self.limit)))))
+    }
+
+    async fn prepare(&self, create: SqliteConnectOptions) -> Result<(), sqlx::Error> {
+        Connections::new(create, 1, self.clock.clone()).lend().await?;
         let mut lent = self.writer.lend().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *lent)
@@ -153,59 +201,64 @@ impl Store for SqliteStore {
         Ok(self.file.clock.now())
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        verbs::insert(&self.file, rows).await.map_err(failed)
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        self.file.within(verbs::insert(&self.file, rows)).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let answers = verbs::change(&self.file, &changes, self.history).await;
-        answers.map_err(failed)
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
+        self.file
+            .within(verbs::change(&self.file, changes, self.history))
+            .await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        claim::arrive(&self.file, wakes, claim).await.map_err(failed)
+        self.file.within(claim::arrive(&self.file, wakes, claim)).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-        settle::hop(&self.file, hops).await.map_err(failed)
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.file.within(settle::hop(&self.file, hops)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        claim::ready(&self.file, claim).await.map_err(failed)
+        self.file.within(claim::ready(&self.file, claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.file, claim, sweep).await;
-        looked.map_err(failed)
+        self.file.within(sweep::sweep(&self.file, claim, sweep)).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
-        let settled = settle::settle(&self.file, settlements, self.history).await;
-        settled.map_err(failed)
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let settle = settle::settle(&self.file, settlements, self.history);
+        self.file.within(settle).await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
-        settle::renew(&self.file, claims, lease).await.map_err(failed)
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        self.file.within(settle::renew(&self.file, claims, lease)).await
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        read::upcoming(&self.file, ahead).await.map_err(failed)
+        self.file.within(read::upcoming(&self.file, ahead)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        read::find(&self.file, target).await.map_err(failed)
+        self.file.within(read::find(&self.file, target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        read::list(&self.file, page).await.map_err(failed)
+        self.file.within(read::list(&self.file, page)).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        read::kinds(&self.file, state).await.map_err(failed)
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        let kinds = read::kinds(&self.file, state, after, limit);
+        self.file.within(kinds).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        sweep::purge(&self.file, limit).await.map_err(failed)
+        self.file.within(sweep::purge(&self.file, limit)).await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        self.file.within(schema::check(&self.file)).await
     }
 }
 

@@ -213,6 +213,11 @@ impl Lane {
                 state.reserved -= 1;
                 let id = task.id;
                 if let Some(held) = state.claims.get_mut(&id) {
+                    if held.task.version > task.version {
+                        // Its answer was late: it has been lost, and the task claimed again since.
+                        replaced += 1;
+                        continue;
+                    }
                     if held.is_followed_by(&task) {
                         held.finishing.set_version(task.version);
                         (held.task, held.lease, held.noted) = (task, lease, false);

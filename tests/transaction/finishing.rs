@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use delayline::store::{Ending, Settlement};
+use delayline::store::{Ending, Guarded, Settlement};
 use delayline::{Context, Error, Failure, NewTask, Outcome, Policy, Scheduler, State, Task, TaskId, Worker};
 use tokio::sync::{Notify, mpsc};
 
@@ -134,7 +134,7 @@ pub(crate) async fn who_has_lost_the_claim_cannot_finish<S: Service>(service: S)
                         error: "taken away".to_owned(),
                     },
                 };
-                assert_eq!(service.store().settle(vec![lost]).await?, [true]);
+                assert_eq!(service.store().settle(vec![lost]).await?, [Guarded::Done]);
             }
             let mut tx = service.begin().await?;
             service.effect(&mut tx, "published").await?;

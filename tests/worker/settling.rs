@@ -144,3 +144,18 @@ async fn ends_are_written_in_batches() {
     assert_eq!(calls.iter().sum::<usize>(), 2_000);
     assert!(calls.len() <= 60, "{} calls: {calls:?}", calls.len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_the_store_refuses_for_a_moment_are_written_when_it_does_not() {
+    let world = World::new();
+    let (worker, _alarms) = answering(&world);
+    let _worker = Running::start(worker.lease(secs(5)));
+    let tasks = (0..50).map(|_| NewTask::new(KIND, "done"));
+    // As by a table that is being renamed: whatever is asked.
+    world.store.fail_with(Op::Settle, 25, refused);
+    world.scheduler.schedule_all(tasks).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.count(State::Done).await, 50);
+    assert_eq!(world.runs.count(), 50, "none runs a second time");
+    assert_eq!(world.scheduler.stats().lost_claims, 0);
+}

@@ -38,13 +38,13 @@ pub(in crate::store) fn hop(
 /// Ends claims of rows; says of each, in the order given, whether it is ended, and gives the rows that were.
 pub(in crate::store) fn end(
     rows: Vec<Task>,
-    settlements: Vec<Settlement>,
+    settlements: &[Settlement],
     now: Timestamp,
     history: Duration,
 ) -> (Vec<bool>, Vec<Changed>) {
     let mut rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row.id, row)).collect();
     let mut ended = Vec::new();
-    let end = |settlement: Settlement| {
+    let end = |settlement: &Settlement| {
         let Entry::Occupied(held) = rows.entry(settlement.id) else {
             return false;
         };
@@ -52,10 +52,10 @@ pub(in crate::store) fn end(
             return false;
         }
         let mut row = held.remove();
-        row::end(&mut row, settlement.ending, now, history);
+        row::end(&mut row, settlement.ending.clone(), now, history);
         ended.push((settlement.version, row));
         true
     };
-    let settled = settlements.into_iter().map(end).collect();
+    let settled = settlements.iter().map(end).collect();
     (settled, ended)
 }

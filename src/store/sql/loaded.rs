@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ensure::ensure;
-use super::session::{Changed, Session};
+use super::obstacle::Why;
+use super::session::{Changed, Held, Session};
+use crate::store::row;
 use crate::store::rows::Rows;
-use crate::{Key, Kind, Task, TaskId};
+use crate::{Key, Kind, Target, Task, TaskId, Timestamp};
 
 /// Rows that were read and locked, over which a batch is decided in memory, row after row as one by one.
 #[derive(Default)]
@@ -13,6 +15,11 @@ pub(super) struct Loaded {
     pub(super) rows: Rows,
     /// The version of each when it was read.
     read_at: BTreeMap<TaskId, u64>,
+    /// Those that are not locked, and until when they hold their leases if they run.
+    seen: Vec<Task>,
+    /// Of which nothing can be decided.
+    ids: BTreeMap<TaskId, Why>,
+    keys: BTreeMap<(Kind, Key), Why>,
 }
 
 impl Loaded {
@@ -38,9 +45,43 @@ impl Loaded {
         Ok(())
     }
 
-    fn add(&mut self, rows: Vec<Task>) {
-        self.read_at.extend(rows.iter().map(|row| (row.id, row.version)));
-        self.rows.load(rows);
+    fn add(&mut self, held: Held) {
+        let read = held.locked.iter().chain(&held.seen);
+        self.read_at.extend(read.map(|row| (row.id, row.version)));
+        self.seen.extend(held.seen.iter().cloned());
+        self.rows.load(held.locked.into_iter().chain(held.seen));
+        for obstacle in held.obstacles {
+            self.keys
+                .extend(obstacle.key.map(|key| (key, obstacle.why.clone())));
+            self.ids.insert(obstacle.id, obstacle.why);
+        }
+    }
+
+    /// Whether a lease has ended since its row was looked at: then it has to be looked at again, and locked.
+    pub(super) fn is_past(&self, now: Timestamp) -> bool {
+        self.seen.iter().any(|row| row::lease_has_ended(row, now))
+    }
+
+    /// Why nothing can be decided of a target, if so.
+    pub(super) fn obstacle(&self, target: &Target) -> Option<&Why> {
+        match target {
+            Target::Id(id) => self.obstacle_of_id(*id),
+            Target::Key(kind, key) => self.obstacle_of_key(kind, key),
+        }
+    }
+
+    pub(super) fn obstacle_of_id(&self, id: TaskId) -> Option<&Why> {
+        self.ids.get(&id)
+    }
+
+    pub(super) fn obstacle_of_key(&self, kind: &Kind, key: &Key) -> Option<&Why> {
+        self.keys.get(&(kind.clone(), key.clone()))
+    }
+
+    /// Why nothing can be decided of the live row of a key, if so.
+    pub(super) fn obstacle_of_live(&self, kind: &Kind, key: &Key) -> Option<&Why> {
+        let why = self.obstacle_of_key(kind, key);
+        why.filter(|why| !matches!(why, Why::GarbledPast(_)))
     }
 
     /// Writes those of these rows that were there and have changed; gives them.

@@ -10,6 +10,8 @@ pub(in crate::store) struct Look<'a> {
     pub(in crate::store) claim: &'a Claim,
     now: Timestamp,
     room: BTreeMap<Kind, usize>,
+    /// For how many bytes of payloads there is room.
+    bytes: usize,
     /// The rows to claim.
     pub(in crate::store) due: Vec<TaskId>,
     pub(in crate::store) found: Looked,
@@ -21,22 +23,25 @@ impl<'a> Look<'a> {
             claim,
             now,
             room: claim.room.clone(),
+            bytes: claim.bytes,
             due: Vec::new(),
             found: Looked::default(),
         }
     }
 
-    /// Looks at a scheduled row, and marks it to be claimed if it is due and there is room.
-    pub(in crate::store) fn at(&mut self, row: Pending) {
+    /// Looks at a scheduled row with so many bytes of payload, and marks it to be claimed if it is due and there is room.
+    pub(in crate::store) fn at(&mut self, row: Pending, bytes: usize) {
         if row.due_at > self.now {
             self.found.early.push(row);
             return;
         }
-        let Some(room) = self.room.get_mut(&row.wake.kind).filter(|room| **room > 0) else {
+        let room = self.room.get_mut(&row.wake.kind);
+        let Some(room) = room.filter(|room| **room > 0 && self.bytes > 0) else {
             *self.found.waiting.entry(row.wake.kind).or_default() += 1;
             return;
         };
         *room -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
         self.due.push(row.wake.id);
     }
 

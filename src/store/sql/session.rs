@@ -4,11 +4,23 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
+use super::obstacle::Obstacle;
 use crate::store::{NewRow, Stamped};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// A row and the version that it had when it was read.
 pub(in crate::store) type Changed = (u64, Task);
+
+/// Rows that a batch of verbs may touch, and those that are in its way.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Held {
+    /// Locked against everybody else until the transaction ends.
+    pub(in crate::store) locked: Vec<Task>,
+    /// Only looked at: they run, or are finished for good.
+    pub(in crate::store) seen: Vec<Task>,
+    /// Of which nothing can be decided now.
+    pub(in crate::store) obstacles: Vec<Obstacle>,
+}
 
 /// What the shared steps need of one connection, within a transaction or each step by itself.
 #[async_trait]
@@ -16,17 +28,19 @@ pub(in crate::store) trait Session: Send {
     /// The time by the database's clock, now and not when the transaction began.
     async fn now(&mut self) -> Result<Timestamp, sqlx::Error>;
 
-    /// The rows of these ids. Those that a verb may change, scheduled and dead ones, are locked against everybody else
-    /// until the transaction ends; those that run are not, as their worker must be able to renew their lease.
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error>;
+    /// The rows of these ids. Those that a verb may change are locked: scheduled and dead ones, and those whose lease has
+    /// ended. Others that run are not, as their worker must be able to renew their lease.
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Held, sqlx::Error>;
 
-    /// The live and the newest rows of these kinds and keys, locked as [`rows_of_ids`](Self::rows_of_ids) locks.
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Vec<Task>, sqlx::Error>;
+    /// The live and the newest rows of these kinds and keys, locked as [`rows_of_ids`](Self::rows_of_ids) locks. Each
+    /// obstacle is said with the key that it is an obstacle for.
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Held, sqlx::Error>;
 
     /// Writes new rows as [`row::new`](crate::store::row::new) makes them, at `now` or else at the time of the statement;
     /// leaves out each whose id, or live key, is there or comes earlier in the batch. Says which it wrote, and the time.
     ///
-    /// It waits for another transaction that has just written the same id or live key, and has not ended.
+    /// It waits, at most as long as its connection allows, for another transaction that has just written the same id or
+    /// live key, and has not ended.
     async fn add(
         &mut self,
         rows: &[NewRow],

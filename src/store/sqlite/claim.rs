@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::codec;
 use super::connections::Writing;
-use super::{File, read, sql};
+use super::{File, codec, read, sql, unreadable};
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{State, Task, Wake};
+use crate::{Kind, State, Task, Wake};
 
 /// Claims what a look marked while the lock was held.
 pub(super) async fn take(
     mut look: Look<'_>,
-    writing: &mut Writing<'_>,
+    file: &File,
+    writing: &mut Writing,
 ) -> Result<Stamped<Looked>, sqlx::Error> {
     let rows = read::by_ids(writing, look.due.iter().copied()).await?;
+    let rows = file.unreadable.tasks(&rows);
     look.found.claimed = claim(writing, rows, look.claim).await?;
     Ok(look.stamped())
 }
@@ -27,12 +28,13 @@ pub(super) async fn arrive(
     // Stale wake-ups and hops need no lock.
     let mut reading = file.readers.lend().await?;
     let now = file.clock.now();
-    let mut rows = read::look(&mut reading, wakes.iter().map(|wake| wake.id)).await?;
+    let mut looks = read::look(&mut reading, wakes.iter().map(|wake| wake.id)).await?;
     reading.give_back();
     let mut look = Look::new(claim, now);
     for wake in wakes {
-        match rows.remove(&wake.id) {
-            Some((State::Scheduled, row)) if row.wake.version == wake.version => look.at(row),
+        let bytes = looks.bytes.get(&wake.id).copied().unwrap_or_default();
+        match looks.rows.remove(&wake.id) {
+            Some((State::Scheduled, row)) if row.wake.version == wake.version => look.at(row, bytes),
             _ => look.found.stale += 1,
         }
     }
@@ -43,11 +45,14 @@ pub(super) async fn arrive(
     let mut writing = file.writer.write().await?;
     let now = writing.now;
     let Look { due, mut found, .. } = look;
-    let mut rows = read::by_ids(&mut writing, due.iter().copied()).await?;
+    let rows = read::by_ids(&mut writing, due.iter().copied()).await?;
+    found.stale += due.len() - rows.len();
+    let mut rows = file.unreadable.tasks(&rows);
     // Since the look, somebody else may have had them, or the clock may have been set back.
     let versions: BTreeMap<_, _> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
+    let count = rows.len();
     rows.retain(|row| row.state == State::Scheduled && versions.get(&row.id) == Some(&row.version));
-    found.stale += due.len() - rows.len();
+    found.stale += count - rows.len();
     let (due, early): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.due_at <= now);
     found.early.extend(early.iter().map(row::pending));
     found.claimed = self::claim(&mut writing, due, claim).await?;
@@ -61,7 +66,8 @@ pub(super) async fn ready(file: &File, claim: &Claim) -> Result<Stamped<Vec<Task
     let now = file.clock.now();
     let mut any = false;
     for (kind, _) in kinds() {
-        any = any || !read::due(&mut reading, kind, now, 1).await?.is_empty();
+        let due = read::due(&mut reading, &file.unreadable, kind, now, 1);
+        any = any || !due.await?.is_empty();
     }
     reading.give_back();
     if !any {
@@ -71,40 +77,63 @@ pub(super) async fn ready(file: &File, claim: &Claim) -> Result<Stamped<Vec<Task
 
     let mut writing = file.writer.write().await?;
     let now = writing.now;
-    let mut due = Vec::new();
+    let mut bytes = claim.bytes;
+    let mut found = Vec::new();
     for (kind, &room) in kinds() {
-        due.extend(read::due(&mut writing, kind, now, room).await?);
+        found.extend(due(file, &mut writing, kind, room, &mut bytes).await?);
     }
-    let rows = read::by_ids(&mut writing, due).await?;
-    let mut found = self::claim(&mut writing, rows, claim).await?;
+    let mut found = self::claim(&mut writing, found, claim).await?;
     writing.commit().await?;
     found.sort_by_key(|task| (task.due_at, task.id));
     Ok(Stamped { now, found })
 }
 
-/// Claims rows that were read while the lock was held, each of them scheduled and due.
-async fn claim(
-    writing: &mut Writing<'_>,
-    mut rows: Vec<Task>,
-    claim: &Claim,
+/// Due rows of a kind, as many as there is room for in all and in bytes.
+async fn due(
+    file: &File,
+    writing: &mut Writing,
+    kind: &Kind,
+    room: usize,
+    bytes: &mut usize,
 ) -> Result<Vec<Task>, sqlx::Error> {
+    let now = writing.now;
+    let mut tries = 0;
+    loop {
+        let mut left = *bytes;
+        let mut due = Vec::new();
+        for (id, length) in read::due(writing, &file.unreadable, kind, now, room).await? {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(length);
+            due.push(id);
+        }
+        let rows = read::by_ids(writing, due).await?;
+        let tasks = file.unreadable.tasks(&rows);
+        tries += 1;
+        // Others are behind those that cannot be read, which are left out from now on.
+        if tasks.len() == rows.len() || tries == unreadable::TRIES {
+            *bytes = left;
+            return Ok(tasks);
+        }
+    }
+}
+
+/// Claims rows that were read while the lock was held, each of them scheduled and due.
+async fn claim(writing: &mut Writing, mut rows: Vec<Task>, claim: &Claim) -> Result<Vec<Task>, sqlx::Error> {
     if rows.is_empty() {
         return Ok(rows);
     }
     let now = writing.now;
-    let until = now.after(claim.lease);
     let query = sqlx::query(sql::CLAIM)
         .bind(codec::ids(rows.iter().map(|row| row.id))?)
         .bind(claim.owner.to_string())
-        .bind(until.as_millis())
+        .bind(now.after(claim.lease).as_millis())
         .bind(now.as_millis());
     let touched = query.execute(&mut **writing).await?.rows_affected();
     ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
-        row::enter(row, State::Running, now);
-        row.attempt += 1;
-        row.owner = Some(claim.owner.to_string());
-        row.wake_at = Some(until);
+        row::claim(row, claim, now);
     }
     Ok(rows)
 }

@@ -25,6 +25,9 @@ impl From<Garbled> for sqlx::Error {
     }
 }
 
+/// How many columns all columns are; what a statement adds comes after them.
+pub(super) const COLUMNS: usize = 20;
+
 /// The task of a row that was read with all columns, in their order.
 pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     let number = |column: usize, name| {
@@ -36,7 +39,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
         let millis: Option<i64> = row.try_get(column)?;
         Ok(millis.map(Timestamp::from_millis))
     };
-    let limit: Option<i64> = row.try_get(9)?;
+    let limit: Option<i64> = row.try_get(11)?;
     Ok(Task {
         id: id(row, 0)?,
         kind: kind(row, 1)?,
@@ -47,23 +50,26 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
         planned_at: time(6)?,
         wake_at: perhaps(7)?,
         attempt: number(8, "attempt")?,
-        max_attempts: limit.map(|_| number(9, "max_attempts")).transpose()?,
-        hop: number(10, "hop")?,
-        created_at: time(11)?,
-        updated_at: time(12)?,
-        finished_at: perhaps(13)?,
-        owner: row.try_get(14)?,
-        last_error: row.try_get(15)?,
-        headers: match row.try_get(16)? {
+        started: row.try_get(9)?,
+        stalls: number(10, "stalls")?,
+        max_attempts: limit.map(|_| number(11, "max_attempts")).transpose()?,
+        hop: number(12, "hop")?,
+        created_at: time(13)?,
+        updated_at: time(14)?,
+        finished_at: perhaps(15)?,
+        owner: row.try_get(16)?,
+        last_error: row.try_get(17)?,
+        headers: match row.try_get(18)? {
             "{}" => Default::default(),
             headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
         },
-        payload: row.try_get(17)?,
+        payload: row.try_get(19)?,
     })
 }
 
-/// What tells of a row whether a wake-up or a claim still holds: its state, and the wake-up that would.
-pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
+/// What tells of a row whether a wake-up or a claim still holds: its state, the wake-up that would, and how long its
+/// payload is.
+pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending, usize), sqlx::Error> {
     let wake = Wake {
         id: id(row, 0)?,
         kind: kind(row, 1)?,
@@ -75,7 +81,7 @@ pub(super) fn look(row: &SqliteRow) -> Result<(State, Pending), sqlx::Error> {
         due_at: Timestamp::from_millis(row.try_get(5)?),
         planned_at: Timestamp::from_millis(row.try_get(6)?),
     };
-    Ok((state(row.try_get(3)?)?, pending))
+    Ok((state(row.try_get(3)?)?, pending, length(row, 7)?))
 }
 
 /// The kind in a column.
@@ -88,6 +94,17 @@ pub(super) fn id(row: &SqliteRow, column: usize) -> Result<TaskId, sqlx::Error> 
     let bytes: &[u8] = row.try_get(column)?;
     let bytes = bytes.try_into().map_err(|_| Garbled::Id)?;
     Ok(TaskId::from_bytes(bytes))
+}
+
+/// The id in the first column as the file has it, of whatever length.
+pub(super) fn raw_id(row: &SqliteRow) -> Vec<u8> {
+    row.try_get_unchecked(0).unwrap_or_default()
+}
+
+/// How long something is, in a column.
+pub(super) fn length(row: &SqliteRow, column: usize) -> Result<usize, sqlx::Error> {
+    let length: i64 = row.try_get(column)?;
+    Ok(usize::try_from(length).unwrap_or(usize::MAX))
 }
 
 /// The number of a state.
@@ -135,6 +152,16 @@ impl Serialize for Hex {
         let id = Uuid::from_bytes(*self.0.as_bytes()).simple();
         serializer.serialize_str(id.encode_lower(&mut digits))
     }
+}
+
+/// Ids as the file has them, as a JSON array, in the digits of SQLite's `hex`.
+pub(super) fn raw_ids<'a>(ids: impl Iterator<Item = &'a Vec<u8>>) -> Result<String, sqlx::Error> {
+    json(&ids.map(|id| hex(id)).collect::<Vec<_>>())
+}
+
+/// Bytes in the digits of SQLite's `hex`.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// Values as a JSON array, for a statement's parameter.

@@ -1,65 +1,67 @@
 //! Connections to one file, lent to one caller each.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, SqliteConnection};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::{Clock, Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// After how long a caller is told that the lock could not be had. Until then it is asked for again: SQLite's own
 /// waiting is not fair, so that among busy processes one can lose for longer than the timeout; and some steps, such
 /// as the change to write-ahead logging, it refuses without waiting.
-const PATIENCE: Duration = Duration::from_secs(12);
+const PATIENCE: Duration = Duration::from_secs(6);
 /// For how many milliseconds to wait before asking again, at the most.
 const PAUSE: u64 = 50;
 
 /// Up to so many connections to one file, opened as they are needed; callers wait for one in the order they come.
 ///
 /// A connection comes back only when its caller says that it is as it was. A caller that fails, or whose future is
-/// dropped half-way, closes it, and its transaction with it: so what a connection was left in is never a question.
+/// dropped half-way, closes it, and its transaction with it: so what a connection was left in is never a question. Its
+/// place is taken until its thread has let go of the file: a disk that hangs must not gather threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Connections {
     options: SqliteConnectOptions,
-    permits: Semaphore,
+    places: Arc<Semaphore>,
     idle: Mutex<Vec<SqliteConnection>>,
     clock: Clock,
 }
 
 impl Connections {
-    pub(super) fn new(options: SqliteConnectOptions, count: usize, clock: Clock) -> Self {
-        Self {
+    pub(super) fn new(options: SqliteConnectOptions, count: usize, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
             options,
-            permits: Semaphore::new(count),
+            places: Arc::new(Semaphore::new(count)),
             idle: Mutex::default(),
             clock,
-        }
-    }
-
-    /// Lends a connection.
-    pub(super) async fn lend(&self) -> Result<Lent<'_>, sqlx::Error> {
-        let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
-        let idle = self.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        Ok(Lent {
-            connection,
-            home: self,
-            _permit: permit,
         })
     }
 
+    /// Lends a connection.
+    pub(super) async fn lend(self: &Arc<Self>) -> Result<Lent, sqlx::Error> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| sqlx::Error::PoolClosed)?;
+        let home = Arc::clone(self);
+        if let Some(connection) = self.idle().pop() {
+            return Ok(Lent::new(connection, home, place));
+        }
+        // Goes on without its caller, as the thread that opens the file does.
+        let opening = tokio::spawn(async move {
+            let connection = home.connect().await?;
+            Ok(Lent::new(connection, home, place))
+        });
+        opening.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+    }
+
     /// Lends a connection that has begun a transaction and holds the lock for writing.
-    pub(super) async fn write(&self) -> Result<Writing<'_>, sqlx::Error> {
+    pub(super) async fn write(self: &Arc<Self>) -> Result<Writing, sqlx::Error> {
         let mut lent = self.lend().await?;
         let begun = self.clock.instant();
         while let Err(error) = sqlx::query("BEGIN IMMEDIATE").execute(&mut *lent).await {
@@ -67,6 +69,12 @@ impl Connections {
         }
         let now = self.clock.now();
         Ok(Writing { lent, now })
+    }
+
+    /// How many connections may be lent now, and a way to wait for those that are being closed.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> &Semaphore {
+        &self.places
     }
 
     async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
@@ -97,42 +105,68 @@ impl Connections {
 }
 
 /// A connection that is lent; it is closed unless it is given back.
-pub(super) struct Lent<'a> {
-    // Closed before the permit is free, as the fields are dropped in this order.
-    connection: SqliteConnection,
-    home: &'a Connections,
-    _permit: SemaphorePermit<'a>,
+pub(super) struct Lent {
+    connection: Option<SqliteConnection>,
+    home: Arc<Connections>,
+    place: Option<OwnedSemaphorePermit>,
 }
 
-impl Lent<'_> {
+impl Lent {
+    fn new(connection: SqliteConnection, home: Arc<Connections>, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            connection: Some(connection),
+            home,
+            place: Some(place),
+        }
+    }
+
     /// Gives the connection back as it was.
-    pub(super) fn give_back(self) {
-        self.home.idle().push(self.connection);
+    pub(super) fn give_back(mut self) {
+        let connection = self.connection.take();
+        self.home.idle().extend(connection);
     }
 }
 
-impl Deref for Lent<'_> {
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Without a runtime nobody is left who could wait.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        let place = self.place.take();
+        runtime.spawn(async move {
+            // Whatever it says, it is closed.
+            let _ = connection.close().await;
+            drop(place);
+        });
+    }
+}
+
+impl Deref for Lent {
     type Target = SqliteConnection;
 
     fn deref(&self) -> &SqliteConnection {
-        &self.connection
+        self.connection.as_ref().expect("only the end of a loan takes it")
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut SqliteConnection {
-        &mut self.connection
+        self.connection.as_mut().expect("only the end of a loan takes it")
     }
 }
 
 /// A transaction that holds the lock for writing; it is undone unless it is committed.
-pub(super) struct Writing<'a> {
-    lent: Lent<'a>,
+pub(super) struct Writing {
+    lent: Lent,
     /// The time when it had the lock: what others have committed is not later.
     pub(super) now: Timestamp,
 }
 
-impl Writing<'_> {
+impl Writing {
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         sqlx::query("COMMIT").execute(&mut *self.lent).await?;
@@ -141,7 +175,7 @@ impl Writing<'_> {
     }
 }
 
-impl Deref for Writing<'_> {
+impl Deref for Writing {
     type Target = SqliteConnection;
 
     fn deref(&self) -> &SqliteConnection {
@@ -149,22 +183,28 @@ impl Deref for Writing<'_> {
     }
 }
 
-impl DerefMut for Writing<'_> {
+impl DerefMut for Writing {
     fn deref_mut(&mut self) -> &mut SqliteConnection {
         &mut self.lent
     }
 }
 
-/// SQLite's primary result codes that time, or somebody's hand, may mend.
+/// SQLite's primary result codes: those that time, or somebody's hand, may mend, and then those of one row.
 mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const OUT_OF_MEMORY: i32 = 7;
+    /// The file, or its file system, for as long as somebody has made it so.
+    pub(super) const READ_ONLY: i32 = 8;
     pub(super) const INTERRUPT: i32 = 9;
     pub(super) const IO: i32 = 10;
     pub(super) const FULL: i32 = 13;
     pub(super) const CANNOT_OPEN: i32 = 14;
     pub(super) const PROTOCOL: i32 = 15;
+
+    pub(super) const TOO_BIG: i32 = 18;
+    pub(super) const CONSTRAINT: i32 = 19;
+    pub(super) const MISMATCH: i32 = 20;
 }
 
 /// The primary result code of an error of SQLite's.
@@ -178,10 +218,16 @@ fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
 }
 
+/// Whether it is because of a row that the file refuses: its schema, a trigger, or a limit of SQLite's.
+pub(super) fn is_of_a_row(error: &sqlx::Error) -> bool {
+    let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
+    code_of(error).is_some_and(|code| refused.contains(&code))
+}
+
 fn is_transient(error: &sqlx::Error) -> bool {
-    use code::{CANNOT_OPEN, FULL, INTERRUPT, IO, OUT_OF_MEMORY};
+    use code::{CANNOT_OPEN, FULL, INTERRUPT, IO, OUT_OF_MEMORY, READ_ONLY};
     let broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed);
-    let passing = [OUT_OF_MEMORY, INTERRUPT, IO, FULL, CANNOT_OPEN];
+    let passing = [OUT_OF_MEMORY, READ_ONLY, INTERRUPT, IO, FULL, CANNOT_OPEN];
     broken || is_lock(error) || code_of(error).is_some_and(|code| passing.contains(&code))
 }
 
@@ -194,11 +240,12 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
     }
 }
 
-/// The store's error for a file that could not be opened: unless a lock was in the way, trying again is no use.
+/// The store's error for a file that could not be opened: unless a lock was in the way, or it took too long, trying
+/// again is no use.
 pub(super) fn not_opened(path: &std::path::Path, error: sqlx::Error) -> Error {
     Error::Store {
         store: super::NAME,
-        transient: is_lock(&error),
+        transient: is_lock(&error) || matches!(error, sqlx::Error::Io(_)),
         source: format!("cannot open {}: {error}", path.display()).into(),
     }
 }

@@ -2,6 +2,8 @@
 
 use sqlx::SqliteConnection;
 
+use super::File;
+
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
 /// files out there have them already.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_tasks.sql")];
@@ -14,12 +16,13 @@ const CREATE_VERSIONS: &str = "CREATE TABLE IF NOT EXISTS delayline_migrations (
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM delayline_migrations";
 const RECORD: &str = "INSERT INTO delayline_migrations (version, applied_at) VALUES (?1, ?2)";
 
-/// The file was written by a later release.
+/// The file was written by another release.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the file has schema version {found}, this release knows versions up to {known}: use a later release"
+    "the file has schema version {found}, this release knows versions up to {known}: {}",
+    if *found > 0 { "use a later release" } else { "it is another file than the one that was opened" }
 )]
-struct TooNew {
+struct Other {
     found: i64,
     known: usize,
 }
@@ -36,6 +39,18 @@ pub(super) fn text() -> String {
     text + "COMMIT;\n"
 }
 
+/// Fails unless the schema is the one of this release.
+pub(super) async fn check(file: &File) -> Result<(), sqlx::Error> {
+    let mut reading = file.readers.lend().await?;
+    let found: i64 = sqlx::query_scalar(VERSION).fetch_one(&mut *reading).await?;
+    reading.give_back();
+    let known = MIGRATIONS.len();
+    match usize::try_from(found) {
+        Ok(found) if found == known => Ok(()),
+        _ => Err(sqlx::Error::Configuration(Other { found, known }.into())),
+    }
+}
+
 /// Brings the schema up to date; the caller has begun a transaction, and commits it.
 pub(super) async fn migrate(connection: &mut SqliteConnection, now: i64) -> Result<(), sqlx::Error> {
     sqlx::query(CREATE_VERSIONS).execute(&mut *connection).await?;
@@ -43,7 +58,7 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, now: i64) -> Resu
     let applied = usize::try_from(found).unwrap_or(0);
     let Some(missing) = MIGRATIONS.get(applied..) else {
         let known = MIGRATIONS.len();
-        return Err(sqlx::Error::Configuration(TooNew { found, known }.into()));
+        return Err(sqlx::Error::Configuration(Other { found, known }.into()));
     };
     for (version, &migration) in (found + 1..).zip(missing) {
         sqlx::raw_sql(migration).execute(&mut *connection).await?;

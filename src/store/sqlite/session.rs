@@ -6,15 +6,21 @@ use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
 use super::{read, write};
-use crate::store::sql::{Changed, Session};
+use crate::store::sql::{Changed, Held, Session};
 use crate::store::{NewRow, Stamped, row};
 use crate::{Clock, Key, Kind, Task, TaskId, Timestamp};
 
 /// A connection within a transaction, and the clock that goes with it. SQLite has one lock for all rows, so whoever
 /// writes has every row locked.
 pub(super) struct SqliteSession<'a> {
-    pub(super) connection: &'a mut SqliteConnection,
-    pub(super) clock: &'a Clock,
+    connection: &'a mut SqliteConnection,
+    clock: &'a Clock,
+}
+
+impl<'a> SqliteSession<'a> {
+    pub(super) fn new(connection: &'a mut SqliteConnection, clock: &'a Clock) -> Self {
+        Self { connection, clock }
+    }
 }
 
 #[async_trait]
@@ -23,13 +29,13 @@ impl Session for SqliteSession<'_> {
         Ok(self.clock.now())
     }
 
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
-        read::by_ids(self.connection, ids).await
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Held, sqlx::Error> {
+        read::held_by_ids(self.connection, ids).await
     }
 
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Vec<Task>, sqlx::Error> {
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Held, sqlx::Error> {
         let keys: Vec<_> = keys.into_iter().collect();
-        read::by_keys(self.connection, &keys).await
+        read::held_by_keys(self.connection, &keys).await
     }
 
     async fn add(

@@ -11,8 +11,8 @@
 macro_rules! columns {
     ($payload:literal, $headers:literal) => {
         concat!(
-            "t.id, t.kind, t.key, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, ",
-            "t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
+            "t.id, t.kind, t.key, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, t.started, ",
+            "t.stalls, t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
             $headers,
             ", ",
             $payload
@@ -46,6 +46,22 @@ macro_rules! kinds {
     };
 }
 
+/// That a row is none of those to leave out: its id, and the parameter that has them as
+/// [`Unreadable::ids`](super::unreadable::Unreadable::ids) gives them.
+macro_rules! not_left_out {
+    ($id:literal, $ids:literal) => {
+        concat!(
+            "(",
+            $ids,
+            " = '[]' OR hex(",
+            $id,
+            ") NOT IN (SELECT out.value FROM json_each(",
+            $ids,
+            ") out))"
+        )
+    };
+}
+
 /// Updates rows that a batch names: which, what it gives for them, and what becomes of them.
 ///
 /// `UPDATE … FROM` is the obvious way, but there the planner chooses which of the two it goes through, and with the
@@ -54,7 +70,7 @@ macro_rules! update {
     ($which:literal, $given:literal, $set:literal) => {
         concat!(
             "INSERT INTO delayline_tasks (id, kind, headers, payload, created_at, state, version, due_at, planned_at,
-                attempt, hop, updated_at, wake_at, finished_at, last_error)
+                attempt, hop, updated_at, wake_at, finished_at, last_error, started, stalls)
             SELECT t.id, '', '', x'', 0, ", $given, "
             FROM json_each(?1) j CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
             WHERE ", $which, "
@@ -71,8 +87,9 @@ statements! {
         WHERE t.id = unhex(j.value)"
     );
 
-    /// What tells of these ids whether a wake-up or a claim still holds.
-    LOOK = "SELECT t.id, t.kind, t.version, t.state, t.key, t.due_at, t.planned_at FROM json_each(?1) j
+    /// What tells of these ids whether a wake-up or a claim still holds, and how long the payloads are.
+    LOOK = "SELECT t.id, t.kind, t.version, t.state, t.key, t.due_at, t.planned_at, length(t.payload)
+        FROM json_each(?1) j
         CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
         WHERE t.id = unhex(j.value)";
 
@@ -84,44 +101,52 @@ statements! {
         WHERE t.id = unhex(j.value)"
     );
 
-    /// The live and the newest rows of these kinds and keys.
+    /// The live and the newest rows of these kinds and keys, each with the place of its key in the batch, and whether it
+    /// is the live one.
     BY_KEYS = concat!(
-        "SELECT ", columns!(), " FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
+        "SELECT ", columns!(), ", j.key, 1 FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
             SELECT l.rowid FROM delayline_tasks l INDEXED BY delayline_tasks_live
             WHERE l.kind = j.value->>0 AND l.key = j.value->>1 AND l.state IN (0, 1) AND l.key IS NOT NULL)
         UNION ALL
-        SELECT ", columns!(), " FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
+        SELECT ", columns!(), ", j.key, 0 FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
             SELECT n.rowid FROM delayline_tasks n INDEXED BY delayline_tasks_key
             WHERE n.kind = j.value->>0 AND n.key = j.value->>1 AND n.key IS NOT NULL
-            ORDER BY n.id DESC LIMIT 1)"
+            ORDER BY n.created_at DESC, n.id DESC LIMIT 1)"
     );
 
     /// Claims these rows: for `?2`, until `?3`, at `?4`.
     CLAIM = update!(
         "t.id = unhex(j.value) AND t.state = 0 AND t.due_at <= ?4",
-        "1, 1, 0, 0, 1, 0, ?4, ?3, NULL, NULL",
+        "1, 1, 0, 0, 1, 0, ?4, ?3, NULL, NULL, 0, 0",
         "state = 1, version = version + 1, attempt = attempt + 1, owner = ?2, wake_at = ?3, updated_at = ?4"
     );
 
     /// Records hops: id, how many, `wake_at`.
     HOP = update!(
         "t.id = unhex(j.value->>0) AND t.state = 0",
-        "0, 0, 0, 0, 0, j.value->>1, 0, j.value->>2, NULL, NULL",
+        "0, 0, 0, 0, 0, j.value->>1, 0, j.value->>2, NULL, NULL, 0, 0",
         "version = version + excluded.hop, hop = hop + excluded.hop, wake_at = excluded.wake_at"
     );
 
     /// Moves `wake_at` alone to `?2`.
-    WAKE_AT = update!("t.id = unhex(j.value)", "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL", "wake_at = ?2");
+    WAKE_AT = update!("t.id = unhex(j.value)", "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL, 0, 0", "wake_at = ?2");
+
+    /// Renews leases until `?2`: id, whether the handler has started.
+    RENEW = update!(
+        "t.id = unhex(j.value->>0) AND t.state = 1",
+        "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL, j.value->>1, 0",
+        "wake_at = ?2, started = max(started, excluded.started)"
+    );
 
     /// Writes what a transition has made of rows: id, the version it was read at, and then each column.
     WRITE = update!(
         "t.id = unhex(j.value->>0) AND t.version = j.value->>1",
         "j.value->>2, j.value->>3, j.value->>4, j.value->>5, j.value->>6, j.value->>7, j.value->>8, j.value->>9,
-            j.value->>10, j.value->>11",
+            j.value->>10, j.value->>11, j.value->>12, j.value->>13",
         "state = excluded.state, version = excluded.version, due_at = excluded.due_at,
             planned_at = excluded.planned_at, attempt = excluded.attempt, hop = excluded.hop,
             updated_at = excluded.updated_at, wake_at = excluded.wake_at, finished_at = excluded.finished_at,
-            last_error = excluded.last_error"
+            last_error = excluded.last_error, started = excluded.started, stalls = excluded.stalls"
     );
 
     /// Gives the row of id `?1` the payload, headers and limit of another.
@@ -129,36 +154,54 @@ statements! {
         SET payload = ?2, headers = ?3, max_attempts = ?4
         WHERE id = ?1";
 
-    /// Rows in state `?1` whose `wake_at` has passed at `?2`, the longest ago first, up to `?3` of each kind.
+    /// Rows in state `?1` whose `wake_at` has passed at `?2`, the longest ago first, up to `?3` of each kind but for
+    /// those of `?4`; and how long their payloads are.
     OVERDUE = concat!(
         kinds!(),
-        "SELECT ", columns!("x''", "'{}'"), " FROM kinds
+        "SELECT ", columns!("x''", "'{}'"), ", length(t.payload) FROM kinds
         CROSS JOIN json_each((SELECT json_group_array(first.rowid) FROM (
             SELECT o.rowid FROM delayline_tasks o INDEXED BY delayline_tasks_wake
-            WHERE o.state = ?1 AND o.kind = kinds.kind AND o.wake_at <= ?2
+            WHERE o.state = ?1 AND o.kind = kinds.kind AND o.wake_at <= ?2 AND ", not_left_out!("o.id", "?4"), "
             ORDER BY o.wake_at LIMIT ?3) first)) j
         CROSS JOIN delayline_tasks t
         WHERE t.rowid = j.value
         ORDER BY t.kind, t.wake_at, t.id"
     );
 
-    /// The ids of scheduled rows of kind `?1` that are due at `?2`, the longest due first, at most `?3`.
-    DUE = "SELECT t.id FROM delayline_tasks t INDEXED BY delayline_tasks_due
-        WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= ?2
-        ORDER BY t.due_at, t.id LIMIT ?3";
+    /// Of the rows in state `?1` (running) whose `wake_at` is after `?2`, the latest `?3` of each kind, those that were
+    /// last updated after `?2`.
+    GIVEN_AHEAD = concat!(
+        kinds!(),
+        "SELECT ", columns!("x''", "'{}'"), " FROM kinds
+        CROSS JOIN json_each((SELECT json_group_array(first.rowid) FROM (
+            SELECT o.rowid FROM delayline_tasks o INDEXED BY delayline_tasks_wake
+            WHERE o.state = ?1 AND o.kind = kinds.kind AND o.wake_at > ?2
+            ORDER BY o.wake_at DESC LIMIT ?3) first)) j
+        CROSS JOIN delayline_tasks t
+        WHERE t.rowid = j.value AND t.updated_at > ?2"
+    );
 
-    /// Rows in state `?1` (scheduled) that become due from `?3` to `?2`, the earliest first, at most `?4`.
+    /// The ids of scheduled rows of kind `?1` that are due at `?2`, the longest due first, at most `?3`, but for those of
+    /// `?4`; and how long their payloads are.
+    DUE = concat!(
+        "SELECT t.id, length(t.payload) FROM delayline_tasks t INDEXED BY delayline_tasks_due
+        WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= ?2 AND ", not_left_out!("t.id", "?4"), "
+        ORDER BY t.due_at, t.id LIMIT ?3"
+    );
+
+    /// Rows in state `?1` (scheduled) that become due from `?3` to `?2`, the earliest first, at most `?4`, but for those
+    /// of `?5`.
     UPCOMING = concat!(
         kinds!(),
         "SELECT ", columns!("x''", "'{}'"), " FROM kinds CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_due
-        WHERE t.kind = kinds.kind AND t.state = ?1 AND t.due_at BETWEEN ?3 AND ?2
+        WHERE t.kind = kinds.kind AND t.state = ?1 AND t.due_at BETWEEN ?3 AND ?2 AND ", not_left_out!("t.id", "?5"), "
         ORDER BY t.due_at, t.id LIMIT ?4"
     );
 
-    /// Rows of kind `?1` in state `?2` after due time `?3` and id `?4`, at most `?5`.
+    /// Rows of kind `?1` in state `?2` after due time `?3` and id `?4`, at most `?5`, but for those of `?6`.
     LIST = concat!(
         "SELECT ", columns!(), " FROM delayline_tasks t INDEXED BY delayline_tasks_due
-        WHERE t.kind = ?1 AND t.state = ?2 AND (t.due_at, t.id) > (?3, ?4)
+        WHERE t.kind = ?1 AND t.state = ?2 AND (t.due_at, t.id) > (?3, ?4) AND ", not_left_out!("t.id", "?6"), "
         ORDER BY t.due_at, t.id LIMIT ?5"
     );
 
@@ -176,10 +219,10 @@ pub(super) const INSERT_WIDTH: usize = 100;
 
 /// Writes that many rows, each its columns in the order of [`columns!`]; leaves what is there as it is.
 pub(super) fn insert(rows: usize) -> String {
-    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     format!(
         "INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, \
-         max_attempts, hop, created_at, updated_at, finished_at, owner, last_error, headers, payload) \
+         started, stalls, max_attempts, hop, created_at, updated_at, finished_at, owner, last_error, headers, payload) \
          VALUES {} ON CONFLICT DO NOTHING",
         vec![row; rows].join(",")
     )

@@ -18,26 +18,28 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     async fn make(
         connection: &mut SqliteConnection,
+        file: &File,
         claim: &'a Claim,
         sweep: &Sweep,
         now: Timestamp,
     ) -> Result<Self, sqlx::Error> {
-        let ended = read::overdue(connection, State::Running, now, sweep.limit).await?;
-        let overdue = read::overdue(connection, State::Scheduled, now, sweep.limit).await?;
-        let expire = |mut row: Task| {
-            let read_at = row.version;
-            row::enter(&mut row, State::Scheduled, now);
-            (read_at, row)
-        };
-        let expired: Vec<_> = ended.into_iter().map(expire).collect();
-
+        let unreadable = &file.unreadable;
+        let ended = read::overdue(connection, unreadable, State::Running, now, sweep.limit).await?;
+        let overdue = read::overdue(connection, unreadable, State::Scheduled, now, sweep.limit).await?;
         let mut look = Look::new(claim, now);
-        look.found.expired = expired.len();
-        for row in expired.iter().map(|(_, row)| row).chain(&overdue) {
-            look.at(row::pending(row));
+        look.found.expired = ended.len();
+        let mut expired = Vec::with_capacity(ended.len());
+        for (mut row, bytes) in ended {
+            let read_at = row.version;
+            row::expire(&mut row, now);
+            look.at(row::pending(&row), bytes);
+            expired.push((read_at, row));
+        }
+        for (row, bytes) in &overdue {
+            look.at(row::pending(row), *bytes);
         }
         if let Some(ahead) = sweep.ahead {
-            look.found.ahead = read::look_ahead(connection, now, ahead).await?;
+            look.found.ahead = read::look_ahead(connection, unreadable, now, ahead).await?;
         }
         Ok(Self { look, expired })
     }
@@ -50,7 +52,7 @@ impl<'a> Plan<'a> {
 pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, sqlx::Error> {
     // Nearly always there is nothing to do, and then nobody has to wait for the lock.
     let mut reading = file.readers.lend().await?;
-    let plan = Plan::make(&mut reading, claim, sweep, file.clock.now()).await?;
+    let plan = Plan::make(&mut reading, file, claim, sweep, file.clock.now()).await?;
     reading.give_back();
     if plan.is_idle() {
         return Ok(plan.look.stamped());
@@ -58,39 +60,50 @@ pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<S
 
     let mut writing = file.writer.write().await?;
     let now = writing.now;
-    let plan = Plan::make(&mut writing, claim, sweep, now).await?;
+    let plan = Plan::make(&mut writing, file, claim, sweep, now).await?;
     let touched = write::write(&mut writing, &plan.expired).await?;
     ensure("an end of leases", touched, plan.expired.len())?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
     write::wake_at(&mut writing, &early, now.after(sweep.retake)).await?;
-    let mut looked = claim::take(plan.look, &mut writing).await?;
+    let mut looked = claim::take(plan.look, file, &mut writing).await?;
     writing.commit().await?;
     looked.found.forget_claimed();
     Ok(looked)
 }
 
 pub(super) async fn purge(file: &File, limit: usize) -> Result<u64, sqlx::Error> {
+    let unreadable = &file.unreadable;
     let mut reading = file.readers.lend().await?;
     let now = file.clock.now();
-    let mut past = read::overdue(&mut reading, State::Done, now, limit).await?;
-    past.extend(read::overdue(&mut reading, State::Cancelled, now, limit).await?);
+    let mut past = read::past(&mut reading, State::Done, now, limit).await?;
+    past.extend(read::past(&mut reading, State::Cancelled, now, limit).await?);
+    let given_ahead = read::given_ahead(&mut reading, unreadable, now, limit).await?;
     reading.give_back();
     let mut taken = BTreeMap::new();
-    past.retain(|row| {
-        let taken: &mut usize = taken.entry(row.kind.clone()).or_default();
+    past.retain(|(_, kind)| {
+        let taken: &mut usize = taken.entry(kind.clone()).or_default();
         *taken += 1;
         *taken <= limit
     });
-    if past.is_empty() {
+    if past.is_empty() && given_ahead.is_empty() {
         return Ok(0);
     }
 
     let mut writing = file.writer.write().await?;
+    let now = writing.now;
     let query = sqlx::query(sql::PURGE)
-        .bind(codec::ids(past.iter().map(|row| row.id))?)
-        .bind(writing.now.as_millis());
+        .bind(codec::raw_ids(past.iter().map(|(id, _)| id))?)
+        .bind(now.as_millis());
     let removed = query.execute(&mut *writing).await?.rows_affected();
+    let mend = |mut row: Task| {
+        row::mend_lease(&mut row, now);
+        (row.version, row)
+    };
+    let leases = read::given_ahead(&mut writing, unreadable, now, limit).await?;
+    let leases: Vec<Changed> = leases.into_iter().map(mend).collect();
+    let touched = write::write(&mut writing, &leases).await?;
+    ensure("a mend of leases", touched, leases.len())?;
     writing.commit().await?;
     Ok(removed)
 }

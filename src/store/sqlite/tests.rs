@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod faults;
 mod locks;
 mod open;
 mod plans;
 mod rows;
+mod spoilt;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,7 +21,7 @@ use tempfile::TempDir;
 
 use super::SqliteStore;
 use crate::store::{Change, Claim, Expect, NewRow, Store, Verb};
-use crate::{Kind, Target, Task, TaskId, Wake, When};
+use crate::{Answer, Error, Kind, Scheduled, Target, Task, TaskId, Wake, When};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -46,9 +48,23 @@ impl Fixture {
         options.connect().await.unwrap()
     }
 
+    /// Inserts rows, of which none may be refused.
+    async fn insert(&self, rows: Vec<NewRow>) -> Vec<Scheduled> {
+        each(self.store.insert(rows).await.unwrap().found)
+    }
+
+    /// Changes rows, of which none may be refused.
+    async fn change(&self, changes: Vec<Change>) -> Vec<Answer> {
+        each(self.store.change(changes).await.unwrap().found)
+    }
+
     async fn find(&self, id: TaskId) -> Task {
         self.store.find(&id.into()).await.unwrap().unwrap()
     }
+}
+
+fn each<T>(answers: Vec<Result<T, Error>>) -> Vec<T> {
+    answers.into_iter().map(Result::unwrap).collect()
 }
 
 async fn run(connection: &mut SqliteConnection, sql: &'static str) {
@@ -92,6 +108,7 @@ fn claim(room: usize) -> Claim {
         owner: Arc::from("me"),
         lease: LEASE,
         room: [(Kind::from("k"), room)].into(),
+        bytes: usize::MAX,
     }
 }
 

@@ -5,10 +5,9 @@ use sqlx::SqliteConnection;
 
 use super::connections::failed;
 use super::session::SqliteSession;
-use super::{SqliteStore, read, settle};
-use crate::store::rows::Rows;
-use crate::store::sql::{self, Insert};
-use crate::store::{Change, Ending, NewRow, Settlement, Stamped, Transaction};
+use super::{SqliteStore, read, settle, verbs};
+use crate::store::sql::{self, Why};
+use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
@@ -23,32 +22,27 @@ impl<'t> Joined<'t> {
     }
 
     fn session(&mut self) -> SqliteSession<'_> {
-        SqliteSession {
-            connection: self.connection,
-            clock: &self.store.file.clock,
-        }
+        SqliteSession::new(self.connection, &self.store.file.clock)
     }
 }
 
 #[async_trait]
 impl Transaction for Joined<'_> {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        let mut session = self.session();
-        let insert = Insert::add(&mut session, rows).await.map_err(failed)?;
-        insert.rest(&mut session).await.map_err(failed)
+        let answers = verbs::add(&mut self.session(), rows).await;
+        all(answers.map_err(failed)?)
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
         let history = self.store.history;
         let answers = sql::change(&mut self.session(), &changes, history).await;
-        answers.map_err(failed)
+        all(answers.map_err(failed)?)
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
-        let found = read::of_target(self.connection, target).await;
-        let mut rows = Rows::default();
-        rows.load(found.map_err(failed)?);
-        Ok(rows.find(target).cloned())
+        let held = read::of_target(self.connection, target).await;
+        let found = held.and_then(|held| read::meant(target, held));
+        found.map_err(failed)
     }
 
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
@@ -58,7 +52,15 @@ impl Transaction for Joined<'_> {
             version,
             ending: Ending::Done,
         };
-        let settled = settle::end(self.connection, vec![done], now, self.store.history).await;
-        Ok(settled.map_err(failed)? == [true])
+        let settled = settle::end(self.connection, &[done], now, self.store.history).await;
+        Ok(settled.map_err(failed)? == [Guarded::Done])
     }
+}
+
+/// The answers for all rows: a transaction is done as a whole or not at all.
+fn all<T>(answers: Stamped<Vec<Result<T, Why>>>) -> Result<Stamped<Vec<T>>, Error> {
+    let Stamped { now, found } = answers;
+    let found: Result<_, Why> = found.into_iter().collect();
+    let found = found.map_err(|why| why.error(super::NAME))?;
+    Ok(Stamped { now, found })
 }

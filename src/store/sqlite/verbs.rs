@@ -1,37 +1,74 @@
-//! New rows, and changes of rows, for their callers: each batch in a transaction of its own.
+//! New rows, and changes of rows, for their callers: each batch in a transaction of its own, unless some of its rows
+//! are refused.
 
 use std::time::Duration;
 
 use super::File;
-use super::connections::Writing;
+use super::apart::Apart;
 use super::session::SqliteSession;
-use crate::store::sql::{self, Insert};
+use crate::store::sql::{self, Insert, Session, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled};
+use crate::{Answer, Error, Scheduled};
 
-pub(super) async fn insert(file: &File, new: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
+pub(super) async fn insert(
+    file: &File,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
+    let mut apart = Apart::new(new, &file.clock);
+    while let Some(part) = apart.next() {
+        let came = insert_part(file, part.clone()).await;
+        apart.came(part, came)?;
+    }
+    Ok(apart.stamped())
+}
+
+async fn insert_part(
+    file: &File,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let mut session = session(file, &mut writing);
-    let insert = Insert::add(&mut session, new).await?;
-    let answers = insert.rest(&mut session).await?;
+    let answers = add(&mut SqliteSession::new(&mut writing, &file.clock), new).await?;
     writing.commit().await?;
     Ok(answers)
+}
+
+/// Writes rows within a transaction.
+pub(super) async fn add(
+    session: &mut SqliteSession<'_>,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
+    // Nearly always nothing is in the way, so nothing is looked up before.
+    let added = session.add(&new, None).await?;
+    let mut insert = Insert::of(new, added);
+    if !insert.left.is_empty() {
+        let left = insert.left.iter().map(|(_, new)| new.clone());
+        let answers = sql::insert(session, left.collect()).await?;
+        insert.answer(answers.found);
+    }
+    Ok(insert.stamped())
 }
 
 pub(super) async fn change(
     file: &File,
-    changes: &[Change],
+    changes: Vec<Change>,
     history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
-    let mut writing = file.writer.write().await?;
-    let answers = sql::change(&mut session(file, &mut writing), changes, history).await?;
-    writing.commit().await?;
-    Ok(answers)
+) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
+    let mut apart = Apart::new(changes, &file.clock);
+    while let Some(part) = apart.next() {
+        let came = change_part(file, &part, history).await;
+        apart.came(part, came)?;
+    }
+    Ok(apart.stamped())
 }
 
-fn session<'a>(file: &'a File, writing: &'a mut Writing<'_>) -> SqliteSession<'a> {
-    SqliteSession {
-        connection: writing,
-        clock: &file.clock,
-    }
+async fn change_part(
+    file: &File,
+    changes: &[Change],
+    history: Duration,
+) -> Result<Stamped<Vec<Result<Answer, Why>>>, sqlx::Error> {
+    let mut writing = file.writer.write().await?;
+    let mut session = SqliteSession::new(&mut writing, &file.clock);
+    let answers = sql::change(&mut session, changes, history).await?;
+    writing.commit().await?;
+    Ok(answers)
 }

@@ -1,6 +1,6 @@
 //! Writes what has been decided under the lock for writing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
@@ -27,6 +27,8 @@ pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Res
                 .bind(row.planned_at.as_millis())
                 .bind(row.wake_at.map(Timestamp::as_millis))
                 .bind(i64::from(row.attempt))
+                .bind(row.started)
+                .bind(i64::from(row.stalls))
                 .bind(row.max_attempts.map(i64::from))
                 .bind(i64::from(row.hop))
                 .bind(row.created_at.as_millis())
@@ -64,6 +66,8 @@ pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Changed]) -
                 row.wake_at,
                 row.finished_at,
                 &row.last_error,
+                row.started,
+                row.stalls,
             )
         })
         .collect();
@@ -80,6 +84,23 @@ pub(super) async fn refill(connection: &mut SqliteConnection, row: &Task) -> Res
         .bind(row.max_attempts.map(i64::from));
     let touched = query.execute(connection).await?.rows_affected();
     ensure("a refill", touched, 1)
+}
+
+/// Renews claims of rows, each with whether its handler has started.
+pub(super) async fn renew(
+    connection: &mut SqliteConnection,
+    held: &BTreeMap<TaskId, bool>,
+    until: Timestamp,
+) -> Result<(), sqlx::Error> {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let values: Vec<_> = held.iter().map(|(&id, started)| (Hex(id), started)).collect();
+    let query = sqlx::query(sql::RENEW)
+        .bind(codec::json(&values)?)
+        .bind(until.as_millis());
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a renewal", touched, held.len())
 }
 
 /// Moves `wake_at` of rows, and nothing else.

@@ -445,3 +445,50 @@ async fn a_store_that_is_away_when_it_is_told_costs_a_second_look() {
         assert_eq!(world.runs.times(), [expected]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_room_is_asked_about_too() {
+    let (world, posts) = world_of(Setup::default(), |check| check.every(secs(30)));
+    let clock = world.clock.clone();
+    let worker = worker_that(&world, Policy::new().concurrency(1).prefetch(10), move |_| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            clock.sleep(secs(3_000)).await;
+            Ok(Outcome::Done)
+        })
+    });
+    let _worker = crate::support::Running::start(worker);
+    for n in 0..600 {
+        world.publish(&posts, &n.to_string(), 1_000).await;
+    }
+    world.pass(secs(5)).await;
+    posts.delete("599");
+    posts.set("598", 4_000_000);
+    world.pass(secs(35)).await;
+    assert_eq!(world.row((KIND, "599")).await.state, State::Cancelled);
+    assert_eq!(world.row((KIND, "598")).await.due_at, at(4_000_000));
+    assert_eq!(world.count(State::Cancelled).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_about_long_before_its_turn_is_asked_about_again() {
+    let (world, posts) = world_of(Setup::default(), |check| check.every(secs(30)));
+    let clock = world.clock.clone();
+    let worker = worker_that(&world, Policy::new().concurrency(1).prefetch(10), move |_| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            clock.sleep(secs(100)).await;
+            Ok(Outcome::Done)
+        })
+    });
+    let _worker = crate::support::Running::start(worker);
+    world.publish(&posts, "first", 1_000).await;
+    world.pass(secs(5)).await;
+    let second = world.publish(&posts, "second", 6_000).await;
+    world.pass(secs(5)).await;
+    assert_eq!(world.row(second.id).await.state, State::Running);
+    posts.delete("second");
+    world.settle().await;
+    assert_eq!(world.row(second.id).await.state, State::Cancelled);
+    assert!(world.runs.of(second.id).is_empty());
+}

@@ -10,6 +10,8 @@ CREATE TABLE delayline_tasks (
     planned_at   INTEGER NOT NULL,
     wake_at      INTEGER,
     attempt      INTEGER NOT NULL,
+    started      INTEGER NOT NULL, -- 0, or 1 once the handler of the claim has started
+    stalls       INTEGER NOT NULL, -- how many claims in a row have ended by their lease
     max_attempts INTEGER,
     hop          INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -34,4 +36,4 @@ CREATE UNIQUE INDEX delayline_tasks_live ON delayline_tasks (kind, key)
     WHERE state IN (0, 1) AND key IS NOT NULL;
 
 -- The newest row of a key, also when it is finished.
-CREATE INDEX delayline_tasks_key ON delayline_tasks (kind, key, id) WHERE key IS NOT NULL;
+CREATE INDEX delayline_tasks_key ON delayline_tasks (kind, key, created_at, id) WHERE key IS NOT NULL;

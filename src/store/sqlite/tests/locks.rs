@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 
-use super::{Fixture, LEASE, claim, due_rows, id, in_time, new_row, run, wakes};
+use super::{Fixture, LEASE, claim, due_rows, each, id, in_time, new_row, run, wakes};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connections::{Connections, failed};
 use crate::store::{Ahead, NewRow, Store, Sweep};
@@ -75,7 +75,7 @@ async fn two_stores_on_one_file_write_one_live_row_for_each_key() {
                     key: Some(format!("{round}-{key}").into()),
                     ..new_row(from + round * 10 + key, LEASE)
                 };
-                let found = store.insert((0..10).map(row).collect()).await?.found;
+                let found = each(store.insert((0..10).map(row).collect()).await?.found);
                 new += found
                     .iter()
                     .filter(|found| matches!(found, Scheduled::New(_)))
@@ -207,10 +207,11 @@ async fn a_transaction_that_sqlite_gives_up_by_itself_breaks_nothing() {
          BEGIN SELECT RAISE(ROLLBACK, 'no room'); END",
     )
     .await;
-    let error = fixture.store.insert(due_rows([1])).await.unwrap_err();
+    let refused = fixture.store.insert(due_rows([1])).await.unwrap().found;
+    let error = refused[0].as_ref().unwrap_err();
     assert!(error.to_string().contains("no room"), "{error}");
     run(&mut other, "DROP TRIGGER refuse").await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.insert(due_rows([1])).await;
     assert_eq!(fixture.find(id(1)).await.state, State::Scheduled);
 }
 

@@ -18,6 +18,7 @@ async fn scans(connection: &mut SqliteConnection, sql: &str) -> Vec<String> {
         "SCAN first",
         "SCAN kinds",
         "SCAN CONSTANT ROW",
+        "SCAN out VIRTUAL TABLE",
     ];
     plan.iter()
         .map(|step| step.get::<String, _>("detail"))

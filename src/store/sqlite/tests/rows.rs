@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run, wakes};
+use super::{Fixture, LEASE, change, claim, due_rows, each, id, new_row, run, wakes};
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Ending, Hop, NewRow, Settlement, Store, Verb};
+use crate::store::{Ending, Guarded, Hop, NewRow, Settlement, Store, Verb};
 use crate::{Answer, Clock, Scheduled, Task};
 
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn texts_and_bytes_come_back_as_they_were() {
     row.headers = [(odd.to_owned(), odd.to_owned())].into();
     row.payload = (0..=255).collect();
     row.max_attempts = Some(u32::MAX);
-    let inserted = fixture.store.insert(vec![row.clone()]).await.unwrap().found;
+    let inserted = fixture.insert(vec![row.clone()]).await;
     assert_eq!(inserted[0].task(), &fixture.find(id(1)).await);
 
     let claimed = fixture.store.ready(&claim(1)).await.unwrap().found;
@@ -31,14 +31,17 @@ async fn texts_and_bytes_come_back_as_they_were() {
         version: 2,
         ending,
     };
-    assert_eq!(fixture.store.settle(vec![settlement]).await.unwrap(), [true]);
+    assert_eq!(
+        fixture.store.settle(vec![settlement]).await.unwrap(),
+        [Guarded::Done]
+    );
     let dead = fixture.find(id(1)).await;
     assert_eq!(dead.last_error.as_deref(), Some(odd));
 
     let redrive = Verb::Redrive { look_in: LEASE };
     let target = ("k", "k\"'{é");
-    let answers = fixture.store.change(vec![change(target, redrive)]).await.unwrap();
-    assert_eq!(answers.found, [Answer::Done(fixture.find(id(1)).await)]);
+    let answers = fixture.change(vec![change(target, redrive)]).await;
+    assert_eq!(answers, [Answer::Done(fixture.find(id(1)).await)]);
 }
 
 #[tokio::test]
@@ -61,7 +64,7 @@ async fn a_batch_with_old_and_new_rows_is_decided_row_by_row() {
         new_row(7, LEASE),
         new_row(7, LEASE),
     ];
-    let found = fixture.store.insert(batch).await.unwrap().found;
+    let found = fixture.insert(batch).await;
     let seen: Vec<_> = found
         .iter()
         .map(|answer| {
@@ -136,7 +139,8 @@ async fn one_row_may_hop_twice_in_a_batch() {
         .hop(&[hop(1), hop(1), hop(2), hop(9)])
         .await
         .unwrap();
-    assert_eq!(recorded, [true, false, true, false]);
+    use Guarded::{Done, Lost};
+    assert_eq!(recorded, [Done, Lost, Done, Lost]);
     let row = fixture.find(id(1)).await;
     assert_eq!((row.version, row.hop), (3, 2));
 }
@@ -152,7 +156,8 @@ async fn times_are_those_of_the_clock_that_the_store_was_given() {
     let inserted = store.insert(due_rows([1])).await.unwrap();
     assert!((before..=clock.now()).contains(&inserted.now));
     let cancelled = store.change(vec![change(id(1), Verb::Cancel)]).await.unwrap();
-    assert_eq!(cancelled.found[0].task().unwrap().wake_at, Some(cancelled.now));
+    let now = cancelled.now;
+    assert_eq!(each(cancelled.found)[0].task().unwrap().wake_at, Some(now));
     assert_eq!(store.purge(10).await.unwrap(), 1);
 }
 
