@@ -412,7 +412,10 @@ impl Model {
             if row.state == State::Running && row.updated_at > now {
                 self.enter(id, Cause::Touched, now, |row| {
                     let lease = row.wake_at.unwrap().millis_since(row.updated_at);
-                    row.wake_at = Some(now.shifted(lease.max(0)));
+                    // One that was renewed since ends when it should.
+                    if lease > 0 {
+                        row.wake_at = Some(now.shifted(lease));
+                    }
                     row.updated_at = now;
                 });
             } else if matches!(row.state, State::Done | State::Cancelled) && row.wake_at.unwrap() <= now {

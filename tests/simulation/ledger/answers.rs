@@ -155,7 +155,7 @@ impl Ledger {
                 Asked::Redrive(_) => task.due_at == task.updated_at && matches!(cause, Cause::Changed(Verb::Redrive { .. })),
                 Asked::Cancel(_) => task.state == State::Cancelled && *cause == Cause::Changed(Verb::Cancel),
                 Asked::Dismiss(_) => task.state == State::Cancelled && *cause == Cause::Changed(Verb::Dismiss),
-                Asked::Shift(_, by) => is_shifted(story, task, *by),
+                Asked::Shift(_, by) => is_shifted(story, task, *by, self.plan.steps > 0),
             },
             Answer::TooLate(_) => task.state == State::Running,
             Answer::Finished(_) => !task.state.is_live(),
@@ -193,8 +193,9 @@ fn is_due(task: &Task, due: When) -> bool {
     }
 }
 
-/// Whether it is by so much later or earlier than it was before, or now since that has passed.
-fn is_shifted(story: &Story, task: &Task, by: Shift) -> bool {
+/// Whether it is by so much later or earlier than it was before, or now since that has passed; or had, before the clock was
+/// stepped.
+fn is_shifted(story: &Story, task: &Task, by: Shift, steps: bool) -> bool {
     let millis = |by: Duration| i64::try_from(by.as_millis()).unwrap();
     let by = match by {
         Shift::Later(by) => millis(by),
@@ -203,6 +204,6 @@ fn is_shifted(story: &Story, task: &Task, by: Shift) -> bool {
     let mut before = story.versions.range(..task.version);
     before.any(|(_, seen)| {
         let due_at = seen.task.due_at.shifted(by);
-        task.due_at == due_at || task.due_at == task.updated_at && due_at <= task.due_at
+        task.due_at == due_at || task.due_at == task.updated_at && (due_at <= task.due_at || steps)
     })
 }

@@ -36,6 +36,9 @@ impl Ledger {
         };
         // Taken back, it is its handler's; else it is one of its own, not started.
         let goes_on = held.goes_on.is_some();
+        // One handler is one attempt, however often its claim was taken back.
+        let began = held.goes_on.and_then(|version| story.versions.get(&version));
+        let attempt = began.map_or(task.attempt, |seen| seen.task.attempt);
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
         let life = held.life;
         let is_stopping = book.lives.get(&life).is_some_and(|life| life.is_stopping);
@@ -48,11 +51,11 @@ impl Ledger {
             policy.deadline.is_some_and(|deadline| policy.steps > 0 || passed(deadline))
         };
         let is_followed = self.plan.is_followed(&task.kind) && task.key.is_some();
-        let longest = policy.longest_pause(task.attempt);
+        let longest = policy.longest_pause(task.attempt.max(attempt));
         let has_failed = || match ending {
-            Ending::Retry { after, .. } => task.attempt < limit && *after <= longest,
+            Ending::Retry { after, .. } => attempt < limit && *after <= longest,
             Ending::Dead { give_back: false, .. } => {
-                task.attempt >= limit && starts >= limit || is_too_late(longest)
+                attempt >= limit && starts >= limit || is_too_late(longest)
             }
             _ => false,
         };
