@@ -193,6 +193,11 @@ impl Ledger {
         }
     }
 
+    /// The latest that the store's clock has ever been, where it had something to do.
+    pub(crate) fn highest(&self) -> Timestamp {
+        self.book().highest.unwrap_or(Timestamp::MIN)
+    }
+
     /// From now on nothing goes wrong any more.
     pub(crate) fn healed(&self) {
         self.note(|| "healed".to_owned());
@@ -253,8 +258,8 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
-                    if after.started && !std::mem::replace(&mut held.noted, true) && !held.started {
-                        story.starts += 1;
+                    if after.started && !std::mem::replace(&mut held.noted, true) {
+                        story.starts += u32::from(!held.started && held.goes_on.is_none());
                     }
                 }
                 return;

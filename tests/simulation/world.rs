@@ -163,7 +163,8 @@ async fn history(seed: u64, verbose: bool) -> Report {
 fn heal(world: &World, healing: &watch::Sender<bool>) {
     world.healed.store(true, Ordering::Relaxed);
     // A clock that was set back is set right, or tasks would be late by as much.
-    let behind = world.clock.now().millis_since(world.ground.clock.now());
+    let now = world.ground.clock.now();
+    let behind = world.ledger.highest().max(world.clock.now()).millis_since(now);
     if behind > 0 {
         world.ground.clock.step(behind);
         world.ledger.stepped(behind);
