@@ -91,8 +91,8 @@ struct Held {
     given_at: Duration,
     lease_until: Duration,
     started: bool,
-    /// Its handler was about to start, and the store was told so.
-    noted: bool,
+    /// It is among the starts of its task: its handler was started, or the store was told that it was about to.
+    counted: bool,
     /// The claim before it, if its worker may have taken this one back for the handler of that: as that is known to its
     /// handler.
     goes_on: Option<u64>,
@@ -258,8 +258,8 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
-                    if after.started && !std::mem::replace(&mut held.noted, true) {
-                        story.starts += u32::from(!held.started && held.goes_on.is_none());
+                    if after.started && held.goes_on.is_none() && !std::mem::replace(&mut held.counted, true) {
+                        story.starts += 1;
                     }
                 }
                 return;
@@ -278,7 +278,7 @@ impl Ledger {
                     given_at: at,
                     lease_until: at + between(now, after.wake_at),
                     started: false,
-                    noted: false,
+                    counted: false,
                     goes_on: before.map(|before| before.goes_on.unwrap_or(after.version - 2)),
                     came_of_it: before.and_then(|before| before.came_of_it.clone()),
                     finishing: false,

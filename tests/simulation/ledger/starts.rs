@@ -113,7 +113,7 @@ impl Ledger {
                 if held.life != life || held.started {
                     wrong.push(("4 one owner", format!("{task:?} started by process {life}: {held:?}")));
                 }
-                story.starts += u32::from(!held.noted);
+                story.starts += u32::from(!std::mem::replace(&mut held.counted, true));
                 (held.started, held.goes_on, held.came_of_it, held.settling) = (true, None, None, None);
                 if at >= held.lease_until {
                     wrong.push(("4 one owner", format!("{task:?} started after its lease: {held:?}")));
