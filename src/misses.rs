@@ -16,6 +16,12 @@ impl Misses {
         self.0.fetch_add(1, Ordering::Relaxed) + 1 >= defaults::UNWELL_AFTER
     }
 
+    /// Nothing is known to be well yet: the next call that fails is one too many.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn on_trial(&self) {
+        self.0.store(defaults::UNWELL_AFTER - 1, Ordering::Relaxed);
+    }
+
     /// Something was taken.
     pub(crate) fn took(&self) {
         self.0.store(0, Ordering::Relaxed);

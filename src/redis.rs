@@ -23,7 +23,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
 pub(crate) use self::pause::pause;
-pub(crate) use self::rounds::{LARGE, Rounds};
+pub(crate) use self::rounds::{LARGE, Request, Rounds};
 pub(crate) use self::spread::{Layouts, Spread};
 
 /// As errors and logs name it.

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(crate) use self::limited::Limited;
+pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "sql-tls")]
+#[path = "support/redis/certificates.rs"]
+mod certificates;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "support/database.rs"]
 mod database;
@@ -20,6 +23,9 @@ mod redis_server;
 #[cfg(feature = "rocketmq")]
 #[path = "support/rocketmq.rs"]
 mod rocketmq;
+#[cfg(feature = "sql-tls")]
+#[path = "cli/tls.rs"]
+mod tls;
 
 use std::ffi::OsStr;
 use std::io;

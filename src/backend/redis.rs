@@ -170,7 +170,7 @@ impl RedisBackend {
                 spread: Arc::new(spread),
             });
             Parts {
-                merging: Merging::start(carrier.clone()),
+                merging: Merging::start(&carrier),
                 carrier,
                 crew: Crew::new(self.lease),
                 is_known: Arc::default(),

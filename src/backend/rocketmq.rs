@@ -1,10 +1,12 @@
 //! Wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
 
 mod backlog;
+mod backoff;
 mod by_levels;
 mod by_timers;
 mod connection;
 mod consumer;
+mod flow;
 mod handover;
 mod holding;
 mod lines;
@@ -13,6 +15,7 @@ mod master;
 mod masters;
 mod offers;
 mod producer;
+mod seen;
 mod timers;
 mod wanted;
 

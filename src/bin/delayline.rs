@@ -5,6 +5,9 @@
 mod database;
 #[path = "delayline/migrate.rs"]
 mod migrate;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "delayline/plaintext.rs"]
+mod plaintext;
 #[path = "delayline/plan.rs"]
 mod plan;
 #[cfg(feature = "rocketmq")]
@@ -139,51 +142,68 @@ fn print(text: &str) -> Result<(), Failure> {
 /// What the parser of arguments says in a page, in a line: the argument, its value, and what is allowed.
 fn one_line(refused: &clap::Error) -> String {
     let context = |kind| refused.get(kind).map(ToString::to_string);
-    if let (Some(argument), Some(value), Some(allowed)) = (
-        context(ContextKind::InvalidArg),
-        context(ContextKind::InvalidValue),
-        // What our own parsers of values say.
-        refused.source(),
-    ) {
+    let argument = context(ContextKind::InvalidArg);
+    let value = context(ContextKind::InvalidValue).filter(|value| !value.is_empty());
+    // What our own parsers of values say, or one of a few words.
+    let allowed = match (refused.source(), context(ContextKind::ValidValue)) {
+        (Some(own), _) => Some(own.to_string()),
+        (None, words) => words.map(|words| format!("allowed are {words}")),
+    };
+    // An empty one is refused by our own parsers only.
+    let value = value.or_else(|| refused.source().map(|_| String::new()));
+    if let (Some(argument), Some(value), Some(allowed)) = (&argument, &value, allowed) {
         // `--levels <TABLE>` and `<DELAY>`, as they are known.
         let name = argument.split(' ').next().unwrap_or_default();
-        return format!(
-            "{} is {}: {allowed}",
-            name.trim_matches(['<', '>']),
-            shown(&value)
-        );
+        return format!("{} is {}: {allowed}", name.trim_matches(['<', '>']), shown(value));
     }
-    // One of a few words.
-    if let (Some(argument), Some(value), Some(allowed)) = (
-        context(ContextKind::InvalidArg),
-        context(ContextKind::InvalidValue).filter(|value| !value.is_empty()),
-        context(ContextKind::ValidValue),
-    ) {
-        return format!(
-            "{} is {}: allowed are {allowed}",
-            argument.trim_matches(['<', '>']),
-            shown(&value)
-        );
-    }
-    let unknown = |name: String| format!("{} is not known", shown(&name));
     let reason = match refused.kind() {
-        Refused::MissingSubcommand => Some("a command is missing".to_owned()),
-        Refused::InvalidSubcommand => context(ContextKind::InvalidSubcommand).map(unknown),
-        Refused::UnknownArgument => context(ContextKind::InvalidArg).map(whole_argument).map(unknown),
-        Refused::TooManyValues => context(ContextKind::InvalidArg)
-            .zip(context(ContextKind::InvalidValue))
-            .map(|(argument, value)| format!("{argument} is {}, but takes no value", shown(&value))),
-        _ => None,
+        Refused::MissingSubcommand => "a command is missing".to_owned(),
+        Refused::InvalidSubcommand => not_known(&shown(
+            &context(ContextKind::InvalidSubcommand).unwrap_or_default(),
+        )),
+        Refused::UnknownArgument => unknown(&argument.unwrap_or_default()),
+        Refused::TooManyValues => {
+            let value = value.filter(|_| !Named::by_arguments().takes_address);
+            let value = value.map_or_else(|| NOT_SHOWN.to_owned(), |value| shown(&value));
+            format!("{} is {value}, but takes no value", argument.unwrap_or_default())
+        }
+        // These name arguments, and no values.
+        Refused::MissingRequiredArgument | Refused::ArgumentConflict | Refused::InvalidValue => {
+            first_paragraph(&refused.to_string())
+        }
+        Refused::InvalidUtf8 => "an argument is not UTF-8".to_owned(),
+        _ => "the arguments do not fit together".to_owned(),
     };
-    let reason = reason.unwrap_or_else(|| first_paragraph(&refused.to_string()));
-    format!("{reason}; allowed are {}", allowed())
+    format!("{reason}; allowed are {}", Named::by_arguments().allowed())
 }
 
-/// A value as it was given, quoted. A URL may hold a password, so of anything like it only the scheme is shown.
+/// In place of a value.
+const NOT_SHOWN: &str = "not shown, as it may hold a password";
+
+/// A value as it was given, quoted; unless it may be an address, or a part of one.
 fn shown(value: &str) -> String {
-    match value.split_once("://") {
-        Some((scheme, _)) => format!("{:?}", format!("{scheme}://...")),
-        None => format!("{value:?}"),
+    match value.contains(['@', ':', '/', '=']) {
+        true => NOT_SHOWN.to_owned(),
+        false => format!("{value:?}"),
+    }
+}
+
+/// That an argument is not known. Of one that may be a password, or have one in it, only the name is shown: as in
+/// `-psecret`, as other tools have it, or in an address that a shell has taken apart.
+fn unknown(argument: &str) -> String {
+    let name = match argument.strip_prefix("--") {
+        Some(_) => argument.split('=').next().map(str::to_owned),
+        None if !Named::by_arguments().takes_address => Some(whole_argument(argument)),
+        None if argument.starts_with('-') => Some(argument.chars().take(2).collect()),
+        None => None,
+    };
+    not_known(&name.map_or_else(|| NOT_SHOWN.to_owned(), |name| shown(&name)))
+}
+
+fn not_known(shown: &str) -> String {
+    match shown {
+        NOT_SHOWN => format!("an argument is not known, and {NOT_SHOWN}"),
+        shown => format!("{shown} is not known"),
     }
 }
 
@@ -198,28 +218,44 @@ fn first_paragraph(page: &str) -> String {
 }
 
 /// Of `-15m` the parser knows only `-1`.
-fn whole_argument(start: String) -> String {
+fn whole_argument(start: &str) -> String {
     std::env::args_os()
         .skip(1)
         .map(|given| given.to_string_lossy().into_owned())
-        .find(|given| !start.starts_with("--") && given.starts_with(&start))
-        .unwrap_or(start)
+        .find(|given| given.starts_with(start))
+        .unwrap_or_else(|| start.to_owned())
 }
 
-/// The arguments and commands of the command that was named, or else of the tool.
-fn allowed() -> String {
-    let mut tool = Cli::command();
-    tool.build();
-    let mut command = &tool;
-    for name in std::env::args_os().skip(1) {
-        match command.find_subcommand(name) {
-            Some(named) => command = named,
-            None => break,
+/// The command that was named, or else the tool.
+struct Named {
+    command: clap::Command,
+    /// Whether the address of a server may be among its arguments.
+    takes_address: bool,
+}
+
+impl Named {
+    fn by_arguments() -> Self {
+        let mut tool = Cli::command();
+        tool.build();
+        let mut command = &tool;
+        for name in std::env::args_os().skip(1) {
+            match command.find_subcommand(name) {
+                Some(named) => command = named,
+                None => break,
+            }
+        }
+        Self {
+            command: command.clone(),
+            // Whoever names no command may have forgotten it, and given all the rest.
+            takes_address: command.get_name() != "plan",
         }
     }
-    let arguments = command.get_arguments().map(ToString::to_string);
-    let commands = command
-        .get_subcommands()
-        .map(|command| command.get_name().to_owned());
-    commands.chain(arguments).collect::<Vec<_>>().join(", ")
+
+    /// Its arguments and commands.
+    fn allowed(&self) -> String {
+        let arguments = self.command.get_arguments().map(ToString::to_string);
+        let commands = self.command.get_subcommands();
+        let commands = commands.map(|command| command.get_name().to_owned());
+        commands.chain(arguments).collect::<Vec<_>>().join(", ")
+    }
 }

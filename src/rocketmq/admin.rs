@@ -25,6 +25,8 @@ const WRITE: u32 = 2;
 const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
+/// The most queues of each master that are sent to: there is an offer for each of them and each level.
+const MOST_QUEUES: u32 = 128;
 /// A nameserver answers so for a topic that no broker has told it of.
 const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
@@ -216,7 +218,8 @@ impl Admin {
         Ok(!self.brokers_with(topic).await?.is_empty())
     }
 
-    /// The queues of the topic that may be written to, by their broker; of each broker that the nameservers name for it.
+    /// The queues of the topic that may be written to, by their broker, up to [`MOST_QUEUES`]; of each broker that the
+    /// nameservers name for it.
     pub(crate) async fn queues(
         &self,
         topic: &str,
@@ -226,7 +229,7 @@ impl Admin {
             let may_write = queues.perm() & WRITE != 0;
             let count = if may_write { queues.write_queue_nums() } else { 0 };
             let name = queues.broker_name();
-            let queues = (0..count)
+            let queues = (0..count.min(MOST_QUEUES))
                 .filter_map(|number| i32::try_from(number).ok())
                 .map(|number| MessageQueue::from_parts(topic, name.clone(), number));
             (name.clone(), queues.collect())
@@ -246,19 +249,63 @@ impl Admin {
 
     /// Makes the consumer group on a master that says that it has none, and makes none by itself.
     async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
-        let makes_none = |settings: &Told| settings.read("autoCreateSubscriptionGroup") == Some(false);
-        if !asked.is_ok_and(|settings| settings.is_ok_and(|settings| makes_none(&settings))) {
-            return Ok(());
+        let is_missing = self.makes_groups(address).await == Some(false)
+            && self.has_group(address, group).await == Some(false);
+        match is_missing {
+            true => self.make_group(address, group).await,
+            false => Ok(()),
         }
+    }
+
+    /// Whether a master makes consumer groups by itself, if it says so.
+    pub(crate) async fn makes_groups(&self, address: &CheetahString) -> Option<bool> {
+        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
+        asked.ok()?.ok()?.read("autoCreateSubscriptionGroup")
+    }
+
+    /// Whether a master has the consumer group, if it says so.
+    pub(crate) async fn has_group(&self, address: &CheetahString, group: &str) -> Option<bool> {
         let found = self
             .client
             .examine_subscription_group_config(address.clone(), group.into());
         // Those before 5.0 do not know the question, and 4.8 does not even say so.
-        match timeout(GROUP_WITHIN, found).await {
-            Ok(Err(cause)) if answer(&cause) == Some(NO_GROUP) => self.make_group(address, group).await,
-            _ => Ok(()),
+        match timeout(GROUP_WITHIN, found).await.ok()? {
+            Ok(_) => Some(true),
+            Err(cause) if answer(&cause) == Some(NO_GROUP) => Some(false),
+            Err(_) => None,
         }
+    }
+
+    /// How far the group has taken what a master has delivered to the topic: how many messages of all queues, and how
+    /// many it has not taken yet. None, if it does not say.
+    pub(crate) async fn taken(
+        &self,
+        address: &CheetahString,
+        topic: &str,
+        group: &str,
+    ) -> Option<(u64, u64)> {
+        let within = u64::try_from(GROUP_WITHIN.as_millis()).ok();
+        let asked = ConsumerAdmin::examine_consume_stats(
+            &self.client,
+            group.into(),
+            Some(topic.into()),
+            None,
+            Some(address.clone()),
+            within,
+        );
+        let stats = timeout(GROUP_WITHIN, asked).await.ok()?.ok()?;
+        let queues = stats.offset_table.values();
+        let each = queues.map(|queue| {
+            let taken = queue.get_consumer_offset().max(0);
+            (taken, queue.get_broker_offset().saturating_sub(taken).max(0))
+        });
+        let sum = each.fold((0_u64, 0_u64), |sum, (taken, left)| {
+            (
+                sum.0.saturating_add(taken.unsigned_abs()),
+                sum.1.saturating_add(left.unsigned_abs()),
+            )
+        });
+        Some(sum)
     }
 
     /// Makes a consumer group on a master, or sets it back to the defaults.

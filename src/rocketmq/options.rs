@@ -13,6 +13,8 @@ use crate::{Error, LevelTable};
 const LONGEST_TOPIC: usize = 127;
 /// The longest name of a consumer group that a broker takes.
 const LONGEST_GROUP: usize = 255;
+/// What is in no host's name: by which an address is known that is meant for something else, and may hold a password.
+const NO_HOST: [char; 4] = ['@', '/', '=', ' '];
 
 /// Which nameservers, and what to use there: for
 /// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect) and
@@ -133,14 +135,14 @@ impl RocketMqOptions {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         let is_address = |address: &str| {
-            address
-                .rsplit_once(':')
-                .is_some_and(|(host, port)| !host.is_empty() && port.parse().is_ok_and(|port: u16| port > 0))
+            address.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && !host.contains(NO_HOST) && port.parse().is_ok_and(|port: u16| port > 0)
+            })
         };
         if !self.nameservers.split(';').all(is_address) {
             return Err(Error::invalid(
                 "nameservers",
-                &self.nameservers,
+                without_secrets(&self.nameservers),
                 "allowed is HOST:PORT, several separated by semicolons",
             ));
         }
@@ -153,6 +155,18 @@ impl RocketMqOptions {
         }
         check_name("topic", &self.topic, LONGEST_TOPIC)?;
         check_name("group", &self.group, LONGEST_GROUP)
+    }
+}
+
+/// Nameservers that cannot be used, as they are shown: what was meant for something else may hold a password.
+fn without_secrets(nameservers: &str) -> &str {
+    let looks_like_one = |address: &str| {
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(NO_HOST)
+    };
+    match nameservers.split(';').all(looks_like_one) {
+        true => nameservers,
+        false => "(not shown, as it may hold a password)",
     }
 }
 
@@ -221,6 +235,23 @@ mod tests {
             .group("g-1")
             .check()
             .unwrap();
+    }
+
+    #[test]
+    fn of_what_was_meant_for_something_else_no_password_is_shown() {
+        for nameservers in [
+            "redis://user:s3cret@host:6379",
+            "user:s3cret@host:9876;",
+            "s3cret@host",
+            "user:s3cret",
+            "good:9876;user:s3cret",
+            "s3cret/9876",
+            "password=s3cret",
+        ] {
+            let refused = RocketMqOptions::new(nameservers).check().unwrap_err().to_string();
+            assert!(!refused.contains("s3cret"), "{refused}");
+            assert!(refused.contains("allowed is HOST:PORT"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,39 +1,162 @@
-//! Where the brokers are, in the words of a nameserver before 5.0.
+//! Where the brokers are, as nameservers of any age say it, and as far as it can be meant.
+
+use std::sync::Once;
 
 use serde_json::{Map, Value};
 
-/// An answer about routes or brokers as the client reads it; none if it is so already, or cannot be made so.
+/// The most queues of a topic on one broker that are believed in: clients make something of each.
+const MOST_QUEUES: u64 = 1_024;
+/// The most brokers that are believed in.
+const MOST_BROKERS: usize = 256;
+/// The longest name or address that is believed in, in bytes.
+const LONGEST: usize = 255;
+
+/// An answer about routes or brokers as the client reads it, and can bear it; none if it is so already.
 ///
 /// For the client (1.0.0) insists on `enableActingMaster`, which came with 5.0, and on the spelling `topicSysFlag`,
 /// which came with 4.9; and it reads no unquoted keys unless nothing else is wrong. Without this it fails at every call
-/// to older nameservers. It can go when the client takes what is missing for false.
+/// to older nameservers. That part can go when the client takes what is missing for false.
+///
+/// And the client believes everything: it makes 2^31 queues where a nameserver says so, and logs names as they come. So
+/// numbers are cut down to what can be meant, brokers whose names nobody can have meant are left out, and what cannot be
+/// read here is not given to the client either.
 pub(super) fn mended(answer: &[u8]) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(answer).ok()?;
-    let mut answer: Value = serde_json::from_str(text)
-        .or_else(|_| serde_json::from_str(&quoted(text)))
-        .ok()?;
-    let mut mended = false;
+    let Some(told) = read(answer) else {
+        return (!answer.is_empty()).then(Vec::new);
+    };
+    let mut mended = told.clone();
+    for list in ["brokerDatas", "brokerAddrTable", "queueDatas"] {
+        if let Some(list) = mended.get_mut(list) {
+            retain_objects(list);
+        }
+    }
+    for rest in mended.values_mut() {
+        retain_plain(rest);
+    }
+    mended.retain(|_, value| !matches!(value, Value::String(text) if !is_plain(text)));
     for list in ["brokerDatas", "brokerAddrTable"] {
-        for broker in entries(&mut answer, list) {
+        for broker in entries(&mut mended, list) {
             if !broker.contains_key("enableActingMaster") {
                 broker.insert("enableActingMaster".into(), false.into());
-                mended = true;
             }
         }
     }
-    for queues in entries(&mut answer, "queueDatas") {
+    for queues in entries(&mut mended, "queueDatas") {
         if !queues.contains_key("topicSysFlag")
             && let Some(flag) = queues.remove("topicSynFlag")
         {
             queues.insert("topicSysFlag".into(), flag);
-            mended = true;
+        }
+        for count in ["readQueueNums", "writeQueueNums"] {
+            if let Some(count) = queues.get_mut(count)
+                && count.as_u64().is_some_and(|count| count > MOST_QUEUES)
+            {
+                *count = MOST_QUEUES.into();
+            }
         }
     }
-    mended.then(|| answer.to_string().into_bytes())
+    if !mended.get("orderTopicConf").is_none_or(is_order_bearable) {
+        mended.remove("orderTopicConf");
+    }
+    let count = |answer: &Map<String, Value>| {
+        let lists = ["brokerDatas", "brokerAddrTable", "queueDatas"].map(|list| answer.get(list));
+        let lengths = lists.map(|list| match list {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::Object(table)) => table.len(),
+            _ => 0,
+        });
+        lengths.iter().sum::<usize>()
+    };
+    if count(&mended) < count(&told) {
+        // Once, for routes are read every few seconds.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            tracing::warn!(
+                "a nameserver names brokers that cannot be meant, which are left out: names and addresses have at most \
+                 {LONGEST} bytes that can be printed, and there are at most {MOST_BROKERS} brokers"
+            );
+        });
+    }
+    (mended != told).then(|| Value::from(mended).to_string().into_bytes())
+}
+
+/// The answer; none, unless it is what both this and the client would read.
+fn read(answer: &[u8]) -> Option<Map<String, Value>> {
+    let text = std::str::from_utf8(answer).ok()?;
+    let answer: Value = serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&quoted(text)))
+        .ok()?;
+    match answer {
+        Value::Object(answer) => Some(answer),
+        _ => None,
+    }
+}
+
+/// Leaves out of a list or table of brokers what is none, what has words in it that nobody can have meant, and what is
+/// too much.
+fn retain_objects(list: &mut Value) {
+    let is_good = |entry: &Value| entry.is_object() && is_all_plain(entry);
+    match list {
+        Value::Array(list) => {
+            list.retain(is_good);
+            list.truncate(MOST_BROKERS);
+        }
+        Value::Object(table) => {
+            let mut left = MOST_BROKERS;
+            table.retain(|name, entry| {
+                let stays = left > 0 && is_plain(name) && is_good(entry);
+                left -= usize::from(stays);
+                stays
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Leaves out of lists and tables what has words in it that nobody can have meant.
+fn retain_plain(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.retain(is_all_plain),
+        Value::Object(table) => table.retain(|name, value| {
+            retain_plain(value);
+            is_plain(name) && is_all_plain(value)
+        }),
+        _ => {}
+    }
+}
+
+fn is_all_plain(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_plain(text),
+        Value::Array(list) => list.iter().all(is_all_plain),
+        Value::Object(table) => table
+            .iter()
+            .all(|(name, value)| is_plain(name) && is_all_plain(value)),
+        _ => true,
+    }
+}
+
+/// Whether it may be a name or an address: short enough, and nothing in it that a terminal would obey.
+fn is_plain(text: &str) -> bool {
+    let is_printed = |c: char| matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
+    text.len() <= LONGEST && text.chars().all(is_printed)
+}
+
+/// Whether what it says of an ordered topic, `BROKER:QUEUES;...`, makes no more queues than are believed in.
+fn is_order_bearable(order: &Value) -> bool {
+    let Value::String(order) = order else {
+        return order.is_null();
+    };
+    let brokers = order.split(';').filter(|part| !part.is_empty());
+    let queues = |part: &str| part.rsplit_once(':')?.1.parse::<u64>().ok();
+    order.split(';').count() <= MOST_BROKERS
+        && brokers
+            .map(queues)
+            .all(|count| count.is_some_and(|count| count <= MOST_QUEUES))
 }
 
 /// The objects in a list, or in a table, of an answer.
-fn entries<'a>(answer: &'a mut Value, name: &str) -> Vec<&'a mut Map<String, Value>> {
+fn entries<'a>(answer: &'a mut Map<String, Value>, name: &str) -> Vec<&'a mut Map<String, Value>> {
     let entries: Vec<_> = match answer.get_mut(name) {
         Some(Value::Array(list)) => list.iter_mut().collect(),
         Some(Value::Object(table)) => table.values_mut().collect(),
@@ -134,18 +257,94 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_left_to_the_client() {
+    fn what_cannot_be_read_here_the_client_does_not_get() {
         let deep = "[".repeat(100_000);
-        for garbage in ["", "{", "\"", "{0:", "{\"a\\", "null", "7", "[]", "\u{0}", &deep] {
-            assert_eq!(mended(garbage.as_bytes()), None, "{garbage}");
-        }
-        assert_eq!(mended(&[0xff, 0xfe]), None);
-        for odd in [
-            r#"{"brokerDatas":7,"queueDatas":{"a":[]}}"#,
-            r#"{"brokerDatas":[1]}"#,
+        // The client would read a list as an object, member by member; and keys below zero.
+        let list = r#"[null,[["broker-a",2147483647,2147483647,6,0]],[],{},null]"#;
+        let below = r#"{"brokerDatas":[],"queueDatas":[],"filterServerTable":{-1:[]}}"#;
+        for garbage in [
+            "{", "\"", "{0:", "{\"a\\", "null", "7", "[]", "\u{0}", &deep, list, below,
         ] {
-            assert_eq!(mended(odd.as_bytes()), None, "{odd}");
+            assert_eq!(mended(garbage.as_bytes()), Some(Vec::new()), "{garbage}");
         }
+        assert_eq!(mended(&[0xff, 0xfe]), Some(Vec::new()));
+        assert_eq!(mended(b""), None);
+        assert!(TopicRouteData::decode(b"").is_err() && ClusterInfo::decode(b"").is_err());
+        assert_eq!(mended(br#"{"brokerDatas":7}"#), None);
+    }
+
+    fn route(queues: &str) -> TopicRouteData {
+        let broker =
+            r#"{"brokerAddrs":{"0":"a:1"},"brokerName":"a","cluster":"c","enableActingMaster":false}"#;
+        let answer =
+            format!(r#"{{"brokerDatas":[{broker}],"filterServerTable":{{}},"queueDatas":{queues}}}"#);
+        let mended = mended(answer.as_bytes()).unwrap_or(answer.into_bytes());
+        TopicRouteData::decode(&mended).unwrap()
+    }
+
+    #[test]
+    fn no_number_of_queues_is_believed_that_cannot_be_meant() {
+        let queues = |read: u64, write: u64| {
+            let route = route(&format!(
+                r#"[{{"brokerName":"a","perm":6,"readQueueNums":{read},"topicSysFlag":0,"writeQueueNums":{write}}}]"#
+            ));
+            let queues = &route.queue_datas[0];
+            (queues.read_queue_nums(), queues.write_queue_nums())
+        };
+        assert_eq!(queues(8, 1_024), (8, 1_024));
+        assert_eq!(queues(2_147_483_647, 2_147_483_647), (1_024, 1_024));
+        assert_eq!(queues(1_025, u64::MAX), (1_024, 1_024));
+        // As the client would also read it.
+        assert!(
+            route(r#"[["a",2147483647,2147483647,6,0]]"#)
+                .queue_datas
+                .is_empty()
+        );
+        for (order, stays) in [
+            (r#""a:8;b:1024""#, true),
+            (r#""a:8;""#, true),
+            ("null", true),
+            (r#""a:2147483647""#, false),
+            (r#""a:8;b:-1""#, false),
+            (r#""a""#, false),
+        ] {
+            let answer = format!(r#"{{"orderTopicConf":{order}}}"#);
+            let expected = (!stays).then(|| b"{}".to_vec());
+            assert_eq!(mended(answer.as_bytes()), expected, "{order}");
+        }
+    }
+
+    #[test]
+    fn brokers_that_nobody_can_have_meant_are_left_out() {
+        let long = "x".repeat(256);
+        let broker = |name: &str, address: &str| {
+            serde_json::json!({
+                "brokerAddrs": {"0": address}, "brokerName": name, "cluster": "c", "enableActingMaster": false,
+            })
+        };
+        let unlikely = ["\u{1b}[31m", "a\nb", "\u{202e}a", long.as_str()];
+        let mut table = serde_json::json!({ "good \"ü\"": broker("good \"ü\"", "[::1]:10911") });
+        for (number, unlikely) in unlikely.into_iter().enumerate() {
+            table[unlikely] = broker("a", "a:1");
+            table[format!("name-{number}")] = broker(unlikely, "a:1");
+            table[format!("address-{number}")] = broker("a", unlikely);
+        }
+        let names: Vec<_> = ["good \"ü\""].into_iter().chain(unlikely).collect();
+        let answer = serde_json::json!({ "brokerAddrTable": table, "clusterAddrTable": {"c": names} });
+        let cluster = ClusterInfo::decode(&mended(answer.to_string().as_bytes()).unwrap()).unwrap();
+        let brokers = cluster.broker_addr_table.unwrap();
+        assert_eq!(
+            brokers.keys().map(|name| name.as_str()).collect::<Vec<_>>(),
+            ["good \"ü\""]
+        );
+        assert_eq!(cluster.cluster_addr_table.unwrap()["c"].len(), 1);
+
+        let many: Map<_, _> = (0..10_000)
+            .map(|number| (format!("b{number}"), broker("b", "b:1")))
+            .collect();
+        let answer = serde_json::json!({ "brokerAddrTable": many });
+        let cluster = ClusterInfo::decode(&mended(answer.to_string().as_bytes()).unwrap()).unwrap();
+        assert_eq!(cluster.broker_addr_table.unwrap().len(), MOST_BROKERS);
     }
 
     proptest! {

@@ -180,7 +180,7 @@ impl Master {
         }
         self.timers = settings
             .read("timerWheelEnable")
-            .zip(settings.read("timerMaxDelaySec").map(Duration::from_secs))
+            .zip(settings.longest_timer())
             .zip(settings.read("timerPrecisionMs").map(Duration::from_millis))
             .map(|((enabled, longest), precision)| Timers {
                 enabled,

@@ -30,12 +30,17 @@ impl Limited {
     async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match self.clock.timeout(LIMIT, call).await {
             Some(answer) => answer,
-            None => Err(Error::Store {
-                store: self.store.name(),
-                transient: true,
-                source: format!("no answer within {LIMIT:?}").into(),
-            }),
+            None => Err(unanswered(self.store.name(), LIMIT)),
         }
+    }
+}
+
+/// The error of a call that was not answered in time.
+pub(crate) fn unanswered(store: &'static str, limit: Duration) -> Error {
+    Error::Store {
+        store,
+        transient: true,
+        source: format!("no answer within {limit:?}").into(),
     }
 }
 

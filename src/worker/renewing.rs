@@ -10,7 +10,7 @@ use tracing::warn;
 use super::engine::Engine;
 use super::lane::Lane;
 use super::pass_on;
-use crate::store::{Guarded, Renewal};
+use crate::store::{Guarded, Renewal, unanswered};
 use crate::turns::Turns;
 use crate::{Error, Task, defaults};
 
@@ -60,7 +60,7 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
     let parts = &engine.parts;
     let now = engine.now();
     let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
-    let renewed = parts.store.renew(&renewals, engine.lease).await.inspect_err(|error| {
+    let renewed = extend(engine, &renewals).await.inspect_err(|error| {
         warn!(%error, claims = batch.len(), "leases were not renewed; nothing starts by one that may have ended");
     })?;
     for ((lane, renewal), renewed) in batch.iter().zip(renewed) {
@@ -78,6 +78,19 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
         lane.look_again();
     }
     Ok(())
+}
+
+/// Asks the store to move the ends of leases, and to note starts. A call that hangs must not cost the leases: there is
+/// time for others.
+async fn extend(engine: &Engine, renewals: &[Renewal]) -> Result<Vec<Guarded>, Error> {
+    let parts = &engine.parts;
+    let limit = engine.lease / defaults::RENEWALS;
+    let renewing = parts.store.renew(renewals, engine.lease);
+    parts
+        .clock
+        .timeout(limit, renewing)
+        .await
+        .unwrap_or_else(|| Err(unanswered(parts.store.name(), limit)))
 }
 
 /// A start to be noted before it happens.
@@ -124,7 +137,7 @@ async fn note_batch(engine: &Engine, batch: Vec<Note>) {
         }
     };
     let renewals: Vec<_> = batch.iter().map(renewal).collect();
-    let noted = match engine.parts.store.renew(&renewals, engine.lease).await {
+    let noted = match extend(engine, &renewals).await {
         Ok(noted) => noted,
         Err(error) => {
             warn!(%error, claims = batch.len(), "starts were not noted; these tasks do not start before they are");

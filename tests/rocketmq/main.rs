@@ -7,6 +7,7 @@
 mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
+mod deleted;
 mod failures;
 mod forwarding;
 mod hostile;

@@ -56,7 +56,7 @@ impl Raw {
     }
 
     /// Sends bodies, with no delay.
-    pub(crate) async fn send(&self, topic: &str, bodies: Vec<Vec<u8>>) {
+    pub(crate) async fn send(&self, topic: &str, bodies: impl IntoIterator<Item = Vec<u8>>) {
         self.send_each(topic, bodies, 0).await;
     }
 
@@ -65,7 +65,7 @@ impl Raw {
         self.send_each(topic, vec![body], level).await;
     }
 
-    async fn send_each(&self, topic: &str, bodies: Vec<Vec<u8>>, level: i32) {
+    async fn send_each(&self, topic: &str, bodies: impl IntoIterator<Item = Vec<u8>>, level: i32) {
         let mut producer = DefaultMQProducer::builder(self.runtime.clone())
             .client_config(self.config.clone())
             .producer_group("raw")
@@ -150,6 +150,32 @@ impl Raw {
                 .await
                 .unwrap();
         }
+        admin.shutdown().await;
+    }
+
+    /// Deletes a topic, as its operator can.
+    pub(crate) async fn delete_topic(&self, topic: &str) {
+        let broker = self.broker().await;
+        let mut admin = self.admin().await;
+        let brokers = [broker.as_str().into()].into();
+        admin.delete_topic_in_broker(brokers, topic.into()).await.unwrap();
+        let nameservers = RouteAdmin::get_name_server_address_list(&admin).await;
+        let nameservers = nameservers.into_iter().collect();
+        admin
+            .delete_topic_in_name_server(nameservers, None, topic.into())
+            .await
+            .unwrap();
+        admin.shutdown().await;
+    }
+
+    /// Deletes a consumer group, as its operator can.
+    pub(crate) async fn delete_group(&self, group: &str) {
+        let broker = self.broker().await;
+        let mut admin = self.admin().await;
+        admin
+            .delete_subscription_group(broker.as_str().into(), group.into(), Some(true))
+            .await
+            .unwrap();
         admin.shutdown().await;
     }
 

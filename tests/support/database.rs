@@ -3,10 +3,10 @@
 
 use std::env;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use sqlx::{AssertSqlSafe, Executor};
 use tempfile::TempDir;
@@ -78,16 +78,69 @@ pub(crate) struct Server {
     database: Database,
     folder: TempDir,
     port: u16,
+    settings: Vec<String>,
 }
 
 impl Server {
     /// Starts one with an empty database.
     pub(crate) fn start(database: Database) -> Self {
+        Self::start_with(database, Vec::new())
+    }
+
+    /// Starts one over TLS as well, by a certificate and its key in PEM.
+    pub(crate) fn start_tls(database: Database, certificate: &Path, key: &Path) -> Self {
+        match database {
+            Database::MariaDb => {
+                let settings = [("cert", certificate), ("key", key)];
+                let settings = settings.map(|(name, file)| format!("--ssl-{name}={}", file.display()));
+                Self::start_with(database, settings.into())
+            }
+            Database::Postgres => {
+                let server = Self::start(database);
+                server.turn_to_tls(certificate, key);
+                server
+            }
+        }
+    }
+
+    /// PostgreSQL reads a key only if it is its own user's, and the certificate again when it is told.
+    fn turn_to_tls(&self, certificate: &Path, key: &Path) {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+        let data = self.folder.path().join("data");
+        let owner = fs::metadata(&data).expect("the cluster");
+        for (name, from) in [("server.crt", certificate), ("server.key", key)] {
+            let to = data.join(name);
+            fs::copy(from, &to).expect("a copy");
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).expect("its permissions");
+            chown(&to, Some(owner.uid()), Some(owner.gid())).expect("its owner");
+        }
+        let settings = data.join("postgresql.auto.conf");
+        let mut text = fs::read_to_string(&settings).unwrap_or_default();
+        text.push_str("ssl = on\n");
+        fs::write(&settings, text).expect("settings");
+        self.signal("-HUP");
+        // It says so when it is done.
+        let told = Instant::now();
+        while !fs::read_to_string(self.folder.path().join("postgres.log"))
+            .expect("the log")
+            .contains(r#""ssl" changed to "on""#)
+        {
+            assert!(
+                told.elapsed() < ENDS_WITHIN,
+                "PostgreSQL does not read its settings"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn start_with(database: Database, settings: Vec<String>) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let mut server = Self {
             database,
             folder,
             port: 0,
+            settings,
         };
         let mut answers = Vec::new();
         // Between finding a free port and listening on it somebody else may take it.
@@ -111,18 +164,22 @@ impl Server {
     /// Ends it at once, as a crash does. The sessions of PostgreSQL are processes of their own: each ends when it sees
     /// this, an idle one at once.
     pub(crate) fn kill(&self) {
-        let file = self.folder.path().join(format!("{}.pid", self.database.script()));
-        let id = std::fs::read_to_string(file).expect("the server's process");
-        let done = Command::new("kill")
-            .args(["-KILL", id.trim()])
-            .status()
-            .expect("kill");
-        assert!(done.success(), "kill -KILL: {done}");
+        self.signal("-KILL");
         let killed = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
             assert!(killed.elapsed() < ENDS_WITHIN, "a killed server still listens");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    fn signal(&self, signal: &str) {
+        let file = self.folder.path().join(format!("{}.pid", self.database.script()));
+        let id = std::fs::read_to_string(file).expect("the server's process");
+        let done = Command::new("kill")
+            .args([signal, id.trim()])
+            .status()
+            .expect("kill");
+        assert!(done.success(), "kill {signal}: {done}");
     }
 
     /// Starts it again with the same rows, on the same port, after it was killed.
@@ -137,7 +194,9 @@ impl Server {
     }
 
     fn run_start(&self) -> Output {
-        self.run("start", &[self.port.to_string()])
+        let mut args = vec![self.port.to_string()];
+        args.extend_from_slice(&self.settings);
+        self.run("start", &args)
     }
 
     fn run(&self, verb: &str, args: &[String]) -> Output {

@@ -6,9 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::Error;
 use crate::backend::Arrival;
 use crate::redis::Role;
+use crate::{Error, defaults};
+
+/// How many wake-ups are taken from Redis at the most that no receiver has yet, whatever receivers want.
+const MOST: usize = 8 * defaults::BATCH;
 
 /// Between the one task that talks to Redis and any number of receivers.
 ///
@@ -74,16 +77,22 @@ impl Inbox {
     }
 
     fn want(&self, max: usize) -> Want<'_> {
+        // Several receivers may each want whatever there is.
+        let max = max.min(MOST);
         self.state().wanted += max;
         self.wanted.notify_one();
         Want { inbox: self, max }
     }
 
-    /// How many wake-ups to take from Redis: what receivers wait for, while none are here.
+    /// How many wake-ups to take from Redis: what receivers wait for, but no more than [`MOST`], while none are here.
     pub(super) fn wanted(&self) -> usize {
         let mut state = self.state();
         state.drop_expired();
-        if state.taken.is_empty() { state.wanted } else { 0 }
+        if state.taken.is_empty() {
+            state.wanted.min(MOST)
+        } else {
+            0
+        }
     }
 
     /// Waits until receivers want more than before; if they did so meanwhile, that ends it at once.
@@ -190,6 +199,20 @@ mod tests {
         }
         assert_eq!(inbox.receive(1).await.expect("one"), [arrival(1)]);
         assert_eq!(inbox.receive(5).await.expect("the other"), [arrival(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn receivers_who_want_whatever_there_is_get_no_more_than_is_held_at_once() {
+        let inbox = Inbox::default();
+        let (first, second, ()) = tokio::join!(inbox.receive(usize::MAX), inbox.receive(usize::MAX), async {
+            wanted(&inbox, MOST).await;
+            inbox.put(vec![arrival(1)], in_a_minute());
+            tokio::task::yield_now().await;
+            wanted(&inbox, MOST).await;
+            inbox.put(vec![arrival(2)], in_a_minute());
+        });
+        assert_eq!(first.expect("one").len() + second.expect("one").len(), 2);
+        assert_eq!(inbox.wanted(), 0);
     }
 
     #[tokio::test(start_paused = true)]

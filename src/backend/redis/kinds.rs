@@ -1,12 +1,15 @@
 //! The names of the kinds that members name by a number.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::keys::Keys;
 use super::member::{KindNumber, number};
 use crate::redis::{Call, Link};
 use crate::{Error, Kind, defaults};
+
+/// How many names are kept: more than there are kinds, and less than somebody can write there who may.
+const MOST: usize = 50_000;
 
 /// Knows the names of kinds by their numbers. A name that was read once stays: the number is a hash of it.
 #[derive(Debug, Default)]
@@ -15,20 +18,27 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Reads the names that are not known yet from a slot in which wake-ups with these numbers are.
-    pub(super) async fn learn(
+    /// The names of these numbers, as far as there are any; those that are not known yet are read from a slot in which
+    /// wake-ups with these numbers are.
+    pub(super) async fn names(
         &self,
-        numbers: impl Iterator<Item = KindNumber>,
+        numbers: BTreeSet<KindNumber>,
         keys: &Keys,
         link: &Link,
-    ) -> Result<(), Error> {
-        let unknown: Vec<_> = {
+    ) -> Result<BTreeMap<KindNumber, Kind>, Error> {
+        let mut names = BTreeMap::new();
+        let mut unknown = Vec::new();
+        {
             let known = self.known();
-            let numbers: BTreeSet<_> = numbers.filter(|number| !known.contains_key(number)).collect();
-            numbers.into_iter().collect()
-        };
+            for number in numbers {
+                match known.get(&number) {
+                    Some(kind) => drop(names.insert(number, kind.clone())),
+                    None => unknown.push(number),
+                }
+            }
+        }
         if unknown.is_empty() {
-            return Ok(());
+            return Ok(names);
         }
         let mut command = redis::cmd("HMGET");
         command.arg(&keys.kinds);
@@ -36,21 +46,22 @@ impl Kinds {
             command.arg(number);
         }
         let call = Call::command(command);
-        let names: Vec<Option<Vec<u8>>> = link.call(defaults::SEND_TIMEOUT, &call).await?;
+        let read: Vec<Option<Vec<u8>>> = link.call(defaults::SEND_TIMEOUT, &call).await?;
         let mut known = self.known();
-        for (asked, name) in unknown.into_iter().zip(names) {
+        for (asked, name) in unknown.into_iter().zip(read) {
             let name = name.and_then(|name| String::from_utf8(name).ok());
             // What somebody else wrote there is no name.
             let kind = name.map(Kind::from);
             if let Some(kind) = kind.filter(|kind| kind.check().is_ok() && number(kind) == asked) {
-                known.insert(asked, kind);
+                if known.len() >= MOST {
+                    // They are read again.
+                    known.clear();
+                }
+                known.insert(asked, kind.clone());
+                names.insert(asked, kind);
             }
         }
-        Ok(())
-    }
-
-    pub(super) fn name(&self, number: KindNumber) -> Option<Kind> {
-        self.known().get(&number).cloned()
+        Ok(names)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<KindNumber, Kind>> {

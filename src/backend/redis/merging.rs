@@ -6,79 +6,68 @@ use tokio::sync::oneshot;
 
 use super::carrier::Carrier;
 use crate::backend::{Departure, SendError};
-use crate::redis::{Role, Rounds};
+use crate::redis::{Request, Role, Rounds};
 use crate::{Error, Wake};
+
+type Sent = Result<(), SendError>;
+type Removed = Result<(), Error>;
 
 /// Sends and removes the wake-ups of concurrent callers together, and gives each caller its own answer.
 #[derive(Debug)]
-pub(super) struct Merging(Rounds<Request>);
-
-#[derive(Debug)]
-enum Request {
-    Send(Vec<Departure>, oneshot::Sender<Result<(), SendError>>),
-    Remove(Vec<Wake>, oneshot::Sender<Result<(), Error>>),
+pub(super) struct Merging {
+    sends: Rounds<Vec<Departure>, Sent>,
+    removals: Rounds<Vec<Wake>, Removed>,
 }
 
 impl Merging {
     /// Within a runtime.
-    pub(super) fn start(carrier: Arc<Carrier>) -> Self {
-        Self(Rounds::start(move |requests| {
-            round(Arc::clone(&carrier), requests)
-        }))
+    pub(super) fn start(carrier: &Arc<Carrier>) -> Self {
+        let (sender, remover) = (Arc::clone(carrier), Arc::clone(carrier));
+        Self {
+            sends: Rounds::start(move |requests| send(Arc::clone(&sender), requests)),
+            removals: Rounds::start(move |requests| remove(Arc::clone(&remover), requests)),
+        }
     }
 
-    pub(super) async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        let (answer, answered) = oneshot::channel();
-        self.0.ask(Request::Send(batch.to_vec(), answer));
-        let ended = |_| SendError::all(batch.len(), Role::Backend.closed());
-        answered.await.map_err(ended)?
+    pub(super) async fn send(&self, batch: &[Departure]) -> Sent {
+        let sent = self.sends.ask(batch.len(), batch.to_vec()).await;
+        sent.unwrap_or_else(|| Err(SendError::all(batch.len(), Role::Backend.closed())))
     }
 
-    pub(super) async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
-        let (answer, answered) = oneshot::channel();
-        self.0.ask(Request::Remove(wakes.to_vec(), answer));
-        answered.await.map_err(|_| Role::Backend.closed())?
+    pub(super) async fn remove(&self, wakes: &[Wake]) -> Removed {
+        let removed = self.removals.ask(wakes.len(), wakes.to_vec()).await;
+        removed.unwrap_or_else(|| Err(Role::Backend.closed()))
     }
 }
 
-/// Sends and removes what was asked for together.
-async fn round(carrier: Arc<Carrier>, requests: Vec<Request>) {
-    let (mut departures, mut senders) = (Vec::new(), Vec::new());
-    let (mut wakes, mut removers) = (Vec::new(), Vec::new());
-    for request in requests {
-        match request {
-            // Who has gone away is not waited for any more, but what it wanted may happen.
-            Request::Send(batch, answer) => {
-                senders.push((batch.len(), answer));
-                departures.extend(batch);
-            }
-            Request::Remove(batch, answer) => {
-                removers.push(answer);
-                wakes.extend(batch);
-            }
-        }
+async fn send(carrier: Arc<Carrier>, requests: Vec<Request<Vec<Departure>, Sent>>) {
+    let mut departures = Vec::new();
+    // With the requests, their places are held until they are answered.
+    for request in &requests {
+        departures.extend_from_slice(&request.work);
     }
-    let send = async {
-        if !departures.is_empty() {
-            answer_senders(senders, carrier.send(&departures).await);
-        }
-    };
-    let remove = async {
-        if !wakes.is_empty() {
-            match carrier.remove(&wakes).await {
-                Ok(()) => removers.into_iter().for_each(|answer| drop(answer.send(Ok(())))),
-                Err(error) => error.tell_all(removers),
-            }
-        }
-    };
-    tokio::join!(send, remove);
+    let sent = carrier.send(&departures).await;
+    let senders = requests
+        .into_iter()
+        .map(|request| (request.work.len(), request.answer));
+    answer_senders(senders.collect(), sent);
+}
+
+async fn remove(carrier: Arc<Carrier>, requests: Vec<Request<Vec<Wake>, Removed>>) {
+    let mut wakes = Vec::new();
+    for request in &requests {
+        wakes.extend_from_slice(&request.work);
+    }
+    let removed = carrier.remove(&wakes).await;
+    let removers = requests.into_iter().map(|request| request.answer);
+    match removed {
+        Ok(()) => removers.for_each(|answer| drop(answer.send(Ok(())))),
+        Err(error) => error.tell_all(removers.collect()),
+    }
 }
 
 /// Gives each caller what came of its own part; the last one that failed has the error itself, with all its causes.
-fn answer_senders(
-    senders: Vec<(usize, oneshot::Sender<Result<(), SendError>>)>,
-    sent: Result<(), SendError>,
-) {
+fn answer_senders(senders: Vec<(usize, oneshot::Sender<Sent>)>, sent: Sent) {
     let (all, cause) = match sent {
         Ok(()) => (Vec::new(), None),
         Err(SendError { failed, cause }) => (failed, Some(cause)),

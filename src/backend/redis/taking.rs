@@ -60,14 +60,14 @@ impl Taking {
         } = self.carrier.link.call(LOOK_LIMIT, &call).await?;
 
         let decoded: Vec<_> = members.iter().map(|member| member::decode(member)).collect();
-        let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind);
-        self.kinds.learn(numbers, &keys, &self.carrier.link).await?;
+        let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind).collect();
+        let kinds = self.kinds.names(numbers, &keys, &self.carrier.link).await?;
         let ticket = ticket::pack(slot.epoch, lease_end);
         let mut arrivals = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
         for (member, decoded) in members.into_iter().zip(decoded) {
             let wake = decoded.and_then(|(id, number, version)| {
-                let kind = self.kinds.name(number)?;
+                let kind = kinds.get(&number)?.clone();
                 Some(Wake { id, kind, version })
             });
             match wake {

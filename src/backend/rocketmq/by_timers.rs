@@ -32,8 +32,7 @@ fn by_settings(settings: &Told) -> Holding {
             );
         }
     }
-    let longest = settings.read("timerMaxDelaySec");
-    Holding::Timers(longest.map_or(defaults::TIMERS_LONGEST, Duration::from_secs))
+    Holding::Timers(settings.longest_timer().unwrap_or(defaults::TIMERS_LONGEST))
 }
 
 /// None, if it may have timers as far as its version goes.

@@ -20,6 +20,13 @@ use crate::rocketmq::{Base, LISTENERS, RocketMqOptions, failure};
 const BATCH: u32 = 32;
 /// How many messages of one queue the client reads ahead: enough to keep every listener busy.
 const READ_AHEAD: u32 = 512;
+/// How many of all queues together, which it shares out among them.
+const READ_AHEAD_IN_ALL: i32 = 4_096;
+/// How many MiB of one queue it reads ahead, the least that it can be told. By itself it may take 100: wake-ups never
+/// fill that, but whoever may publish to the topic can send what does.
+const READ_AHEAD_MIB: u32 = 1;
+/// How many bytes a broker gives at once: some hundred wake-ups. It gives one message at least, however long.
+const BATCH_BYTES: u32 = 64 * 1_024;
 /// For how long a closing consumer waits for batches that have been received and not yet acknowledged.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -39,7 +46,10 @@ pub(super) async fn start(
         .consume_thread_max(LISTENERS as u32)
         .consume_message_batch_max_size(BATCH)
         .pull_batch_size(BATCH)
+        .pull_batch_size_in_bytes(BATCH_BYTES)
         .pull_threshold_for_queue(READ_AHEAD)
+        .pull_threshold_for_topic(READ_AHEAD_IN_ALL)
+        .pull_threshold_size_for_queue(READ_AHEAD_MIB)
         .await_termination_millis_when_shutdown(GRACE.as_millis() as u64)
         .build();
     consumer.register_message_listener_concurrently(

@@ -10,13 +10,15 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::flow::News;
 use super::holding::Holding;
 use super::lines::{ANSWER_WITHIN, Lines};
 use super::master::{Health, Master};
 use super::masters::Masters;
+use super::seen::{BOOT, Question, Seen, within};
 use super::wanted::Wanted;
 use crate::Error;
-use crate::rocketmq::{Admin, Base, RocketMqOptions, Told, Unanswered, permanent, transient};
+use crate::rocketmq::{Admin, Base, RocketMqOptions, Unanswered, permanent, transient};
 
 /// How often brokers are looked at while all are well.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -46,13 +48,10 @@ pub(super) struct Lookout {
     closing: Notify,
 }
 
-/// What a look has found out about one master.
-struct Seen {
-    name: CheetahString,
-    figures: Result<Told, Unanswered>,
-    /// How it holds messages, if it was asked.
-    holding: Option<Result<Holding, Unanswered>>,
-}
+/// The addresses of the masters that nameservers list.
+type Listed = BTreeMap<CheetahString, CheetahString>;
+/// The queues of the topic by their broker.
+type Queues = BTreeMap<CheetahString, Vec<MessageQueue>>;
 
 impl Lookout {
     /// Looks for the first time: asks the masters how they hold messages, and makes the topic where it is missing.
@@ -175,103 +174,190 @@ impl Lookout {
                     }
                 }
             });
-            self.prepare(admin, listed).await;
         }
-        let queues = timeout(ANSWER_WITHIN, admin.queues(&self.topic)).await;
-        let queues = queues.ok().and_then(Result::ok);
+        let mut queues = self.queues(admin).await;
+        if let Some(listed) = &listed
+            && let Some(found) = &queues
+            && self.prepare(admin, listed, found).await
+        {
+            queues = self.queues(admin).await;
+        }
         let mut all_answered = listed.is_some() && queues.is_some();
         for seen in self.see_each(admin).await {
             let is_listed = listed
                 .as_ref()
                 .is_none_or(|listed| listed.contains_key(&seen.name));
-            let queues = queues.as_ref().and_then(|queues| queues.get(&seen.name));
+            // One that is listed without the topic has none any more.
+            let none = is_listed && listed.is_some();
+            let queues = queues.as_ref().and_then(|queues| match queues.get(&seen.name) {
+                None if none => Some(&[][..]),
+                queues => queues.map(Vec::as_slice),
+            });
             all_answered &= !matches!(seen.figures, Err(Unanswered::Absent(_)));
-            self.judge(seen, is_listed, queues).await;
+            self.follow(&seen);
+            let is_grouped = seen.has_group != Some(false) || self.make_group(admin, &seen.name).await;
+            self.judge(seen, is_listed, queues, is_grouped).await;
         }
         all_answered
     }
 
-    /// Makes what is missing on masters that were not there at the start.
-    async fn prepare(&self, admin: &Admin, listed: &BTreeMap<CheetahString, CheetahString>) {
-        let mut fresh = listed.clone();
+    /// The queues of the topic by their broker; none, if the nameservers do not say.
+    async fn queues(&self, admin: &Admin) -> Option<Queues> {
+        let queues = timeout(ANSWER_WITHIN, admin.queues(&self.topic)).await;
+        queues.ok().and_then(Result::ok)
+    }
+
+    /// Makes the topic on masters that lack it, because they are new here or somebody has deleted it; says whether there
+    /// were any.
+    async fn prepare(&self, admin: &Admin, listed: &Listed, queues: &Queues) -> bool {
+        let now = Instant::now();
+        let mut lacking = listed.clone();
         {
             let known = self.masters.known();
-            fresh.retain(|name, _| known.get(name).is_some_and(|master| !master.prepared));
-        }
-        if fresh.is_empty() {
-            return;
-        }
-        let prepared = timeout(PREPARE_WITHIN, admin.ensure(&fresh, &self.topic, &self.group)).await;
-        let prepared = prepared.unwrap_or_else(|_| Err(transient("brokers do not answer")));
-        match &prepared {
-            Ok(()) => {}
-            Err(error) if error.is_transient() => {
-                tracing::debug!(%error, "brokers that are new here cannot be used yet");
-                return;
+            let is_due =
+                |name: &CheetahString| known.get(name).is_some_and(|master| master.making.is_due(now));
+            lacking.retain(|name, _| !queues.contains_key(name) && is_due(name));
+            for (name, master) in lacking.keys().filter_map(|name| known.get_key_value(name)) {
+                if !master.queues.is_empty() {
+                    tracing::warn!(
+                        broker = %name, topic = self.topic,
+                        "a broker has lost the topic of wake-ups, which is made again; those in it are left to the sweep"
+                    );
+                }
             }
-            // It does not go away by itself, and is not tried again and again.
-            Err(error) => tracing::warn!(%error, "brokers that are new here cannot be used"),
+        }
+        if lacking.is_empty() {
+            return false;
+        }
+        let made = timeout(PREPARE_WITHIN, admin.ensure(&lacking, &self.topic, &self.group)).await;
+        let made = made.unwrap_or_else(|_| Err(transient("brokers do not answer")));
+        if let Err(error) = &made {
+            tracing::debug!(%error, "brokers without the topic cannot be used yet");
         }
         self.masters.change(|known| {
-            for name in fresh.keys() {
+            for name in lacking.keys() {
                 if let Some(master) = known.get_mut(name) {
-                    master.prepared = true;
+                    // Until it turns out that it has the topic.
+                    let is_first = master.making.failed(now);
+                    if let Err(error) = &made
+                        && is_first
+                        && !error.is_transient()
+                    {
+                        tracing::warn!(broker = %name, %error, "a broker without the topic cannot be used; it is tried again");
+                    }
                 }
             }
         });
+        true
     }
 
-    /// Asks each master for its figures, and how it holds messages if that may have changed; all at once.
+    /// Looks at each master, all at once.
     async fn see_each(&self, admin: &Arc<Admin>) -> Vec<Seen> {
         let mut looks = JoinSet::new();
-        for (name, master) in self.masters.known().iter() {
-            let (admin, name, address) = (admin.clone(), name.clone(), master.address.clone());
-            let (boot, is_known) = (master.boot.clone(), master.holding.is_some());
-            let wanted = self.wanted.clone();
-            looks.spawn(Box::pin(async move {
-                let figures = within(ANSWER_WITHIN, admin.figures(&address)).await;
-                let again = match &figures {
-                    Ok(figures) => !is_known || boot.as_deref() != figures.get(BOOT),
-                    Err(Unanswered::Refused(_)) => !is_known,
-                    Err(Unanswered::Absent(_)) => false,
-                };
-                let holding = match again {
-                    true => Some(within(ANSWER_WITHIN, wanted.ask(&admin, &address)).await),
-                    false => None,
-                };
-                Seen {
-                    name,
-                    figures,
-                    holding,
-                }
-            }));
+        let now = Instant::now();
+        for (name, master) in self.masters.known().iter_mut() {
+            let question = Question {
+                name: name.clone(),
+                address: master.address.clone(),
+                boot: master.boot.clone(),
+                holds: master.holding.is_some(),
+                groups: master.groups,
+                flow: master.flow.is_due(now),
+                wanted: self.wanted.clone(),
+                topic: self.topic.clone(),
+                group: self.group.clone(),
+            };
+            let admin = admin.clone();
+            looks.spawn(Box::pin(async move { question.ask(&admin).await }));
         }
         looks.join_all().await
     }
 
+    /// Tells when wake-ups are delivered and nobody takes them, and when they are taken again.
+    fn follow(&self, seen: &Seen) {
+        let Some(taken) = seen.taken else { return };
+        let mut known = self.masters.known();
+        let news = known
+            .get_mut(&seen.name)
+            .and_then(|master| master.flow.look(Instant::now(), taken));
+        drop(known);
+        match news {
+            Some(News::Stopped) => tracing::warn!(
+                broker = %seen.name, topic = self.topic, group = self.group, waiting = taken.left,
+                "a broker delivers wake-ups and no worker takes them, so each task waits for the sweep, half a second or \
+                 more; see that workers run, and that their group may consume there"
+            ),
+            Some(News::Flows) => {
+                tracing::info!(broker = %seen.name, group = self.group, "the wake-ups of a broker are taken again");
+            }
+            None => {}
+        }
+    }
+
+    /// Makes the consumer group anew that a master has lost; says whether it is there now.
+    async fn make_group(&self, admin: &Admin, name: &CheetahString) -> bool {
+        let address = {
+            let known = self.masters.known();
+            let master = known
+                .get(name)
+                .filter(|master| master.grouping.is_due(Instant::now()));
+            master.map(|master| master.address.clone())
+        };
+        let Some(address) = address else { return false };
+        let made = timeout(PREPARE_WITHIN, admin.make_group(&address, &self.group)).await;
+        let made = made.unwrap_or_else(|_| Err(transient("the broker does not answer")));
+        let mut known = self.masters.known();
+        let Some(master) = known.get_mut(name) else {
+            return false;
+        };
+        match &made {
+            Ok(()) => {
+                master.grouping.succeeded();
+                tracing::warn!(broker = %name, group = self.group, "a broker lacked the consumer group, which is made; nothing came from there until now");
+            }
+            Err(error) if master.grouping.failed(Instant::now()) => tracing::warn!(
+                broker = %name, group = self.group, %error,
+                "a broker lacks the consumer group and it cannot be made, so nothing comes from there: it is not sent to \
+                 until the group is there; make it, or let the account do so"
+            ),
+            Err(_) => {}
+        }
+        made.is_ok()
+    }
+
     /// Takes what was seen for what is known.
-    async fn judge(&self, seen: Seen, is_listed: bool, queues: Option<&Vec<MessageQueue>>) {
+    async fn judge(&self, seen: Seen, is_listed: bool, queues: Option<&[MessageQueue]>, is_grouped: bool) {
         let Seen {
             name,
             figures,
             holding,
+            groups,
+            ..
         } = seen;
         let holding = holding.and_then(|told| self.wanted.or_assumed(&name, told));
         if let Some(Holding::Not(why)) = &holding {
             tracing::warn!(broker = %name, %why, "a broker holds no messages; it is not used");
         }
         let absent = matches!(figures, Err(Unanswered::Absent(_)));
-        let (was, restarted) = self.masters.change(|known| {
+        let (was, restarted, is_to_stay) = self.masters.change(|known| {
             if absent && !is_listed {
                 known.remove(&name);
             }
             let Some(master) = known.get_mut(&name) else {
-                return (Health::Absent, false);
+                return (Health::Absent, false, true);
             };
             if let Some(queues) = queues {
-                master.queues.clone_from(queues);
+                master.queues = queues.to_vec();
+                if !queues.is_empty() {
+                    master.making.succeeded();
+                }
+            }
+            master.groups = groups;
+            if !is_grouped {
+                master.health = Health::Unwell;
             }
             let was = master.health;
+            let is_due = master.trial.is_due(Instant::now());
             let mut restarted = false;
             let was_silent = std::mem::replace(&mut master.silent, absent);
             match (&figures, holding) {
@@ -301,9 +387,15 @@ impl Lookout {
             {
                 tracing::warn!(broker = %name, %error, "a broker does not answer; it is not sent to until it does");
             }
-            (was, restarted)
+            // It is tried once more after a pause, which is longer each time that it then takes nothing.
+            let is_to_stay = match was {
+                Health::Well => true,
+                Health::Unwell => !is_due,
+                Health::Absent => false,
+            };
+            (was, restarted, is_to_stay && !restarted)
         });
-        if absent || was == Health::Well && !restarted {
+        if absent || is_to_stay || !is_grouped {
             return;
         }
         let queue = self
@@ -330,14 +422,14 @@ impl Lookout {
         self.masters.change(|known| {
             if let Some(master) = known.get_mut(&name) {
                 master.health = Health::Well;
-                master.misses.took();
+                match was {
+                    Health::Unwell if !restarted => master.misses.on_trial(),
+                    _ => master.misses.took(),
+                }
             }
         });
     }
 }
-
-/// When the broker was started, in its figures.
-const BOOT: &str = "bootTimestamp";
 
 async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -> Result<Masters, Error> {
     let listed = admin.masters().await?;
@@ -345,7 +437,6 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -
     let mut absent = None;
     for (name, address) in &listed {
         let mut master = Master::new(address.clone());
-        master.prepared = true;
         let told = within(FIRST_ANSWER_WITHIN, wanted.ask(admin, address)).await;
         if let Err(Unanswered::Absent(error)) = &told {
             tracing::warn!(broker = %name, %error, "a broker does not answer");
@@ -376,13 +467,4 @@ async fn first_look(admin: &Admin, options: &RocketMqOptions, wanted: &Wanted) -
         }
     }
     Ok(Masters::new(known, reach))
-}
-
-async fn within<T>(
-    patience: Duration,
-    asking: impl Future<Output = Result<T, Unanswered>>,
-) -> Result<T, Unanswered> {
-    timeout(patience, asking)
-        .await
-        .unwrap_or_else(|_| Err(Unanswered::Absent(transient("no answer in time"))))
 }

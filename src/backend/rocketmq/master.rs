@@ -8,6 +8,8 @@ use rocketmq_model::message::MessageQueue;
 use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
+use super::backoff::Backoff;
+use super::flow::Flow;
 use super::holding::Holding;
 use crate::LevelTable;
 use crate::misses::Misses;
@@ -24,8 +26,16 @@ pub(super) struct Master {
     pub(super) health: Health,
     /// Batches in a row of which it took nothing.
     pub(super) misses: Misses,
-    /// Whether the topic has been looked for there, and made if it was missing.
-    pub(super) prepared: bool,
+    /// When the topic is to be made there again that could not be.
+    pub(super) making: Backoff,
+    /// Whether the consumer group is to be looked for there.
+    pub(super) groups: Groups,
+    /// When the consumer group is to be made there again that could not be.
+    pub(super) grouping: Backoff,
+    /// When it is tried again, since it took nothing and has taken nothing yet.
+    pub(super) trial: Backoff,
+    /// Whether what it delivers is taken.
+    pub(super) flow: Flow,
     /// Whether the last look had no answer.
     pub(super) silent: bool,
     /// By level number; only of levels that have held something.
@@ -42,6 +52,17 @@ pub(super) enum Health {
     Absent,
 }
 
+/// Who makes the consumer group of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Groups {
+    /// It has not been asked.
+    Unknown,
+    /// It does, or does not say so.
+    Itself,
+    /// Whoever needs it, and it says whether it is there.
+    Others,
+}
+
 impl Master {
     pub(super) fn new(address: CheetahString) -> Self {
         Self {
@@ -51,7 +72,11 @@ impl Master {
             queues: Vec::new(),
             health: Health::Well,
             misses: Misses::default(),
-            prepared: false,
+            making: Backoff::default(),
+            groups: Groups::Unknown,
+            grouping: Backoff::default(),
+            trial: Backoff::default(),
+            flow: Flow::default(),
             silent: false,
             backlogs: BTreeMap::new(),
         }
@@ -87,6 +112,7 @@ impl Master {
     pub(super) fn restarted(&mut self, boot: Option<String>, holding: Holding) {
         self.boot = boot;
         self.holding = Some(holding);
+        self.groups = Groups::Unknown;
         self.backlogs.clear();
     }
 

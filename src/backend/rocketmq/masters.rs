@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cheetah_string::CheetahString;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::master::{Health, Master};
 use super::offers::Offers;
@@ -39,9 +40,12 @@ impl Masters {
     /// Of a batch some messages were not taken by `missed`, and some were by `took`.
     pub(super) fn sent(&self, took: &BTreeSet<CheetahString>, missed: &BTreeSet<CheetahString>) {
         let worn: Vec<_> = {
-            let known = self.known();
-            for master in took.iter().filter_map(|name| known.get(name)) {
-                master.misses.took();
+            let mut known = self.known();
+            for name in took {
+                if let Some(master) = known.get_mut(name) {
+                    master.misses.took();
+                    master.trial.succeeded();
+                }
             }
             let missed = missed.difference(took);
             missed
@@ -66,6 +70,7 @@ impl Masters {
             self.change(|known| {
                 if let Some(master) = known.get_mut(name) {
                     master.health = Health::Unwell;
+                    master.trial.failed(Instant::now());
                 }
             });
             self.trouble.notify_one();
@@ -115,7 +120,6 @@ mod tests {
     use std::time::Duration;
 
     use rocketmq_model::message::MessageQueue;
-    use tokio::time::Instant;
 
     use super::super::holding::Holding;
     use super::super::offers::Way;
@@ -226,6 +230,39 @@ mod tests {
         assert!(!masters.all_well());
         let only_b = [("broker-1".to_owned(), 0, 1), ("broker-1".to_owned(), 1, 1)];
         assert_eq!(chosen(&masters, SECOND, None), only_b);
+    }
+
+    #[test]
+    fn a_master_that_is_tried_again_is_well_when_it_has_taken_something_and_else_tried_less_and_less_often() {
+        let masters = masters(["1s", "1s"]);
+        let names = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
+        let (none, a): (_, BTreeSet<_>) = (names(&[]), names(&["broker-0"]));
+        let tried_again = || {
+            masters.change(|known| {
+                let master = known.get_mut("broker-0").unwrap();
+                master.health = Health::Well;
+                master.misses.on_trial();
+            });
+        };
+        let pause = || {
+            let (known, now) = (masters.known(), Instant::now());
+            (0..100)
+                .find(|&second| known["broker-0"].trial.is_due(now + second * SECOND))
+                .unwrap()
+        };
+        masters.unwell(&"broker-0".into());
+        assert_eq!(pause(), 1);
+        for expected in [2, 4, 8] {
+            tried_again();
+            masters.sent(&none, &a);
+            assert!(!masters.all_well(), "one miss is enough");
+            assert_eq!(pause(), expected);
+        }
+        tried_again();
+        masters.sent(&a, &none);
+        assert_eq!(pause(), 0);
+        masters.sent(&none, &a);
+        assert!(masters.all_well(), "it is as good as any other");
     }
 
     #[test]

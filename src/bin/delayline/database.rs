@@ -43,24 +43,28 @@ impl Address {
         let store: Arc<dyn Store> = match scheme {
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
-                let options = self.options(["postgres", "postgresql"])?;
-                let mut builder = delayline::store::PostgresStore::builder(options).connections(2);
+                let options: sqlx::postgres::PgConnectOptions = self.options(["postgres", "postgresql"])?;
+                let mut builder = delayline::store::PostgresStore::builder(options.clone()).connections(2);
                 if let Some(schema) = schema {
                     builder = builder.schema(schema);
                 }
                 if let Some(table) = table {
                     builder = builder.table(table);
                 }
-                Arc::new(builder.connect().await?)
+                let store = builder.connect().await?;
+                crate::plaintext::warn_of_postgres(&options).await;
+                Arc::new(store)
             }
             #[cfg(feature = "mysql")]
             "mysql" | "mariadb" => {
-                let options = self.options(["mysql", "mariadb"])?;
-                let mut builder = delayline::store::MySqlStore::builder(options).connections(2);
+                let options: sqlx::mysql::MySqlConnectOptions = self.options(["mysql", "mariadb"])?;
+                let mut builder = delayline::store::MySqlStore::builder(options.clone()).connections(2);
                 if let Some(table) = table {
                     builder = builder.table(table);
                 }
-                Arc::new(builder.connect().await?)
+                let store = builder.connect().await?;
+                crate::plaintext::warn_of_mysql(&options).await;
+                Arc::new(store)
             }
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => {

@@ -88,11 +88,11 @@ impl Migrate {
     fn postgres(self) -> Result<String, Failure> {
         use delayline::store::{PostgresStore, Store};
 
-        let options = match self.print {
+        let options: sqlx::postgres::PgConnectOptions = match self.print {
             true => Default::default(),
             false => self.address()?.options(["postgres", "postgresql"])?,
         };
-        let mut builder = PostgresStore::builder(options).connections(1);
+        let mut builder = PostgresStore::builder(options.clone()).connections(1);
         if let Some(schema) = &self.schema {
             builder = builder.schema(schema);
         }
@@ -107,7 +107,9 @@ impl Migrate {
             if !self.check {
                 store.migrate().await?;
             }
-            store.check().await
+            store.check().await?;
+            crate::plaintext::warn_of_postgres(&options).await;
+            Ok::<_, delayline::Error>(())
         })??;
         Ok(self.done())
     }
@@ -118,11 +120,11 @@ impl Migrate {
     fn mysql(self) -> Result<String, Failure> {
         use delayline::store::{MySqlStore, Store};
 
-        let options = match self.print {
+        let options: sqlx::mysql::MySqlConnectOptions = match self.print {
             true => Default::default(),
             false => self.address()?.options(["mysql", "mariadb"])?,
         };
-        let mut builder = MySqlStore::builder(options).connections(1);
+        let mut builder = MySqlStore::builder(options.clone()).connections(1);
         if let Some(table) = &self.table {
             builder = builder.table(table);
         }
@@ -134,7 +136,9 @@ impl Migrate {
             if !self.check {
                 store.migrate().await?;
             }
-            store.check().await
+            store.check().await?;
+            crate::plaintext::warn_of_mysql(&options).await;
+            Ok::<_, delayline::Error>(())
         })??;
         Ok(self.done())
     }

@@ -167,7 +167,7 @@ impl Probe {
                 field: "nameservers",
                 value,
                 allowed,
-            } => Failure::Argument(format!("--rocketmq is {}: {allowed}", crate::shown(&value))),
+            } => Failure::Argument(format!("--rocketmq is {value:?}: {allowed}")),
             error => error.into(),
         }
     }

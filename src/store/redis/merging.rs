@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::change::{Changed, change};
 use super::database::Database;
-use crate::redis::{LARGE, Role, Rounds};
+use crate::redis::{LARGE, Request, Role, Rounds};
 use crate::store::{Change, Stamped};
 use crate::{Answer, Error};
 
@@ -14,15 +12,10 @@ use crate::{Answer, Error};
 #[derive(Debug)]
 pub(super) struct Merging {
     database: Arc<Database>,
-    rounds: Rounds<Request>,
+    rounds: Rounds<Vec<Change>, Made>,
 }
 
-/// The changes of one caller.
-#[derive(Debug)]
-struct Request {
-    changes: Vec<Change>,
-    answer: oneshot::Sender<Result<Stamped<Vec<Answer>>, Error>>,
-}
+type Made = Result<Stamped<Vec<Answer>>, Error>;
 
 impl Merging {
     /// Within a runtime.
@@ -41,24 +34,18 @@ impl Merging {
             let found = found.into_iter().collect::<Result<_, _>>()?;
             return Ok(Stamped { now, found });
         }
-        let (answer, answered) = oneshot::channel();
-        self.rounds.ask(Request { changes, answer });
-        let ended = |_| Role::Store.error(false, "the call ended without an answer");
-        answered.await.map_err(ended)?
+        let made = self.rounds.ask(changes.len(), changes).await;
+        made.unwrap_or_else(|| Err(Role::Store.error(false, "the call ended without an answer")))
     }
 }
 
-async fn round(database: Arc<Database>, mut requests: Vec<Request>) {
-    // Who has gone away has nothing changed.
-    requests.retain(|request| !request.answer.is_closed());
-    let changes = requests
-        .iter()
-        .flat_map(|request| request.changes.iter().cloned());
+async fn round(database: Arc<Database>, requests: Vec<Request<Vec<Change>, Made>>) {
+    let changes = requests.iter().flat_map(|request| request.work.iter().cloned());
     match change(&database, changes.collect()).await {
         Ok(Changed { now, found }) => {
             let mut found = found.into_iter();
-            for Request { changes, answer } in requests {
-                let found = found.by_ref().take(changes.len()).collect::<Result<_, _>>();
+            for Request { work, answer, .. } in requests {
+                let found = found.by_ref().take(work.len()).collect::<Result<_, _>>();
                 let _ = answer.send(found.map(|found| Stamped { now, found }));
             }
         }

@@ -1,0 +1,100 @@
+//! Wake-ups that nobody takes: in a process of its own, as it listens to what is logged.
+#![cfg(feature = "rocketmq")]
+#![allow(clippy::unwrap_used)]
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delayline::backend::{Backend, Departure, RocketMqBackend};
+use delayline::rocketmq::RocketMqOptions;
+use delayline::{TaskId, Wake};
+use tokio::time::timeout;
+
+/// Only so that a test which would hang fails.
+const SAFETY: Duration = Duration::from_secs(120);
+const STOPPED: &str = "a broker delivers wake-ups and no worker takes them";
+const FLOWS: &str = "the wake-ups of a broker are taken again";
+
+/// Keeps what is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    fn count(&self, text: &str) -> usize {
+        String::from_utf8_lossy(&self.0.lock().unwrap())
+            .matches(text)
+            .count()
+    }
+
+    async fn until_said(&self, text: &str) {
+        let said = async {
+            while self.count(text) == 0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(SAFETY, said)
+            .await
+            .unwrap_or_else(|_| panic!("not said: {text}"));
+    }
+}
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_sends_is_told_once_that_nobody_takes_what_arrives_and_when_somebody_does() {
+    let logged = Kept::default();
+    let writer = logged.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .init();
+    let nameserver = std::env::var("DELAYLINE_ROCKETMQ")
+        .expect("DELAYLINE_ROCKETMQ: run scripts/test, or start a nameserver by scripts/rocketmq");
+    let name = format!("flow-{:016x}", RandomState::new().hash_one(0));
+    let options = RocketMqOptions::new(nameserver).topic(&name).group(&name);
+    let sender = RocketMqBackend::connect(options.clone()).await.unwrap();
+    let departures = |numbers: std::ops::Range<u128>| -> Vec<_> {
+        numbers
+            .map(|number| Departure {
+                wake: Wake {
+                    id: TaskId::from_bytes(number.to_be_bytes()),
+                    kind: "k".into(),
+                    version: 1,
+                },
+                delay: Duration::from_secs(1),
+            })
+            .collect()
+    };
+    let mut batch = departures(0..20);
+    while let Err(unsent) = sender.send(&batch).await {
+        batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
+    }
+    logged.until_said(STOPPED).await;
+
+    let worker = RocketMqBackend::connect(options).await.unwrap();
+    let taking = async {
+        loop {
+            let arrivals = worker.receive(100).await.unwrap();
+            worker.acknowledge(arrivals).await;
+        }
+    };
+    tokio::select! {
+        () = taking => {}
+        () = logged.until_said(FLOWS) => {}
+    }
+    assert_eq!(logged.count(STOPPED), 1);
+    sender.close().await.unwrap();
+    worker.close().await.unwrap();
+}
