@@ -130,8 +130,21 @@ impl Gate {
         }
     }
 
-    /// A call of the store: before and after its effect time, failure, death.
+    /// A call of the store, of which the process hears what the time is there.
+    async fn stamped<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
+        let (answer, at) = self.timed(effect).await?;
+        self.ground.ledger.heard(self.life, at);
+        Ok(answer)
+    }
+
+    /// A call of the store.
     async fn call<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
+        let (answer, _) = self.timed(effect).await?;
+        Ok(answer)
+    }
+
+    /// Before and after the effect of a call time, failure, death; and when it had its effect.
+    async fn timed<T>(&self, effect: impl Future<Output = T>) -> Result<(T, Duration), Error> {
         self.step().await;
         let fate = self.fate();
         if let Fate::Failed | Fate::Hangs { has_effect: false } = fate {
@@ -140,7 +153,7 @@ impl Gate {
             }
             return std::future::pending().await;
         }
-        let heard = self.ground.ledger.elapsed();
+        let at = self.ground.ledger.elapsed();
         let answer = effect.await;
         match fate {
             Fate::Hangs { .. } => return std::future::pending().await,
@@ -151,8 +164,7 @@ impl Gate {
         if let Fate::Lost = fate {
             return Err(failed());
         }
-        self.ground.ledger.heard(self.life, heard);
-        Ok(answer)
+        Ok((answer, at))
     }
 }
 
@@ -175,19 +187,19 @@ impl Store for GatedStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        self.0.call(async { self.0.ground.clock.now() }).await
+        self.0.stamped(async { self.0.ground.clock.now() }).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.0.call(self.0.ground.insert(rows)).await
+        self.0.stamped(self.0.ground.insert(rows)).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.0.call(self.0.ground.change(changes)).await
+        self.0.stamped(self.0.ground.change(changes)).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = self.0.call(async { self.0.ground.arrive(wakes, claim) }).await;
+        let looked = self.0.stamped(async { self.0.ground.arrive(wakes, claim) }).await;
         let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
         let answer = || looked.as_ref().map(|looked| (looked.found.claimed.len(), &looked.found.waiting));
         self.0.ground.ledger.note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
@@ -199,11 +211,11 @@ impl Store for GatedStore {
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.0.call(async { self.0.ground.ready(claim) }).await
+        self.0.stamped(async { self.0.ground.ready(claim) }).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.0.call(async { self.0.ground.sweep(claim, sweep) }).await
+        self.0.stamped(async { self.0.ground.sweep(claim, sweep) }).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
@@ -223,7 +235,7 @@ impl Store for GatedStore {
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        self.0.call(async { self.0.ground.upcoming(ahead) }).await
+        self.0.stamped(async { self.0.ground.upcoming(ahead) }).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
@@ -275,11 +287,11 @@ async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, E
 #[async_trait]
 impl Transaction for GatedTransaction {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        patient(self.gate.call(self.open.insert(rows))).await?
+        patient(self.gate.stamped(self.open.insert(rows))).await?
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        patient(self.gate.call(self.open.change(changes))).await?
+        patient(self.gate.stamped(self.open.change(changes))).await?
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
