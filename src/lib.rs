@@ -25,6 +25,7 @@ mod handler;
 mod merger;
 mod misses;
 mod outbox;
+mod place;
 mod rearm;
 mod receipt;
 #[cfg(feature = "redis")]

@@ -15,7 +15,7 @@ mod spread;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
-pub(crate) use self::address::Address;
+pub(crate) use self::address::{Address, Topology};
 pub(crate) use self::call::{Call, Lua, hash, lua};
 pub(crate) use self::failure::Role;
 pub(crate) use self::layout::{Layout, Slot, check_prefix, check_slots, fnv};

@@ -19,7 +19,7 @@ use crate::store_time::{Heard, StoreTime};
 use crate::timestamp::millis;
 use crate::{
     Answer, Check, Clock, Error, Kind, NewTask, Scheduled, Spawned, State, Stats, Target, Task, TaskId,
-    Timestamp, Wake, When, defaults,
+    Timestamp, Wake, When, defaults, place,
 };
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -170,7 +170,11 @@ impl Scheduler {
             ));
         }
         let look_in = self.look_in(Some(&kind), due).await?;
-        let id = id.unwrap_or_else(|| self.parts.clock.new_id());
+        let id = id.unwrap_or_else(|| {
+            let made = self.parts.clock.new_id();
+            key.as_ref()
+                .map_or(made, |key| place::id_with_key(made, &kind, key))
+        });
         Ok(NewRow {
             id,
             kind,

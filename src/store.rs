@@ -9,6 +9,9 @@ mod memory;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[path = "../tests/support/proxy.rs"]
+mod proxy;
 #[cfg(feature = "redis")]
 mod redis;
 mod row;

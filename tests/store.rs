@@ -29,7 +29,7 @@ store_conformance!(mysql, on_mysql::Server);
 #[cfg(feature = "redis")]
 store_conformance!(redis, on_redis::Servers::one(1));
 #[cfg(feature = "redis")]
-store_conformance!(redis_in_slots, on_redis::Servers::one(16));
+store_conformance!(redis_in_shards, on_redis::Servers::one(16));
 #[cfg(feature = "redis")]
 store_conformance!(redis_sentinel, on_redis::Servers::behind_sentinels());
 #[cfg(feature = "redis")]

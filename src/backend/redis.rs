@@ -3,17 +3,17 @@
 mod carrier;
 mod checkup;
 mod consumer;
-mod crew;
 mod grouped;
 mod hints;
 mod inbox;
 mod keys;
 mod kinds;
 mod member;
+mod membership;
 mod merging;
 mod reshard;
+mod shards;
 mod taking;
-mod ticket;
 mod watch;
 
 use std::fmt;
@@ -26,21 +26,20 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use self::carrier::Carrier;
-pub use self::checkup::{RedisCheckup, SlotCheckup};
+pub use self::checkup::{RedisCheckup, ShardCheckup};
 use self::consumer::Consumer;
-use self::crew::Crew;
 use self::grouped::grouped;
 use self::inbox::Inbox;
 use self::keys::Names;
 use self::kinds::Kinds;
 use self::member::Member;
+use self::membership::Membership;
 use self::merging::Merging;
 pub use self::reshard::Resharding;
+use self::shards::{Shard, Shards};
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
-use crate::redis::{
-    Address, Call, LARGE, Link, Lua, NAME, Role, Slot, Spread, check_prefix, check_slots, lua,
-};
+use crate::redis::{Address, Call, LARGE, Link, Lua, NAME, Role, check_prefix, lua};
 use crate::{Error, Wake, defaults};
 
 const PREFIX: &str = "delayline";
@@ -61,15 +60,15 @@ static EXTEND: Lua = lua!("redis/extend.lua");
 /// acknowledged before the lease ends; who lost its lease acknowledges nothing. A receiver sleeps until the next one is
 /// due; it is told over a channel if an earlier one comes.
 ///
-/// Wake-ups are spread over slots by the id of the task, each with keys under one hash tag: 1 slot on one server, 16 in a
-/// Cluster. Each slot is watched by one of the receiving processes; all of them take from it when more is due than one
-/// takes. Nobody leads and nothing is locked: when a process dies, others watch its slots within a lease.
+/// Wake-ups are spread over shards by the id of the task, each with keys under one hash tag: 1 shard on one server, 16 in a
+/// Cluster. Each shard is watched by one of the receiving processes; all of them take from it when more is due than one
+/// takes. Nobody leads and nothing is locked: when a process dies, others watch its shards within a lease.
 ///
 /// Redis may be down, come back empty, or be wiped: sending fails meanwhile, receiving waits.
 pub struct RedisBackend {
     link: Arc<Link>,
     prefix: String,
-    slots: Option<u16>,
+    shards: Option<u16>,
     lease: Duration,
     /// Made with the first call, of what was set until then.
     parts: OnceLock<Parts>,
@@ -83,7 +82,7 @@ pub struct RedisBackend {
 struct Parts {
     carrier: Arc<Carrier>,
     merging: Merging,
-    crew: Crew,
+    membership: Membership,
     /// Whether the others were told that this process receives.
     is_known: Arc<AtomicBool>,
 }
@@ -105,7 +104,7 @@ impl RedisBackend {
         Ok(Self {
             link: Arc::new(Link::new(address, Role::Backend, defaults::SEND_TIMEOUT)),
             prefix: PREFIX.into(),
-            slots: None,
+            shards: None,
             lease: defaults::LEASE,
             parts: OnceLock::new(),
             inbox: Arc::default(),
@@ -121,11 +120,14 @@ impl RedisBackend {
         Ok(self)
     }
 
-    /// How many slots are made, 1 to 1024, where there are none under the prefix yet; default 1, in a Cluster 16. Those
-    /// that are there stay as many as they are.
-    pub fn slots(mut self, slots: u16) -> Result<Self, Error> {
-        check_slots(slots)?;
-        self.slots = Some(slots);
+    /// Over how many shards wake-ups are spread, 1 to 1024; default 1, in a Cluster 16.
+    ///
+    /// The number is fixed when the prefix is first used, and kept in Redis. Without this, whatever number is there is
+    /// taken. With it another number is refused: sending and receiving fail with [`Error::Invalid`], which names both.
+    /// To change it, choose another prefix, and have it filled by `delayline redis rebuild`.
+    pub fn shards(mut self, shards: u16) -> Result<Self, Error> {
+        shards::check(shards)?;
+        self.shards = Some(shards);
         Ok(self)
     }
 
@@ -145,14 +147,13 @@ impl RedisBackend {
     /// A worker has no need of it: it looks at the rows and acknowledges at once.
     pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
         let mut held = Vec::with_capacity(arrivals.len());
-        for (slot, part) in self.claimed(arrivals).await? {
-            let keys = self.parts().carrier.names.slot(slot);
+        for (shard, part) in self.claimed(arrivals).await? {
+            let keys = self.parts().carrier.names.shard(shard);
             let mut call = Call::script(&EXTEND, &[&keys.leased]);
             call.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
-            add_claims(&mut call, slot, &part);
+            add_claims(&mut call, &part);
             let answer: Vec<u64> = self.link.call(defaults::SEND_TIMEOUT, &call).await?;
-            let (lease_end, flags) = answer.split_first().unwrap_or((&0, &[]));
-            let ticket = ticket::pack(slot.epoch, *lease_end);
+            let (&ticket, flags) = answer.split_first().unwrap_or((&0, &[]));
             let part = part.into_iter().zip(flags).filter(|(_, held)| **held == 1);
             held.extend(part.map(|(Arrival { wake, .. }, _)| Arrival { wake, ticket }));
         }
@@ -163,16 +164,16 @@ impl RedisBackend {
         self.parts.get_or_init(|| {
             let address = self.link.address();
             let names = Names::new(&self.prefix, address.database());
-            let spread = Spread::new(names.layout.clone(), self.slots, address.topology());
+            let shards = Shards::new(names.shards.clone(), self.shards, address.topology());
             let carrier = Arc::new(Carrier {
                 link: self.link.clone(),
                 names,
-                spread: Arc::new(spread),
+                shards,
             });
             Parts {
                 merging: Merging::start(&carrier),
                 carrier,
-                crew: Crew::new(self.lease),
+                membership: Membership::new(self.lease),
                 is_known: Arc::default(),
             }
         })
@@ -186,7 +187,7 @@ impl RedisBackend {
         }
         let Parts {
             carrier,
-            crew,
+            membership,
             is_known,
             ..
         } = self.parts();
@@ -200,23 +201,16 @@ impl RedisBackend {
         let started = Consumer {
             taking: Arc::new(taking),
             inbox: self.inbox.clone(),
-            crew: crew.clone(),
+            membership: membership.clone(),
             is_known: is_known.clone(),
         };
         consumer.spawn(started.run());
     }
 
-    /// Arrivals by the slots in which they were claimed. What was claimed in an epoch that is over is left out.
-    async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Slot, Vec<Arrival>)>, Error> {
-        let layouts = self.parts().carrier.spread.layouts(&self.link).await?;
-        let mut parts = Vec::new();
-        for layout in [Some(layouts.current), layouts.former].into_iter().flatten() {
-            let arrivals = arrivals.iter().cloned();
-            let of_epoch =
-                arrivals.filter(|arrival| ticket::lease_end(arrival.ticket, layout.epoch).is_some());
-            parts.extend(grouped(of_epoch, layout, |arrival| arrival.wake.id));
-        }
-        Ok(parts)
+    /// Arrivals by the shards in which they were claimed.
+    async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Shard, Vec<Arrival>)>, Error> {
+        let shards = self.parts().carrier.shards.number(&self.link).await?;
+        Ok(grouped(arrivals, shards, |arrival| arrival.wake.id))
     }
 
     fn consumer(&self) -> MutexGuard<'_, JoinSet<()>> {
@@ -225,11 +219,9 @@ impl RedisBackend {
 }
 
 /// Adds pairs of the end of a lease and a member.
-fn add_claims(call: &mut Call, slot: Slot, arrivals: &[Arrival]) {
+fn add_claims(call: &mut Call, arrivals: &[Arrival]) {
     for Arrival { wake, ticket } in arrivals {
-        // Of this epoch: they were grouped so.
-        let lease_end = ticket::lease_end(*ticket, slot.epoch).unwrap_or(0);
-        call.arg(lease_end).arg(Member::of(wake).as_ref());
+        call.arg(*ticket).arg(Member::of(wake).as_ref());
     }
 }
 
@@ -273,10 +265,10 @@ impl Backend for RedisBackend {
         let count = arrivals.len();
         let ended = async {
             let parts = self.claimed(arrivals).await?;
-            let ended = parts.into_iter().map(|(slot, part)| async move {
-                let keys = self.parts().carrier.names.slot(slot);
+            let ended = parts.into_iter().map(|(shard, part)| async move {
+                let keys = self.parts().carrier.names.shard(shard);
                 let mut call = Call::script(&ACKNOWLEDGE, &[&keys.leased]);
-                add_claims(&mut call, slot, &part);
+                add_claims(&mut call, &part);
                 self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
             });
             join_all(ended).await.into_iter().collect::<Result<(), Error>>()
@@ -306,9 +298,9 @@ impl Backend for RedisBackend {
         let parts = self.parts();
         if parts.is_known.swap(false, Ordering::Relaxed) {
             let call = parts
-                .crew
-                .beat(&parts.carrier.names, &parts.carrier.spread, false);
-            if let Err(error) = Crew::send(call, &self.link).await {
+                .membership
+                .heartbeat(&parts.carrier.names, &parts.carrier.shards, false);
+            if let Err(error) = Membership::send(call, &self.link).await {
                 tracing::debug!(%error, "the others were not told; they find out within a lease");
             }
         }

@@ -8,6 +8,9 @@ use super::NAME;
 use super::address::{Address, Topology};
 use crate::Error;
 
+/// The longest text of a server that is repeated, in bytes.
+const LONGEST: usize = 1_000;
+
 /// For whom a connection is, and so what an error of it is an error of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -62,7 +65,13 @@ impl Role {
                 "the server refused a command and repeated the password",
             );
         }
-        self.error(transient, error)
+        let text = error.to_string();
+        if text.len() <= LONGEST && !text.contains(char::is_control) {
+            return self.error(transient, error);
+        }
+        // What a server says may end in a log, and on a terminal.
+        let plain: String = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        self.error(transient, plain)
     }
 }
 
@@ -139,6 +148,20 @@ mod tests {
             meant("@user_script: 64: Wrong number of args calling Redis command"),
             (false, false)
         );
+    }
+
+    #[test]
+    fn what_a_server_says_is_short_and_without_what_a_terminal_would_obey() {
+        let address = Address::parse("redis://host").expect("a good URL");
+        let said = format!("\u{1b}[31mred\n{}", "x".repeat(100_000));
+        let kind = ErrorKind::Server(ServerErrorKind::ResponseError);
+        let error = RedisError::from((kind, "An error was signalled by the server", said));
+        let shown = Role::Backend.failure(&address, error).to_string();
+        assert!(
+            shown.contains("[31mred") && !shown.contains(char::is_control),
+            "{shown}"
+        );
+        assert!(shown.len() < 1_100, "{}", shown.len());
     }
 
     #[test]

@@ -9,6 +9,9 @@ use super::call::Call;
 use super::link::Link;
 use crate::{Error, Timestamp, defaults};
 
+/// The longest word that is shown to people, in characters.
+const LONGEST: usize = 64;
+
 /// What one server says of itself, by `INFO`: as far as it matters to what is kept in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -68,6 +71,11 @@ impl Node {
             .filter_map(|line| line.trim().split_once(':'))
             .collect();
         let word = |name: &str| fields.get(name).copied().unwrap_or_default();
+        // For people, so without what a terminal would obey.
+        let shown = |name: &str| -> String {
+            let plain = word(name).chars().filter(|c| !c.is_control());
+            plain.take(LONGEST).collect()
+        };
         let number = |name: &str| word(name).parse::<i64>().unwrap_or(0);
         let count = |name: &str| number(name).unsigned_abs();
         let micros = fields
@@ -76,10 +84,10 @@ impl Node {
         let is_well = |name: &str| matches!(word(name), "ok" | "");
         Self {
             address: String::new(),
-            version: word("redis_version").to_owned(),
+            version: shown("redis_version"),
             is_master: word("role") == "master",
             replicas: count("connected_slaves"),
-            policy: word("maxmemory_policy").to_owned(),
+            policy: shown("maxmemory_policy"),
             memory_limit: count("maxmemory"),
             memory_used: count("used_memory"),
             appends: number("aof_enabled") == 1,
@@ -128,6 +136,15 @@ mod tests {
         );
         assert!(node.is_master && node.appends && !node.saves && !node.can_write);
         assert_eq!(node.time, Some(Timestamp::from_millis(1_763_782_345_678)));
+    }
+
+    #[test]
+    fn words_are_such_as_may_be_shown() {
+        let node = Node::read(&format!(
+            "redis_version:7\u{1b}[31m\nmaxmemory_policy:{}",
+            "x".repeat(9_999)
+        ));
+        assert_eq!((node.version.as_str(), node.policy.len()), ("7[31m", 64));
     }
 
     #[test]

@@ -213,8 +213,8 @@ impl Store for MemoryStore {
         for kind in rows.kinds(State::Running) {
             let leases = rows.overdue(State::Running, &kind, LAST_TIME);
             let ahead = leases.filter(|&id| rows.get(id).is_some_and(|row| row.updated_at > now));
-            let ahead: Vec<_> = ahead.take(limit).collect();
-            for id in ahead {
+            let ahead: Vec<_> = ahead.collect();
+            for &id in ahead.iter().rev().take(limit) {
                 rows.change(id, |row| row::mend_lease(row, now));
             }
         }

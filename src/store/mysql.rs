@@ -25,15 +25,16 @@ use sqlx::MySqlConnection;
 use sqlx::mysql::MySqlConnectOptions;
 
 pub use self::builder::MySqlBuilder;
-use self::connections::Connections;
+use self::connections::Pools;
 use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use crate::store::sql::{change_each, insert_each};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
 
 const NAME: &str = "mysql";
 
@@ -54,7 +55,7 @@ pub struct MySqlStore {
 
 /// One table, and the connections to its server.
 struct Server {
-    connections: Connections,
+    pools: Pools,
     sql: Sql,
     table: String,
     /// The kinds of live rows.
@@ -103,7 +104,7 @@ impl MySqlStore {
     /// [`Error::Store`], also if the tables were made by a later release.
     pub async fn migrate(&self) -> Result<(), Error> {
         let server = &self.server;
-        schema::migrate(&server.connections, &server.table)
+        schema::migrate(&server.pools.callers, &server.table)
             .await
             .map_err(failed)
     }
@@ -145,69 +146,72 @@ impl Store for MySqlStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        read::server_now(&self.server).await.map_err(failed)
+        self.server.bounded(read::server_now(&self.server)).await
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        verbs::insert(&self.server, rows).await.map_err(failed)
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        self.server.bounded(insert_each(&*self.server, rows)).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let answers = verbs::change(&self.server, &changes, self.history).await;
-        answers.map_err(failed)
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
+        let changed = change_each(&*self.server, changes, self.history);
+        self.server.bounded(changed).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        claim::arrive(&self.server, wakes, claim).await.map_err(failed)
+        let looked = claim::arrive(&self.server, wakes, claim);
+        self.server.bounded(looked).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-        settle::hop(&self.server, hops).await.map_err(failed)
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.server.bounded(settle::hop(&self.server, hops)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        claim::ready(&self.server, claim).await.map_err(failed)
+        self.server.bounded(claim::ready(&self.server, claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.server, claim, sweep).await;
-        looked.map_err(failed)
+        let looked = sweep::sweep(&self.server, claim, sweep);
+        self.server.bounded(looked).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
-        let settled = settle::settle(&self.server, settlements, self.history).await;
-        settled.map_err(failed)
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let settled = settle::settle(&self.server, &settlements, self.history);
+        self.server.bounded(settled).await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
-        settle::renew(&self.server, claims, lease).await.map_err(failed)
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let renewed = settle::renew(&self.server, claims, lease);
+        self.server.bounded(renewed).await
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        sweep::upcoming(&self.server, ahead).await.map_err(failed)
+        let coming = sweep::upcoming(&self.server, ahead);
+        self.server.bounded(coming).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        read::find(&self.server, target).await.map_err(failed)
+        self.server.bounded(read::find(&self.server, target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        read::list(&self.server, page).await.map_err(failed)
+        self.server.bounded(read::list(&self.server, page)).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        read::kinds(&self.server, state).await.map_err(failed)
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        let kinds = read::kinds(&self.server, state, after, limit);
+        self.server.bounded(kinds).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        sweep::purge(&self.server, limit).await.map_err(failed)
+        self.server.bounded(sweep::purge(&self.server, limit)).await
     }
 
     async fn check(&self) -> Result<(), Error> {
         let server = &self.server;
-        schema::check(&server.connections, &server.table)
-            .await
-            .map_err(failed)
+        let checked = schema::check(&server.pools.callers, &server.table);
+        server.bounded(checked).await
     }
 }
 

@@ -4,6 +4,7 @@ mod builder;
 mod claim;
 mod codec;
 mod connections;
+mod errors;
 mod listen;
 mod read;
 mod schema;
@@ -24,12 +25,13 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
 
 pub use self::builder::PostgresBuilder;
-use self::connections::{Database, failed};
+use self::connections::Database;
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
-    Transaction,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep, Transaction,
 };
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use crate::store::sql::{change_each, insert_each};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
 
 const NAME: &str = "postgres";
 
@@ -51,19 +53,16 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects to `postgres://user:password@host:port/database`, with the defaults of [`builder`](Self::builder).
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        // The URL may hold a password, so it is not repeated.
-        let refused = |why: &str| {
-            let allowed = format!("allowed is postgres://user:password@host:port/database{why}");
-            Error::invalid("url", "(not shown)", allowed)
-        };
         // The driver takes any scheme, and then goes where nobody has meant.
-        if !["postgres://", "postgresql://"]
+        let is_meant = ["postgres://", "postgresql://"]
             .iter()
-            .any(|scheme| url.starts_with(scheme))
-        {
-            return Err(refused(""));
-        }
-        let options: PgConnectOptions = url.parse().map_err(|error| refused(&format!(": {error}")))?;
+            .any(|scheme| url.starts_with(scheme));
+        // The URL may hold a password, and what the parser says might quote a part of it.
+        let options: Option<PgConnectOptions> = url.parse().ok().filter(|_| is_meant);
+        let options = options.ok_or_else(|| {
+            let allowed = "allowed is postgres://user:password@host:port/database";
+            Error::invalid("url", "(not shown)", allowed)
+        })?;
         Self::builder(options).connect().await
     }
 
@@ -76,7 +75,7 @@ impl PostgresStore {
     ///
     /// Only when there is something to do it needs the right to create tables in the schema, which must be there.
     pub async fn migrate(&self) -> Result<(), Error> {
-        schema::migrate(&self.database).await.map_err(failed)
+        schema::migrate(&self.database).await.map_err(errors::failed)
     }
 
     /// The SQL by which a person makes the table in place of [`migrate`](Self::migrate): all of it, from an empty
@@ -111,68 +110,72 @@ impl Store for PostgresStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        read::now(&self.database).await.map_err(failed)
+        self.database.bounded(read::now(&self.database)).await
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        verbs::insert(&self.database, rows).await.map_err(failed)
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        let inserted = insert_each(&*self.database, rows);
+        self.database.bounded(inserted).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let answers = verbs::change(&self.database, &changes, self.history).await;
-        answers.map_err(failed)
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
+        let changed = change_each(&*self.database, changes, self.history);
+        self.database.bounded(changed).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = claim::arrive(&self.database, wakes, claim).await;
-        looked.map_err(failed)
+        let looked = claim::arrive(&self.database, wakes, claim);
+        self.database.bounded(looked).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-        settle::hop(&self.database, hops).await.map_err(failed)
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.database.bounded(settle::hop(&self.database, hops)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        claim::ready(&self.database, claim).await.map_err(failed)
+        let claimed = claim::ready(&self.database, claim);
+        self.database.bounded(claimed).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.database, claim, sweep).await;
-        looked.map_err(failed)
+        let looked = sweep::sweep(&self.database, claim, sweep);
+        self.database.bounded(looked).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
-        let settled = settle::settle(&self.database, &settlements, self.history).await;
-        settled.map_err(failed)
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let settled = settle::settle(&self.database, &settlements, self.history);
+        self.database.bounded(settled).await
     }
 
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
-        let renewed = settle::renew(&self.database, claims, lease).await;
-        renewed.map_err(failed)
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let renewed = settle::renew(&self.database, claims, lease);
+        self.database.bounded(renewed).await
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        read::upcoming(&self.database, ahead).await.map_err(failed)
+        let coming = read::upcoming(&self.database, ahead);
+        self.database.bounded(coming).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        read::find(&self.database, target).await.map_err(failed)
+        self.database.bounded(read::find(&self.database, target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        read::list(&self.database, page).await.map_err(failed)
+        self.database.bounded(read::list(&self.database, page)).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        read::kinds(&self.database, state).await.map_err(failed)
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        let kinds = read::kinds(&self.database, state, after, limit);
+        self.database.bounded(kinds).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        sweep::purge(&self.database, limit).await.map_err(failed)
+        self.database.bounded(sweep::purge(&self.database, limit)).await
     }
 
     async fn check(&self) -> Result<(), Error> {
-        schema::check(&self.database).await.map_err(failed)
+        self.database.bounded(schema::check(&self.database)).await
     }
 
     async fn notified(&self) {

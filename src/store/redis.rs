@@ -1,29 +1,24 @@
 //! Keeps rows in Redis.
 
 mod answer;
-mod arrive;
 mod away;
 mod change;
 mod checkup;
 mod claim;
-mod closed;
 mod codec;
 mod database;
+mod guarded;
 mod insert;
-mod keys;
 mod listen;
+mod look;
 mod merging;
-mod mover;
-mod moving;
+mod parts;
 mod purge;
 mod quiet;
 mod read;
 mod ready;
-mod repeat;
-mod settle;
+mod shards;
 mod sweep;
-mod together;
-mod upcoming;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -35,11 +30,11 @@ pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::{Database, Settings};
 use self::merging::Merging;
 use super::{
-    Ahead, Change, Claim, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store, Sweep,
+    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
+    Sweep,
 };
-use crate::backend::Resharding;
-use crate::redis::{Address, NAME, check_prefix, check_slots};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::redis::{Address, NAME, check_prefix};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -89,7 +84,7 @@ impl RedisStore {
         Ok(Self::of(Settings {
             address: Address::parse(url)?,
             prefix: PREFIX.to_owned(),
-            slots: None,
+            shards: None,
             history: defaults::HISTORY,
             wait: None,
         }))
@@ -102,11 +97,15 @@ impl RedisStore {
         Ok(self.with(|settings| settings.prefix = prefix))
     }
 
-    /// Over how many slots rows are spread where none are kept yet: 1 to 1024; otherwise 1, and 16 in a Cluster. How many
-    /// there are is kept with the rows, and whoever comes later goes by that; [`reshard`](Self::reshard) changes it.
-    pub fn slots(self, slots: u16) -> Result<Self, Error> {
-        check_slots(slots)?;
-        Ok(self.with(|settings| settings.slots = Some(slots)))
+    /// Over how many shards rows are spread, 1 to 1024; otherwise 1, and 64 in a Cluster. The number is fixed when the prefix
+    /// is first used, and kept with the rows. Who asks for another one is refused by every call; who asks for none goes by
+    /// what is kept.
+    ///
+    /// The keys of a shard are on one master of a Cluster, whose own slots are moved from master to master, so it can grow
+    /// to as many masters as there are shards. Each shard is asked by itself, so more of them cost more calls.
+    pub fn shards(self, shards: u16) -> Result<Self, Error> {
+        shards::check(shards)?;
+        Ok(self.with(|settings| settings.shards = Some(shards)))
     }
 
     /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
@@ -126,20 +125,6 @@ impl RedisStore {
         // For `WAIT` zero is for ever.
         let timeout = timeout.max(Duration::from_millis(1));
         self.with(|settings| settings.wait = Some((replicas, timeout)).filter(|_| replicas > 0))
-    }
-
-    /// Changes the number of slots to `slots`, 1 to 1024, while processes schedule and work; tells from time to time how
-    /// many rows were moved, and how many are left in the slot that is being emptied.
-    ///
-    /// Every operation is answered meanwhile as ever, each at the cost of a call or two more. If it ends early, nothing is
-    /// lost and nothing waits: whoever looks for a row that is still to be moved moves it. Called again it first ends what
-    /// was begun. All processes must be of a release that has this method.
-    pub async fn reshard(
-        &self,
-        slots: u16,
-        mut told: impl FnMut(Resharding) + std::marker::Send,
-    ) -> Result<(), Error> {
-        mover::reshard(&self.database, slots, &mut told).await
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -174,69 +159,70 @@ impl Store for RedisStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        let layouts = self.database.layouts().await?;
-        self.database.now(layouts.current).await
+        self.database.within(self.database.now()).await
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        insert::insert(&self.database, rows).await
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
+        self.database.within(insert::insert(&self.database, rows)).await
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         let start = || Merging::start(Arc::clone(&self.database));
-        self.merging.get_or_init(start).change(changes).await
+        let merging = self.merging.get_or_init(start);
+        self.database.within(merging.change(changes)).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        arrive::arrive(&self.database, wakes, claim).await
+        let arrive = claim::arrive(&self.database, wakes, claim);
+        self.database.within(arrive).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<bool>, Error> {
-        settle::hop(&self.database, hops).await
+    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
+        self.database.within(guarded::hop(&self.database, hops)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        ready::ready(&self.database, claim).await
+        self.database.within(ready::ready(&self.database, claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        sweep::sweep(&self.database, claim, sweep).await
+        let sweep = sweep::sweep(&self.database, claim, sweep);
+        self.database.within(sweep).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, Error> {
-        settle::settle(&self.database, settlements).await
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+        let settle = guarded::settle(&self.database, &settlements);
+        self.database.within(settle).await
     }
 
-    async fn settle_in_reach(&self, settlements: Vec<Settlement>) -> Result<Vec<Option<bool>>, Error> {
-        settle::settle_in_reach(&self.database, settlements).await
-    }
-
-    async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Result<Vec<Renewal>, Error> {
-        settle::renew(&self.database, claims, lease).await
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let renew = guarded::renew(&self.database, claims, lease);
+        self.database.within(renew).await
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        upcoming::upcoming(&self.database, ahead).await
+        self.database.within(sweep::upcoming(&self.database, ahead)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        read::find(&self.database, target).await
+        self.database.within(read::find(&self.database, target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        read::list(&self.database, page).await
+        self.database.within(read::list(&self.database, page)).await
     }
 
-    async fn kinds(&self, state: State) -> Result<Vec<Kind>, Error> {
-        read::kinds(&self.database, state).await
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
+        let kinds = read::kinds(&self.database, state, after, limit);
+        self.database.within(kinds).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        purge::purge(&self.database, limit).await
+        self.database.within(purge::purge(&self.database, limit)).await
     }
 
     async fn check(&self) -> Result<(), Error> {
-        read::check(&self.database).await
+        self.database.within(read::check(&self.database)).await
     }
 
     async fn notified(&self) {

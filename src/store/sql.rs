@@ -2,7 +2,11 @@
 
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod clip;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+mod each;
 mod ensure;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 mod held;
@@ -13,17 +17,30 @@ mod look;
 mod obstacle;
 mod parts;
 mod session;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod verbs;
 
 pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::clip::clip;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::connections::{Away, Connections, Dial, Lent};
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+pub(super) use self::each::Each;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::ensure::ensure;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::held::{end, hop};
-pub(super) use self::insert::{Insert, insert};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::insert::insert;
+pub(super) use self::insert::{all, insert_at_once};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
-pub(super) use self::parts::parts;
-pub(super) use self::session::{Changed, Held, Session};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(super) use self::parts::by_parts;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::parts::{STATEMENT, batches};
+pub(super) use self::session::{Changed, Held, Lock, Session};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::verbs::{Answers, Locked, PATIENCE, Verbs, WAITING, change_each, insert_each};

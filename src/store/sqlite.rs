@@ -1,6 +1,5 @@
 //! Keeps rows in an SQLite file.
 
-mod apart;
 mod claim;
 mod codec;
 mod connections;

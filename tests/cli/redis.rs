@@ -12,7 +12,7 @@ use super::*;
 use crate::redis_server::RedisServer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const DUE: &str = "{delayline:wakes:1:0}:due";
+const DUE: &str = "{delayline:wakes:0}:due";
 
 /// What the tool says when it is run without URLs of the machine's.
 fn ended(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -81,12 +81,12 @@ async fn a_doctor_finds_nothing_where_all_is_well() {
         let backend = backend.clone();
         async move { backend.receive(10).await }
     });
-    while ask::<u64>(&server, &["EXISTS", "{delayline:wakes}:crew"]) == 0 {
+    while ask::<u64>(&server, &["EXISTS", "{delayline:wakes}:members"]) == 0 {
         tokio::task::yield_now().await;
     }
     let said = done(&["doctor", "--url", &server.url()]);
     assert!(
-        said.contains("slots: 1, epoch 1; receivers: 1; wake-ups: 1000 held, 0 taken, 0 set aside"),
+        said.contains("shards: 1; receivers: 1; wake-ups: 1000 held, 0 taken, 0 set aside"),
         "{said}"
     );
     assert!(said.contains(&format!("{DUE}: 1000 members")), "{said}");
@@ -155,7 +155,7 @@ async fn a_doctor_finds_what_would_lose_or_delay_rows() {
 fn a_doctor_leaves_an_empty_server_empty() {
     let server = RedisServer::start();
     let said = done(&["doctor", "--url", &server.url()]);
-    assert!(said.contains("slots: 0, epoch 0; receivers: 0"), "{said}");
+    assert!(said.contains("shards: 0; receivers: 0"), "{said}");
     assert_eq!(ask::<u64>(&server, &["DBSIZE"]), 0);
 }
 
@@ -165,21 +165,16 @@ async fn a_doctor_finds_what_would_lose_or_delay_tasks() {
     let backend = RedisBackend::connect(&server.url()).unwrap();
     backend.send(&departures(10, Duration::ZERO)).await.unwrap();
     // Due, taken, and no wake-up: all long ago.
-    for (key, member) in [(DUE, "foreign"), ("{delayline:wakes:1:0}:leased", "taken")] {
+    for (key, member) in [(DUE, "foreign"), ("{delayline:wakes:0}:leased", "taken")] {
         let () = ask(&server, &["ZADD", key, "1000", member]);
     }
-    let () = ask(
-        &server,
-        &["ZADD", "{delayline:wakes:1:0}:foreign", "1000", "aside"],
-    );
-    let () = ask(&server, &["HSET", "{delayline:wakes}:layout", "former", "4"]);
+    let () = ask(&server, &["ZADD", "{delayline:wakes:0}:foreign", "1000", "aside"]);
 
     let (status, findings) = findings(&server);
     assert_eq!(status, Some(1));
     for part in [
         "maxmemory-policy is allkeys-lru",
-        "no process receives, so none of the 5 slots is watched",
-        "run `delayline redis reshard --to 1`",
+        "no process receives, so none of the 1 shards is watched",
         "its first wake-up is due for",
         "1 wake-ups were taken by somebody whose lease has ended",
     ] {
@@ -230,42 +225,33 @@ async fn a_rebuild_sends_a_wake_up_for_every_scheduled_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reshard_moves_what_is_there() {
+async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
     let server = RedisServer::start();
-    let backend = RedisBackend::connect(&server.url()).unwrap();
-    backend.send(&departures(1_000, HOUR)).await.unwrap();
-    let said = done(&["reshard", "--url", &server.url(), "--to", "4"]);
-    assert_eq!(said, "there are 4 slots now; 1000 wake-ups were moved\n");
-    let again = done(&["reshard", "--url", &server.url(), "--to", "4"]);
-    assert_eq!(again, "there are 4 slots now; 0 wake-ups were moved\n");
-    assert_eq!(ask::<u64>(&server, &["EXISTS", DUE]), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reshard_of_tasks_moves_tasks_and_no_wake_ups() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).and_then(|store| store.prefix("shop"));
-    let scheduler = Scheduler::new(store.unwrap());
-    let tasks = (0..500_u64).map(|n| NewTask::new("a", &n).key(n.to_string()).after(HOUR));
-    let scheduled = scheduler.schedule_all(tasks).await.unwrap();
-    let backend = RedisBackend::connect(&server.url()).unwrap();
-    let backend = backend.prefix("shop").unwrap();
-    backend.send(&departures(10, HOUR)).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks.db");
+    let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
+    let tasks = (0..300).map(|n| NewTask::new("a", &n).after(HOUR));
+    scheduler.schedule_all(tasks).await.unwrap();
+    let before = RedisBackend::connect(&server.url()).unwrap();
+    before.send(&departures(1, HOUR)).await.unwrap();
     let url = server.url();
-    let place = ["reshard", "--url", &url, "--prefix", "shop", "--tasks"];
-    let said = done(&[&place[..], &["--to", "4"]].concat());
-    assert_eq!(said, "there are 4 slots now; 500 tasks were moved\n");
-    let again = done(&[&place[..], &["--to", "4"]].concat());
-    assert_eq!(again, "there are 4 slots now; 0 tasks were moved\n");
-    let slots = |what: &str| ask::<u16>(&server, &["HGET", &format!("{{shop:{what}}}:layout"), "slots"]);
-    assert_eq!((slots("tasks"), slots("wakes")), (4, 1));
-    let tag = "{shop:tasks:2:0}:rows";
-    assert!(ask::<u64>(&server, &["HLEN", tag]) > 0);
-    // Who was there before finds all of it.
-    for scheduled in &scheduled[..9] {
-        let answer = scheduler.cancel(scheduled.task().id).await.unwrap();
-        assert!(matches!(answer, Answer::Done(_)));
-    }
+    let place = ["rebuild", "--url", &url, "--store", file.to_str().unwrap()];
+    let (status, _, line) = ended(&[&place[..], &["--shards", "4"]].concat());
+    assert_eq!(status, Some(2), "{line}");
+    assert!(
+        line.contains("redis shards is \"4\": under this prefix there are 1,"),
+        "{line}"
+    );
+
+    let said = done(&[&place[..], &["--shards", "4", "--prefix", "next"]].concat());
+    assert_eq!(said, "300 wake-ups were sent, of 1 kinds\n");
+    let shards = (0..4).map(|shard| ask::<u64>(&server, &["ZCARD", &format!("{{next:wakes:{shard}}}:due")]));
+    let shards: Vec<_> = shards.collect();
+    assert_eq!(shards.iter().sum::<u64>(), 300);
+    assert!(shards.iter().all(|held| *held > 0), "{shards:?}");
+    // All of it is found by whoever uses that prefix from then on.
+    let next = RedisBackend::connect(&url).unwrap().prefix("next").unwrap();
+    assert_eq!(next.checkup().await.unwrap().shards, 4);
 }
 
 #[test]
@@ -275,26 +261,14 @@ fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
         (&["doctor", "--url", "http://:s3cret@host"], 2, "redis url is"),
         (&["doctor", "--url", "redis://127.0.0.1:1"], 1, "backend redis"),
         (
-            &["reshard", "--url", "redis://127.0.0.1:1", "--to", "0"],
+            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "0"],
             2,
-            "redis slots is \"0\": allowed are 1 to 1024",
+            "redis shards is \"0\": allowed are 1 to 1024",
         ),
         (
-            &[
-                "reshard",
-                "--url",
-                "redis://127.0.0.1:1",
-                "--tasks",
-                "--to",
-                "1025",
-            ],
+            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "many"],
             2,
-            "redis slots is \"1025\": allowed are 1 to 1024",
-        ),
-        (
-            &["reshard", "--url", "redis://127.0.0.1:1", "--to", "many"],
-            2,
-            "--to",
+            "--shards",
         ),
         (
             &["rebuild", "--url", "redis://127.0.0.1:1"],
@@ -323,7 +297,7 @@ fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
             2,
             "--store is not shown",
         ),
-        (&["heal"], 2, "doctor, rebuild, reshard"),
+        (&["heal"], 2, "doctor, rebuild"),
     ];
     for (arguments, status, part) in cases {
         let (ended, said, line) = ended(arguments);

@@ -29,7 +29,7 @@ fn slot_of(wake: &Wake) -> u64 {
 
 /// The Cluster's slot of each slot of ours.
 fn cluster_slots(cluster: &RedisCluster) -> BTreeMap<u64, u16> {
-    let slot_of = |slot| (slot, cluster.slot_of(&format!("{{delayline:wakes:1:{slot}}}")));
+    let slot_of = |slot| (slot, cluster.slot_of(&format!("{{delayline:wakes:{slot}}}")));
     (0..u64::from(SLOTS)).map(slot_of).collect()
 }
 

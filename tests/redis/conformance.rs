@@ -18,19 +18,19 @@ const PREFIX: &str = "shop";
 struct Redis {
     url: String,
     prefix: String,
-    slots: Option<u16>,
+    shards: Option<u16>,
     _servers: Box<dyn Send + Sync>,
 }
 
 impl Redis {
     fn start() -> Self {
-        Self::in_slots(1)
+        Self::in_shards(1)
     }
 
-    fn in_slots(slots: u16) -> Self {
+    fn in_shards(shards: u16) -> Self {
         let server = RedisServer::start();
         Self {
-            slots: Some(slots),
+            shards: Some(shards),
             ..Self::of(server.url(), server)
         }
     }
@@ -80,7 +80,7 @@ impl Redis {
         Self {
             url,
             prefix: format!("{PREFIX}:{:016x}", fastrand::u64(..)),
-            slots: None,
+            shards: None,
             _servers: Box::new(servers),
         }
     }
@@ -88,8 +88,8 @@ impl Redis {
     async fn connect(&self) -> Arc<dyn Backend> {
         let backend = RedisBackend::connect(&self.url).unwrap();
         let mut backend = backend.prefix(&self.prefix).unwrap().lease(LEASE).unwrap();
-        if let Some(slots) = self.slots {
-            backend = backend.slots(slots).unwrap();
+        if let Some(shards) = self.shards {
+            backend = backend.shards(shards).unwrap();
         }
         // To connect to six nodes over TLS may take longer than a call, on a slow machine.
         safely(async { while backend.health().await.is_err() {} }).await;
@@ -120,7 +120,7 @@ impl BackendFixture for Redis {
 }
 
 backend_conformance!(redis, Redis::start());
-backend_conformance!(redis_in_slots, Redis::in_slots(16));
+backend_conformance!(redis_in_shards, Redis::in_shards(16));
 backend_conformance!(
     redis_in_threads,
     Redis::start(),

@@ -7,12 +7,11 @@ mod cluster;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
-mod reshard;
 #[cfg(feature = "redis-tls")]
 mod security;
 mod sentinel;
 mod servers;
-mod slots;
+mod shards;
 #[path = "../support/redis/mod.rs"]
 mod support;
 
@@ -27,9 +26,9 @@ use tokio::time::timeout;
 
 use support::RedisServer;
 
-const DUE: &str = "{delayline:wakes:1:0}:due";
-const LEASED: &str = "{delayline:wakes:1:0}:leased";
-const FOREIGN: &str = "{delayline:wakes:1:0}:foreign";
+const DUE: &str = "{delayline:wakes:0}:due";
+const LEASED: &str = "{delayline:wakes:0}:leased";
+const FOREIGN: &str = "{delayline:wakes:0}:foreign";
 const HINTS: &str = "{delayline:wakes}:hints:0";
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only so that a defect does not hang the tests.

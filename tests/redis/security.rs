@@ -173,7 +173,7 @@ async fn a_user_needs_these_commands_and_no_others() {
     let () = redis::cmd("CONFIG").arg("RESETSTAT").query(&mut admin).unwrap();
     use_all(&backend, || {
         let foreign = redis::cmd("ZADD")
-            .arg("{shop:wakes:1:0}:due")
+            .arg("{shop:wakes:0}:due")
             .arg(0)
             .arg("foreign")
             .exec(&mut admin);
@@ -188,8 +188,8 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     let cluster = RedisCluster::start_with_tls(&rules(PREFIX, CLUSTERED));
     let backend = RedisBackend::connect(&trusting(&cluster.url(), &cluster.ca())).unwrap();
     // One slot, so that the test knows where everything is.
-    let backend = Arc::new(backend.prefix(PREFIX).unwrap().slots(1).unwrap());
-    let key = "{shop:wakes:1:0}:due";
+    let backend = Arc::new(backend.prefix(PREFIX).unwrap().shards(1).unwrap());
+    let key = "{shop:wakes:0}:due";
     let slot = cluster.slot_of(key);
     let master = cluster.master_of(slot);
     for node in cluster.nodes() {
@@ -210,7 +210,7 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     .await;
     // Of a slot that is on its way each key is asked for at its new master first.
     let backend = RedisBackend::connect(&trusting(&cluster.url(), &cluster.ca())).unwrap();
-    let backend = backend.prefix(PREFIX).unwrap().slots(1).unwrap();
+    let backend = backend.prefix(PREFIX).unwrap().shards(1).unwrap();
     safely(backend.send(&[departure(5, HOUR)])).await.unwrap();
     let migration = cluster.begin_migration(slot, (master + 1) % 3);
     migration.move_keys();

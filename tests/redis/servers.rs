@@ -91,11 +91,11 @@ async fn foreign_messages_are_ignored() {
     for message in [
         "",
         "due",
-        "due 1 0 -1",
-        "due 1 0 18446744073709551615",
-        "due 9 9 0",
-        "more 1 99999",
-        "crew",
+        "due 0 -1",
+        "due 0 18446744073709551615",
+        "due 9 0",
+        "more 99999",
+        "members",
         "soon",
         "\u{fffd}",
     ] {
@@ -195,9 +195,9 @@ async fn a_node_of_a_cluster_takes_all_keys() {
     assert_eq!(
         keys,
         [
-            "{orders in Köln:wakes:1:0}:kinds",
-            "{orders in Köln:wakes}:crew",
-            "{orders in Köln:wakes}:layout",
+            "{orders in Köln:wakes:0}:kinds",
+            "{orders in Köln:wakes}:members",
+            "{orders in Köln:wakes}:shards",
         ]
     );
 }

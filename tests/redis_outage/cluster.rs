@@ -14,9 +14,9 @@ use crate::{ROOM, until};
 /// For how long all is well, before and after.
 const QUIET: Duration = Duration::from_millis(1_500);
 
-/// One of our slots, of which each master has some.
+/// The Cluster's slot of one of our shards, of which each master has some.
 fn slot(cluster: &RedisCluster) -> u16 {
-    cluster.slot_of("{delayline:wakes:1:0}")
+    cluster.slot_of("{delayline:wakes:0}")
 }
 
 /// Under 2,000 tasks a second, `harm` is done to a Cluster.

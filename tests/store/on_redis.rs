@@ -21,17 +21,17 @@ static STORES: AtomicUsize = AtomicUsize::new(0);
 /// own. The clock is the servers'.
 pub(super) struct Servers {
     url: String,
-    slots: Option<u16>,
+    shards: Option<u16>,
     _servers: Box<dyn Send + Sync>,
 }
 
 impl Servers {
-    /// One server, on which rows are spread over so many slots.
-    pub(super) fn one(slots: u16) -> Self {
+    /// One server, on which rows are spread over so many shards.
+    pub(super) fn one(shards: u16) -> Self {
         static SERVER: Shared<RedisServer> = Shared::new();
         let server = SERVER.get(RedisServer::start);
         Self {
-            slots: Some(slots),
+            shards: Some(shards),
             ..Self::of(server.url(), server)
         }
     }
@@ -51,7 +51,7 @@ impl Servers {
     fn of(url: String, servers: impl Send + Sync + 'static) -> Self {
         Self {
             url,
-            slots: None,
+            shards: None,
             _servers: Box::new(servers),
         }
     }
@@ -72,8 +72,8 @@ impl StoreFixture for Servers {
         let mut store = RedisStore::connect(&self.url)
             .and_then(|store| store.prefix(&format!("{PREFIX}:{number}")))
             .expect("good settings");
-        if let Some(slots) = self.slots {
-            store = store.slots(slots).expect("good settings");
+        if let Some(shards) = self.shards {
+            store = store.shards(shards).expect("good settings");
         }
         let store = store.keep_history(history);
         // To connect to six nodes over TLS may take longer than a call, on a slow machine.

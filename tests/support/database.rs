@@ -182,6 +182,16 @@ impl Server {
         assert!(done.success(), "kill {signal}: {done}");
     }
 
+    /// Does what only the owner of a MariaDB server may, over its socket.
+    pub(crate) fn administer(&self, sql: &str) {
+        let done = Command::new("mariadb")
+            .args(["--no-defaults", "--socket=./mariadb.sock", "--execute", sql])
+            .current_dir(self.folder.path().join("data"))
+            .status()
+            .expect("mariadb, the client");
+        assert!(done.success(), "{sql}: {done}");
+    }
+
     /// Starts it again with the same rows, on the same port, after it was killed.
     pub(crate) fn start_again(&self) {
         let answer = self.run_start();

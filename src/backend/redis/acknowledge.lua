@@ -1,6 +1,6 @@
 -- Ends claims.
 --
--- KEYS[1]  the ZSET of wake-ups of a slot that were taken: score = when the lease ends, in ms
+-- KEYS[1]  the ZSET of wake-ups of a shard that were taken: score = when the lease ends, in ms
 -- ARGV     pairs: when the lease of the claim ends, the member; at most 500 (`unpack` stops at about 8,000 values)
 -- Returns  how many were ended
 --

@@ -1,4 +1,4 @@
--- Counts what is in a slot.
+-- Counts what is in a shard.
 --
 -- KEYS[1]  the ZSET of wake-ups that are held: score = when due, in ms
 -- KEYS[2]  the ZSET of wake-ups that were taken: score = when the lease ends, in ms

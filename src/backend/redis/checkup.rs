@@ -5,34 +5,31 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::RedisBackend;
-use super::crew;
-use crate::redis::{Call, Layouts, Lua, Node, lua};
+use super::membership;
+use super::shards::Shard;
+use crate::redis::{Call, Lua, Node, lua};
 use crate::{Error, defaults};
 
 static CHECKUP: Lua = lua!("checkup.lua");
 
-/// What is kept for a [`RedisBackend`], and where. For people; it asks a few commands of every slot.
+/// What is kept for a [`RedisBackend`], and where. For people; it asks a few commands of every shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RedisCheckup {
     /// The server, or every master.
     pub nodes: Vec<Node>,
-    /// The epoch, which is one more with every change of the number of slots; 0 where nothing was ever sent.
-    pub epoch: u64,
-    /// How many slots there are; 0 where nothing was ever sent.
-    pub slots: u16,
-    /// How many slots of the epoch before are being emptied, if any are.
-    pub former_slots: Option<u16>,
+    /// How many shards there are; 0 where nothing was ever sent.
+    pub shards: u16,
     /// How many processes receive.
     pub receivers: u64,
-    /// What is in each slot, those of the epoch before included.
-    pub contents: Vec<SlotCheckup>,
+    /// What is in each shard.
+    pub contents: Vec<ShardCheckup>,
 }
 
-/// What is in one slot.
+/// What is in one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SlotCheckup {
+pub struct ShardCheckup {
     /// The key of the wake-ups that are held.
     pub key: String,
     /// How many are held.
@@ -56,10 +53,10 @@ impl RedisBackend {
     pub async fn checkup(&self) -> Result<RedisCheckup, Error> {
         let nodes = Node::all(&self.link).await?;
         let carrier = &self.parts().carrier;
-        let layouts = carrier.spread.kept(&self.link).await?;
+        let shards = carrier.shards.kept(&self.link).await?.unwrap_or(0);
         let mut contents = Vec::new();
-        for slot in layouts.into_iter().flat_map(Layouts::slots) {
-            let keys = carrier.names.slot(slot);
+        for shard in Shard::all(shards) {
+            let keys = carrier.names.shard(shard);
             let call = Call::script(&CHECKUP, &[&keys.due, &keys.leased, &keys.foreign]);
             let (held, due_for_ms, leased, ended, ended_for_ms, foreign, held_bytes, leased_bytes): (
                 u64,
@@ -71,7 +68,7 @@ impl RedisBackend {
                 u64,
                 u64,
             ) = self.link.call(defaults::SEND_TIMEOUT, &call).await?;
-            contents.push(SlotCheckup {
+            contents.push(ShardCheckup {
                 key: keys.due,
                 held,
                 due_for_ms,
@@ -84,10 +81,8 @@ impl RedisBackend {
         }
         Ok(RedisCheckup {
             nodes,
-            epoch: layouts.map_or(0, |layouts| layouts.current.epoch),
-            slots: layouts.map_or(0, |layouts| layouts.current.slots),
-            former_slots: layouts.and_then(|layouts| Some(layouts.former?.slots)),
-            receivers: crew::count(&carrier.names, &self.link).await?,
+            shards,
+            receivers: membership::count(&carrier.names, &self.link).await?,
             contents,
         })
     }

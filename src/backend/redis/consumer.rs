@@ -8,30 +8,31 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::crew::Crew;
 use super::hints::{Hints, Told};
 use super::inbox::Inbox;
+use super::membership::Membership;
+use super::shards::Shard;
 use super::taking::{Taken, Taking};
 use super::watch::Watch;
-use crate::redis::{Layouts, Slot, listen, pause};
+use crate::redis::{listen, pause};
 use crate::{Error, defaults};
 
-/// How long a slot is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
-/// slots there are, the longer: it is not the number of slots that decides how much an idle server is asked.
+/// How long a shard is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
+/// shards there are, the longer: it is not the number of shards that decides how much an idle server is asked.
 const LOOK_AGAIN: Duration = Duration::from_secs(8);
-/// So many slots are looked at in that time; each further one adds to it.
+/// So many shards are looked at in that time; each further one adds to it.
 const LOOKED_AT: u32 = 4;
 /// The same, where the server does not let it listen.
 const LOOK_AGAIN_UNTOLD: Duration = Duration::from_millis(250);
 /// How soon after a beat the next one may come, whatever is told.
 const BEAT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Looks for due wake-ups when receivers want some, and sleeps until the next is due in a slot that it watches.
+/// Looks for due wake-ups when receivers want some, and sleeps until the next is due in a shard that it watches.
 pub(super) struct Consumer {
     pub(super) taking: Arc<Taking>,
     pub(super) inbox: Arc<Inbox>,
     /// By what this process is known among those that receive; as long as it runs, only here.
-    pub(super) crew: Crew,
+    pub(super) membership: Membership,
     /// Whether this process has told the others that it receives.
     pub(super) is_known: Arc<AtomicBool>,
 }
@@ -42,7 +43,7 @@ impl Consumer {
         let Self {
             taking,
             inbox,
-            crew,
+            membership,
             is_known,
         } = self;
         let _closing = CloseOnDrop(inbox.clone());
@@ -55,7 +56,7 @@ impl Consumer {
         let mut looker = Looker {
             taking,
             inbox,
-            crew,
+            membership,
             is_known,
             hints,
             watches: BTreeMap::new(),
@@ -84,14 +85,14 @@ impl Drop for CloseOnDrop {
 struct Looker {
     taking: Arc<Taking>,
     inbox: Arc<Inbox>,
-    crew: Crew,
+    membership: Membership,
     is_known: Arc<AtomicBool>,
     hints: Arc<Hints>,
-    watches: BTreeMap<Slot, Watch>,
+    watches: BTreeMap<Shard, Watch>,
     beat: Beat,
     /// How many wake-ups those looks may bring together whose answers are not here yet.
     asked_for: usize,
-    /// Each slot has a look of its own, so that a node that hangs holds up its own slots only.
+    /// Each shard has a look of its own, so that a node that hangs holds up its own shards only.
     answers: JoinSet<Heard>,
 }
 
@@ -104,9 +105,9 @@ struct Beat {
 }
 
 enum Heard {
-    Beat(Result<(Layouts, Vec<String>), Error>),
+    Beat(Result<(i64, Vec<String>), Error>),
     Look {
-        slot: Slot,
+        shard: Shard,
         max: usize,
         began: Instant,
         taken: Result<Taken, Error>,
@@ -128,7 +129,7 @@ impl Looker {
             tokio::select! {
                 biased;
                 Some(heard) = self.answers.join_next() => {
-                    // A look that panicked would be a defect, and its slot would never be looked at again.
+                    // A look that panicked would be a defect, and its shard would never be looked at again.
                     let Ok(heard) = heard else { return };
                     self.heard(heard);
                 }
@@ -139,25 +140,25 @@ impl Looker {
         }
     }
 
-    /// Does as was told, where it concerns a slot that this process may look at.
+    /// Does as was told, where it concerns a shard that this process may look at.
     fn mind(&mut self, told: Told) {
         let Told {
             due,
             more,
-            crew,
+            members,
             missed,
         } = told;
         let now = Instant::now();
         let mut is_strange = false;
-        for (slot, at) in due {
-            match self.watches.get_mut(&slot) {
+        for (shard, at) in due {
+            match self.watches.get_mut(&shard) {
                 Some(watch) if watch.is_mine() => watch.look_at(at),
                 Some(_) => {}
                 None => is_strange = true,
             }
         }
-        for slot in more {
-            match self.watches.get_mut(&slot) {
+        for shard in more {
+            match self.watches.get_mut(&shard) {
                 Some(watch) => watch.look_at(now),
                 None => is_strange = true,
             }
@@ -166,7 +167,7 @@ impl Looker {
             let mine = self.watches.values_mut().filter(|watch| watch.is_mine());
             mine.for_each(|watch| watch.look_at(now));
         }
-        if crew || missed || is_strange {
+        if members || missed || is_strange {
             let earliest = self.beat.began.map_or(now, |began| began + BEAT_PAUSE);
             self.beat.next = self.beat.next.min(earliest.max(now));
         }
@@ -179,21 +180,21 @@ impl Looker {
         }
         self.beat.is_on = true;
         self.beat.began = Some(now);
-        self.beat.next = now + self.crew.every();
+        self.beat.next = now + self.membership.every();
         self.is_known.store(true, Ordering::Relaxed);
         let taking = self.taking.clone();
         let call = self
-            .crew
-            .beat(&taking.carrier.names, &taking.carrier.spread, true);
+            .membership
+            .heartbeat(&taking.carrier.names, &taking.carrier.shards, true);
         self.answers
-            .spawn(async move { Heard::Beat(Crew::send(call, &taking.carrier.link).await) });
+            .spawn(async move { Heard::Beat(Membership::send(call, &taking.carrier.link).await) });
     }
 
-    /// Looks at slots whose time has come, for up to so many wake-ups together.
+    /// Looks at shards whose time has come, for up to so many wake-ups together.
     fn look(&mut self, mut room: usize) {
         let now = Instant::now();
-        let is_alone = self.crew.is_alone();
-        for (&slot, watch) in &mut self.watches {
+        let is_alone = self.membership.is_alone();
+        for (&shard, watch) in &mut self.watches {
             if room == 0 {
                 return;
             }
@@ -206,9 +207,9 @@ impl Looker {
             watch.begin();
             let taking = self.taking.clone();
             self.answers.spawn(async move {
-                let taken = taking.take(slot, max, is_alone).await;
+                let taken = taking.take(shard, max, is_alone).await;
                 Heard::Look {
-                    slot,
+                    shard,
                     max,
                     began: now,
                     taken,
@@ -232,20 +233,25 @@ impl Looker {
         match heard {
             Heard::Beat(answer) => self.heard_beat(answer),
             Heard::Look {
-                slot,
+                shard,
                 max,
                 began,
                 taken,
             } => {
                 self.asked_for -= max;
-                self.heard_look(slot, began, taken);
+                self.heard_look(shard, began, taken);
             }
         }
     }
 
-    fn heard_beat(&mut self, answer: Result<(Layouts, Vec<String>), Error>) {
+    fn heard_beat(&mut self, answer: Result<(i64, Vec<String>), Error>) {
         self.beat.is_on = false;
-        let (layouts, members) = match answer {
+        let shards = &self.taking.carrier.shards;
+        let answer = answer.and_then(|(kept, members)| {
+            let number = shards.heard(&self.taking.carrier.link, kept)?;
+            Ok((number, members))
+        });
+        let (number, members) = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 self.beat.next = Instant::now() + pause(self.beat.failures);
@@ -255,21 +261,20 @@ impl Looker {
             }
         };
         self.beat.failures = 0;
-        self.taking.carrier.spread.heard(layouts);
-        self.crew.heard(members);
-        let slots: Vec<_> = layouts.slots().collect();
+        self.membership.heard(members);
+        // Another number than before, if a server has lost everything and somebody else came first.
         self.watches
-            .retain(|slot, watch| watch.is_on() || slots.contains(slot));
-        for slot in slots {
-            let is_mine = self.crew.watches(slot);
-            let watch = self.watches.entry(slot).or_default();
+            .retain(|shard, watch| watch.is_on() || shard.0 < number);
+        for shard in Shard::all(number) {
+            let is_mine = self.membership.watches(shard);
+            let watch = self.watches.entry(shard).or_default();
             watch.assign(is_mine, Instant::now());
         }
     }
 
-    fn heard_look(&mut self, slot: Slot, began: Instant, taken: Result<Taken, Error>) {
+    fn heard_look(&mut self, shard: Shard, began: Instant, taken: Result<Taken, Error>) {
         let (longest, now) = (self.longest(), Instant::now());
-        let Some(watch) = self.watches.get_mut(&slot) else {
+        let Some(watch) = self.watches.get_mut(&shard) else {
             return;
         };
         match taken {
@@ -294,13 +299,13 @@ impl Looker {
         }
     }
 
-    /// How long a slot is not looked at, at the most.
+    /// How long a shard is not looked at, at the most.
     fn longest(&self) -> Duration {
         if !self.hints.come() {
             return LOOK_AGAIN_UNTOLD;
         }
-        let slots = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);
-        let again = LOOK_AGAIN.saturating_mul(slots.div_ceil(LOOKED_AT));
+        let shards = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);
+        let again = LOOK_AGAIN.saturating_mul(shards.div_ceil(LOOKED_AT));
         // Nobody tells of leases that begin while this process sleeps.
         again.min(self.taking.lease.max(LOOK_AGAIN_UNTOLD))
     }

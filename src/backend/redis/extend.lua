@@ -1,6 +1,6 @@
 -- Moves the end of leases.
 --
--- KEYS[1]  the ZSET of wake-ups of a slot that were taken: score = when the lease ends, in ms
+-- KEYS[1]  the ZSET of wake-ups of a shard that were taken: score = when the lease ends, in ms
 -- ARGV[1]  the length of the lease from now, in ms
 -- ARGV[2]… pairs: when the lease of the claim ends, the member; at most 500
 -- Returns  an array: when the leases end now, then for each pair in the order given 1 if it is still held, else 0

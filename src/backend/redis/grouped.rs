@@ -1,19 +1,19 @@
-//! Batches, slot by slot.
+//! Batches, shard by shard.
 
 use std::collections::BTreeMap;
 
-use crate::redis::{Layout, Slot};
+use super::shards::Shard;
 use crate::{TaskId, defaults};
 
-/// Splits a batch into parts of one slot each, none larger than a script takes.
+/// Splits a batch into parts of one shard each, none larger than a script takes.
 pub(super) fn grouped<T>(
     items: impl IntoIterator<Item = T>,
-    layout: Layout,
+    shards: u16,
     id: impl Fn(&T) -> TaskId,
-) -> Vec<(Slot, Vec<T>)> {
-    let mut slots: BTreeMap<Slot, Vec<Vec<T>>> = BTreeMap::new();
+) -> Vec<(Shard, Vec<T>)> {
+    let mut by_shard: BTreeMap<Shard, Vec<Vec<T>>> = BTreeMap::new();
     let mut items = items.into_iter();
-    if layout.slots == 1 {
+    if shards == 1 {
         // Nothing to work out, one by one.
         let mut parts = Vec::new();
         loop {
@@ -21,18 +21,18 @@ pub(super) fn grouped<T>(
             if part.is_empty() {
                 return parts;
             }
-            parts.extend(layout.all().next().map(|slot| (slot, part)));
+            parts.push((Shard(0), part));
         }
     }
     for item in items {
-        let parts = slots.entry(layout.slot(id(&item))).or_default();
+        let parts = by_shard.entry(Shard::of(id(&item), shards)).or_default();
         match parts.last_mut().filter(|part| part.len() < defaults::BATCH) {
             Some(part) => part.push(item),
             None => parts.push(vec![item]),
         }
     }
-    let of_slot = |(slot, parts): (Slot, Vec<Vec<T>>)| parts.into_iter().map(move |part| (slot, part));
-    slots.into_iter().flat_map(of_slot).collect()
+    let of_shard = |(shard, parts): (Shard, Vec<Vec<T>>)| parts.into_iter().map(move |part| (shard, part));
+    by_shard.into_iter().flat_map(of_shard).collect()
 }
 
 #[cfg(test)]
@@ -40,15 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_is_in_a_part_of_its_slot_in_order() {
-        for slots in [1, 7] {
-            let layout = Layout { epoch: 3, slots };
+    fn every_item_is_in_a_part_of_its_shard_in_order() {
+        for shards in [1, 7] {
             let id = |number: &u128| TaskId::from_bytes(number.to_be_bytes());
-            let parts = grouped(0..5_000, layout, id);
+            let parts = grouped(0..5_000, shards, id);
             let mut all = Vec::new();
-            for (slot, part) in parts {
+            for (shard, part) in parts {
                 assert!((1..=defaults::BATCH).contains(&part.len()));
-                assert!(part.iter().all(|number| layout.slot(id(number)) == slot));
+                assert!(part.iter().all(|number| Shard::of(id(number), shards) == shard));
                 assert!(part.is_sorted());
                 all.extend(part);
             }

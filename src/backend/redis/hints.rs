@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::redis::{Ear, Slot};
+use super::shards::Shard;
+use crate::redis::Ear;
 
-/// How many hints about slots wait to be looked at. There are no more slots than that in two epochs; what is beyond is not
-/// from us.
-const MOST: usize = 2_048;
+/// How many hints about shards wait to be looked at. There are no more shards; what is beyond is not from us.
+const MOST: usize = 1_024;
 
 /// What was told since it was last taken.
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ pub(super) struct Hints {
 /// Hints, of which none may be relied on: messages get lost, and anybody may send some who may publish on the channel.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// When something may be due in a slot earlier than was known before.
-    pub(super) due: BTreeMap<Slot, Instant>,
-    /// The slots in which more is due than one receiver took.
-    pub(super) more: BTreeSet<Slot>,
-    /// Other processes receive than before, or there are other slots.
-    pub(super) crew: bool,
+    /// When something may be due in a shard earlier than was known before.
+    pub(super) due: BTreeMap<Shard, Instant>,
+    /// The shards in which more is due than one receiver took.
+    pub(super) more: BTreeSet<Shard>,
+    /// Other processes receive than before.
+    pub(super) members: bool,
     /// Messages may have been missed.
     pub(super) missed: bool,
 }
@@ -41,31 +41,25 @@ impl Ear for Hints {
         let mut words = std::str::from_utf8(text).unwrap_or_default().split(' ');
         let what = words.next().unwrap_or_default();
         let mut number = || words.next()?.parse::<u64>().ok();
-        let slot = |epoch: Option<u64>, number: Option<u64>| {
-            let number = u16::try_from(number?).ok()?;
-            Some(Slot {
-                epoch: epoch?,
-                number,
-            })
-        };
+        let shard = |number: Option<u64>| Some(Shard(u16::try_from(number?).ok()?));
         match what {
-            "crew" => self.note(|told| told.crew = true),
+            "members" => self.note(|told| told.members = true),
             "more" => {
-                if let Some(slot) = slot(number(), number()) {
+                if let Some(shard) = shard(number()) {
                     self.note(|told| {
                         if told.more.len() < MOST {
-                            told.more.insert(slot);
+                            told.more.insert(shard);
                         }
                     });
                 }
             }
             "due" => {
-                let slot = slot(number(), number());
+                let shard = shard(number());
                 let at = number().and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-                if let (Some(slot), Some(at)) = (slot, at) {
+                if let (Some(shard), Some(at)) = (shard, at) {
                     self.note(|told| {
                         if told.due.len() < MOST {
-                            let due = told.due.entry(slot).or_insert(at);
+                            let due = told.due.entry(shard).or_insert(at);
                             *due = at.min(*due);
                         }
                     });
@@ -117,18 +111,16 @@ impl Hints {
 mod tests {
     use super::*;
 
-    const SLOT: Slot = Slot { epoch: 1, number: 7 };
-
     #[tokio::test(start_paused = true)]
-    async fn of_several_hints_for_a_slot_the_earliest_counts() {
+    async fn of_several_hints_for_a_shard_the_earliest_counts() {
         let hints = Hints::default();
-        hints.message(b"due 1 7 50");
-        hints.message(b"due 1 7 20");
-        hints.message(b"due 1 7 90");
+        hints.message(b"due 7 50");
+        hints.message(b"due 7 20");
+        hints.message(b"due 7 90");
         hints.changed().await;
         let told = hints.take();
         let at = Instant::now() + Duration::from_millis(20);
-        assert_eq!(told.due, BTreeMap::from([(SLOT, at)]));
+        assert_eq!(told.due, BTreeMap::from([(Shard(7), at)]));
         assert!(hints.take().due.is_empty(), "it is told once");
     }
 
@@ -138,22 +130,25 @@ mod tests {
         for text in [
             &b""[..],
             b"due",
-            b"due 1 7",
-            b"due 1 7 x",
-            b"due 1 70000 5",
-            b"due 1 7 99999999999999999999",
-            b"more 1",
-            b"more x y",
+            b"due 7",
+            b"due 7 x",
+            b"due 70000 5",
+            b"due 7 99999999999999999999",
+            b"more",
+            b"more x",
             b"\xFF\xFF",
         ] {
             hints.message(text);
             let Told {
                 due,
                 more,
-                crew,
+                members,
                 missed,
             } = hints.take();
-            assert!(due.is_empty() && more.is_empty() && !crew && !missed, "{text:?}");
+            assert!(
+                due.is_empty() && more.is_empty() && !members && !missed,
+                "{text:?}"
+            );
         }
     }
 
@@ -161,8 +156,8 @@ mod tests {
     async fn a_flood_of_hints_takes_no_memory() {
         let hints = Hints::default();
         for number in 0..10_000 {
-            hints.message(format!("due {number} 1 5").as_bytes());
-            hints.message(format!("more {number} 1").as_bytes());
+            hints.message(format!("due {number} 5").as_bytes());
+            hints.message(format!("more {number}").as_bytes());
         }
         let told = hints.take();
         assert_eq!((told.due.len(), told.more.len()), (MOST, MOST));

@@ -1,16 +1,16 @@
 //! Every name under which anything is kept in Redis.
 
-use crate::redis::Slot;
+use super::shards::Shard;
 
-/// The names that all slots share, and those of each slot.
+/// The names that all shards share, and those of each shard.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     /// What the hash tags begin with.
     prefix: String,
-    /// A HASH: how many slots there are.
-    pub(super) layout: String,
-    /// A ZSET: the receiving processes, by when they count as gone (ms, the server's clock). Beside `layout`.
-    pub(super) crew: String,
+    /// A HASH: how many shards there are.
+    pub(super) shards: String,
+    /// A ZSET: the receiving processes, by when they count as gone (ms, the server's clock). Beside `shards`.
+    pub(super) members: String,
     /// A channel: what sleeping receivers are told.
     pub(super) hints: String,
 }
@@ -20,16 +20,16 @@ impl Names {
     pub(super) fn new(prefix: &str, database: i64) -> Self {
         let prefix = format!("{prefix}:wakes");
         Self {
-            layout: format!("{{{prefix}}}:layout"),
-            crew: format!("{{{prefix}}}:crew"),
+            shards: format!("{{{prefix}}}:shards"),
+            members: format!("{{{prefix}}}:members"),
             // Channels are shared by all databases of a server.
             hints: format!("{{{prefix}}}:hints:{database}"),
             prefix,
         }
     }
 
-    pub(super) fn slot(&self, slot: Slot) -> Keys {
-        let tag = slot.tag(&self.prefix);
+    pub(super) fn shard(&self, Shard(number): Shard) -> Keys {
+        let tag = format!("{{{}:{number}}}", self.prefix);
         Keys {
             due: format!("{tag}:due"),
             leased: format!("{tag}:leased"),
@@ -39,14 +39,14 @@ impl Names {
     }
 }
 
-/// The names of one slot, all under one hash tag, so that in a Redis Cluster they are on one node.
+/// The names of one shard, all under one hash tag, so that in a Redis Cluster they are on one node.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// A ZSET: wake-ups that are held, by when they are due (ms, the server's clock).
     pub(super) due: String,
     /// A ZSET: wake-ups that were received and not acknowledged yet, by when their lease ends.
     pub(super) leased: String,
-    /// A HASH: the names of the kinds that members name by a number; and whether the slot is closed.
+    /// A HASH: the names of the kinds that members name by a number.
     pub(super) kinds: String,
     /// A ZSET: what was found among the wake-ups and is none, by when it was found.
     pub(super) foreign: String,

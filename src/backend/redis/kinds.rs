@@ -18,7 +18,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// The names of these numbers, as far as there are any; those that are not known yet are read from a slot in which
+    /// The names of these numbers, as far as there are any; those that are not known yet are read from a shard in which
     /// wake-ups with these numbers are.
     pub(super) async fn names(
         &self,

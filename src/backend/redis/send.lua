@@ -1,14 +1,13 @@
 -- Holds wake-ups until their delays are over by this server's clock.
 --
--- KEYS[1]  the ZSET of wake-ups that are held in a slot: member = the wake-up, score = when it is due, in ms
--- KEYS[2]  the HASH of that slot's kinds: number to name; and 'closed', if the slot is of an epoch that is over
+-- KEYS[1]  the ZSET of wake-ups that are held in a shard: member = the wake-up, score = when it is due, in ms
+-- KEYS[2]  the HASH of that shard's kinds: number to name
 -- ARGV[1]  the channel on which sleeping receivers listen
--- ARGV[2]  the epoch and the number of the slot, as 'EPOCH SLOT'
+-- ARGV[2]  the number of the shard
 -- ARGV[3]  how many kinds follow
 -- ARGV[4]  the delay of all wake-ups in ms, or nothing if each has its own
 -- ARGV[5]… for each kind its number and its name; then of each wake-up: its delay in ms, unless all have one, and its
 --          member; at least one, at most 500 (`unpack` stops at about 8,000 values)
--- Returns  1; or 0 if the slot is closed, and nothing was done
 --
 -- Why a script: the delay must be added to the server's clock, in the same step, so that no client's clock matters;
 -- and only here is it known whether a sleeping receiver has to be told of an earlier head. It is told the delay and
@@ -16,17 +15,14 @@
 
 local due, kinds = KEYS[1], KEYS[2]
 local count, delay_of_all = tonumber(ARGV[3]), ARGV[4]
-local numbers = { 'closed' }
+local numbers = {}
 for at = 1, count do
-  numbers[at + 1] = ARGV[3 + 2 * at]
+  numbers[at] = ARGV[3 + 2 * at]
 end
 local names = redis.call('HMGET', kinds, unpack(numbers))
-if names[1] then
-  return 0
-end
 for at = 1, count do
-  if not names[at + 1] then
-    redis.call('HSET', kinds, numbers[at + 1], ARGV[4 + 2 * at])
+  if not names[at] then
+    redis.call('HSET', kinds, numbers[at], ARGV[4 + 2 * at])
   end
 end
 
@@ -67,4 +63,3 @@ if not head or earliest < tonumber(head) then
   -- A user who may not publish can still send: receivers then find the wake-up when they look again by themselves.
   redis.pcall('PUBLISH', ARGV[1], 'due ' .. ARGV[2] .. ' ' .. earliest - now)
 end
-return 1

@@ -1,6 +1,6 @@
 -- Moves members that are no wake-ups out of the way.
 --
--- KEYS[1]  a ZSET of wake-ups of a slot
+-- KEYS[1]  a ZSET of wake-ups of a shard
 -- KEYS[2]  the ZSET of what is no wake-up: score = when it was found, in ms
 -- ARGV[1]  how many of these are kept; the oldest go
 -- ARGV[2]… the members, at most 500

@@ -1,11 +1,11 @@
 -- Takes wake-ups that are due by this server's clock, and leases them to the caller.
 --
--- KEYS[1]  the ZSET of wake-ups that are held in a slot: score = when due, in ms
--- KEYS[2]  the ZSET of wake-ups of that slot that were taken and are not yet acknowledged: score = when the lease ends
+-- KEYS[1]  the ZSET of wake-ups that are held in a shard: score = when due, in ms
+-- KEYS[2]  the ZSET of wake-ups of that shard that were taken and are not yet acknowledged: score = when the lease ends
 -- ARGV[1]  how many to take at the most, 1 to 500 (`unpack` stops at about 8,000 values)
 -- ARGV[2]  the length of the lease in ms
 -- ARGV[3]  the channel on which other receivers are told that there is more than was taken; '' if there are none
--- ARGV[4]  the epoch and the number of the slot, as 'EPOCH SLOT'
+-- ARGV[4]  the number of the shard
 -- Returns  an array: how many µs until it is worth to look again (a day if there is nothing to wait for), when the lease
 --          of what was taken ends, then the members taken
 --

@@ -1,4 +1,4 @@
-//! One look at one slot.
+//! One look at one shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use super::carrier::Carrier;
 use super::keys::Keys;
 use super::kinds::Kinds;
 use super::member;
-use super::ticket;
+use super::shards::Shard;
 use crate::backend::Arrival;
-use crate::redis::{Call, Lua, Slot, lua};
+use crate::redis::{Call, Lua, lua};
 use crate::{Error, Wake, defaults};
 
 /// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
@@ -21,13 +21,13 @@ use crate::{Error, Wake, defaults};
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// How often foreign members are warned about.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How many foreign members are kept in each slot, for people to look at.
-pub(super) const FOREIGN_KEPT: usize = 1_000;
+/// How many foreign members are kept in each shard, for people to look at.
+const FOREIGN_KEPT: usize = 1_000;
 
 static TAKE: Lua = lua!("take.lua");
-pub(super) static SET_ASIDE: Lua = lua!("set_aside.lua");
+static SET_ASIDE: Lua = lua!("set_aside.lua");
 
-/// Takes what is due in a slot, on a lease.
+/// Takes what is due in a shard, on a lease.
 pub(super) struct Taking {
     pub(super) carrier: Arc<Carrier>,
     pub(super) lease: Duration,
@@ -45,14 +45,14 @@ pub(super) struct Taken {
 }
 
 impl Taking {
-    /// Takes up to `max` wake-ups that are due in a slot; tells the others if there are more, unless nobody else is there.
-    pub(super) async fn take(&self, slot: Slot, max: usize, is_alone: bool) -> Result<Taken, Error> {
-        let keys = self.carrier.names.slot(slot);
+    /// Takes up to `max` wake-ups that are due in a shard; tells the others if there are more, unless nobody else is there.
+    pub(super) async fn take(&self, shard: Shard, max: usize, is_alone: bool) -> Result<Taken, Error> {
+        let keys = self.carrier.names.shard(shard);
         let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
         call.arg(max)
             .arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))
             .arg(if is_alone { "" } else { &self.carrier.names.hints })
-            .arg(format!("{} {}", slot.epoch, slot.number));
+            .arg(shard.0);
         let Answer {
             wait,
             lease_end,
@@ -62,7 +62,6 @@ impl Taking {
         let decoded: Vec<_> = members.iter().map(|member| member::decode(member)).collect();
         let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind).collect();
         let kinds = self.kinds.names(numbers, &keys, &self.carrier.link).await?;
-        let ticket = ticket::pack(slot.epoch, lease_end);
         let mut arrivals = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
         for (member, decoded) in members.into_iter().zip(decoded) {
@@ -71,7 +70,11 @@ impl Taking {
                 Some(Wake { id, kind, version })
             });
             match wake {
-                Some(wake) => arrivals.push(Arrival { wake, ticket }),
+                Some(wake) => arrivals.push(Arrival {
+                    wake,
+                    // Which no other claim of the same wake-up has.
+                    ticket: lease_end,
+                }),
                 None => foreign.push(member),
             }
         }

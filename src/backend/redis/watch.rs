@@ -1,4 +1,4 @@
-//! When to look at one slot.
+//! When to look at one shard.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::redis::pause;
 
-/// A slot, as far as this process looks at it.
+/// A shard, as far as this process looks at it.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     is_mine: bool,
@@ -19,7 +19,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Whether this process is the one that watches the slot.
+    /// Whether this process is the one that watches the shard.
     pub(super) fn is_mine(&self) -> bool {
         self.is_mine
     }
@@ -34,7 +34,7 @@ impl Watch {
         self.next.filter(|_| !self.is_on)
     }
 
-    /// Whether the slot is this process' to watch is known anew.
+    /// Whether the shard is this process' to watch is known anew.
     pub(super) fn assign(&mut self, is_mine: bool, now: Instant) {
         if is_mine && !self.is_mine {
             self.look_at(now);
@@ -65,7 +65,7 @@ impl Watch {
     pub(super) fn looked(&mut self, now: Instant, wait: Duration, longest: Duration) {
         self.is_on = false;
         self.failures = 0;
-        // Whoever helped out leaves the slot to its watcher once nothing more is due.
+        // Whoever helped out leaves the shard to its watcher once nothing more is due.
         let goes_on = self.is_mine || wait.is_zero();
         self.next = goes_on.then(|| now + wait.min(longest));
         if let Some(told) = self.told.take() {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_becomes_mine_is_looked_at_at_once_and_one_that_was_is_left() {
+    fn a_shard_that_becomes_mine_is_looked_at_at_once_and_one_that_was_is_left() {
         let now = Instant::now();
         let mut watch = mine(now);
         assert_eq!(watch.next(), Some(now));

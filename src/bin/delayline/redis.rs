@@ -6,8 +6,6 @@ mod doctor;
 mod findings;
 #[path = "redis/rebuild.rs"]
 mod rebuild;
-#[path = "redis/reshard.rs"]
-mod reshard;
 
 use delayline::backend::RedisBackend;
 use delayline::store::RedisStore;
@@ -25,7 +23,6 @@ pub(crate) struct Redis {
 enum Command {
     Doctor(doctor::Doctor),
     Rebuild(rebuild::Rebuild),
-    Reshard(reshard::Reshard),
 }
 
 impl Redis {
@@ -33,7 +30,6 @@ impl Redis {
         match self.command {
             Command::Doctor(doctor) => doctor.run(),
             Command::Rebuild(rebuild) => rebuild.run(),
-            Command::Reshard(reshard) => reshard.run(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::mysql::MySqlConnectOptions;
 
-use super::connections::Connections;
+use super::connections::Pools;
 use super::sql::Sql;
 use super::{MySqlStore, Server, schema};
 use crate::{Error, defaults};
@@ -45,7 +45,8 @@ impl MySqlBuilder {
         self
     }
 
-    /// Opens up to `max` connections, 8 otherwise, as they are needed.
+    /// Opens up to `max` connections for verbs and reading, and as many for workers, 8 otherwise, as they are needed; and
+    /// up to 4 more while verbs wait for rows that somebody else has locked.
     pub fn connections(mut self, max: u32) -> Self {
         self.connections = max;
         self
@@ -94,14 +95,15 @@ impl MySqlBuilder {
         }
         let count = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let server = Server {
-            connections: Connections::new(self.options, count.min(tokio::sync::Semaphore::MAX_PERMITS)),
+            pools: Pools::new(&self.options, count),
             sql: Sql::of(&self.table),
             table: self.table,
             live: Default::default(),
             past: Default::default(),
         };
         server
-            .connections
+            .pools
+            .callers
             .lend()
             .await
             .map_err(super::errors::failed)?

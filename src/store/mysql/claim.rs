@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::MySqlConnection;
 
+use super::connections::Writing;
 use super::{Server, codec, read};
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{State, Task, Timestamp, Wake};
+use crate::{Kind, State, Task, Timestamp, Wake};
 
 pub(super) async fn arrive(
     server: &Server,
@@ -15,7 +16,7 @@ pub(super) async fn arrive(
     claim: &Claim,
 ) -> Result<Stamped<Looked>, sqlx::Error> {
     // Stale wake-ups and hops need no lock.
-    let mut lent = server.connections.lend().await?;
+    let mut lent = server.pools.workers.lend().await?;
     let mut looked = read::look(&mut lent, &server.sql.look, wakes.iter().map(|wake| wake.id)).await?;
     let now = match looked.now {
         Some(now) => now,
@@ -25,26 +26,20 @@ pub(super) async fn arrive(
     let mut look = Look::new(claim, now);
     for wake in wakes {
         match looked.rows.remove(&wake.id) {
-            Some((State::Scheduled, row)) if row.wake.version == wake.version => look.at(row),
+            Some((State::Scheduled, row, size)) if row.wake.version == wake.version => look.at(row, size),
             _ => look.found.stale += 1,
         }
     }
     if look.due.is_empty() {
         return Ok(look.stamped());
     }
-    let mut tries = 0;
-    loop {
-        match take(server, wakes, &look).await {
-            Err(error) => server.connections.pause_after(error, &mut tries).await?,
-            taken => return taken,
-        }
-    }
+    server.pools.retried(|| take(server, wakes, &look)).await
 }
 
 /// Claims what a look at wake-ups marked.
 async fn take(server: &Server, wakes: &[Wake], look: &Look<'_>) -> Result<Stamped<Looked>, sqlx::Error> {
     let mut found = look.found.clone();
-    let mut writing = server.connections.begin().await?;
+    let mut writing = Writing::begin(&server.pools.workers).await?;
     // What somebody else has locked is left to the sweep.
     let unlocked = &server.sql.by_ids_unlocked;
     let read = read::sound_by_ids(&mut writing, unlocked, look.due.iter().copied()).await?;
@@ -63,49 +58,67 @@ async fn take(server: &Server, wakes: &[Wake], look: &Look<'_>) -> Result<Stampe
 }
 
 pub(super) async fn ready(server: &Server, claim: &Claim) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
-    let mut lent = server.connections.lend().await?;
+    let mut lent = server.pools.workers.lend().await?;
     let now = read::now(&mut lent, &server.sql).await?;
     let mut due = Vec::new();
-    for (kind, &room) in &claim.room {
-        if room > 0 && read::any_due(&mut lent, &server.sql, kind, now).await? {
-            due.push((kind, room));
-        }
+    for (kind, &room) in claim.room.iter().filter(|(_, room)| **room > 0) {
+        let of_kind = read::due(&mut lent, &server.sql, kind, now, room).await?;
+        due.extend(
+            of_kind
+                .into_iter()
+                .map(|(due_at, id, size)| (due_at, id, kind, size)),
+        );
     }
     lent.give_back();
-    if due.is_empty() {
+    // The longest due first, as far as there is room for their payloads.
+    due.sort_unstable();
+    let mut bytes = claim.bytes;
+    let mut chosen = BTreeMap::new();
+    for (.., kind, size) in due {
+        if bytes == 0 {
+            break;
+        }
+        bytes = bytes.saturating_sub(size);
+        *chosen.entry(kind).or_default() += 1;
+    }
+    if chosen.is_empty() {
         let found = Vec::new();
         return Ok(Stamped { now, found });
     }
-    let mut tries = 0;
-    loop {
-        match take_ready(server, claim, &due, now).await {
-            Err(error) => server.connections.pause_after(error, &mut tries).await?,
-            taken => return taken,
-        }
-    }
+    server
+        .pools
+        .retried(|| take_ready(server, claim, &chosen, now))
+        .await
 }
 
-/// Claims rows of kinds of which there are due ones, each as many as there is room.
+/// Claims rows of kinds of which there are due ones, so many of each.
 async fn take_ready(
     server: &Server,
     claim: &Claim,
-    kinds: &[(&crate::Kind, usize)],
+    kinds: &BTreeMap<&Kind, usize>,
     due_at: Timestamp,
 ) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
-    let mut writing = server.connections.begin().await?;
+    let mut writing = Writing::begin(&server.pools.workers).await?;
     let (mut rows, mut now) = (Vec::new(), due_at);
-    for (kind, room) in kinds {
+    for (kind, count) in kinds {
         let query = read::query(&server.sql.due_unlocked)
             .bind(kind.as_str().as_bytes().to_vec())
             .bind(due_at.as_millis())
-            .bind(codec::limit(*room));
+            .bind(codec::limit(*count));
         let read = read::sound(query.fetch_all(&mut *writing).await?)?;
         rows.extend(read.rows);
         now = read.now.map_or(now, |read| read.max(now));
     }
-    let mut found = self::claim(&mut writing, server, rows, claim, now).await?;
+    // Others may have taken those that were looked at.
+    rows.sort_by_key(|task| (task.due_at, task.id));
+    let mut bytes = claim.bytes;
+    rows.retain(|task| {
+        let fits = bytes > 0;
+        bytes = bytes.saturating_sub(task.payload.len());
+        fits
+    });
+    let found = self::claim(&mut writing, server, rows, claim, now).await?;
     writing.commit().await?;
-    found.sort_by_key(|task| (task.due_at, task.id));
     Ok(Stamped { now, found })
 }
 
@@ -130,10 +143,7 @@ pub(super) async fn claim(
     let touched = query.execute(connection).await?.rows_affected();
     ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
-        row::enter(row, State::Running, now);
-        row.attempt += 1;
-        row.owner = Some(claim.owner.to_string());
-        row.wake_at = Some(until);
+        row::claim(row, claim, now);
     }
     Ok(rows)
 }

@@ -28,9 +28,11 @@ impl From<Garbled> for sqlx::Error {
 }
 
 /// The time in the column after those of a row.
-pub(super) const TASK_NOW: usize = 18;
+pub(super) const TASK_NOW: usize = 20;
 /// The time in the column after those of a look.
 pub(super) const LOOK_NOW: usize = 7;
+/// How long the payload is, in the column after that.
+const LOOK_SIZE: usize = 8;
 
 /// The task of a row that was read with all columns, in their order.
 pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
@@ -48,27 +50,31 @@ pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
         planned_at: time(row, 6)?,
         wake_at: perhaps(7)?,
         attempt: row.try_get(8)?,
-        max_attempts: row.try_get(9)?,
-        hop: row.try_get(10)?,
-        created_at: time(row, 11)?,
-        updated_at: time(row, 12)?,
-        finished_at: perhaps(13)?,
-        owner: row.try_get(14)?,
-        last_error: row.try_get(15)?,
-        headers: match row.try_get(16)? {
+        started: row.try_get::<i64, _>(9)? != 0,
+        stalls: row.try_get(10)?,
+        max_attempts: row.try_get(11)?,
+        hop: row.try_get(12)?,
+        created_at: time(row, 13)?,
+        updated_at: time(row, 14)?,
+        finished_at: perhaps(15)?,
+        owner: row.try_get(16)?,
+        last_error: row.try_get(17)?,
+        headers: match row.try_get(18)? {
             "{}" => Default::default(),
             headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
         },
-        payload: row.try_get(17)?,
+        payload: row.try_get(19)?,
     })
 }
 
-/// What tells of a row whether a wake-up or a claim still holds: its state, and the wake-up that would. Nothing if
-/// there is no such row.
-pub(super) fn look(row: &MySqlRow) -> Result<Option<(State, Pending)>, sqlx::Error> {
-    if row.try_get::<Option<&[u8]>, _>(0)?.is_none() {
-        return Ok(None);
-    }
+/// How long the payload of a row is that was looked at.
+pub(super) fn size(row: &MySqlRow) -> Result<usize, sqlx::Error> {
+    let size: u64 = row.try_get(LOOK_SIZE)?;
+    Ok(usize::try_from(size).unwrap_or(usize::MAX))
+}
+
+/// What tells of a row whether a wake-up or a claim still holds: its state, and the wake-up that would.
+pub(super) fn look(row: &MySqlRow) -> Result<(State, Pending), sqlx::Error> {
     let wake = Wake {
         id: id(row, 0)?,
         kind: kind(row, 1)?,
@@ -80,7 +86,7 @@ pub(super) fn look(row: &MySqlRow) -> Result<Option<(State, Pending)>, sqlx::Err
         due_at: time(row, 5)?,
         planned_at: time(row, 6)?,
     };
-    Ok(Some((state(row.try_get(3)?)?, pending)))
+    Ok((state(row.try_get(3)?)?, pending))
 }
 
 /// The id in a column.

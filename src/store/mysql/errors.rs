@@ -1,28 +1,10 @@
 //! What the driver's errors mean.
 
-use std::time::Duration;
-
 use sqlx::mysql::MySqlDatabaseError;
 
 use super::NAME;
 use crate::Error;
-
-/// The server did not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("the server did not answer within {0:?}")]
-pub(super) struct Away(Duration);
-
-impl Away {
-    pub(super) fn within(time: Duration) -> Self {
-        Self(time)
-    }
-}
-
-impl From<Away> for sqlx::Error {
-    fn from(away: Away) -> Self {
-        Self::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, away))
-    }
-}
+use crate::store::sql::Why;
 
 /// A row that no statement can carry to the server.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +29,14 @@ mod number {
     /// MariaDB: a row was written by others since a snapshot was taken.
     pub(super) const RECORD_CHANGED: u16 = 1020;
 
+    /// The server takes no writes, as after a failover, or ends.
+    pub(super) const OF_SERVER: &[u16] = &[1053, 1290, 1792, 1836];
+
+    /// A value, a constraint, or a limit of the server.
+    pub(super) const OF_ROW: &[u16] = &[
+        1048, 1153, 1118, 1264, 1265, 1301, 1364, 1366, 1406, 1644, 3140, 3819, 4025, 4078,
+    ];
+
     /// What time, or somebody's hand, may mend: a server that is full, ends, is in recovery or takes no writes for now,
     /// and a connection or statement that was broken off.
     pub(super) const PASSING: &[u16] = &[
@@ -54,10 +44,8 @@ mod number {
         1037, 1038, 1041, // out of memory
         1040, 1203, 1226, // too many connections
         1047, // not ready (a cluster's node)
-        1053, // the server shuts down
         1152, 1158, 1159, 1160, 1161, // the connection broke
         1184, // the same
-        1290, 1836, // read-only: a failover
         1317, 1927, // killed
         1969, 3024, // out of time
         2002, 2003, 2006, 2013, // away, as proxies say it
@@ -82,26 +70,54 @@ pub(super) fn is_missing_table(error: &sqlx::Error) -> bool {
 
 /// Whether the transaction, or the statement outside of one, was undone for the sake of somebody else's.
 pub(super) fn is_crossed(error: &sqlx::Error) -> bool {
-    use number::{DEADLOCK, DUPLICATE, LOCK_WAIT_TIMEOUT, RECORD_CHANGED};
-    let crossed = [LOCK_WAIT_TIMEOUT, DEADLOCK, RECORD_CHANGED, DUPLICATE];
+    use number::{DEADLOCK, DUPLICATE, RECORD_CHANGED};
+    let crossed = [DEADLOCK, RECORD_CHANGED, DUPLICATE];
     number_of(error).is_some_and(|number| crossed.contains(&number))
+}
+
+/// What is told of a row that a statement failed of; none where it was not for a row's sake.
+pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
+    if let Some(big) = too_big(error) {
+        return Some(Why::Invalid {
+            field: "payload",
+            value: format!("{} bytes long", big.bytes),
+            allowed: format!(
+                "with what goes beside it, at most the server's max_allowed_packet, {} bytes, are allowed",
+                big.limit
+            ),
+        });
+    }
+    match number_of(error)? {
+        number::LOCK_WAIT_TIMEOUT => Some(Why::Locked),
+        number if number::OF_ROW.contains(&number) => Some(Why::Refused(error.to_string())),
+        _ => None,
+    }
+}
+
+/// Whether the server that a connection leads to will not do.
+pub(super) fn is_of_server(error: &sqlx::Error) -> bool {
+    number_of(error).is_some_and(|number| number::OF_SERVER.contains(&number))
 }
 
 fn is_transient(error: &sqlx::Error) -> bool {
     let broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolClosed);
-    broken || is_crossed(error) || number_of(error).is_some_and(|number| number::PASSING.contains(&number))
+    let passes = |number| number == number::LOCK_WAIT_TIMEOUT || number::PASSING.contains(&number);
+    broken || is_crossed(error) || is_of_server(error) || number_of(error).is_some_and(passes)
+}
+
+fn too_big(error: &sqlx::Error) -> Option<&TooBig> {
+    match error {
+        sqlx::Error::Encode(cause) => cause.downcast_ref(),
+        _ => None,
+    }
 }
 
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
-    if let sqlx::Error::Encode(cause) = &error
-        && let Some(big) = cause.downcast_ref::<TooBig>()
+    if too_big(&error).is_some()
+        && let Some(why) = blame(&error)
     {
-        let allowed = format!(
-            "with what goes beside it, at most the server's max_allowed_packet, {} bytes, are allowed",
-            big.limit
-        );
-        return Error::invalid("payload", format_args!("{} bytes long", big.bytes), allowed);
+        return why.error(NAME);
     }
     Error::Store {
         store: NAME,

@@ -19,10 +19,10 @@ const LONGEST: i64 = Timestamp::MAX.as_millis();
 pub(super) struct Known(Mutex<BTreeSet<Name>>);
 
 /// A kind as the column has it, which may have been edited by hand into what is no text.
-type Name = Vec<u8>;
+pub(super) type Name = Vec<u8>;
 
 impl Known {
-    fn get(&self) -> BTreeSet<Name> {
+    pub(super) fn get(&self) -> BTreeSet<Name> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -36,7 +36,8 @@ pub(super) struct Lanes {
     /// When it began.
     pub(super) now: Timestamp,
     /// Rows whose `wake_at` has passed, of the first and of the second state, by kind and the longest ago first.
-    pub(super) overdue: [Vec<Pending>; 2],
+    /// Each with the length of its payload.
+    pub(super) overdue: [Vec<(Pending, usize)>; 2],
     /// Scheduled rows that become due, the earliest first.
     pub(super) ahead: Vec<Pending>,
 }
@@ -85,7 +86,7 @@ pub(super) async fn look<'k>(
     let mut lanes = found.ok_or(sqlx::Error::RowNotFound)?;
     for overdue in &mut lanes.overdue {
         // Of each kind they are in the right order already.
-        overdue.sort_by(|one, other| one.wake.kind.cmp(&other.wake.kind));
+        overdue.sort_by(|(one, _), (other, _)| one.wake.kind.cmp(&other.wake.kind));
     }
     if let What::Live(Some(ahead)) = what {
         lanes.ahead.sort_by_key(|row| (row.due_at, row.wake.id));
@@ -126,6 +127,9 @@ async fn ask(
             query = query.bind(kind.to_vec()).bind(within).bind(limit);
         }
     }
+    if let What::Live(_) = what {
+        query = query.bind(codec::limit(limit));
+    }
     let rows = query.fetch_all(connection).await?;
     let mut there = Vec::new();
     for row in &rows {
@@ -150,13 +154,18 @@ async fn ask(
                 };
                 match part {
                     part::AHEAD => lanes.ahead.push(pending),
-                    part if part == part::OVERDUE[0] => lanes.overdue[0].push(pending),
-                    _ => lanes.overdue[1].push(pending),
+                    part if part == part::OVERDUE[0] => lanes.overdue[0].push((pending, size(row)?)),
+                    _ => lanes.overdue[1].push((pending, size(row)?)),
                 }
             }
         }
     }
     Ok(there)
+}
+
+fn size(row: &MySqlRow) -> Result<usize, sqlx::Error> {
+    let size: i64 = row.try_get(7)?;
+    Ok(usize::try_from(size).unwrap_or_default())
 }
 
 fn pending(row: &MySqlRow) -> Result<Pending, sqlx::Error> {

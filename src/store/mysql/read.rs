@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
-use sqlx::{AssertSqlSafe, MySql, MySqlConnection};
+use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 
 use super::Server;
 use super::codec::{self, Hex};
@@ -27,8 +27,8 @@ pub(super) struct Read<T> {
     pub(super) now: Option<Timestamp>,
 }
 
-/// The state of rows, and the wake-ups that hold for them.
-pub(super) type Looks = BTreeMap<TaskId, (State, Pending)>;
+/// The state of rows, the wake-ups that hold for them, and how long their payloads are.
+pub(super) type Looks = BTreeMap<TaskId, (State, Pending, usize)>;
 
 /// The time by the server's clock.
 pub(super) async fn now(connection: &mut MySqlConnection, sql: &Sql) -> Result<Timestamp, sqlx::Error> {
@@ -46,34 +46,71 @@ pub(super) async fn look(
     let mut read: Read<Looks> = Read::default();
     for row in &found {
         read.now = read.now.max(Some(codec::time(row, codec::LOOK_NOW)?));
-        if let Some((state, pending)) = codec::look(row)? {
-            read.rows.insert(pending.wake.id, (state, pending));
+        if codec::some_id(row, 0)?.is_none() {
+            continue;
+        }
+        match codec::look(row) {
+            Ok((state, pending)) => {
+                let size = codec::size(row)?;
+                read.rows.insert(pending.wake.id, (state, pending, size));
+            }
+            Err(error) => left_alone(row, 0, &error),
         }
     }
     Ok(read)
 }
 
-/// The rows of these ids, by one of the statements that read whole rows.
-pub(super) async fn by_ids(
-    connection: &mut MySqlConnection,
-    sql: &Arc<str>,
-    ids: impl IntoIterator<Item = TaskId>,
-) -> Result<Read<Vec<Task>>, sqlx::Error> {
-    let found = query(sql).bind(codec::ids(ids)?).fetch_all(connection).await?;
-    Ok(Read {
-        now: last_now(&found)?,
-        rows: tasks(&found)?,
-    })
-}
-
-/// As [`by_ids`], but leaves out rows that make no sense: one that was edited by hand must not keep all others from
-/// being claimed.
+/// The rows of these ids, by one of the statements that read whole rows; those that make no sense are left out: one that
+/// was edited by hand must not keep all others from being claimed.
 pub(super) async fn sound_by_ids(
     connection: &mut MySqlConnection,
     sql: &Arc<str>,
     ids: impl IntoIterator<Item = TaskId>,
 ) -> Result<Read<Vec<Task>>, sqlx::Error> {
     sound(query(sql).bind(codec::ids(ids)?).fetch_all(connection).await?)
+}
+
+/// What was renewed of claims: the version of the claim, the end of its lease, and whether its handler has started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    version: u64,
+    until: Timestamp,
+    started: bool,
+}
+
+/// Writes what was renewed of claims into their rows, which are locked: by a statement of its own, as the one that locked
+/// them may have begun before the last renewal.
+pub(super) async fn add_leases(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &mut [Task],
+) -> Result<(), sqlx::Error> {
+    let running = rows.iter().filter(|row| row.state == State::Running);
+    let ids: Vec<_> = running.map(|row| row.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let found = query(&sql.leases)
+        .bind(codec::ids(ids)?)
+        .fetch_all(connection)
+        .await?;
+    let lease = |row: &MySqlRow| {
+        let lease = Lease {
+            version: row.try_get(1)?,
+            until: codec::time(row, 2)?,
+            started: row.try_get::<i64, _>(3)? != 0,
+        };
+        Ok((codec::id(row, 0)?, lease))
+    };
+    let leases: Result<BTreeMap<_, _>, sqlx::Error> = found.iter().map(lease).collect();
+    let leases = leases?;
+    for row in rows {
+        if let Some(lease) = leases.get(&row.id).filter(|lease| lease.version == row.version) {
+            row.wake_at = Some(lease.until);
+            row.started = lease.started;
+        }
+    }
+    Ok(())
 }
 
 /// What makes sense of these rows.
@@ -115,95 +152,118 @@ pub(super) async fn ids_of_keys(
     ids.collect()
 }
 
-/// Whether there is a due row of a kind.
-pub(super) async fn any_due(
+/// The due rows of a kind, the longest due first, up to a limit: due time, id, and how long the payload is.
+pub(super) async fn due(
     connection: &mut MySqlConnection,
     sql: &Sql,
     kind: &Kind,
     now: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    let query = query(&sql.any_due)
+    limit: usize,
+) -> Result<Vec<(Timestamp, Vec<u8>, usize)>, sqlx::Error> {
+    let query = query(&sql.due)
         .bind(kind.as_str().as_bytes().to_vec())
-        .bind(now.as_millis());
-    Ok(query.fetch_optional(connection).await?.is_some())
+        .bind(now.as_millis())
+        .bind(codec::limit(limit));
+    let found = query.fetch_all(connection).await?;
+    let due = found.iter().map(|row| {
+        let size = usize::try_from(row.try_get::<u64, _>(2)?).unwrap_or(usize::MAX);
+        Ok((codec::time(row, 0)?, row.try_get(1)?, size))
+    });
+    due.collect()
 }
 
 pub(super) async fn server_now(server: &Server) -> Result<Timestamp, sqlx::Error> {
-    let mut lent = server.connections.lend().await?;
+    let mut lent = server.pools.workers.lend().await?;
     let now = now(&mut lent, &server.sql).await?;
     lent.give_back();
     Ok(now)
 }
 
 pub(super) async fn find(server: &Server, target: &Target) -> Result<Option<Task>, sqlx::Error> {
-    let mut lent = server.connections.lend().await?;
+    let mut lent = server.pools.callers.lend().await?;
     let found = of_target(&mut lent, &server.sql, target).await?;
     lent.give_back();
     Ok(found)
 }
 
-/// The row of a target; by key its live row, else the newest by id.
+/// The row of a target; by key its live row, else the newest.
 pub(super) async fn of_target(
     connection: &mut MySqlConnection,
     sql: &Sql,
     target: &Target,
 ) -> Result<Option<Task>, sqlx::Error> {
-    let found = match target {
-        Target::Id(id) => by_ids(connection, &sql.by_ids, [*id]).await?.rows,
+    let query = match target {
+        Target::Id(id) => query(&sql.by_ids).bind(codec::ids([*id])?),
         Target::Key(kind, key) => {
             let (kind, key) = (kind.as_str().as_bytes(), key.as_str().as_bytes());
-            let mut query = query(&sql.by_key);
-            for value in [kind, key, kind, key] {
-                query = query.bind(value.to_vec());
-            }
-            tasks(&query.fetch_all(connection).await?)?
+            let values = [kind, key, kind, key].into_iter();
+            values.fold(query(&sql.by_key), |query, value| query.bind(value.to_vec()))
         }
     };
+    let found = query.fetch_all(connection).await?;
+    let found: Result<Vec<_>, _> = found.iter().map(codec::task).collect();
     let mut rows = Rows::default();
-    rows.load(found);
+    rows.load(found?);
     Ok(rows.find(target).cloned())
 }
 
 pub(super) async fn list(server: &Server, page: &Page) -> Result<Vec<Task>, sqlx::Error> {
-    let (time, id) = match &page.after {
+    let (mut time, mut id) = match &page.after {
         Some((time, id)) => (time.as_millis(), id.as_bytes().to_vec()),
         None => (i64::MIN, Vec::new()),
     };
-    let mut lent = server.connections.lend().await?;
-    let query = query(&server.sql.list)
-        .bind(page.kind.as_str().as_bytes().to_vec())
-        .bind(codec::number(page.state))
-        .bind(time)
-        .bind(time)
-        .bind(id)
-        .bind(codec::limit(page.limit));
-    let found = query.fetch_all(&mut *lent).await?;
-    lent.give_back();
-    tasks(&found)
+    let mut lent = server.pools.callers.lend().await?;
+    loop {
+        let query = query(&server.sql.list)
+            .bind(page.kind.as_str().as_bytes().to_vec())
+            .bind(codec::number(page.state))
+            .bind(time)
+            .bind(time)
+            .bind(id)
+            .bind(codec::limit(page.limit));
+        let found = query.fetch_all(&mut *lent).await?;
+        let place = found
+            .last()
+            .map(|last| Ok::<_, sqlx::Error>((last.try_get(5)?, last.try_get(0)?)));
+        let tasks = sound(found)?.rows;
+        match place.transpose()? {
+            // An empty page would be the last one.
+            Some(place) if tasks.is_empty() => (time, id) = place,
+            _ => {
+                lent.give_back();
+                return Ok(tasks);
+            }
+        }
+    }
 }
 
-pub(super) async fn kinds(server: &Server, state: State) -> Result<Vec<Kind>, sqlx::Error> {
-    let mut lent = server.connections.lend().await?;
+pub(super) async fn kinds(
+    server: &Server,
+    state: State,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Kind>, sqlx::Error> {
+    let mut lent = server.pools.callers.lend().await?;
     let mut kinds: Vec<Kind> = Vec::new();
-    loop {
-        let last = kinds.last().map_or("", Kind::as_str);
-        let query = query(&server.sql.next_kind)
-            .bind(codec::number(state))
-            .bind(last.as_bytes().to_vec());
+    let mut last: Vec<u8> = after.map_or("", Kind::as_str).into();
+    while kinds.len() < limit {
+        let query = query(&server.sql.next_kind).bind(codec::number(state)).bind(last);
         let Some(next) = query.fetch_optional(&mut *lent).await? else {
             break;
         };
-        kinds.push(codec::kind(&next, 0)?);
+        match codec::kind(&next, 0) {
+            Ok(kind) => kinds.push(kind),
+            Err(error) => {
+                tracing::error!(store = super::NAME, %error, "a kind makes no sense and is left out")
+            }
+        }
+        last = next.try_get(0)?;
     }
     lent.give_back();
     Ok(kinds)
 }
 
-fn tasks(rows: &[MySqlRow]) -> Result<Vec<Task>, sqlx::Error> {
-    rows.iter().map(codec::task).collect()
-}
-
-fn last_now(rows: &[MySqlRow]) -> Result<Option<Timestamp>, sqlx::Error> {
+pub(super) fn last_now(rows: &[MySqlRow]) -> Result<Option<Timestamp>, sqlx::Error> {
     let mut now = None;
     for row in rows {
         now = now.max(Some(codec::time(row, codec::TASK_NOW)?));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
 
-use super::connections::Connections;
+use super::connections::Pool;
 use super::errors;
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
@@ -18,6 +18,10 @@ const CREATE_VERSIONS: &str = "CREATE TABLE IF NOT EXISTS delayline_tasks_migrat
 ) ENGINE = InnoDB;
 ";
 
+/// A table may take long to be brought up to date, and another process that does so, too.
+const PATIENT: &str = "SET SESSION wait_timeout = 3600
+    /*M!100600 , idle_transaction_timeout = 0, max_statement_time = 0 */, lock_wait_timeout = 60,
+    innodb_lock_wait_timeout = 60";
 /// For how many seconds to wait for another process that migrates.
 const PATIENCE: u32 = 60;
 
@@ -71,8 +75,9 @@ pub(super) fn text(table: &str) -> String {
 }
 
 /// Brings the schema up to date; processes that do it at once wait for each other.
-pub(super) async fn migrate(connections: &Connections, table: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn migrate(connections: &Pool, table: &str) -> Result<(), sqlx::Error> {
     let mut lent = connections.lend().await?;
+    run(&mut lent, PATIENT.to_owned()).await?;
     // Names of locks are the whole server's.
     let had: Option<i64> = sqlx::query_scalar(
         "SELECT GET_LOCK(CONCAT('delayline ', LEFT(SHA2(CONCAT(DATABASE(), ' ', ?), 256), 32)), ?)",
@@ -102,7 +107,7 @@ pub(super) async fn migrate(connections: &Connections, table: &str) -> Result<()
 }
 
 /// Fails unless the schema is there, of the version that this release knows.
-pub(super) async fn check(connections: &Connections, table: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn check(connections: &Pool, table: &str) -> Result<(), sqlx::Error> {
     let mut lent = connections.lend().await?;
     let found = match version(&mut lent, table).await {
         Err(error) if errors::is_missing_table(&error) => 0,

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, Row};
 
+use sqlx::mysql::MySqlRow;
+
+use super::codec::{self, Hex};
 use super::connections::Lent;
 use super::write::Whose;
 use super::{Server, errors, read, write};
-use crate::store::sql::{Changed, Session};
-use crate::store::{NewRow, Stamped};
+use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, Session, Why};
+use crate::store::{NewRow, Stamped, row};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// Whose transaction a step is in.
@@ -17,7 +20,7 @@ pub(super) enum Within<'a> {
     /// None: each statement is by itself.
     Nothing,
     /// The store's own, which sees what is committed when each statement begins.
-    Own,
+    Own(Locked),
     /// The service's, which may see the rows as they were when it began; and a connection of the store's own, which
     /// sees them as they are.
     Services(Lent<'a>),
@@ -30,55 +33,118 @@ pub(super) struct MySqlSession<'a> {
     pub(super) within: Within<'a>,
 }
 
-/// What is there of some ids.
-#[derive(Default)]
-struct There {
-    running: Vec<Task>,
-    others: BTreeSet<TaskId>,
-}
-
 impl MySqlSession<'_> {
-    /// Which of these rows run, and which others there are; none is locked.
+    /// The rows of these ids as they are committed; none is locked. Those that make no sense are obstacles.
+    async fn seen(&mut self, ids: &BTreeSet<TaskId>, held: &mut Held) -> Result<Vec<Task>, sqlx::Error> {
+        let query = read::query(&self.server.sql.by_ids).bind(codec::ids(ids.iter().copied())?);
+        let found = query.fetch_all(self.outside()).await?;
+        readable(&found, held)
+    }
+
+    /// Rows of ids, those locked that are to be.
     ///
     /// A lock on a row that runs would keep its worker from renewing its lease until the transaction ends, and one on a
     /// row that is not there, at `REPEATABLE READ`, others from adding rows; in a service's transaction that may be
-    /// long. What the transaction itself has done to a row counts: then it has the row locked already.
-    async fn look(&mut self, ids: &BTreeSet<TaskId>) -> Result<There, sqlx::Error> {
-        let sql = &self.server.sql;
-        let look = read::look(self.outside(), &sql.look, ids.iter().copied()).await?;
-        let mut there = There::default();
+    /// long. So rows are looked at before. What the transaction itself has done to a row counts: then it has the row
+    /// locked already.
+    async fn hold(&mut self, ids: BTreeSet<TaskId>, lock: Lock) -> Result<Held, sqlx::Error> {
+        let mut held = Held::default();
+        let rows = self.seen(&ids, &mut held).await?;
+        let now = self.outside_now().await?;
+        // Each with the version at which its lease has ended.
+        let mut wanted: BTreeMap<TaskId, Option<u64>> = BTreeMap::new();
         let mut running = BTreeMap::new();
-        for (id, (state, row)) in look.rows {
-            if state == State::Running {
-                running.insert(id, row.wake.version);
+        for row in rows {
+            if row::lease_has_ended(&row, now) {
+                wanted.insert(row.id, Some(row.version));
+            } else if is_changeable(&row) && (lock == Lock::Changeable || self.is_services()) {
+                wanted.insert(row.id, None);
             } else {
-                there.others.insert(id);
-            }
-        }
-        if let Within::Services(_) = self.within {
-            let inside = read::look(self.connection, &sql.look, ids.iter().copied()).await?;
-            for (id, (_, row)) in inside.rows {
-                match running.get(&id) {
-                    Some(version) if row.wake.version <= *version => {}
-                    _ => {
-                        running.remove(&id);
-                        there.others.insert(id);
-                    }
-                }
-            }
-        }
-        if !running.is_empty() {
-            let ids: Vec<_> = running.into_keys().collect();
-            let read = read::by_ids(self.outside(), &sql.by_ids, ids).await?;
-            for row in read.rows {
                 if row.state == State::Running {
-                    there.running.push(row);
-                } else {
-                    there.others.insert(row.id);
+                    running.insert(row.id, row.version);
+                }
+                held.seen.push(row);
+            }
+        }
+        if self.is_services() {
+            let sql = &self.server.sql.look;
+            let inside = read::look(self.connection, sql, ids.iter().copied()).await?;
+            for (id, (_, row, _)) in inside.rows {
+                // What it sees of rows that run may be older.
+                if running.get(&id).is_none_or(|version| row.wake.version > *version) {
+                    wanted.entry(id).or_insert(None);
+                    held.seen.retain(|seen| seen.id != id);
                 }
             }
         }
-        Ok(there)
+        for obstacle in &held.obstacles {
+            wanted.remove(&obstacle.id);
+        }
+        if !wanted.is_empty() {
+            self.lock(wanted, &mut held).await?;
+        }
+        Ok(held)
+    }
+
+    /// Locks rows, and looks again at those that could not be.
+    async fn lock(
+        &mut self,
+        wanted: BTreeMap<TaskId, Option<u64>>,
+        held: &mut Held,
+    ) -> Result<(), sqlx::Error> {
+        let sql = &self.server.sql;
+        let statement = match self.within {
+            Within::Own(Locked::Leave) => &sql.held_unlocked,
+            _ => &sql.held,
+        };
+        let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex::Id(id), ended)).collect();
+        let query = read::query(statement).bind(codec::json(&values)?);
+        let found = query.fetch_all(&mut *self.connection).await?;
+        let mut rows = readable(&found, held)?;
+        let mut missed: BTreeSet<_> = wanted.into_keys().collect();
+        for row in &rows {
+            missed.remove(&row.id);
+        }
+        for obstacle in &held.obstacles {
+            missed.remove(&obstacle.id);
+        }
+        // Nobody renews them any more.
+        read::add_leases(self.outside(), sql, &mut rows).await?;
+        let now = self.outside_now().await?;
+        for row in rows {
+            if row.state == State::Running && !row::lease_has_ended(&row, now) {
+                held.seen.push(row);
+            } else {
+                held.locked.push(row);
+            }
+        }
+        if missed.is_empty() {
+            return Ok(());
+        }
+        // Somebody has them locked, or has just changed them.
+        let rows = self.seen(&missed, held).await?;
+        let now = self.outside_now().await?;
+        for row in rows {
+            if is_changeable(&row) || row::lease_has_ended(&row, now) {
+                held.obstacles.push(Obstacle {
+                    id: row.id,
+                    key: None,
+                    why: Why::Locked,
+                });
+            } else {
+                held.seen.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    async fn outside_now(&mut self) -> Result<Timestamp, sqlx::Error> {
+        let sql = &self.server.sql;
+        read::now(self.outside(), sql).await
+    }
+
+    fn is_services(&self) -> bool {
+        matches!(self.within, Within::Services(_))
     }
 
     /// Ends it after success.
@@ -91,7 +157,7 @@ impl MySqlSession<'_> {
     /// The connection that sees what is committed.
     fn outside(&mut self) -> &mut MySqlConnection {
         match &mut self.within {
-            Within::Nothing | Within::Own => self.connection,
+            Within::Nothing | Within::Own(_) => self.connection,
             Within::Services(outside) => outside,
         }
     }
@@ -144,20 +210,24 @@ impl Session for MySqlSession<'_> {
         read::now(self.connection, &self.server.sql).await
     }
 
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
-        let There { running, others } = self.look(&ids).await?;
-        let mut rows = running;
-        if !others.is_empty() {
-            let locked = read::by_ids(self.connection, &self.server.sql.by_ids_locked, others).await?;
-            rows.extend(locked.rows);
-        }
-        Ok(rows)
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>, lock: Lock) -> Result<Held, sqlx::Error> {
+        self.hold(ids, lock).await
     }
 
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Vec<Task>, sqlx::Error> {
-        let ids = self.ids_of_keys(&keys).await?;
-        self.rows_of_ids(ids.into_iter().flatten().flatten().collect())
-            .await
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>, lock: Lock) -> Result<Held, sqlx::Error> {
+        let found = self.ids_of_keys(&keys).await?;
+        // A service's transaction is asked twice.
+        let of_key: BTreeMap<_, _> = keys
+            .iter()
+            .cycle()
+            .zip(&found)
+            .flat_map(|(key, ids)| ids.iter().flatten().map(move |id| (*id, key.clone())))
+            .collect();
+        let mut held = self.hold(of_key.keys().copied().collect(), lock).await?;
+        for obstacle in &mut held.obstacles {
+            obstacle.key = of_key.get(&obstacle.id).cloned();
+        }
+        Ok(held)
     }
 
     async fn add(
@@ -181,10 +251,11 @@ impl Session for MySqlSession<'_> {
         // Outside of a transaction also a deadlock undoes the statement alone; and who was left out is looked at next.
         let is_pardoned: fn(&sqlx::Error) -> bool = match self.within {
             Within::Nothing => errors::is_crossed,
-            Within::Own | Within::Services(_) => errors::is_duplicate,
+            Within::Own(_) | Within::Services(_) => errors::is_duplicate,
         };
         let whose = match self.within {
-            Within::Nothing | Within::Own => Whose::Own,
+            Within::Nothing => Whose::Nobodys,
+            Within::Own(_) => Whose::Own,
             Within::Services(_) => Whose::Services,
         };
         let found = write::add(self.connection, self.server, rows, now, whose, is_pardoned).await?;
@@ -198,4 +269,28 @@ impl Session for MySqlSession<'_> {
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {
         write::refill(self.connection, &self.server.sql, row).await
     }
+}
+
+/// Whether a verb may change it.
+fn is_changeable(row: &Task) -> bool {
+    matches!(row.state, State::Scheduled | State::Dead)
+}
+
+/// The rows that make sense; the others are obstacles.
+fn readable(found: &[MySqlRow], held: &mut Held) -> Result<Vec<Task>, sqlx::Error> {
+    let mut rows = Vec::with_capacity(found.len());
+    for row in found {
+        match codec::task(row) {
+            Ok(task) => rows.push(task),
+            Err(error) => held.obstacles.push(Obstacle {
+                id: codec::id(row, 0)?,
+                key: None,
+                why: match row.try_get(3) {
+                    Ok(0_u8 | 1) | Err(_) => Why::Garbled(error.to_string()),
+                    Ok(_) => Why::GarbledPast(error.to_string()),
+                },
+            }),
+        }
+    }
+    Ok(rows)
 }

@@ -30,10 +30,13 @@ macro_rules! now_here {
 
 /// The columns of a row, in the order in which [`codec::task`](super::codec::task) reads them.
 macro_rules! columns {
-    ($headers:literal, $payload:literal) => {
+    ($wake_at:literal, $started:literal, $headers:literal, $payload:literal) => {
         concat!(
-            "t.id, t.kind, t.`key`, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, ",
-            "t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
+            "t.id, t.kind, t.`key`, t.state, t.version, t.due_at, t.planned_at, ",
+            $wake_at,
+            ", t.attempt, ",
+            $started,
+            ", t.stalls, t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
             $headers,
             ", ",
             $payload,
@@ -41,11 +44,34 @@ macro_rules! columns {
             now_here!()
         )
     };
+    // Of a row whose lease nobody has renewed.
     () => {
-        columns!("t.headers", "t.payload")
+        columns!("t.wake_at", "0", "t.headers", "t.payload")
     };
+    // Of one that was joined to its lease.
+    (leased) => {
+        columns!(
+            "COALESCE(l.until, t.wake_at)",
+            "CAST(COALESCE(l.started, 0) AS SIGNED)",
+            "t.headers",
+            "t.payload"
+        )
+    };
+    // Of one whose payload nobody needs. In place of whether it has started: whether it may have a lease of its own.
     (lean) => {
-        columns!("'{}'", "x''")
+        columns!(
+            "t.wake_at",
+            "(SELECT COUNT(*) FROM delayline_tasks_leases l FORCE INDEX (PRIMARY) WHERE l.id = t.id)",
+            "'{}'",
+            "x''"
+        )
+    };
+}
+
+/// Joins rows to what was renewed of their claims.
+macro_rules! leased {
+    () => {
+        " LEFT JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = t.id AND l.version = t.version "
     };
 }
 
@@ -54,7 +80,8 @@ macro_rules! look {
     () => {
         concat!(
             "t.id, t.kind, t.version, t.state, t.`key`, t.due_at, t.planned_at, ",
-            now_here!()
+            now_here!(),
+            ", t.size"
         )
     };
 }
@@ -82,19 +109,36 @@ macro_rules! of_locked_ids {
     };
 }
 
+/// Rows of a JSON array of ids, each with the version at which its lease has ended or else NULL: those that a verb may
+/// change, to be locked. At READ COMMITTED, InnoDB does not keep the locks of others.
+macro_rules! held {
+    ($skip:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]' \
+            COLUMNS (id VARCHAR(32) PATH '$[0]', ended BIGINT UNSIGNED PATH '$[1]')) i) j \
+            STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = j.id \
+            WHERE t.state <> 1 OR t.version = j.ended FOR UPDATE",
+            $skip
+        )
+    };
+}
+
 macro_rules! write {
     ($column:literal, $error:literal) => {
         concat!(
             "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', read_at BIGINT UNSIGNED PATH '$[1]',
             state TINYINT UNSIGNED PATH '$[2]', version BIGINT UNSIGNED PATH '$[3]', due_at BIGINT PATH '$[4]',
             planned_at BIGINT PATH '$[5]', attempt INT UNSIGNED PATH '$[6]', hop INT UNSIGNED PATH '$[7]',
-            updated_at BIGINT PATH '$[8]', wake_at BIGINT PATH '$[9]', finished_at BIGINT PATH '$[10]'",
+            updated_at BIGINT PATH '$[8]', wake_at BIGINT PATH '$[9]', finished_at BIGINT PATH '$[10]',
+            stalls INT UNSIGNED PATH '$[11]'",
             $column,
             ")) j
         STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
         SET t.state = j.state, t.version = j.version, t.due_at = j.due_at, t.planned_at = j.planned_at,
             t.attempt = j.attempt, t.hop = j.hop, t.updated_at = j.updated_at, t.wake_at = j.wake_at,
-            t.finished_at = j.finished_at, t.last_error = ",
+            t.finished_at = j.finished_at, t.stalls = j.stalls, t.last_error = ",
             $error,
             "
         WHERE t.version = j.read_at"
@@ -107,7 +151,7 @@ macro_rules! statements {
         /// The statements for one table.
         pub(super) struct Sql {
             $($(#[$doc])* pub(super) $name: Arc<str>,)*
-            inserts: [Arc<str>; 2],
+            inserts: [[Arc<str>; 2]; 2],
             live: [Arc<str>; WIDTHS.len()],
             past: [Arc<str>; WIDTHS.len()],
         }
@@ -118,7 +162,7 @@ macro_rules! statements {
                 let of = |sql: &str| Arc::<str>::from(sql.replace("delayline_tasks", table));
                 Self {
                     $($name: of($sql),)*
-                    inserts: [1, INSERT_WIDTH].map(|rows| of(&insert(rows))),
+                    inserts: ["", AT_ONCE].map(|before| [1, INSERT_WIDTH].map(|rows| of(&insert(before, rows)))),
                     live: WIDTHS.map(|kinds| of(&lanes([0, 1], true, kinds))),
                     past: WIDTHS.map(|kinds| of(&lanes([2, 4], false, kinds))),
                 }
@@ -128,7 +172,7 @@ macro_rules! statements {
             #[cfg(test)]
             pub(super) fn all(&self) -> Vec<(&'static str, Arc<str>)> {
                 let mut all = vec![$((stringify!($name), self.$name.clone())),*];
-                let lists = [("insert", &self.inserts[..]), ("live", &self.live), ("past", &self.past)];
+                let lists = [("insert", &self.inserts[0][..]), ("live", &self.live), ("past", &self.past)];
                 for (name, list) in lists {
                     all.extend(list.iter().map(|sql| (name, sql.clone())));
                 }
@@ -148,9 +192,6 @@ statements! {
     /// What tells of these ids whether a wake-up or a claim still holds; one row for each id, there or not.
     look = concat!("SELECT ", look!(), " FROM ", of_ids!("LEFT JOIN"));
 
-    /// The same of those that are there, and locks them.
-    look_locked = concat!("SELECT ", look!(), " FROM ", of_locked_ids!(), "FOR UPDATE");
-
     /// The same of those that are there and that nobody else has locked, and locks them.
     look_unlocked = concat!("SELECT ", look!(), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
@@ -159,30 +200,82 @@ statements! {
             (SELECT l.id FROM delayline_tasks l FORCE INDEX (`live`)
              WHERE l.kind = UNHEX(j.kind) AND l.live_key = UNHEX(j.name)),
             (SELECT n.id FROM delayline_tasks n FORCE INDEX (`named`)
-             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name) ORDER BY n.id DESC LIMIT 1)
+             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name) ORDER BY n.created_at DESC, n.id DESC LIMIT 1)
         FROM JSON_TABLE(?, '$[*]' COLUMNS (kind VARCHAR(200) PATH '$[0]', name VARCHAR(510) PATH '$[1]')) j";
 
     /// The rows of these ids.
-    by_ids = concat!("SELECT ", columns!(), " FROM ", of_ids!());
+    by_ids = concat!("SELECT ", columns!(leased), " FROM ", of_ids!(), leased!());
 
-    /// The same, and locks them.
-    by_ids_locked = concat!("SELECT ", columns!(), " FROM ", of_locked_ids!(), "FOR UPDATE");
-
-    /// The same of those that nobody else has locked, and locks them.
+    /// The same of those that nobody else has locked, and locks them; not their leases.
     by_ids_unlocked = concat!("SELECT ", columns!(), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
-    /// The rows of these ids without payload and headers, for what needs neither, and locks them.
-    lean_locked = concat!("SELECT ", columns!(lean), " FROM ", of_locked_ids!(), "FOR UPDATE");
+    /// The rows of these ids that a verb may change, and locks them.
+    held = held!("");
 
-    /// The same of those that nobody else has locked, and locks them.
+    /// The same of those that nobody else has locked.
+    held_unlocked = held!(" SKIP LOCKED");
+
+    /// The rows of these ids that nobody else has locked, without payload and headers, for what needs neither; and locks
+    /// them.
     lean_unlocked = concat!("SELECT ", columns!(lean), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
+
+    /// The same in a service's transaction, which may not be able to look at leases.
+    finished = concat!("SELECT ", columns!("t.wake_at", "0", "'{}'", "x''"), " FROM ", of_locked_ids!(),
+        "FOR UPDATE SKIP LOCKED");
+
+    /// What was renewed of claims of these ids: id, version, the end, whether started.
+    leases = "SELECT l.id, l.version, l.until, CAST(l.started AS SIGNED)
+        FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) j
+        STRAIGHT_JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = UNHEX(j.id)";
+
+    /// Renews claims of rows that are locked: id, version, whether started; the end, and when.
+    renew = "INSERT INTO delayline_tasks_leases (id, version, until, renewed_at, started)
+        SELECT UNHEX(j.id), j.version, ?, ?, j.started FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]',
+            version BIGINT UNSIGNED PATH '$[1]', started INT PATH '$[2]')) j
+        ON DUPLICATE KEY UPDATE
+            delayline_tasks_leases.started = VALUES(started) OR (delayline_tasks_leases.started
+                AND delayline_tasks_leases.version = VALUES(version)),
+            delayline_tasks_leases.version = VALUES(version), delayline_tasks_leases.until = VALUES(until),
+            delayline_tasks_leases.renewed_at = VALUES(renewed_at)";
+
+    /// Forgets what was renewed until a time, at the most, of claims of these ids.
+    forget_until = "DELETE l FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) j
+        STRAIGHT_JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = UNHEX(j.id) WHERE l.until <= ?";
+
+    /// Forgets what was renewed of claims of these ids.
+    forget = "DELETE l FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$')) j
+        STRAIGHT_JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = UNHEX(j.id)";
+
+    /// Claims that were renewed until a time, at the most, and that are no more.
+    lost_leases = "SELECT l.id FROM delayline_tasks_leases l FORCE INDEX (`until`)
+        LEFT JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = l.id AND t.version = l.version AND t.state = 1
+        WHERE l.until <= ? AND t.id IS NULL ORDER BY l.until LIMIT ?";
+
+    /// Mends claims that were renewed when the clock was ahead: now (three times), of those that end last, so many.
+    mend_leases = "UPDATE (SELECT f.id FROM delayline_tasks_leases f FORCE INDEX (`until`) WHERE f.until > ?
+            ORDER BY f.until DESC LIMIT ?) k
+        STRAIGHT_JOIN delayline_tasks_leases l FORCE INDEX (PRIMARY) ON l.id = k.id
+        SET l.until = ? + GREATEST(l.until - l.renewed_at, 0), l.renewed_at = ?
+        WHERE l.renewed_at > ?";
+
+    /// Rows of a kind that run, those whose leases end last.
+    last_leases = "SELECT t.id FROM delayline_tasks t FORCE INDEX (`wake`) WHERE t.state = 1 AND t.kind = ?
+        ORDER BY t.wake_at DESC LIMIT ?";
+
+    /// Mends the leases of rows of these ids, if they were given when the clock was ahead: now (three times).
+    mend = concat!(
+        "UPDATE ", of_ids!(),
+        "SET t.wake_at = ? + GREATEST(t.wake_at - t.updated_at, 0), t.updated_at = ?
+        WHERE t.state = 1 AND t.updated_at > ?"
+    );
 
     /// The live and the newest row of a kind and key, each given twice.
     by_key = concat!(
-        "(SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`live`) WHERE t.kind = ? AND t.live_key = ?)
+        "(SELECT ", columns!(leased), " FROM delayline_tasks t FORCE INDEX (`live`)", leased!(),
+        "WHERE t.kind = ? AND t.live_key = ?)
         UNION ALL
-        (SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`named`) WHERE t.kind = ? AND t.`key` = ?
-         ORDER BY t.id DESC LIMIT 1)"
+        (SELECT ", columns!(leased), " FROM delayline_tasks t FORCE INDEX (`named`)", leased!(),
+        "WHERE t.kind = ? AND t.`key` = ? ORDER BY t.created_at DESC, t.id DESC LIMIT 1)"
     );
 
     /// Claims these rows: for whom, until when, and when.
@@ -208,15 +301,15 @@ statements! {
 
     /// Writes what a transition has made of rows with an error, the last column. A long text makes the server keep all of
     /// the batch in a file, so this is apart.
-    write_error = write!(", last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[11]'", "j.last_error");
+    write_error = write!(", last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[12]'", "j.last_error");
 
     /// Gives the row of an id, the last value, the payload, headers and limit of another.
     refill = "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.payload = ?, t.headers = ?, t.max_attempts = ?
         WHERE t.id = ?";
 
-    /// One scheduled row of a kind that is due at a time, if there is any.
-    any_due = "SELECT t.id FROM delayline_tasks t FORCE INDEX (`due`)
-        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ? LIMIT 1";
+    /// Scheduled rows of a kind that are due at a time, the longest due first: due time, id, and how long the payload is.
+    due = "SELECT t.due_at, t.id, t.size FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ? ORDER BY t.due_at, t.id LIMIT ?";
 
     /// Scheduled rows of a kind that are due at a time and that nobody else has locked, the longest due first, and
     /// locks them.
@@ -232,8 +325,8 @@ statements! {
 
     /// Rows of a kind and a state after a due time, given twice, and an id.
     list = concat!(
-        "SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`due`)
-        WHERE t.kind = ? AND t.state = ? AND (t.due_at > ? OR (t.due_at = ? AND t.id > ?))
+        "SELECT ", columns!(leased), " FROM delayline_tasks t FORCE INDEX (`due`)", leased!(),
+        "WHERE t.kind = ? AND t.state = ? AND (t.due_at > ? OR (t.due_at = ? AND t.id > ?))
         ORDER BY t.due_at, t.id LIMIT ?"
     );
 
@@ -248,9 +341,9 @@ statements! {
 }
 
 impl Sql {
-    /// Writes that many rows, if that is one of the statements that are kept prepared.
-    pub(super) fn insert(&self, rows: usize) -> Option<Arc<str>> {
-        let [one, many] = &self.inserts;
+    /// Writes that many rows, if that is one of the statements that are kept prepared; at once or not at all if said so.
+    pub(super) fn insert(&self, rows: usize, at_once: bool) -> Option<Arc<str>> {
+        let [one, many] = &self.inserts[usize::from(at_once)];
         match rows {
             1 => Some(one.clone()),
             INSERT_WIDTH => Some(many.clone()),
@@ -281,16 +374,20 @@ pub(super) const INSERT_WIDTH: usize = crate::defaults::BATCH;
 
 /// Writes that many new rows: id, kind, key, `due_at`, `planned_at`, `wake_at`, `max_attempts`, `created_at`,
 /// `updated_at`, headers, payload.
-fn insert(rows: usize) -> String {
-    insert_of("delayline_tasks", &vec!["(?,?,?,0,1,?,?,?,0,?,0,?,?,?,?)"; rows])
+fn insert(before: &str, rows: usize) -> String {
+    let rows = vec!["(?,?,?,0,1,?,?,?,0,0,?,0,?,?,?,?)"; rows];
+    insert_of(before, "delayline_tasks", &rows)
 }
 
+/// Before a statement: it does not wait for locks. MySQL has nothing like it, and waits for as long as its connection may.
+pub(super) const AT_ONCE: &str = "/*M!100600 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
+
 /// Writes new rows, each given as its values in the order of [`insert`].
-pub(super) fn insert_of<T: Borrow<str>>(table: &str, rows: &[T]) -> String {
+pub(super) fn insert_of<T: Borrow<str>>(before: &str, table: &str, rows: &[T]) -> String {
     let rows = rows.join(",");
     format!(
-        "INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, max_attempts, hop, \
-         created_at, updated_at, headers, payload) VALUES {rows}"
+        "{before}INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, \
+         max_attempts, hop, created_at, updated_at, headers, payload) VALUES {rows}"
     )
 }
 
@@ -306,27 +403,28 @@ const WIDTHS: [usize; 3] = [4, 16, 64];
 fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
     // A union of a NULL and an unsigned number would be a decimal one.
     let mut parts = vec![format!(
-        "SELECT {}, NULL, NULL, NULL, {}, NULL, NULL",
+        "SELECT {}, NULL, NULL, NULL, {}, NULL, NULL, NULL",
         part::NOW,
         now!()
     )];
     for _ in 0..kinds {
         for (place, state) in states.into_iter().enumerate() {
             parts.push(format!(
-                "(SELECT {}, t.kind, NULL, NULL, NULL, NULL, NULL FROM delayline_tasks t FORCE INDEX (`wake`) \
+                "(SELECT {}, t.kind, NULL, NULL, NULL, NULL, NULL, NULL FROM delayline_tasks t FORCE INDEX (`wake`) \
                  WHERE t.state = {state} AND t.kind > ? ORDER BY t.kind LIMIT 1)",
                 part::KIND
             ));
             parts.push(format!(
-                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at FROM delayline_tasks t FORCE INDEX (`wake`) \
-                 WHERE t.state = {state} AND t.kind = ? AND t.wake_at <= {} ORDER BY t.wake_at LIMIT ?)",
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at, CAST(t.size AS SIGNED) FROM delayline_tasks t FORCE INDEX (`wake`) \
+                 WHERE t.state = {state} AND t.kind = ? AND t.wake_at <= {now}{ended} ORDER BY t.wake_at LIMIT ?)",
                 part::OVERDUE[place],
-                now!()
+                now = now!(),
+                ended = if state == 1 { ENDED } else { "" },
             ));
         }
         if ahead {
             parts.push(format!(
-                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at FROM delayline_tasks t FORCE INDEX (`due`) \
+                "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at, NULL FROM delayline_tasks t FORCE INDEX (`due`) \
                  WHERE t.kind = ? AND t.state = 0 AND t.due_at BETWEEN {now} - {since} AND {now} + ? \
                  ORDER BY t.due_at, t.id LIMIT ?)",
                 part::AHEAD,
@@ -335,8 +433,28 @@ fn lanes(states: [u8; 2], ahead: bool, kinds: usize) -> String {
             ));
         }
     }
+    if ahead {
+        // Leases that a renewal has made shorter.
+        parts.push(format!(
+            "(SELECT {}, t.kind, t.id, CAST(t.version AS SIGNED), t.due_at, t.`key`, t.planned_at, CAST(t.size AS SIGNED) \
+             FROM delayline_tasks_leases l FORCE INDEX (`until`) \
+             STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = l.id \
+             WHERE l.until <= {now} AND t.version = l.version AND t.state = 1 AND t.wake_at > {now} \
+             ORDER BY l.until LIMIT ?)",
+            part::OVERDUE[1],
+            now = now!()
+        ));
+    }
     parts.join(" UNION ALL ")
 }
+
+/// Of a row that runs: whether its lease has ended, though its claim may have been renewed. Those that were renewed take
+/// no place of those that were not.
+const ENDED: &str = concat!(
+    " AND COALESCE((SELECT r.until FROM delayline_tasks_leases r FORCE INDEX (PRIMARY) \
+     WHERE r.id = t.id AND r.version = t.version), 0) <= ",
+    now!()
+);
 
 /// Which part of [`lanes`] a row of its answer is from.
 pub(super) mod part {

@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod leases;
 mod locks;
 mod plans;
 mod rows;
 mod schema;
 mod server;
+mod silence;
+mod strangers;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -20,7 +23,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
 
 use super::MySqlStore;
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Verb};
+use crate::store::sql::Each;
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Settlement, Store, Verb};
 use crate::{Kind, Target, Task, TaskId, Wake, When};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -65,7 +69,7 @@ impl Fixture {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) {
-        self.store.insert(rows).await.unwrap();
+        self.store.insert_all(rows).await.unwrap();
     }
 
     /// Rows that are due, and claimed.
@@ -132,6 +136,7 @@ fn claim(room: usize) -> Claim {
         owner: Arc::from("me"),
         lease: LEASE,
         room: [(Kind::from("k"), room)].into(),
+        bytes: usize::MAX,
     }
 }
 
@@ -140,6 +145,15 @@ fn change(target: impl Into<Target>, verb: Verb) -> Change {
         target: target.into(),
         verb,
         expect: Expect::Anything,
+    }
+}
+
+/// A claim to renew, not started.
+fn held(id: TaskId, version: u64) -> Renewal {
+    Renewal {
+        id,
+        version,
+        started: false,
     }
 }
 

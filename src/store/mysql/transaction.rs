@@ -1,14 +1,16 @@
 //! A transaction that the service has opened in the same database.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::MySqlConnection;
 
 use super::errors::failed;
 use super::session::{MySqlSession, Within};
 use super::{MySqlStore, read, settle};
-use crate::store::sql::{self, Insert};
-use crate::store::{Change, Ending, NewRow, Settlement, Stamped, Transaction};
-use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
+use crate::store::sql::{self, Why};
+use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
+use crate::{Answer, Error, Scheduled, State, Target, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
 pub(super) struct Joined<'t> {
@@ -22,34 +24,27 @@ impl<'t> Joined<'t> {
     }
 }
 
+/// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
 #[async_trait]
 impl Transaction for Joined<'_> {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        let server = &*self.store.server;
-        let lent = server.connections.lend().await.map_err(failed)?;
-        let mut session = MySqlSession {
-            connection: self.connection,
-            server,
-            within: Within::Services(lent),
-        };
-        let insert = Insert::add(&mut session, rows).await.map_err(failed)?;
-        let answers = insert.rest(&mut session).await.map_err(failed)?;
+        let mut session = self.session().await.map_err(failed)?;
+        let answers = sql::insert_at_once(&mut session, rows).await;
+        let answers = answers.map_err(failed)?;
         session.give_back();
-        Ok(answers)
+        sql::all(answers, super::NAME)
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let server = &*self.store.server;
-        let lent = server.connections.lend().await.map_err(failed)?;
-        let mut session = MySqlSession {
-            connection: self.connection,
-            server,
-            within: Within::Services(lent),
-        };
-        let answers = sql::change(&mut session, &changes, self.store.history).await;
+        let history = self.store.history;
+        let mut session = self.session().await.map_err(failed)?;
+        let answers = sql::change(&mut session, &changes, history).await;
         let answers = answers.map_err(failed)?;
         session.give_back();
-        Ok(answers)
+        sql::all(answers, super::NAME)
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
@@ -58,24 +53,58 @@ impl Transaction for Joined<'_> {
     }
 
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        let done = Settlement {
-            id,
-            version,
-            ending: Ending::Done,
-        };
-        self.settle(done).await.map_err(failed)
+        let clock = &self.store.server.pools.clock;
+        for _ in 0..TRIES {
+            match self.settle(id, version).await.map_err(failed)? {
+                Guarded::Done => return Ok(true),
+                Guarded::Lost => return Ok(false),
+                Guarded::Blocked => clock.sleep(PAUSE).await,
+            }
+        }
+        Err(Why::Locked.error(super::NAME))
     }
 }
 
 impl Joined<'_> {
-    async fn settle(&mut self, settlement: Settlement) -> Result<bool, sqlx::Error> {
-        let sql = &self.store.server.sql;
-        let rows = read::by_ids(self.connection, &sql.lean_locked, [settlement.id])
+    async fn session(&mut self) -> Result<MySqlSession<'_>, sqlx::Error> {
+        let server = &*self.store.server;
+        let within = Within::Services(server.pools.callers.lend().await?);
+        Ok(MySqlSession {
+            connection: self.connection,
+            server,
+            within,
+        })
+    }
+
+    /// Ends a claim as done. What was renewed of it is left alone: the transaction may see that as it was when it began.
+    async fn settle(&mut self, id: TaskId, version: u64) -> Result<Guarded, sqlx::Error> {
+        let server = &*self.store.server;
+        let sql = &server.sql;
+        let rows = read::sound_by_ids(self.connection, &sql.finished, [id])
             .await?
             .rows;
+        if rows.is_empty() {
+            // Somebody has it locked, unless it is gone; who sees it as it is, says so.
+            let mut lent = server.pools.workers.lend().await?;
+            let looked = read::look(&mut lent, &sql.look, [id]).await?;
+            lent.give_back();
+            let holds = looked
+                .rows
+                .get(&id)
+                .is_some_and(|(state, row, _)| *state == State::Running && row.wake.version == version);
+            return Ok(if holds { Guarded::Blocked } else { Guarded::Lost });
+        }
         let now = read::now(self.connection, sql).await?;
+        let done = [Settlement {
+            id,
+            version,
+            ending: Ending::Done,
+        }];
         let history = self.store.history;
-        let settled = settle::end(self.connection, sql, rows, vec![settlement], now, history).await?;
-        Ok(settled == [true])
+        let settled = settle::end(self.connection, server, rows, &done, now, history).await?;
+        Ok(match settled[..] {
+            [true] => Guarded::Done,
+            _ => Guarded::Lost,
+        })
     }
 }

@@ -1,81 +1,104 @@
 //! New rows, and changes of rows, for their callers: each batch in a transaction of its own.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
+use async_trait::async_trait;
 
-use super::Server;
+use super::connections::{Pool, Writing};
 use super::session::{MySqlSession, Within};
-use crate::store::sql::{self, Insert};
+use super::{Server, errors, read};
+use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled};
+use crate::{Answer, Clock, Scheduled, TaskId, Timestamp};
 
-pub(super) async fn insert(
-    server: &Server,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
-    let mut lent = server.connections.lend().await?;
-    let mut session = session(server, &mut lent, Within::Nothing);
-    let insert = Insert::add(&mut session, new).await?;
-    if insert.is_done() {
-        let answers = insert.rest(&mut session).await?;
+#[async_trait]
+impl Verbs for Server {
+    const NAME: &'static str = super::NAME;
+
+    fn clock(&self) -> &Clock {
+        &self.pools.clock
+    }
+
+    fn blame(error: &sqlx::Error) -> Option<Why> {
+        errors::blame(error)
+    }
+
+    fn refuses(_: &NewRow) -> Option<Why> {
+        // How long a row may be the server says.
+        None
+    }
+
+    async fn now(&self) -> Result<Timestamp, sqlx::Error> {
+        read::server_now(self).await
+    }
+
+    async fn add(&self, rows: &[NewRow]) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
+        let mut lent = self.pools.callers.lend().await?;
+        let mut session = MySqlSession {
+            connection: &mut lent,
+            server: self,
+            within: Within::Nothing,
+        };
+        let added = session.add(rows, None).await;
         drop(session);
-        lent.give_back();
-        return Ok(answers);
-    }
-    drop(session);
-    lent.give_back();
-    let mut tries = 0;
-    loop {
-        match rest(server, &insert).await {
-            Err(error) => server.connections.pause_after(error, &mut tries).await?,
-            answers => return answers,
+        if added
+            .as_ref()
+            .err()
+            .is_none_or(|error| errors::blame(error).is_some())
+        {
+            lent.give_back();
         }
+        added
+    }
+
+    async fn insert(
+        &self,
+        rows: Vec<NewRow>,
+        locked: Locked,
+    ) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
+        let insert = || async {
+            let mut writing = Writing::begin(self.pool(locked)).await?;
+            let mut session = MySqlSession {
+                connection: &mut writing,
+                server: self,
+                within: Within::Own(locked),
+            };
+            let answers = sql::insert(&mut session, rows.clone()).await?;
+            drop(session);
+            writing.commit().await?;
+            Ok(answers)
+        };
+        self.pools.retried(insert).await
+    }
+
+    async fn change(
+        &self,
+        changes: &[Change],
+        history: Duration,
+        locked: Locked,
+    ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
+        let change = || async {
+            let mut writing = Writing::begin(self.pool(locked)).await?;
+            let mut session = MySqlSession {
+                connection: &mut writing,
+                server: self,
+                within: Within::Own(locked),
+            };
+            let answers = sql::change(&mut session, changes, history).await?;
+            drop(session);
+            writing.commit().await?;
+            Ok(answers)
+        };
+        self.pools.retried(change).await
     }
 }
 
-async fn rest(server: &Server, insert: &Insert) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
-    let mut writing = server.connections.begin().await?;
-    let answers = insert
-        .rest(&mut session(server, &mut writing, Within::Own))
-        .await?;
-    writing.commit().await?;
-    Ok(answers)
-}
-
-pub(super) async fn change(
-    server: &Server,
-    changes: &[Change],
-    history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
-    let mut tries = 0;
-    loop {
-        match change_once(server, changes, history).await {
-            Err(error) => server.connections.pause_after(error, &mut tries).await?,
-            answers => return answers,
+impl Server {
+    fn pool(&self, locked: Locked) -> &Pool {
+        match locked {
+            Locked::Leave => &self.pools.callers,
+            Locked::Await => &self.pools.waiting,
         }
-    }
-}
-
-async fn change_once(
-    server: &Server,
-    changes: &[Change],
-    history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
-    let mut writing = server.connections.begin().await?;
-    let answers = sql::change(&mut session(server, &mut writing, Within::Own), changes, history).await?;
-    writing.commit().await?;
-    Ok(answers)
-}
-
-fn session<'a>(
-    server: &'a Server,
-    connection: &'a mut MySqlConnection,
-    within: Within<'a>,
-) -> MySqlSession<'a> {
-    MySqlSession {
-        connection,
-        server,
-        within,
     }
 }

@@ -10,13 +10,10 @@ use super::codec::{self, Hex};
 use super::errors::TooBig;
 use super::read::query;
 use super::sql::{self, INSERT_WIDTH, Sql};
-use crate::store::sql::{Changed, ensure};
+use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure};
 use crate::store::{NewRow, row};
 use crate::{Task, TaskId, Timestamp};
 
-/// How many bytes of values one statement carries, unless a single row is longer. Servers take at least 16 MB by
-/// default, but all of it has to be in their memory at once.
-const STATEMENT: usize = 4 << 20;
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.
 const ALWAYS: usize = 512 << 10;
 /// How many bytes a statement may take beside the values of a row that are long.
@@ -41,21 +38,6 @@ async fn budget(
     }
 }
 
-/// The rows of each statement: at most so many, and not more bytes than `budget` unless it is a single row.
-fn statements<T>(mut rows: &[T], budget: usize, size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = |row: &&T| {
-            bytes += size(row);
-            bytes <= budget
-        };
-        let count = rows.iter().take(INSERT_WIDTH).take_while(fits).count();
-        let (now, later) = rows.split_at_checked(count.max(1))?;
-        rows = later;
-        Some(now)
-    })
-}
-
 fn size(row: &NewRow) -> usize {
     // Each `"` of a header, and each control character, is longer in JSON; six times is the most.
     let headers: usize = row
@@ -78,15 +60,15 @@ pub(super) async fn add(
 ) -> Result<BTreeSet<TaskId>, sqlx::Error> {
     let budget = budget(connection, &server.sql, rows.iter().map(size)).await?;
     let mut added = BTreeSet::new();
-    for rows in statements(rows, budget, size) {
+    for rows in batches(rows, INSERT_WIDTH, budget, size) {
         let at_once = match whose {
-            Whose::Services if server.sql.insert(rows.len()).is_none() => 1,
-            Whose::Services | Whose::Own => rows.len(),
+            Whose::Services if server.sql.insert(rows.len(), false).is_none() => 1,
+            Whose::Services | Whose::Own | Whose::Nobodys => rows.len(),
         };
         for rows in rows.chunks(at_once) {
-            let written = match server.sql.insert(rows.len()) {
+            let written = match server.sql.insert(rows.len(), matches!(whose, Whose::Nobodys)) {
                 Some(sql) => add_prepared(connection, sql, rows, now).await,
-                None => add_literally(connection, &server.table, rows, now).await,
+                None => add_literally(connection, &server.table, rows, now, whose).await,
             };
             match written {
                 Ok(()) => added.extend(rows.iter().map(|row| row.id)),
@@ -103,6 +85,8 @@ pub(super) async fn add(
 pub(super) enum Whose {
     /// The store's own, whose statements nobody logs.
     Own,
+    /// The same, and outside of a transaction: who would have to wait for a lock is told so at once.
+    Nobodys,
     /// The service's, which may log the texts of statements: so values are no part of them.
     Services,
 }
@@ -121,7 +105,7 @@ async fn add_prepared(
             .bind(new.kind.as_str().as_bytes().to_vec())
             .bind(new.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()))
             .bind(due_at)
-            .bind(due_at)
+            .bind(due_at.max(now.as_millis()))
             .bind(now.after(new.look_in).as_millis())
             .bind(new.max_attempts)
             .bind(now.as_millis())
@@ -142,6 +126,7 @@ async fn add_literally(
     table: &str,
     rows: &[NewRow],
     now: Timestamp,
+    whose: Whose,
 ) -> Result<(), sqlx::Error> {
     let mut values = Vec::with_capacity(rows.len());
     for new in rows {
@@ -149,10 +134,11 @@ async fn add_literally(
         let key = new.key.as_ref().map(|key| hex(key.as_str().as_bytes()));
         let limit = new.max_attempts.map(|limit| limit.to_string());
         values.push(format!(
-            "({id},{kind},{key},0,1,{due_at},{due_at},{wake_at},0,{limit},0,{now},{now},_utf8mb4 {headers},{payload})",
+            "({id},{kind},{key},0,1,{due_at},{planned_at},{wake_at},0,0,{limit},0,{now},{now},_utf8mb4 {headers},{payload})",
             id = hex(new.id.as_bytes()),
             kind = hex(new.kind.as_str().as_bytes()),
             key = key.as_deref().unwrap_or("NULL"),
+            planned_at = due_at.max(now.as_millis()),
             wake_at = now.after(new.look_in).as_millis(),
             limit = limit.as_deref().unwrap_or("NULL"),
             now = now.as_millis(),
@@ -160,7 +146,11 @@ async fn add_literally(
             payload = hex(&new.payload),
         ));
     }
-    let text = sql::insert_of(table, &values);
+    let before = match whose {
+        Whose::Nobodys => sql::AT_ONCE,
+        Whose::Own | Whose::Services => "",
+    };
+    let text = sql::insert_of(before, table, &values);
     sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?;
     Ok(())
 }
@@ -206,13 +196,14 @@ async fn write_by(
             row.updated_at,
             row.wake_at,
             row.finished_at,
-            &row.last_error,
+            row.stalls,
+            row.last_error.as_deref().map(clip),
         ))
     });
     let values: Vec<String> = values.collect::<Result<_, _>>()?;
     let budget = budget(connection, sql, values.iter().map(String::len)).await?;
     let mut written = 0;
-    for values in statements(&values, budget, String::len) {
+    for values in batches(&values, INSERT_WIDTH, budget, String::len) {
         let query = query(statement).bind(format!("[{}]", values.join(",")));
         written += query.execute(&mut *connection).await?.rows_affected();
     }
@@ -252,4 +243,32 @@ pub(super) async fn wake_at(
         .bind(time.as_millis());
     let touched = query.execute(connection).await?.rows_affected();
     ensure("a move", touched, ids.len())
+}
+
+/// Forgets what was renewed of claims.
+pub(super) async fn forget(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: impl IntoIterator<Item = TaskId>,
+) -> Result<(), sqlx::Error> {
+    let ids: Vec<_> = ids.into_iter().collect();
+    if !ids.is_empty() {
+        let query = query(&sql.forget).bind(codec::ids(ids)?);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// The same, unless it was renewed beyond a time since.
+pub(super) async fn forget_until(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: Vec<TaskId>,
+    time: Timestamp,
+) -> Result<(), sqlx::Error> {
+    if !ids.is_empty() {
+        let query = query(&sql.forget_until).bind(codec::ids(ids)?);
+        query.bind(time.as_millis()).execute(connection).await?;
+    }
+    Ok(())
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 use super::connections::{self, Database};
+use super::errors::failed;
 use super::table::{self, Table};
-use super::{PostgresStore, failed, schema};
+use super::{PostgresStore, schema};
 use crate::{Error, defaults};
 
 /// How many connections a store opens at the most unless told.
@@ -51,7 +52,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// How many connections to open at the most, 1 or more; 8 otherwise. One more is opened to listen where
+    /// How many connections to open at the most for verbs and reading, and as many for workers, 1 or more; 8 otherwise.
+    /// Up to 4 more are opened while verbs wait for rows that somebody else has locked, and one to listen where
     /// [`notify`](Self::notify) is set.
     pub fn connections(mut self, max: u32) -> Self {
         self.connections = max;

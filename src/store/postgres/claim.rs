@@ -3,11 +3,11 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::connections::Database;
+use super::connections::{Database, fetch};
 use super::sql::what;
 use super::{codec, read};
 use crate::store::{Claim, Looked, Stamped};
-use crate::{Task, Timestamp, Wake};
+use crate::{Task, TaskId, Timestamp, Wake};
 
 pub(super) async fn arrive(
     database: &Database,
@@ -23,10 +23,11 @@ pub(super) async fn arrive(
             .bind(kinds)
             .bind(room)
             .bind(codec::text(&claim.owner))
-            .bind(codec::span(claim.lease));
-        query.fetch_all(&database.pool).await
+            .bind(codec::span(claim.lease))
+            .bind(codec::limit(claim.bytes));
+        fetch(&database.workers, query).await
     };
-    looked(&database.retried(arrive).await?)
+    Ok(sight(&database.retried(arrive).await?)?.looked)
 }
 
 pub(super) async fn ready(database: &Database, claim: &Claim) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
@@ -36,8 +37,9 @@ pub(super) async fn ready(database: &Database, claim: &Claim) -> Result<Stamped<
             .bind(kinds)
             .bind(room)
             .bind(codec::text(&claim.owner))
-            .bind(codec::span(claim.lease));
-        query.fetch_all(&database.pool).await
+            .bind(codec::span(claim.lease))
+            .bind(codec::limit(claim.bytes));
+        fetch(&database.workers, query).await
     };
     let rows = database.retried(ready).await?;
     let (now, rows) = read::stamped(&rows)?;
@@ -53,38 +55,38 @@ pub(super) fn room(claim: &Claim) -> (Vec<&str>, Vec<i64>) {
         .unzip()
 }
 
+/// A look, and the claims whose leases have ended as far as it can see.
+pub(super) struct Sight {
+    pub(super) looked: Stamped<Looked>,
+    pub(super) ended: Vec<(TaskId, i64)>,
+}
+
 /// What a look found, as `arrive` and `sweep` tell it.
-pub(super) fn looked(rows: &[PgRow]) -> Result<Stamped<Looked>, sqlx::Error> {
+pub(super) fn sight(rows: &[PgRow]) -> Result<Sight, sqlx::Error> {
     let mut now = None;
     let mut found = Looked::default();
+    let mut ended = Vec::new();
     for row in rows {
         let number: i64 = row.try_get(1)?;
         let count = usize::try_from(number).unwrap_or(0);
-        let pending = || codec::pending(row, [2, 3, 4, 6, 7, 8]);
+        let pending = || codec::sound(row, 2, codec::pending(row, [2, 3, 4, 6, 7, 8]));
         match row.try_get(0)? {
             what::CLAIMED => found.claimed.extend(claimed(row, 2)),
-            what::EARLY => found.early.push(pending()?),
+            what::EARLY => found.early.extend(pending()),
             what::WAITING => *found.waiting.entry(codec::kind(row, 3)?).or_default() += count,
             what::STALE => found.stale = count,
-            what::EXPIRED => found.expired = count,
-            what::AHEAD => found.ahead.push(pending()?),
+            what::ENDED => ended.push((codec::id(row, 2)?, row.try_get(6)?)),
+            what::AHEAD => found.ahead.extend(pending()),
             what::NOW => now = Some(Timestamp::from_millis(number)),
             other => return Err(sqlx::Error::Protocol(format!("a look told {other}"))),
         }
     }
     let now = now.ok_or(sqlx::Error::RowNotFound)?;
-    Ok(Stamped { now, found })
+    let looked = Stamped { now, found };
+    Ok(Sight { looked, ended })
 }
 
-/// A row that has been claimed. One that somebody has edited until it cannot be read is left to the end of its lease:
-/// it must not keep the others of its batch from running.
+/// A row that has been claimed. One that makes no sense is left to the end of its lease.
 fn claimed(row: &PgRow, before: usize) -> Option<Task> {
-    match codec::task(row, before) {
-        Ok(task) => Some(task),
-        Err(error) => {
-            let id = codec::id(row, before).ok();
-            tracing::error!(?id, %error, "a row cannot be read: it does not run");
-            None
-        }
-    }
+    codec::sound(row, before, codec::task(row, before))
 }

@@ -37,7 +37,7 @@ pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
         let millis: Option<i64> = row.try_get(before + column)?;
         Ok(millis.map(Timestamp::from_millis))
     };
-    let limit: Option<i64> = row.try_get(before + 9)?;
+    let limit: Option<i64> = row.try_get(before + 11)?;
     Ok(Task {
         id: id(row, before)?,
         kind: kind(row, before + 1)?,
@@ -48,19 +48,31 @@ pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
         planned_at: time(6)?,
         wake_at: perhaps(7)?,
         attempt: number(8, "attempt")?,
-        max_attempts: limit.map(|_| number(9, "max_attempts")).transpose()?,
-        hop: number(10, "hop")?,
-        created_at: time(11)?,
-        updated_at: time(12)?,
-        finished_at: perhaps(13)?,
-        owner: row.try_get(before + 14)?,
-        last_error: row.try_get(before + 15)?,
-        headers: match row.try_get(before + 16)? {
+        started: row.try_get(before + 9)?,
+        stalls: number(10, "stalls")?,
+        max_attempts: limit.map(|_| number(11, "max_attempts")).transpose()?,
+        hop: number(12, "hop")?,
+        created_at: time(13)?,
+        updated_at: time(14)?,
+        finished_at: perhaps(15)?,
+        owner: row.try_get(before + 16)?,
+        last_error: row.try_get(before + 17)?,
+        headers: match row.try_get(before + 18)? {
             "{}" => BTreeMap::new(),
             headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
         },
-        payload: row.try_get(before + 17)?,
+        payload: row.try_get(before + 19)?,
     })
+}
+
+/// What makes sense of rows, each with its id in a column. One that somebody has edited until it cannot be read, or that
+/// is of a later release, is left alone: it must not keep the others from running.
+pub(super) fn sound<T>(row: &PgRow, id: usize, read: Result<T, sqlx::Error>) -> Option<T> {
+    read.inspect_err(|error| {
+        let id = self::id(row, id).ok();
+        tracing::error!(store = super::NAME, ?id, %error, "a row makes no sense and is left alone");
+    })
+    .ok()
 }
 
 /// A row that is not due yet, from the columns of its id, kind, key, version, due and planned time.
@@ -145,6 +157,11 @@ pub(super) fn span(span: Duration) -> i64 {
 /// A text without the one character that PostgreSQL cannot keep.
 pub(super) fn text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
+}
+
+/// A name to ask for. None that is kept has the one character that PostgreSQL cannot keep: it is asked for as nothing.
+pub(super) fn name(name: &str) -> Option<String> {
+    (!name.contains('\0')).then(|| name.to_owned())
 }
 
 /// Headers as a column has them.

@@ -1,22 +1,28 @@
-//! Connections to one database, and what becomes of errors.
+//! Connections to one database.
 
+use std::fmt;
 use std::future::Future;
-use std::io;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
+use super::errors::{self, failed};
 use super::listen::Listener;
+use super::read::Query;
 use super::sql::Statements;
 use super::table::Table;
-use crate::{Clock, Error};
+use crate::store::sql::{Away, Connections, Dial, Lent, PATIENCE, WAITING};
+use crate::{Clock, Error, defaults};
 
-/// How long a caller waits for a connection, at the most.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After which idleness a connection is tried before it is used: its server may have gone. One that has just been used
-/// is not, as that would be one more round trip for every call.
-const TRY_AFTER: Duration = Duration::from_millis(100);
+/// For how long the server may take to be reached and to say where the table is.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// For how long a verb waits for a lock while it may hold up others: for what comes and goes all the time.
+const HARDLY: Duration = Duration::from_millis(50);
+/// For how long a worker does. It leaves out rows that are locked; what remains are the server's own locks.
+const SHORTLY: Duration = Duration::from_secs(1);
 /// How often something is begun anew that the database gave up in favour of somebody else.
 const TRIES: usize = 10;
 /// For how many milliseconds to wait before, at the most, for each time that it has failed.
@@ -30,6 +36,8 @@ const OLDEST_SERVER: i32 = 120_000;
 /// - What a call has written is durable when it returns.
 /// - Only indexes are used, one row after another: with the statistics of a table that was small once, the planner would
 ///   read all of it. A plan is made once for each statement, as no better one depends on the values.
+/// - The server gives up what nobody waits for any more: a caller that goes away closes its connection, which servers
+///   from 14 on notice within half a second; and so it does with connections whose other end has vanished.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
@@ -39,6 +47,10 @@ const SETTINGS: &str = "
     SET enable_mergejoin = off;
     SET jit = off;
     SET plan_cache_mode = force_generic_plan;
+    SELECT set_config(name, '500', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
+    SET tcp_keepalives_idle = 10;
+    SET tcp_keepalives_interval = 5;
+    SET tcp_keepalives_count = 3;
 ";
 
 /// In which schema the table is, or would be made; the name of the channel; the version of the server.
@@ -50,10 +62,17 @@ const PLACE: &str = "
          WHERE c.oid = to_regclass(quote_ident($2::text))),
         current_schema()::text) AS schema) p) named";
 
+/// Connections of one purpose.
+pub(super) type Pool = Connections<Server>;
+
 /// One table in one database, and the connections to it.
-#[derive(Debug)]
 pub(super) struct Database {
-    pub(super) pool: PgPool,
+    /// For verbs and what is read. None waits here for a row that somebody else keeps locked.
+    pub(super) callers: Pool,
+    /// For what workers do, so that no caller keeps a claim from being kept or ended.
+    pub(super) workers: Pool,
+    /// For verbs that wait for a row that somebody else has locked.
+    pub(super) waiting: Pool,
     pub(super) table: Table,
     pub(super) statements: Statements,
     /// Who is told of rows that are due soon; none: nobody.
@@ -73,8 +92,8 @@ struct NoSchema;
 struct TooOld(i32);
 
 impl Database {
-    /// Asks the database once where the table is; the other connections, so many at the most, are opened as they are
-    /// needed.
+    /// Asks the database once where the table is; the other connections, so many at the most for callers and as many for
+    /// workers, are opened as they are needed.
     pub(super) async fn connect(
         options: PgConnectOptions,
         connections: u32,
@@ -91,24 +110,57 @@ impl Database {
                 .fetch_one(&mut connection)
                 .await?;
             connection.close().await?;
-            Ok(place)
+            Ok::<_, sqlx::Error>(place)
         };
-        let place = clock.timeout(CONNECT_TIMEOUT, asked).await;
-        let (schema, channel, server) = place.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+        let place = clock.timeout(CONNECT_WITHIN, asked).await;
+        let (schema, channel, server) = place.unwrap_or_else(|| Err(Away(CONNECT_WITHIN).into()))?;
         if server < OLDEST_SERVER {
             return Err(sqlx::Error::Configuration(TooOld(server).into()));
         }
         let schema = schema.ok_or_else(|| sqlx::Error::Configuration(NoSchema.into()))?;
         let channel = channel.filter(|_| notify);
         let table = Table::new(Some(schema), table);
+        let count = usize::try_from(connections).unwrap_or(usize::MAX);
+        let pool = |count, lock_timeout| {
+            let options = options.clone();
+            let server = Server {
+                options,
+                lock_timeout,
+            };
+            Connections::new(server, count, clock.clone())
+        };
         Ok(Self {
-            pool: pool(connections, options.clone()),
+            callers: pool(count, HARDLY),
+            workers: pool(count, SHORTLY),
+            waiting: pool(WAITING, PATIENCE),
             statements: Statements::of(&table),
             table,
-            listener: Listener::new(options, channel.clone(), clock.clone()),
+            listener: Listener::new(options.clone(), channel.clone(), clock.clone()),
             channel,
             clock,
         })
+    }
+
+    /// What a call gives, or an error after [`defaults::STORE_TIMEOUT`]; then what it spoke through is closed.
+    pub(super) async fn bounded<T>(
+        &self,
+        call: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Error> {
+        let limit = defaults::STORE_TIMEOUT;
+        let ended = self.clock.timeout(limit, call).await;
+        ended
+            .unwrap_or_else(|| Err(Away(limit).into()))
+            .map_err(|error| self.failed(error))
+    }
+
+    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
+    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
+        if errors::is_of_server(&error) {
+            for pool in [&self.callers, &self.workers, &self.waiting] {
+                pool.forget();
+            }
+        }
+        failed(error)
     }
 
     /// What `call` gives, which is repeated where the database gave it up in favour of somebody else. Nothing of it has
@@ -117,43 +169,87 @@ impl Database {
     where
         F: Future<Output = Result<T, sqlx::Error>>,
     {
-        let mut retries = self.retries();
+        let mut failed = 0;
         loop {
-            match call().await {
+            let error = match call().await {
                 Ok(done) => return Ok(done),
-                Err(error) => retries.pause_after(error).await?,
+                Err(error) => error,
+            };
+            failed += 1;
+            if !errors::is_conflict(&error) || failed == TRIES {
+                return Err(error);
             }
-        }
-    }
-
-    pub(super) fn retries(&self) -> Retries {
-        Retries {
-            failed: 0,
-            clock: self.clock.clone(),
+            // For a random while, so that two that met do not meet again.
+            let most = u64::try_from(failed).unwrap_or(u64::MAX).saturating_mul(PAUSE);
+            let millis = self.clock.random_below(most);
+            self.clock.sleep(Duration::from_millis(millis)).await;
         }
     }
 }
 
-/// How often a call has been given up by the database.
-pub(super) struct Retries {
-    failed: usize,
-    clock: Clock,
+/// What a statement finds, on a connection of its own.
+pub(super) async fn fetch(pool: &Pool, query: Query<'_>) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut lent = pool.lend().await?;
+    let rows = query.fetch_all(&mut *lent).await?;
+    lent.give_back();
+    Ok(rows)
 }
 
-impl Retries {
-    /// Waits a random while, so that two that met do not meet again; passes on any error that is no such end, or one
-    /// too many.
-    pub(super) async fn pause_after(&mut self, error: sqlx::Error) -> Result<(), sqlx::Error> {
-        self.failed += 1;
-        if !is_conflict(&error) || self.failed == TRIES {
-            return Err(error);
-        }
-        let most = u64::try_from(self.failed)
-            .unwrap_or(u64::MAX)
-            .saturating_mul(PAUSE);
-        let millis = self.clock.random_below(most);
-        self.clock.sleep(Duration::from_millis(millis)).await;
+/// A transaction; it is undone unless it is committed.
+pub(super) struct Writing<'a> {
+    lent: Lent<'a, Server>,
+}
+
+impl<'a> Writing<'a> {
+    pub(super) async fn begin(pool: &'a Pool) -> Result<Self, sqlx::Error> {
+        let mut lent = pool.lend().await?;
+        sqlx::raw_sql("BEGIN").execute(&mut *lent).await?;
+        Ok(Self { lent })
+    }
+
+    /// Makes it durable.
+    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;
+        self.lent.give_back();
         Ok(())
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.lent
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.lent
+    }
+}
+
+/// Where connections lead.
+pub(super) struct Server {
+    options: PgConnectOptions,
+    lock_timeout: Duration,
+}
+
+#[async_trait]
+impl Dial for Server {
+    type Connection = PgConnection;
+
+    async fn dial(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = self.options.connect().await?;
+        let limit = defaults::STORE_TIMEOUT.as_millis();
+        let limits = format!(
+            "SET lock_timeout = {}; SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit};
+             SET tcp_user_timeout = {limit};",
+            self.lock_timeout.as_millis()
+        );
+        let settings = AssertSqlSafe(limits + SETTINGS);
+        sqlx::raw_sql(settings).execute(&mut connection).await?;
+        Ok(connection)
     }
 }
 
@@ -166,65 +262,10 @@ pub(super) fn prepare(options: PgConnectOptions) -> PgConnectOptions {
     options.disable_statement_logging()
 }
 
-fn pool(connections: u32, options: PgConnectOptions) -> PgPool {
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(CONNECT_TIMEOUT)
-        .test_before_acquire(false)
-        .before_acquire(|connection, found| {
-            Box::pin(async move {
-                if found.idle_for >= TRY_AFTER {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
-        .after_connect(|connection, _| Box::pin(set_up(connection)))
-        .connect_lazy_with(options)
-}
-
-async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(SETTINGS).execute(connection).await?;
-    Ok(())
-}
-
-/// The code that PostgreSQL gave.
-fn code_of(error: &sqlx::Error) -> Option<String> {
-    Some(error.as_database_error()?.code()?.into_owned())
-}
-
-/// Whether the database gave something up in favour of somebody else: a serialization failure, a deadlock, a lock that
-/// did not come in time, or another live row of the same key that has just been written.
-fn is_conflict(error: &sqlx::Error) -> bool {
-    let code = code_of(error);
-    matches!(code.as_deref(), Some("40001" | "40P01" | "55P03" | "23505"))
-}
-
-fn is_transient(error: &sqlx::Error) -> bool {
-    let broken = match error {
-        // What the operating system refuses for good, such as a socket that this user may not open.
-        sqlx::Error::Io(error) => error.kind() != io::ErrorKind::PermissionDenied,
-        sqlx::Error::PoolTimedOut => true,
-        _ => false,
-    };
-    let passes = |code: String| match code.as_str() {
-        // The database has been dropped.
-        "57P04" => false,
-        // A transaction was idle, or took, for too long; or the server does not take writes, now.
-        "25P03" | "25P04" | "25006" => true,
-        // The connection, resources, the operator, the system.
-        code => ["08", "53", "57", "58"]
-            .iter()
-            .any(|class| code.starts_with(class)),
-    };
-    broken || is_conflict(error) || code_of(error).is_some_and(passes)
-}
-
-/// The store's error for what the driver said.
-pub(super) fn failed(error: sqlx::Error) -> Error {
-    Error::Store {
-        store: super::NAME,
-        transient: is_transient(&error),
-        source: error.into(),
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }

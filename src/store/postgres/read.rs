@@ -1,20 +1,21 @@
 //! Reads rows and changes nothing.
 
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use super::codec;
-use super::connections::Database;
+use super::connections::{Database, fetch};
 use super::sql::Statements;
 use crate::store::rows::Rows;
 use crate::store::{Ahead, Page, Pending, Stamped};
 use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
-    let mut connection = database.pool.acquire().await?;
-    time(&mut connection, &database.statements).await
+    let mut lent = database.workers.lend().await?;
+    let now = time(&mut lent, &database.statements).await?;
+    lent.give_back();
+    Ok(now)
 }
 
 /// The time by the database's clock.
@@ -33,11 +34,10 @@ pub(super) async fn upcoming(
     let query = sqlx::query(database.statements.upcoming.clone())
         .bind(codec::span(ahead.within))
         .bind(codec::limit(ahead.limit));
-    let rows = query.fetch_all(&database.pool).await?;
+    let rows = fetch(&database.workers, query).await?;
     let (now, rows) = stamped(&rows)?;
-    let mut found: Vec<_> = rows
-        .map(|row| codec::pending(row, [1, 2, 3, 4, 5, 6]))
-        .collect::<Result<_, _>>()?;
+    let pending = |row| codec::sound(row, 1, codec::pending(row, [1, 2, 3, 4, 5, 6]));
+    let mut found: Vec<_> = rows.filter_map(pending).collect();
     found.sort_by_key(|row| (row.due_at, row.wake.id));
     Ok(Stamped { now, found })
 }
@@ -51,8 +51,10 @@ pub(super) fn stamped(rows: &[PgRow]) -> Result<(Timestamp, impl Iterator<Item =
 }
 
 pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, sqlx::Error> {
-    let mut connection = database.pool.acquire().await?;
-    of_target(&mut connection, &database.statements, target).await
+    let mut lent = database.callers.lend().await?;
+    let found = of_target(&mut lent, &database.statements, target).await?;
+    lent.give_back();
+    Ok(found)
 }
 
 /// The row that a target means.
@@ -66,42 +68,55 @@ pub(super) async fn of_target(
         Target::Key(kind, key) => by_keys(statements.by_keys.clone(), [(kind, key)]),
     };
     let found = query.fetch_all(connection).await?;
+    let found: Result<Vec<_>, _> = found.iter().map(|row| codec::task(row, 0)).collect();
     let mut rows = Rows::default();
-    rows.load(tasks(&found)?);
+    rows.load(found?);
     Ok(rows.find(target).cloned())
 }
 
 pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, sqlx::Error> {
-    let (time, id) = page
+    let (mut time, mut id) = page
         .after
         .unwrap_or((Timestamp::MIN, TaskId::from_bytes([0; 16])));
-    let query = sqlx::query(database.statements.list.clone())
-        .bind(page.kind.as_str())
-        .bind(codec::number(page.state))
-        .bind(time.as_millis())
-        .bind(codec::uuid(id))
-        .bind(codec::limit(page.limit));
-    tasks(&query.fetch_all(&database.pool).await?)
-}
-
-pub(super) async fn kinds(database: &Database, state: State) -> Result<Vec<Kind>, sqlx::Error> {
-    let mut kinds: Vec<Kind> = Vec::new();
     loop {
-        let last = kinds.last().map_or("", Kind::as_str);
-        let query = sqlx::query(database.statements.next_kind.clone())
-            .bind(codec::number(state))
-            .bind(last.to_owned());
-        match query.fetch_optional(&database.pool).await? {
-            Some(next) => kinds.push(codec::kind(&next, 0)?),
-            None => return Ok(kinds),
+        let query = sqlx::query(database.statements.list.clone())
+            .bind(codec::name(page.kind.as_str()))
+            .bind(codec::number(page.state))
+            .bind(time.as_millis())
+            .bind(codec::uuid(id))
+            .bind(codec::limit(page.limit));
+        let found = fetch(&database.callers, query).await?;
+        let task = |row| codec::sound(row, 0, codec::task(row, 0));
+        let tasks: Vec<_> = found.iter().filter_map(task).collect();
+        match found.last() {
+            // An empty page would be the last one.
+            Some(last) if tasks.is_empty() => {
+                time = Timestamp::from_millis(last.try_get(5)?);
+                id = codec::id(last, 0)?;
+            }
+            _ => return Ok(tasks),
         }
     }
 }
 
-type Statement = Query<'static, Postgres, PgArguments>;
+pub(super) async fn kinds(
+    database: &Database,
+    state: State,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Kind>, sqlx::Error> {
+    let query = sqlx::query(database.statements.kinds.clone())
+        .bind(codec::number(state))
+        .bind(codec::text(after.map_or("", Kind::as_str)))
+        .bind(codec::limit(limit));
+    let found = fetch(&database.callers, query).await?;
+    found.iter().map(|row| codec::kind(row, 0)).collect()
+}
+
+pub(super) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
 /// A statement that asks for ids.
-pub(super) fn by_ids(statement: sqlx::SqlStr, ids: impl IntoIterator<Item = TaskId>) -> Statement {
+pub(super) fn by_ids(statement: sqlx::SqlStr, ids: impl IntoIterator<Item = TaskId>) -> Query<'static> {
     sqlx::query(statement).bind(codec::uuids(ids))
 }
 
@@ -109,14 +124,10 @@ pub(super) fn by_ids(statement: sqlx::SqlStr, ids: impl IntoIterator<Item = Task
 pub(super) fn by_keys<'k>(
     statement: sqlx::SqlStr,
     keys: impl IntoIterator<Item = (&'k Kind, &'k Key)>,
-) -> Statement {
+) -> Query<'static> {
     let names = keys
         .into_iter()
-        .map(|(kind, key)| (kind.to_string(), key.to_string()));
+        .map(|(kind, key)| (codec::name(kind.as_str()), codec::name(key.as_str())));
     let (kinds, keys): (Vec<_>, Vec<_>) = names.unzip();
     sqlx::query(statement).bind(kinds).bind(keys)
-}
-
-fn tasks(rows: &[PgRow]) -> Result<Vec<Task>, sqlx::Error> {
-    rows.iter().map(|row| codec::task(row, 0)).collect()
 }

@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::connections::Database;
+use super::connections::{Database, Writing};
 use super::table::Table;
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
@@ -19,8 +19,12 @@ CREATE TABLE IF NOT EXISTS {migrations} (
 const RECORD: &str =
     "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
 ";
-const IS_THERE: &str = "SELECT to_regclass($1::text) IS NOT NULL AND to_regclass($2::text) IS NOT NULL";
+/// By what is committed: what the server remembers of names may be from before the lock.
+const IS_THERE: &str = r#"SELECT count(*) = 2 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) IN ($1, $2)"#;
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
+/// A table may take long to be brought up to date, and another process that does so, too.
+const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0";
 /// One process at a time, for as long as its transaction lasts.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('delayline ' || $1::text, 0))";
 
@@ -51,10 +55,12 @@ impl From<Unfit> for sqlx::Error {
 
 /// Fails unless the schema is the one that this release knows.
 pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
-    let mut connection = database.pool.acquire().await?;
+    let mut lent = database.callers.lend().await?;
+    let found = version(&mut lent, &database.table).await?;
+    lent.give_back();
     let table = database.table.full_name();
     let known = MIGRATIONS.len();
-    let Some(found) = version(&mut connection, &database.table).await? else {
+    let Some(found) = found else {
         return Err(Unfit::Missing { table }.into());
     };
     match applied(found) {
@@ -71,7 +77,8 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
         return Ok(());
     }
     let table = &database.table;
-    let mut transaction = database.pool.begin().await?;
+    let mut transaction = Writing::begin(&database.callers).await?;
+    sqlx::raw_sql(PATIENT).execute(&mut *transaction).await?;
     sqlx::query(LOCK)
         .bind(table.full_name())
         .execute(&mut *transaction)

@@ -1,29 +1,45 @@
 //! One connection, as the shared steps use it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{PgConnection, Postgres, Row};
+use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use super::connections::Database;
+use super::connections::{Database, fetch};
+use super::read::Query;
+use super::sql::hold::{HELD, SEEN};
 use super::{codec, read};
-use crate::store::sql::{Changed, Session};
-use crate::store::{NewRow, Stamped};
+use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, Session, Why};
+use crate::store::{NewRow, Stamped, row};
 use crate::timestamp::millis;
-use crate::{Key, Kind, Task, TaskId, Timestamp, When, defaults};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, When, defaults};
 
-/// A connection, within a transaction unless it is said to be alone.
-pub(super) struct PostgresSession<'a> {
-    pub(super) connection: &'a mut PgConnection,
-    pub(super) database: &'a Database,
-    /// Each step is a transaction of its own, which may be repeated.
-    pub(super) is_alone: bool,
+/// Whose transaction a connection is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The store's, or none.
+    Own(Locked),
+    /// The service's, which may see leases as they were when it began, and keeps its locks until it ends.
+    Services,
 }
 
-impl PostgresSession<'_> {
+/// A connection, and what is known of its transaction.
+pub(super) struct PostgresSession<'a> {
+    connection: &'a mut PgConnection,
+    database: &'a Database,
+    whose: Whose,
+}
+
+impl<'a> PostgresSession<'a> {
+    pub(super) fn new(connection: &'a mut PgConnection, database: &'a Database, whose: Whose) -> Self {
+        Self {
+            connection,
+            database,
+            whose,
+        }
+    }
+
     /// Tells the listeners, when the transaction commits, if one of these rows is due soon.
     pub(super) async fn notify<'t>(
         &mut self,
@@ -41,28 +57,106 @@ impl PostgresSession<'_> {
         Ok(())
     }
 
-    /// Rows of a statement that holds them, read again if some have changed since it looked for them.
+    /// Rows of a statement that holds them but for those that it is told to except. `keys` are those that it asks for, if
+    /// it does.
     async fn hold(
         &mut self,
-        ask: impl Fn() -> Query<'static, Postgres, PgArguments>,
-    ) -> Result<Vec<Task>, sqlx::Error> {
+        ask: impl Fn(&BTreeSet<TaskId>) -> Query<'static>,
+        keys: &[(Kind, Key)],
+    ) -> Result<Held, sqlx::Error> {
+        let mut renewed = BTreeMap::new();
+        let mut is_first = true;
         loop {
-            let rows = ask().fetch_all(&mut *self.connection).await?;
-            let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-            // Each round, somebody else got on with a row.
-            if first.try_get::<i64, _>(0)? > 0 {
-                continue;
+            self.mark("SAVEPOINT delayline").await?;
+            let except = renewed.keys().copied().collect();
+            let rows = ask(&except).fetch_all(&mut *self.connection).await?;
+            let mut held = Held::default();
+            let mut missed = 0;
+            for row in &rows {
+                let id = codec::id(row, 2)?;
+                let why = match (row.try_get(0)?, codec::task(row, 2)) {
+                    (HELD, Ok(task)) => {
+                        held.locked.push(task);
+                        continue;
+                    }
+                    (SEEN, Ok(task)) => {
+                        held.seen.push(renewed.remove(&task.id).unwrap_or(task));
+                        continue;
+                    }
+                    (HELD | SEEN, Err(error)) => match row.try_get(5) {
+                        Ok(0_i16 | 1) | Err(_) => Why::Garbled(error.to_string()),
+                        Ok(_) => Why::GarbledPast(error.to_string()),
+                    },
+                    _ => {
+                        missed += 1;
+                        Why::Locked
+                    }
+                };
+                let place = usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default();
+                let key = place.checked_sub(1).and_then(|place| keys.get(place)).cloned();
+                held.obstacles.push(Obstacle { id, key, why });
             }
-            let filled = |row: &&PgRow| !matches!(row.try_get::<Option<Uuid>, _>(1), Ok(None));
-            return rows
-                .iter()
-                .filter(filled)
-                .map(|row| codec::task(row, 1))
-                .collect();
+            // Either somebody has them locked, or has just changed them: then they may be another's to lock.
+            let is_changed = missed > 0 && (is_first || self.whose != Whose::Own(Locked::Leave));
+            is_first = false;
+            if !is_changed && self.sort_out(&mut held, &mut renewed).await? {
+                self.mark("RELEASE SAVEPOINT delayline").await?;
+                return Ok(held);
+            }
+            self.mark("ROLLBACK TO SAVEPOINT delayline; RELEASE SAVEPOINT delayline")
+                .await?;
         }
     }
 
-    async fn add_once(
+    /// Of the rows that are locked because their lease has ended, sorts out those that were renewed before they were
+    /// locked: the statement that has locked them may have looked before, and nobody renews them now. Says whether there
+    /// is none that must not stay locked.
+    async fn sort_out(
+        &mut self,
+        held: &mut Held,
+        renewed: &mut BTreeMap<TaskId, Task>,
+    ) -> Result<bool, sqlx::Error> {
+        let (running, locked): (Vec<_>, Vec<_>) = std::mem::take(&mut held.locked)
+            .into_iter()
+            .partition(|row| row.state == State::Running);
+        held.locked = locked;
+        if running.is_empty() {
+            return Ok(true);
+        }
+        let ids = running.iter().map(|row| row.id);
+        let query = read::by_ids(self.database.statements.by_ids.clone(), ids);
+        let (rows, now) = match self.whose {
+            Whose::Own(_) => (query.fetch_all(&mut *self.connection).await?, self.now().await?),
+            Whose::Services => (
+                fetch(&self.database.workers, query).await?,
+                read::now(self.database).await?,
+            ),
+        };
+        let mut is_fine = true;
+        for row in &rows {
+            let row = codec::task(row, 0)?;
+            if row::lease_has_ended(&row, now) {
+                held.locked.push(row);
+            } else if self.whose == Whose::Services {
+                renewed.insert(row.id, row);
+                is_fine = false;
+            } else {
+                // The transaction ends at once.
+                held.seen.push(row);
+            }
+        }
+        Ok(is_fine)
+    }
+
+    /// Marks a place in a service's transaction, so that what must not stay locked can be let go.
+    async fn mark(&mut self, mark: &'static str) -> Result<(), sqlx::Error> {
+        if self.whose == Whose::Services {
+            sqlx::raw_sql(mark).execute(&mut *self.connection).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_sorted(
         &mut self,
         rows: &[&NewRow],
         now: Option<Timestamp>,
@@ -101,16 +195,34 @@ impl Session for PostgresSession<'_> {
         read::time(self.connection, &self.database.statements).await
     }
 
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, sqlx::Error> {
-        let statement = self.database.statements.hold_ids.clone();
-        self.hold(|| read::by_ids(statement.clone(), ids.iter().copied()))
-            .await
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>, lock: Lock) -> Result<Held, sqlx::Error> {
+        let statements = &self.database.statements;
+        let statement = match self.whose {
+            Whose::Own(Locked::Leave) => statements.hold_ids.clone(),
+            _ => statements.await_ids.clone(),
+        };
+        let ask = |except: &BTreeSet<TaskId>| {
+            read::by_ids(statement.clone(), ids.iter().copied())
+                .bind(codec::uuids(except.iter().copied()))
+                .bind(lock == Lock::Changeable)
+        };
+        self.hold(ask, &[]).await
     }
 
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Vec<Task>, sqlx::Error> {
-        let statement = self.database.statements.hold_keys.clone();
-        let pairs = || keys.iter().map(|(kind, key)| (kind, key));
-        self.hold(|| read::by_keys(statement.clone(), pairs())).await
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>, lock: Lock) -> Result<Held, sqlx::Error> {
+        let statements = &self.database.statements;
+        let statement = match self.whose {
+            Whose::Own(Locked::Leave) => statements.hold_keys.clone(),
+            _ => statements.await_keys.clone(),
+        };
+        let keys: Vec<_> = keys.into_iter().collect();
+        let ask = |except: &BTreeSet<TaskId>| {
+            let pairs = keys.iter().map(|(kind, key)| (kind, key));
+            read::by_keys(statement.clone(), pairs)
+                .bind(codec::uuids(except.iter().copied()))
+                .bind(lock == Lock::Changeable)
+        };
+        self.hold(ask, &keys).await
     }
 
     async fn add(
@@ -125,16 +237,7 @@ impl Session for PostgresSession<'_> {
         if ids.len() == rows.len() {
             rows.sort_by_key(|row| (&row.kind, &row.key));
         }
-        if !self.is_alone {
-            return self.add_once(&rows, now).await;
-        }
-        let mut retries = self.database.retries();
-        loop {
-            match self.add_once(&rows, now).await {
-                Ok(added) => return Ok(added),
-                Err(error) => retries.pause_after(error).await?,
-            }
-        }
+        self.add_sorted(&rows, now).await
     }
 
     async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error> {
@@ -151,6 +254,7 @@ impl Session for PostgresSession<'_> {
             .bind(column(rows, |row| row.due_at.as_millis()))
             .bind(column(rows, |row| row.planned_at.as_millis()))
             .bind(column(rows, |row| i64::from(row.attempt)))
+            .bind(column(rows, |row| i64::from(row.stalls)))
             .bind(column(rows, |row| i64::from(row.hop)))
             .bind(column(rows, |row| row.updated_at.as_millis()))
             .bind(column(rows, |row| row.wake_at.map(Timestamp::as_millis)))

@@ -1,20 +1,20 @@
 //! What becomes of rows that a worker holds: hops, renewed leases, the ends of claims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Row, SqlStr};
 use uuid::Uuid;
 
 use super::codec;
-use super::connections::Database;
-use super::sql::Statements;
-use crate::store::{Ending, Hop, Renewal, Settlement};
+use super::connections::{Database, fetch};
+use crate::store::sql::{STATEMENT, batches, clip};
+use crate::store::{Ending, Guarded, Hop, Renewal, Settlement};
 use crate::{State, TaskId};
 
-pub(super) async fn hop(database: &Database, hops: &[Hop]) -> Result<Vec<bool>, sqlx::Error> {
-    let mut recorded = vec![false; hops.len()];
+pub(super) async fn hop(database: &Database, hops: &[Hop]) -> Result<Vec<Guarded>, sqlx::Error> {
+    let mut recorded = vec![Guarded::Lost; hops.len()];
     for round in rounds(hops.iter().map(|hop| hop.id)) {
         let record = || async {
             let of = |place: &usize| &hops[*place];
@@ -26,19 +26,18 @@ pub(super) async fn hop(database: &Database, hops: &[Hop]) -> Result<Vec<bool>, 
                 .bind(Vec::from_iter(
                     round.iter().map(|place| codec::span(of(place).look_in)),
                 ));
-            ids(&query.fetch_all(&database.pool).await?)
+            fetch(&database.workers, query).await
         };
-        let taken = database.retried(record).await?;
+        let came = came(&database.retried(record).await?)?;
         for place in round {
-            recorded[place] = taken.contains(&hops[place].id);
+            recorded[place] = came.of(hops[place].id, hops[place].version);
         }
     }
     Ok(recorded)
 }
 
 /// The places of a batch in rounds, nearly always one: no round has an id twice, and those of an id keep their order.
-/// Within a round they are in the order of their ids, so that two batches wait for one another and do not lock each
-/// other out.
+/// Within a round they are in the order of their ids, so that two batches do not lock each other out.
 fn rounds(ids: impl Iterator<Item = TaskId>) -> Vec<Vec<usize>> {
     let mut rounds: Vec<BTreeMap<TaskId, usize>> = Vec::new();
     for (place, id) in ids.enumerate() {
@@ -55,25 +54,65 @@ fn rounds(ids: impl Iterator<Item = TaskId>) -> Vec<Vec<usize>> {
         .collect()
 }
 
+/// What came of guarded writes, by id and version.
+struct Came(BTreeMap<(TaskId, u64), bool>);
+
+impl Came {
+    fn of(&self, id: TaskId, version: u64) -> Guarded {
+        match self.0.get(&(id, version)) {
+            Some(true) => Guarded::Done,
+            Some(false) => Guarded::Blocked,
+            None => Guarded::Lost,
+        }
+    }
+}
+
+fn came(rows: &[PgRow]) -> Result<Came, sqlx::Error> {
+    let mut came = BTreeMap::new();
+    for row in rows {
+        let is_done = came
+            .entry((codec::id(row, 0)?, codec::version(row, 1)?))
+            .or_insert(false);
+        *is_done |= row.try_get::<bool, _>(2)?;
+    }
+    Ok(Came(came))
+}
+
 pub(super) async fn settle(
     database: &Database,
     settlements: &[Settlement],
     history: Duration,
-) -> Result<Vec<bool>, sqlx::Error> {
-    let settle = || async {
-        let mut connection = database.pool.acquire().await?;
-        end(&mut connection, &database.statements, settlements, history).await
+) -> Result<Vec<Guarded>, sqlx::Error> {
+    let mut settled = Vec::with_capacity(settlements.len());
+    for settlements in within_budget(settlements) {
+        let settle = || async {
+            let mut lent = database.workers.lend().await?;
+            let statement = &database.statements.settle;
+            let settled = end(&mut lent, statement, settlements, history).await?;
+            lent.give_back();
+            Ok(settled)
+        };
+        settled.extend(database.retried(settle).await?);
+    }
+    Ok(settled)
+}
+
+/// Batches, each of which has so few bytes of errors that one statement can carry them.
+fn within_budget(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
+    let size = |settlement: &Settlement| match &settlement.ending {
+        Ending::Dead { error, .. } | Ending::Retry { error, .. } => clip(error).len(),
+        _ => 0,
     };
-    database.retried(settle).await
+    batches(settlements, usize::MAX, STATEMENT, size)
 }
 
 /// Ends claims, by one statement.
 pub(super) async fn end(
     connection: &mut PgConnection,
-    statements: &Statements,
+    statement: &SqlStr,
     settlements: &[Settlement],
     history: Duration,
-) -> Result<Vec<bool>, sqlx::Error> {
+) -> Result<Vec<Guarded>, sqlx::Error> {
     // A claim can end once: of twins it is the first. In the order of ids, as in `rounds`.
     let mut first = BTreeMap::new();
     for (place, settlement) in settlements.iter().enumerate() {
@@ -83,7 +122,7 @@ pub(super) async fn end(
     for &place in first.values() {
         columns.push(&settlements[place], history);
     }
-    let query = sqlx::query(statements.settle.clone())
+    let query = sqlx::query(statement.clone())
         .bind(columns.ids)
         .bind(columns.versions)
         .bind(columns.states)
@@ -93,15 +132,15 @@ pub(super) async fn end(
         .bind(columns.anew)
         .bind(columns.give_back)
         .bind(columns.errors);
-    let rows = query.fetch_all(connection).await?;
-    let mut settled = vec![false; settlements.len()];
-    for row in &rows {
-        let ended = (codec::id(row, 0)?, codec::version(row, 1)?);
-        if let Some(&place) = first.get(&ended) {
-            settled[place] = true;
+    let came = came(&query.fetch_all(connection).await?)?;
+    let of = |(place, settlement): (usize, &Settlement)| {
+        let came = came.of(settlement.id, settlement.version);
+        match first.get(&(settlement.id, settlement.version)) {
+            Some(&first) if first < place && came == Guarded::Done => Guarded::Lost,
+            _ => came,
         }
-    }
-    Ok(settled)
+    };
+    Ok(settlements.iter().enumerate().map(of).collect())
 }
 
 /// Ends of claims, column by column: what [`row::end`](crate::store::row::end) makes of a row, for the statement.
@@ -198,40 +237,30 @@ impl Columns {
         self.wake_in.push(end.wake_in.map(codec::span));
         self.anew.push(end.anew);
         self.give_back.push(end.give_back);
-        self.errors.push(end.error.map(codec::text));
+        self.errors.push(end.error.map(|error| codec::text(clip(error))));
     }
 }
 
 pub(super) async fn renew(
     database: &Database,
-    claims: &[(TaskId, u64)],
+    claims: &[Renewal],
     lease: Duration,
-) -> Result<Vec<Renewal>, sqlx::Error> {
-    let renew = || async {
-        let versions = claims.iter().map(|&(_, version)| codec::stored_version(version));
-        let query = sqlx::query(database.statements.renew.clone())
-            .bind(codec::uuids(claims.iter().map(|&(id, _)| id)))
-            .bind(versions.collect::<Vec<_>>())
-            .bind(codec::span(lease));
-        query.fetch_all(&database.pool).await
-    };
-    let mut renewed = BTreeSet::new();
-    let mut held = BTreeSet::new();
-    for row in database.retried(renew).await? {
-        let claim = (codec::id(&row, 0)?, codec::version(&row, 1)?);
-        held.insert(claim);
-        if row.try_get(2)? {
-            renewed.insert(claim);
-        }
+) -> Result<Vec<Guarded>, sqlx::Error> {
+    // In the order of ids, as in `rounds`.
+    let mut asked = BTreeMap::new();
+    for claim in claims {
+        *asked.entry((claim.id, claim.version)).or_insert(false) |= claim.started;
     }
-    let come_of = |claim: &(TaskId, u64)| match () {
-        () if renewed.contains(claim) => Renewal::Renewed,
-        () if held.contains(claim) => Renewal::Locked,
-        () => Renewal::Lost,
+    let renew = || async {
+        let versions = asked.keys().map(|&(_, version)| codec::stored_version(version));
+        let query = sqlx::query(database.statements.renew.clone())
+            .bind(codec::uuids(asked.keys().map(|&(id, _)| id)))
+            .bind(versions.collect::<Vec<_>>())
+            .bind(codec::span(lease))
+            .bind(asked.values().copied().collect::<Vec<_>>());
+        fetch(&database.workers, query).await
     };
-    Ok(claims.iter().map(come_of).collect())
-}
-
-fn ids(rows: &[PgRow]) -> Result<BTreeSet<TaskId>, sqlx::Error> {
-    rows.iter().map(|row| codec::id(row, 0)).collect()
+    let came = came(&database.retried(renew).await?)?;
+    let of = |claim: &Renewal| came.of(claim.id, claim.version);
+    Ok(claims.iter().map(of).collect())
 }

@@ -1,14 +1,46 @@
 //! Takes rows whose `wake_at` has passed.
 
-use super::connections::Database;
-use super::{claim, codec};
+use std::collections::BTreeMap;
+
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::claim::{self, Sight};
+use super::codec;
+use super::connections::{Database, Writing, fetch};
+use crate::TaskId;
 use crate::store::{Claim, Looked, Stamped, Sweep};
+
+/// How many times its limit a purge removes of leases that were left behind: history has its own count.
+const ROUNDS: usize = 20;
 
 pub(super) async fn sweep(
     database: &Database,
     claim: &Claim,
     sweep: &Sweep,
 ) -> Result<Stamped<Looked>, sqlx::Error> {
+    let Sight { mut looked, ended } = look(database, claim, sweep).await?;
+    if !ended.is_empty() {
+        let expired = database.retried(|| expire(database, &ended)).await?;
+        if expired > 0 {
+            // They are looked at at once.
+            let rest = left(claim, &looked.found);
+            let again = look(database, &rest, sweep).await?.looked;
+            let before = std::mem::take(&mut looked.found);
+            looked = again;
+            looked.found.claimed.extend(before.claimed);
+            looked.found.early.extend(before.early);
+        }
+        looked.found.expired = expired;
+    }
+    let found = &mut looked.found;
+    // The look ahead sees the rows as they were before the claim: one that is due this very moment is in both.
+    found.forget_claimed();
+    found.ahead.sort_by_key(|row| (row.due_at, row.wake.id));
+    Ok(looked)
+}
+
+async fn look(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Sight, sqlx::Error> {
     let run = || async {
         let (kinds, room) = claim::room(claim);
         let (within, limit) = match sweep.ahead {
@@ -23,21 +55,73 @@ pub(super) async fn sweep(
             .bind(codec::limit(sweep.limit))
             .bind(codec::span(sweep.retake))
             .bind(within)
-            .bind(limit);
-        query.fetch_all(&database.pool).await
+            .bind(limit)
+            .bind(codec::limit(claim.bytes));
+        fetch(&database.workers, query).await
     };
-    let mut looked = claim::looked(&database.retried(run).await?)?;
-    let found = &mut looked.found;
-    // The look ahead sees the rows as they were before the claim: one that is due this very moment is in both.
-    found.forget_claimed();
-    found.ahead.sort_by_key(|row| (row.due_at, row.wake.id));
-    Ok(looked)
+    claim::sight(&database.retried(run).await?)
+}
+
+/// Ends leases that have ended, and that nobody renews or settles at this moment; says how many.
+///
+/// A renewal leaves the row as it is, so a statement that looks and locks in one may have looked before the renewal and
+/// locked after it. So there are two: what the second one sees is as it was when the row was locked, or later.
+async fn expire(database: &Database, ended: &[(TaskId, i64)]) -> Result<usize, sqlx::Error> {
+    let mut writing = Writing::begin(&database.workers).await?;
+    let versions: Vec<_> = ended.iter().map(|&(_, version)| version).collect();
+    let locked = sqlx::query(database.statements.lock.clone())
+        .bind(codec::uuids(ended.iter().map(|&(id, _)| id)))
+        .bind(versions)
+        .fetch_all(&mut *writing)
+        .await?;
+    let ids: Result<Vec<Uuid>, _> = locked.iter().map(|row| row.try_get(0)).collect();
+    let expired: i64 = sqlx::query_scalar(database.statements.expire.clone())
+        .bind(ids?)
+        .fetch_one(&mut *writing)
+        .await?;
+    writing.commit().await?;
+    Ok(usize::try_from(expired).unwrap_or(0))
+}
+
+/// What a claim has room for after it has been claimed for.
+fn left(claim: &Claim, found: &Looked) -> Claim {
+    let mut taken: BTreeMap<_, usize> = BTreeMap::new();
+    let mut bytes = 0_usize;
+    for task in &found.claimed {
+        *taken.entry(&task.kind).or_default() += 1;
+        bytes += task.payload.len();
+    }
+    let room = claim.room.iter().map(|(kind, room)| {
+        let taken = taken.get(kind).copied().unwrap_or_default();
+        (kind.clone(), room.saturating_sub(taken))
+    });
+    Claim {
+        room: room.collect(),
+        bytes: claim.bytes.saturating_sub(bytes),
+        ..claim.clone()
+    }
 }
 
 pub(super) async fn purge(database: &Database, limit: usize) -> Result<u64, sqlx::Error> {
-    let purge = || async {
-        let query = sqlx::query(database.statements.purge.clone()).bind(codec::limit(limit));
-        Ok(query.execute(&database.pool).await?.rows_affected())
+    let statements = &database.statements;
+    for mend in [&statements.mend, &statements.mend_leases] {
+        execute(database, mend, limit).await?;
+    }
+    for _ in 0..ROUNDS {
+        if execute(database, &statements.purge_leases, limit).await? < codec::limit(limit).cast_unsigned() {
+            break;
+        }
+    }
+    execute(database, &statements.purge, limit).await
+}
+
+async fn execute(database: &Database, statement: &sqlx::SqlStr, limit: usize) -> Result<u64, sqlx::Error> {
+    let execute = || async {
+        let query = sqlx::query(statement.clone()).bind(codec::limit(limit));
+        let mut lent = database.workers.lend().await?;
+        let touched = query.execute(&mut *lent).await?.rows_affected();
+        lent.give_back();
+        Ok(touched)
     };
-    database.retried(purge).await
+    database.retried(execute).await
 }

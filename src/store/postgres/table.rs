@@ -34,6 +34,8 @@ impl Table {
         template
             .replace("{tasks}", &self.with_schema(""))
             .replace("{migrations}", &self.with_schema("_migrations"))
+            .replace("{leases}", &self.with_schema("_leases"))
+            .replace("{lease_ends}", &of("_lease_ends"))
             .replace("{wake}", &of("_wake"))
             .replace("{due}", &of("_due"))
             .replace("{live}", &of("_live"))

@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
+mod leases;
 mod locks;
 mod notify;
 mod plans;
 mod rows;
 mod schema;
+mod silence;
+mod strangers;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -21,7 +24,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{PostgresBuilder, PostgresStore};
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Settlement, Store, Sweep, Verb};
 use crate::{Kind, Target, Task, TaskId, Wake, When};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -54,20 +57,28 @@ impl Fixture {
         self.store.find(&id.into()).await.unwrap().unwrap()
     }
 
-    /// Waits until another session of this database waits for a lock.
-    async fn somebody_waits(&self) {
+    /// Waits until no other session of this database waits for a lock.
+    async fn nobody_waits(&self) {
         let mut connection = self.foreign().await;
-        let count = "SELECT count(*) FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while sqlx::query_scalar::<_, i64>(count)
-            .fetch_one(&mut connection)
-            .await
-            .unwrap()
-            == 0
-        {
+        while waiting(&mut connection).await > 0 {
             tokio::task::yield_now().await;
         }
     }
+
+    /// Waits until another session of this database waits for a lock.
+    async fn somebody_waits(&self) {
+        let mut connection = self.foreign().await;
+        while waiting(&mut connection).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// How many sessions of this database wait for a lock.
+async fn waiting(connection: &mut PgConnection) -> i64 {
+    let count = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    sqlx::query_scalar(count).fetch_one(connection).await.unwrap()
 }
 
 async fn run(connection: &mut PgConnection, sql: &str) {
@@ -127,6 +138,7 @@ fn claim(room: usize) -> Claim {
         owner: Arc::from("me"),
         lease: LEASE,
         room: [(Kind::from("k"), room)].into(),
+        bytes: usize::MAX,
     }
 }
 
@@ -143,6 +155,15 @@ fn change(target: impl Into<Target>, verb: Verb) -> Change {
         target: target.into(),
         verb,
         expect: Expect::Anything,
+    }
+}
+
+/// A claim to renew, not started.
+fn held(id: TaskId, version: u64) -> Renewal {
+    Renewal {
+        id,
+        version,
+        started: false,
     }
 }
 

@@ -1,14 +1,21 @@
 //! A transaction that the service has opened in the same database.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::PgConnection;
 
-use super::connections::failed;
-use super::session::PostgresSession;
-use super::{PostgresStore, read, settle, verbs};
-use crate::store::sql::Insert;
-use crate::store::{Change, Ending, NewRow, Settlement, Stamped, Transaction};
+use super::errors::failed;
+use super::session::{PostgresSession, Whose};
+use super::verbs::{change_within, insert_within};
+use super::{PostgresStore, read, settle};
+use crate::store::sql::{self, Verbs, Why};
+use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
+
+/// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The service's connection, and the store that joins its transaction.
 pub(super) struct Joined<'t> {
@@ -22,26 +29,24 @@ impl<'t> Joined<'t> {
     }
 
     fn session(&mut self) -> PostgresSession<'_> {
-        PostgresSession {
-            connection: self.connection,
-            database: &self.store.database,
-            is_alone: false,
-        }
+        PostgresSession::new(self.connection, &self.store.database, Whose::Services)
     }
 }
 
 #[async_trait]
 impl Transaction for Joined<'_> {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        let mut session = self.session();
-        let insert = Insert::add(&mut session, rows).await.map_err(failed)?;
-        verbs::rest(&mut session, &insert).await.map_err(failed)
+        if let Some(why) = rows.iter().find_map(<super::Database as Verbs>::refuses) {
+            return Err(why.error(super::NAME));
+        }
+        let answers = insert_within(&mut self.session(), rows).await;
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
         let history = self.store.history;
-        let answers = verbs::within(&mut self.session(), &changes, history).await;
-        answers.map_err(failed)
+        let answers = change_within(&mut self.session(), &changes, history).await;
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
@@ -51,13 +56,20 @@ impl Transaction for Joined<'_> {
     }
 
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        let done = Settlement {
+        let done = [Settlement {
             id,
             version,
             ending: Ending::Done,
-        };
-        let statements = &self.store.database.statements;
-        let settled = settle::end(self.connection, statements, &[done], self.store.history).await;
-        Ok(settled.map_err(failed)? == [true])
+        }];
+        let (database, history) = (&self.store.database, self.store.history);
+        for _ in 0..TRIES {
+            let settled = settle::end(self.connection, &database.statements.finish, &done, history).await;
+            match settled.map_err(failed)?.as_slice() {
+                [Guarded::Done] => return Ok(true),
+                [Guarded::Blocked] => database.clock.sleep(PAUSE).await,
+                _ => return Ok(false),
+            }
+        }
+        Err(Why::Locked.error(super::NAME))
     }
 }

@@ -1,87 +1,166 @@
 //! New rows, and changes of rows, for their callers: each batch in a transaction of its own.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sqlx::PgConnection;
+use async_trait::async_trait;
 
-use super::connections::Database;
-use super::session::PostgresSession;
-use crate::store::sql::{self, Insert};
+use super::connections::{Database, Writing};
+use super::errors;
+use super::read;
+use super::session::{PostgresSession, Whose};
+use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled, State};
+use crate::{Answer, Clock, Scheduled, State, TaskId, Timestamp};
 
-pub(super) async fn insert(
-    database: &Database,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
-    let mut connection = database.pool.acquire().await?;
-    let mut alone = PostgresSession {
-        connection: &mut connection,
-        database,
-        is_alone: true,
-    };
-    let insert = Insert::add(&mut alone, new).await?;
-    if insert.is_done() {
-        // The session is asked nothing then.
-        return insert.rest(&mut alone).await;
+/// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
+const LONGEST: usize = (1 << 30) - (1 << 16);
+
+#[async_trait]
+impl Verbs for Database {
+    const NAME: &'static str = super::NAME;
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
-    drop(connection);
-    let rest = || async {
-        let mut transaction = database.pool.begin().await?;
-        let answers = self::rest(&mut session(database, &mut transaction), &insert).await?;
-        transaction.commit().await?;
-        Ok(answers)
-    };
-    database.retried(rest).await
+
+    fn blame(error: &sqlx::Error) -> Option<Why> {
+        errors::blame(error)
+    }
+
+    fn refuses(row: &NewRow) -> Option<Why> {
+        refuses(row, LONGEST)
+    }
+
+    async fn now(&self) -> Result<Timestamp, sqlx::Error> {
+        read::now(self).await
+    }
+
+    async fn add(&self, rows: &[NewRow]) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
+        // It is one statement, which needs no transaction around it.
+        let add = || async {
+            let mut lent = self.callers.lend().await?;
+            let mut session = PostgresSession::new(&mut lent, self, Whose::Own(Locked::Leave));
+            let added = session.add(rows, None).await;
+            if added
+                .as_ref()
+                .err()
+                .is_none_or(|error| errors::blame(error).is_some())
+            {
+                lent.give_back();
+            }
+            added
+        };
+        self.retried(add).await
+    }
+
+    async fn insert(
+        &self,
+        rows: Vec<NewRow>,
+        locked: Locked,
+    ) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
+        let insert = || async {
+            let mut writing = self.begin(locked).await?;
+            let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
+            let answers = meet_within(&mut session, rows.clone()).await?;
+            writing.commit().await?;
+            Ok(answers)
+        };
+        self.retried(insert).await
+    }
+
+    async fn change(
+        &self,
+        changes: &[Change],
+        history: Duration,
+        locked: Locked,
+    ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
+        let change = || async {
+            let mut writing = self.begin(locked).await?;
+            let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
+            let answers = change_within(&mut session, changes, history).await?;
+            writing.commit().await?;
+            Ok(answers)
+        };
+        self.retried(change).await
+    }
 }
 
-/// Answers for what a first step has not written, and tells of what was replaced.
-pub(super) async fn rest(
+impl Database {
+    async fn begin(&self, locked: Locked) -> Result<Writing<'_>, sqlx::Error> {
+        Writing::begin(match locked {
+            Locked::Leave => &self.callers,
+            Locked::Await => &self.waiting,
+        })
+        .await
+    }
+}
+
+/// Why no row of so many bytes, or of such a name, can be kept.
+pub(super) fn refuses(row: &NewRow, longest: usize) -> Option<Why> {
+    let invalid = |field, value: String, allowed: String| Why::Invalid {
+        field,
+        value,
+        allowed,
+    };
+    let headers = row.headers.iter().map(|(name, value)| name.len() + value.len());
+    let bytes = row.payload.len().saturating_add(6 * headers.sum::<usize>());
+    if bytes > longest {
+        let allowed = format!("with its headers, at most {longest} bytes are allowed");
+        return Some(invalid("payload", format!("{bytes} bytes long"), allowed));
+    }
+    let key = row.key.as_ref().map(|key| ("key", key.as_str()));
+    let names = [Some(("kind", row.kind.as_str())), key];
+    let (field, name) = names
+        .into_iter()
+        .flatten()
+        .find(|(_, name)| name.contains('\0'))?;
+    let allowed = "allowed are characters other than NUL".to_owned();
+    Some(invalid(field, name.to_owned(), allowed))
+}
+
+/// Writes rows within a transaction, and tells of those that are due soon.
+pub(super) async fn insert_within(
     session: &mut PostgresSession<'_>,
-    insert: &Insert,
-) -> Result<Stamped<Vec<Scheduled>>, sqlx::Error> {
-    let answers = insert.rest(session).await?;
+    rows: Vec<NewRow>,
+) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
+    let answers = sql::insert_at_once(session, rows).await?;
+    tell(session, answers).await
+}
+
+/// The same for rows of which some are there.
+async fn meet_within(
+    session: &mut PostgresSession<'_>,
+    rows: Vec<NewRow>,
+) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
+    let answers = sql::insert(session, rows).await?;
+    tell(session, answers).await
+}
+
+/// Tells of rows that were replaced, if they are due soon. Those that are new tell of themselves.
+async fn tell(
+    session: &mut PostgresSession<'_>,
+    answers: Stamped<Answers<Scheduled>>,
+) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
     let replaced = answers.found.iter().filter_map(|answer| match answer {
-        Scheduled::Replaced(task) => Some(task),
+        Ok(Scheduled::Replaced(task)) => Some(task),
         _ => None,
     });
     session.notify(answers.now, replaced).await?;
     Ok(answers)
 }
 
-pub(super) async fn change(
-    database: &Database,
-    changes: &[Change],
-    history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
-    let change = || async {
-        let mut transaction = database.pool.begin().await?;
-        let answers = self::within(&mut session(database, &mut transaction), changes, history).await?;
-        transaction.commit().await?;
-        Ok(answers)
-    };
-    database.retried(change).await
-}
-
 /// Changes rows within a transaction, and tells of what is scheduled then.
-pub(super) async fn within(
+pub(super) async fn change_within(
     session: &mut PostgresSession<'_>,
     changes: &[Change],
     history: Duration,
-) -> Result<Stamped<Vec<Answer>>, sqlx::Error> {
+) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
     let answers = sql::change(session, changes, history).await?;
     let scheduled = answers.found.iter().filter_map(|answer| match answer {
-        Answer::Done(task) if task.state == State::Scheduled => Some(task),
+        Ok(Answer::Done(task)) if task.state == State::Scheduled => Some(task),
         _ => None,
     });
     session.notify(answers.now, scheduled).await?;
     Ok(answers)
-}
-
-fn session<'a>(database: &'a Database, connection: &'a mut PgConnection) -> PostgresSession<'a> {
-    PostgresSession {
-        connection,
-        database,
-        is_alone: false,
-    }
 }

@@ -12,7 +12,7 @@ use crate::{Error, Task, TaskId, Timestamp};
 /// The answer of every script: see `row.lua`.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// The time by the clock of the server that has the slot.
+    /// The time by the clock of the server that has the shard.
     pub(super) now: Timestamp,
     pub(super) soon: Soon,
     /// What the script itself gives.
@@ -87,25 +87,26 @@ impl Items {
         number(&self.value()?)
     }
 
-    /// The number at its end.
-    pub(super) fn last_number(&mut self) -> Result<i64, Error> {
-        number(&self.0.next_back().unwrap_or(Value::Nil))
-    }
-
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
-        self.bytes_if_any()?.ok_or_else(|| unexpected(&Value::Nil))
+        bytes(self.value()?)
     }
 
-    pub(super) fn bytes_if_any(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        match self.value()? {
-            Value::BulkString(bytes) => Ok(Some(bytes)),
-            Value::Nil => Ok(None),
-            other => Err(unexpected(&other)),
-        }
+    /// A count.
+    pub(super) fn count(&mut self) -> Result<usize, Error> {
+        Ok(usize::try_from(self.number()?).unwrap_or(0))
     }
 
     pub(super) fn text(&mut self) -> Result<String, Error> {
         String::from_utf8(self.bytes()?).map_err(|error| Role::Store.error(false, error))
+    }
+
+    /// Texts up to the end.
+    pub(super) fn texts(&mut self) -> Result<Vec<String>, Error> {
+        let mut texts = Vec::new();
+        while !self.is_empty() {
+            texts.push(self.text()?);
+        }
+        Ok(texts)
     }
 
     pub(super) fn id(&mut self) -> Result<TaskId, Error> {
@@ -114,13 +115,25 @@ impl Items {
         Ok(TaskId::from_bytes(bytes))
     }
 
-    /// A row that must be one.
+    /// A row, given as its head and its payload.
     pub(super) fn task(&mut self, id: TaskId) -> Result<Task, Error> {
-        task(id, &self.bytes()?)?.ok_or_else(|| garbled(codec::Garbled(id)))
+        let head = self.bytes()?;
+        task(id, &head, &self.bytes()?)
+    }
+
+    /// Rows, each an array of its id, its head and its payload, up to the end.
+    pub(super) fn tasks(&mut self) -> Result<Vec<(TaskId, Result<Task, Error>)>, Error> {
+        let mut tasks = Vec::new();
+        while !self.is_empty() {
+            let mut row = self.items()?;
+            let id = row.id()?;
+            tasks.push((id, row.task(id)));
+        }
+        Ok(tasks)
     }
 
     pub(super) fn brief(&mut self, id: TaskId) -> Result<Brief, Error> {
-        codec::brief(id, &self.bytes()?).map_err(garbled)
+        brief(id, &self.bytes()?)
     }
 }
 
@@ -131,26 +144,28 @@ pub(super) fn number(value: &Value) -> Result<i64, Error> {
     }
 }
 
-/// The numbers that a script gives, one of each that it was given, as yes and no.
-pub(super) fn flags(found: Value) -> Result<Vec<bool>, Error> {
-    let mut items = Items::of(found)?;
-    let mut flags = Vec::new();
-    while !items.is_empty() {
-        flags.push(items.number()? == 1);
+pub(super) fn bytes(value: Value) -> Result<Vec<u8>, Error> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        other => Err(unexpected(&other)),
     }
-    Ok(flags)
 }
 
-/// The row of an id; none if nobody may see it.
-pub(super) fn task(id: TaskId, value: &[u8]) -> Result<Option<Task>, Error> {
-    codec::task(id, value).map_err(garbled)
+/// The row of an id, of its head and its payload.
+pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Error> {
+    codec::task(id, head, payload).map_err(garbled)
 }
 
-pub(super) fn garbled(error: codec::Garbled) -> Error {
+/// The first bytes of a row.
+pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Error> {
+    codec::brief(id, value).map_err(garbled)
+}
+
+fn garbled(error: codec::Garbled) -> Error {
     Role::Store.error(false, error)
 }
 
-fn unexpected(value: &Value) -> Error {
+pub(super) fn unexpected(value: &Value) -> Error {
     // Not the value itself: it may be anybody's payload.
     let what = match value {
         Value::Nil => "nothing",

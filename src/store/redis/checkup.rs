@@ -6,35 +6,34 @@ use serde::Serialize;
 
 use super::RedisStore;
 use super::answer::Items;
-use super::database::Told;
-use crate::Error;
-use crate::redis::{Layouts, Lua, lua};
+use super::look::Place;
+use super::read::kinds_of;
+use crate::redis::{Lua, lua};
+use crate::{Error, Kind, State};
 
 static CHECKUP: Lua = lua!("row.lua", "checkup.lua");
 
 /// From how many of its members the bytes of a key are estimated: looking at more would keep the server from others.
 const SAMPLES: u32 = 5;
+/// Of how many kinds one call counts the rows.
+const KINDS: usize = 100;
 
-/// What is kept for a [`RedisStore`]. For people; it asks a few commands of every slot and kind.
+/// What is kept for a [`RedisStore`]. For people; it asks a few commands of every shard and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RedisRowsCheckup {
-    /// The epoch, which is one more with every change of the number of slots.
-    pub epoch: u64,
-    /// How many slots there are.
-    pub slots: u16,
-    /// How many slots of the epoch before still have rows, if a change was begun and has not ended.
-    pub former_slots: Option<u16>,
-    /// What is in each slot, those of the epoch before included.
+    /// How many shards there are.
+    pub shards: u16,
+    /// What is in each shard.
     pub contents: Vec<RowsCheckup>,
 }
 
-/// The rows of one slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The rows of one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RowsCheckup {
-    /// What the keys of the slot begin with.
-    pub slot: String,
+    /// What the keys of the shard begin with.
+    pub shard: String,
     /// How many rows are scheduled.
     pub scheduled: u64,
     /// How many are running.
@@ -45,8 +44,6 @@ pub struct RowsCheckup {
     pub dead: u64,
     /// How many are cancelled.
     pub cancelled: u64,
-    /// How many rows wait for their key, or were left behind by a caller that died then.
-    pub waiting_for_key: u64,
     /// For how many ms the first scheduled row is due; 0 if none is.
     pub due_for_ms: u64,
     /// For how many ms the first scheduled row is to be looked at, whether or not it is due; 0 if none is.
@@ -59,7 +56,7 @@ pub struct RowsCheckup {
     pub biggest_key: String,
     /// The memory that it takes, in bytes, as the server estimates it.
     pub biggest_bytes: u64,
-    /// The memory that all keys of the slot take.
+    /// The memory that the keys of the shard take.
     pub bytes: u64,
 }
 
@@ -67,7 +64,7 @@ impl RedisRowsCheckup {
     /// How many rows there are, of whatever state.
     pub fn rows(&self) -> u64 {
         let rows =
-            |slot: &RowsCheckup| slot.scheduled + slot.running + slot.done + slot.dead + slot.cancelled;
+            |shard: &RowsCheckup| shard.scheduled + shard.running + shard.done + shard.dead + shard.cancelled;
         self.contents.iter().map(rows).sum()
     }
 }
@@ -80,37 +77,85 @@ impl RedisStore {
     /// Looks at what is kept, and changes nothing; none where nothing was ever kept.
     pub async fn checkup(&self) -> Result<Option<RedisRowsCheckup>, Error> {
         let database = &self.database;
-        let Some(layouts) = database.kept().await? else {
+        let Some(shards) = database.kept().await? else {
             return Ok(None);
         };
         let mut contents = Vec::new();
-        for slot in Layouts::slots(layouts) {
-            let mut call = database.script(&CHECKUP, slot, Told::No, layouts.current);
-            call.arg(SAMPLES);
-            let mut items = Items::of(database.read(call).await?.found)?;
-            let mut count = || Ok::<_, Error>(items.number()?.unsigned_abs());
-            contents.push(RowsCheckup {
-                slot: database.tag(slot),
-                scheduled: count()?,
-                running: count()?,
-                done: count()?,
-                dead: count()?,
-                cancelled: count()?,
-                waiting_for_key: count()?,
-                due_for_ms: count()?,
-                overdue_for_ms: count()?,
-                ended: count()?,
-                ended_for_ms: count()?,
-                biggest_key: items.text()?,
-                biggest_bytes: items.number()?.unsigned_abs(),
-                bytes: items.number()?.unsigned_abs(),
-            });
+        for shard in 0..shards {
+            let place = Place {
+                database,
+                shards,
+                shard,
+            };
+            contents.push(checkup_of(place).await?);
         }
-        Ok(Some(RedisRowsCheckup {
-            epoch: layouts.current.epoch,
-            slots: layouts.current.slots,
-            former_slots: layouts.former.map(|former| former.slots),
-            contents,
-        }))
+        Ok(Some(RedisRowsCheckup { shards, contents }))
+    }
+}
+
+async fn checkup_of(place: Place<'_>) -> Result<RowsCheckup, Error> {
+    let mut all = RowsCheckup {
+        shard: place.database.tag(place.shard),
+        ..RowsCheckup::default()
+    };
+    all.add(place, None, &[]).await?;
+    for state in [
+        State::Scheduled,
+        State::Running,
+        State::Done,
+        State::Dead,
+        State::Cancelled,
+    ] {
+        let mut after: Option<Kind> = None;
+        loop {
+            let (kinds, has_more) = kinds_of(place, state, after.as_ref(), KINDS).await?;
+            all.add(place, Some(state), &kinds).await?;
+            after = kinds.last().cloned();
+            if !has_more {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl RowsCheckup {
+    /// Adds what there is of some kinds in a state; or what is of no state.
+    async fn add(&mut self, place: Place<'_>, state: Option<State>, kinds: &[Kind]) -> Result<(), Error> {
+        let mut call = place.database.script(&CHECKUP, place.shard, place.shards, false);
+        call.arg(SAMPLES).arg(
+            state
+                .map(super::codec::digit)
+                .map_or(String::new(), |digit| digit.to_string()),
+        );
+        for kind in kinds {
+            call.arg(kind.as_str());
+        }
+        let mut items = Items::of(place.database.read(call).await?.found)?;
+        let mut count = || Ok::<_, Error>(items.number()?.unsigned_abs());
+        let [rows, due_for, wake_for, overdue] = [count()?, count()?, count()?, count()?];
+        let biggest_key = items.text()?;
+        let biggest_bytes = items.number()?.unsigned_abs();
+        self.bytes += items.number()?.unsigned_abs();
+        if biggest_bytes > self.biggest_bytes {
+            (self.biggest_key, self.biggest_bytes) = (biggest_key, biggest_bytes);
+        }
+        match state {
+            None => {}
+            Some(State::Scheduled) => {
+                self.scheduled += rows;
+                self.due_for_ms = self.due_for_ms.max(due_for);
+                self.overdue_for_ms = self.overdue_for_ms.max(wake_for);
+            }
+            Some(State::Running) => {
+                self.running += rows;
+                self.ended += overdue;
+                self.ended_for_ms = self.ended_for_ms.max(wake_for);
+            }
+            Some(State::Done) => self.done += rows,
+            Some(State::Dead) => self.dead += rows,
+            Some(State::Cancelled) => self.cancelled += rows,
+        }
+        Ok(())
     }
 }

@@ -1,28 +1,55 @@
-//! What claims have in common: who claims and for what, and what is said of each row.
+//! Claims rows that wake-ups name, or that a look has found, as far as there is room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::answer::Items;
-use super::database::Request;
-use crate::store::{Claim, Pending};
+use futures_util::future::join_all;
+use redis::Value;
+
+use super::answer::{self, Items};
+use super::codec::Brief;
+use super::database::{Database, Request};
+use super::parts::{Asking, ROWS};
+use super::shards::{Shard, of_id};
+use crate::redis::{Lua, Role, lua};
+use crate::store::{Claim, Looked, Pending, Stamped};
 use crate::timestamp::millis;
-use crate::{Error, Kind, Task, TaskId};
+use crate::{Error, Kind, Task, TaskId, Timestamp, Wake};
 
-/// How many rows go into one call: a bound on how long it keeps the server from others.
-pub(super) const ROWS: usize = 50;
+static TAKE: Lua = lua!("row.lua", "passes.lua", "take.lua");
+static HEADS: Lua = lua!("row.lua", "heads.lua");
 
-/// What is still to be had of each kind.
-pub(super) type Room = BTreeMap<Kind, usize>;
-
-/// What a look found at one wake-up.
-pub(super) enum Seen {
-    Claimed(Task),
-    /// A claimed row that cannot be read: it does not run, and must not keep others from it.
-    Unreadable,
-    Early(Pending),
-    Waiting(Kind),
-    Stale,
+/// What is still to be had.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    /// How many rows of each kind.
+    pub(super) kinds: BTreeMap<Kind, usize>,
+    /// How many bytes of payloads.
+    pub(super) bytes: usize,
 }
+
+impl Room {
+    pub(super) fn of(claim: &Claim) -> Self {
+        Self {
+            kinds: claim.room.clone(),
+            bytes: claim.bytes,
+        }
+    }
+
+    /// Takes place for a row, if there is some.
+    pub(super) fn take(&mut self, kind: &Kind, size: usize) -> bool {
+        match self.kinds.get_mut(kind) {
+            Some(left) if *left > 0 && self.bytes > 0 => {
+                *left -= 1;
+                self.bytes = self.bytes.saturating_sub(size);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A row to take: in which shard, and as it was when it was looked at.
+pub(super) type Row = (TaskId, u64);
 
 /// Who claims and for how long, as scripts take it.
 pub(super) fn claimer(call: &mut Request, claim: &Claim) {
@@ -36,18 +63,243 @@ pub(super) fn claimer(call: &mut Request, claim: &Claim) {
     call.arg(owner).arg(millis(claim.lease));
 }
 
-/// What a script says of one row: a number, and what belongs to it.
-pub(super) fn seen_of(id: TaskId, items: &mut Items) -> Result<Seen, Error> {
-    Ok(match items.number()? {
-        0 => match items.task(id) {
-            Ok(task) => Seen::Claimed(task),
-            Err(error) => {
-                tracing::error!(%id, %error, "a row cannot be read: it does not run");
-                Seen::Unreadable
+/// What rows were chosen for, by shard; those first that have room kept for them.
+#[derive(Default)]
+pub(super) struct Chosen {
+    rows: Vec<Row>,
+    room: Room,
+}
+
+impl Chosen {
+    pub(super) fn add(&mut self, row: &Pending, size: usize, has_room: bool) {
+        self.rows.push((row.wake.id, row.wake.version));
+        if has_room {
+            *self.room.kinds.entry(row.wake.kind.clone()).or_default() += 1;
+            // One more than the last of them needs.
+            self.room.bytes = self.room.bytes.max(1).saturating_add(size);
+        }
+    }
+}
+
+/// Claims on the way.
+pub(super) struct Taking<'a> {
+    pub(super) database: &'a Database,
+    pub(super) shards: u16,
+    pub(super) claim: &'a Claim,
+    /// For how long a row is left alone that is not due, in a sweep.
+    pub(super) retake: Option<std::time::Duration>,
+}
+
+/// What came of taking rows.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) now: Option<Timestamp>,
+    pub(super) found: Looked,
+    /// Of how many rows something was said.
+    pub(super) count: usize,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.now = [self.now, other.now].into_iter().flatten().min();
+        self.count += other.count;
+        self.found.claimed.extend(other.found.claimed);
+        self.found.early.extend(other.found.early);
+        for (kind, count) in other.found.waiting {
+            *self.found.waiting.entry(kind).or_default() += count;
+        }
+        self.found.stale += other.found.stale;
+        self.found.expired += other.found.expired;
+    }
+}
+
+impl Taking<'_> {
+    /// Takes what was chosen in each shard. An error only if nothing was taken.
+    pub(super) async fn take(&self, chosen: BTreeMap<Shard, Chosen>) -> Result<Taken, Error> {
+        let calls = chosen.into_iter().map(|(shard, mut chosen)| async move {
+            let mut taken = Taken::default();
+            let came = self
+                .take_in(shard, chosen.rows.into(), &mut chosen.room, &mut taken)
+                .await;
+            (taken, came)
+        });
+        let mut all = Taken::default();
+        let mut failed = None;
+        for (taken, came) in join_all(calls).await {
+            all.add(taken);
+            failed = came.err().or(failed);
+        }
+        match failed {
+            Some(error) if all.now.is_none() => return Err(error),
+            // What has been claimed must not be lost by what comes after it.
+            Some(error) => tracing::warn!(%error, "not all rows were looked at"),
+            None => {}
+        }
+        Ok(all)
+    }
+
+    /// Takes rows of a shard, one part after the other, as far as there is room.
+    pub(super) async fn take_in(
+        &self,
+        shard: Shard,
+        mut rows: VecDeque<Row>,
+        room: &mut Room,
+        taken: &mut Taken,
+    ) -> Result<(), Error> {
+        while !rows.is_empty() {
+            let part = rows.make_contiguous();
+            let part = &part[..part.len().min(ROWS)];
+            let mut call = self.database.script(&TAKE, shard, self.shards, false);
+            claimer(&mut call, self.claim);
+            call.arg(
+                self.retake
+                    .map(millis)
+                    .map_or(String::new(), |retake| retake.to_string()),
+            )
+            .arg(room.bytes)
+            .arg(room.kinds.len());
+            for (kind, count) in &room.kinds {
+                call.arg(kind.as_str()).arg(*count);
             }
+            for (id, version) in part {
+                call.arg(id.as_bytes()).arg(*version);
+            }
+            let answer = self.database.write(call).await?;
+            taken.now = [taken.now, Some(answer.now)].into_iter().flatten().min();
+            let mut items = Items::of(answer.found)?;
+            let mut count = 0;
+            for (id, _) in part {
+                if !taken.add_said(*id, items.value()?, room)? {
+                    break;
+                }
+                count += 1;
+            }
+            if count == 0 {
+                return Err(Role::Store.error(false, "a script answered nothing"));
+            }
+            rows.drain(..count);
+        }
+        Ok(())
+    }
+}
+
+impl Taken {
+    /// Takes note of what a script says of a row; false if it is to be asked for again.
+    fn add_said(&mut self, id: TaskId, said: Value, room: &mut Room) -> Result<bool, Error> {
+        match said {
+            Value::Int(8) => return Ok(false),
+            Value::Int(4) => tracing::error!(%id, "a row cannot be read: it does not run"),
+            Value::Int(_) => self.found.stale += 1,
+            said => {
+                let mut items = Items::of(said)?;
+                let what = items.number()?;
+                self.found.expired += items.count()?;
+                match what {
+                    0 => self.claimed(id, items.task(id), room),
+                    1 => self.found.early.push(items.brief(id)?.pending),
+                    _ => *self.found.waiting.entry(items.text()?.into()).or_default() += 1,
+                }
+            }
+        }
+        self.count += 1;
+        Ok(true)
+    }
+
+    fn claimed(&mut self, id: TaskId, task: Result<Task, Error>, room: &mut Room) {
+        match task {
+            Ok(task) => {
+                room.take(&task.kind, task.payload.len());
+                self.found.claimed.push(task);
+            }
+            Err(error) => tracing::error!(%id, %error, "a row cannot be read: it does not run"),
+        }
+    }
+}
+
+pub(super) async fn arrive(
+    database: &Database,
+    wakes: &[Wake],
+    claim: &Claim,
+) -> Result<Stamped<Looked>, Error> {
+    let shards = database.shards().await?;
+    let mut room = Room::of(claim);
+    let taking = Taking {
+        database,
+        shards,
+        claim,
+        retake: None,
+    };
+    let mut taken = Taken::default();
+    if shards == 1 {
+        let rows = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
+        let came = taking.take_in(0, rows, &mut room, &mut taken).await;
+        match came {
+            Err(error) if taken.now.is_none() => return Err(error),
+            Err(error) => tracing::warn!(%error, "not all wake-ups were looked at"),
+            Ok(()) => {}
+        }
+    } else {
+        taken = arrive_among(&taking, wakes, room).await?;
+    }
+    let now = match taken.now {
+        Some(now) => now,
+        None => database.now().await?,
+    };
+    let found = taken.found;
+    Ok(Stamped { now, found })
+}
+
+/// The same where rows are spread: what they need room for is looked at first.
+async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Result<Taken, Error> {
+    let (database, shards) = (taking.database, taking.shards);
+    let asking = Asking {
+        database,
+        call: &|shard, wakes: &[&Wake]| {
+            let mut call = database.script(&HEADS, shard, shards, false);
+            for wake in wakes {
+                call.arg(wake.id.as_bytes());
+            }
+            call
         },
-        1 => Seen::Early(items.brief(id)?.pending),
-        2 => Seen::Waiting(items.text()?.into()),
-        _ => Seen::Stale,
-    })
+        reads: true,
+        size: |_| 0,
+        read: &|wake: &Wake, shard, said, now| match said {
+            Value::Int(_) => Ok(None),
+            said => Ok(Some((shard, answer::brief(wake.id, &answer::bytes(said)?)?, now))),
+        },
+    };
+    let looked = asking.ask(wakes, |wake| of_id(shards, wake.id)).await;
+    let (now, looked) = looked.answered()?;
+    let mut taken = Taken {
+        now,
+        ..Taken::default()
+    };
+    let mut chosen = BTreeMap::<Shard, Chosen>::new();
+    for (wake, said) in wakes.iter().zip(looked) {
+        match said {
+            Ok(Some((shard, row, now))) => {
+                let is_due = row.pending.due_at <= now;
+                let is_valid = row.pending.wake.version == wake.version;
+                let has_room = is_valid && is_due && room.take(&row.pending.wake.kind, row.size);
+                if is_valid {
+                    let chosen = chosen.entry(shard).or_default();
+                    chosen.add(&row.pending, row.size, has_room);
+                } else {
+                    taken.found.stale += 1;
+                }
+            }
+            Ok(None) => taken.found.stale += 1,
+            Err(error) => tracing::warn!(%error, "a wake-up was not looked at"),
+        }
+    }
+    match taking.take(chosen).await {
+        Ok(more) => taken.add(more),
+        Err(error) => return Err(error),
+    }
+    Ok(taken)
+}
+
+/// Rows that were found in shards, and what is to be done with each.
+pub(super) fn by_due(row: &Brief) -> (Timestamp, TaskId) {
+    (row.pending.due_at, row.pending.wake.id)
 }

@@ -9,8 +9,7 @@ use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake, When};
 const HAS_MAX: u8 = 1;
 const HAS_OWNER: u8 = 2;
 const HAS_ERROR: u8 = 4;
-/// The state of a row that waits for its key and that nobody sees.
-const INTENT: u8 = 5;
+const STARTED: u8 = 8;
 /// The earliest time that a double can tell from its neighbours, apart from the very first.
 const EARLIEST: i64 = -(1 << 53);
 
@@ -28,8 +27,11 @@ pub(super) fn stored(time: Timestamp) -> i64 {
     }
 }
 
-/// Payload and headers, which scripts do not look into.
-pub(super) fn rest(payload: &[u8], headers: &BTreeMap<String, String>) -> Vec<u8> {
+/// Payload and headers, which scripts do not look into; nothing if there are none.
+pub(super) fn packed_payload(payload: &[u8], headers: &BTreeMap<String, String>) -> Vec<u8> {
+    if payload.is_empty() && headers.is_empty() {
+        return Vec::new();
+    }
     let mut rest = Vec::with_capacity(payload.len() + 4);
     let number = |rest: &mut Vec<u8>, number: usize| {
         rest.extend(u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
@@ -43,39 +45,31 @@ pub(super) fn rest(payload: &[u8], headers: &BTreeMap<String, String>) -> Vec<u8
     rest
 }
 
-/// The row of an id; none if it is an intent.
-pub(super) fn task(id: TaskId, value: &[u8]) -> Result<Option<Task>, Garbled> {
+/// The row of an id, of its head and its payload.
+pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Garbled> {
     let read = || {
-        let mut bytes = Bytes(value);
+        let mut bytes = Bytes(head);
         let head = Head::read(&mut bytes)?;
         let owner = bytes.text(head.owner)?;
         let last_error = bytes.text(head.fault)?;
-        let count = bytes.number(4)?;
-        let mut headers = BTreeMap::new();
-        for _ in 0..count {
-            let mut text = || {
-                let length = bytes.number(4)?;
-                bytes.text(usize::try_from(length).ok()?)
-            };
-            headers.insert(text()?, text()?);
+        if !bytes.0.is_empty() {
+            return None;
         }
-        let state = match head.state {
-            INTENT => return Some(None),
-            digit => state_of(digit)?,
-        };
-        let wake_at = Some(head.wake_at).filter(|_| state != State::Dead);
-        Some(Some(Task {
+        let (payload, headers) = unpacked_payload(payload)?;
+        Some(Task {
             id,
             kind: head.kind,
             key: head.key,
-            payload: bytes.0.to_vec(),
+            payload,
             headers,
             due_at: head.due_at,
             planned_at: head.planned_at,
-            state,
+            state: head.state,
             version: head.version,
-            wake_at,
+            wake_at: Some(head.wake_at).filter(|_| head.state != State::Dead),
             attempt: head.attempt,
+            started: head.flags & STARTED != 0,
+            stalls: head.stalls,
             max_attempts: Some(head.max_attempts).filter(|_| head.flags & HAS_MAX != 0),
             hop: head.hop,
             owner: Some(owner).filter(|_| head.flags & HAS_OWNER != 0),
@@ -83,24 +77,42 @@ pub(super) fn task(id: TaskId, value: &[u8]) -> Result<Option<Task>, Garbled> {
             created_at: head.created_at,
             updated_at: head.updated_at,
             finished_at: Some(head.finished_at).filter(|time| time.as_millis() > 0),
-        }))
+        })
     };
     read().ok_or(Garbled(id))
+}
+
+fn unpacked_payload(packed: &[u8]) -> Option<(Vec<u8>, BTreeMap<String, String>)> {
+    let mut headers = BTreeMap::new();
+    let mut bytes = Bytes(packed);
+    if !packed.is_empty() {
+        for _ in 0..bytes.number(4)? {
+            let mut text = || {
+                let length = bytes.number(4)?;
+                bytes.text(usize::try_from(length).ok()?)
+            };
+            headers.insert(text()?, text()?);
+        }
+    }
+    Some((bytes.0.to_vec(), headers))
 }
 
 /// What the first bytes of a row say, up to its key.
 #[derive(Clone, Debug)]
 pub(super) struct Brief {
-    pub(super) is_running: bool,
+    pub(super) state: State,
     pub(super) wake_at: Timestamp,
+    /// How many bytes its payload has.
+    pub(super) size: usize,
     pub(super) pending: Pending,
 }
 
 pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Garbled> {
     let head = Head::read(&mut Bytes(value)).ok_or(Garbled(id))?;
     Ok(Brief {
-        is_running: head.state == digit(State::Running),
+        state: head.state,
         wake_at: head.wake_at,
+        size: head.size,
         pending: Pending {
             wake: Wake {
                 id,
@@ -141,25 +153,22 @@ pub(super) fn lane(state: State, kind: &Kind) -> String {
     format!("{}:{kind}", digit(state))
 }
 
-/// Kind and key in one, as neither has control characters.
-pub(super) fn name(kind: &Kind, key: &Key) -> String {
-    format!("{kind}\0{key}")
-}
-
 /// The head of a row, its kind and its key, as `row.lua` packs them.
 struct Head {
-    state: u8,
+    state: State,
     flags: u8,
     version: u64,
     due_at: Timestamp,
     planned_at: Timestamp,
     wake_at: Timestamp,
     attempt: u32,
+    stalls: u32,
     max_attempts: u32,
     hop: u32,
     created_at: Timestamp,
     updated_at: Timestamp,
     finished_at: Timestamp,
+    size: usize,
     owner: usize,
     fault: usize,
     kind: Kind,
@@ -168,20 +177,23 @@ struct Head {
 
 impl Head {
     fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
-        let state = u8::try_from(bytes.number(1)?).ok()?;
+        let state = state_of(u8::try_from(bytes.number(1)?).ok()?)?;
         let flags = u8::try_from(bytes.number(1)?).ok()?;
+        if flags >= 2 * STARTED {
+            return None;
+        }
         let version = bytes.number(6)?;
         let mut signed = || Some(Timestamp::from_millis(bytes.number(8)?.cast_signed()));
         let (due_at, planned_at) = (signed()?, signed()?);
         let wake_at = bytes.time()?;
         let mut small = || u32::try_from(bytes.number(4)?).ok();
-        let (attempt, max_attempts, hop) = (small()?, small()?, small()?);
+        let (attempt, stalls, max_attempts, hop) = (small()?, small()?, small()?, small()?);
         let (created_at, updated_at, finished_at) = (bytes.time()?, bytes.time()?, bytes.time()?);
         let mut length = |size| usize::try_from(bytes.number(size)?).ok();
+        let size = length(4)?;
+        let _weight = length(4)?;
+        let _try = length(6)?;
         let (kind, key, owner, fault) = (length(1)?, length(1)?, length(2)?, length(4)?);
-        if state > INTENT {
-            return None;
-        }
         let kind = Kind::from(bytes.text(kind)?);
         let key = Some(bytes.text(key)?)
             .filter(|key| !key.is_empty())
@@ -194,11 +206,13 @@ impl Head {
             planned_at,
             wake_at,
             attempt,
+            stalls,
             max_attempts,
             hop,
             created_at,
             updated_at,
             finished_at,
+            size,
             owner,
             fault,
             kind,
@@ -236,6 +250,7 @@ impl<'a> Bytes<'a> {
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
 }
+
 /// A due time as scripts take it: in how many ms, or else when.
 pub(super) fn due(when: When) -> (String, String) {
     match when {

@@ -1,20 +1,23 @@
--- Says which rows a key has, as its entry names them, with those that are in this slot.
+-- Gives the rows of ids and keys.
 --
--- ARGV[4]  kind, NUL and key
--- Returns  an array: the stamp of the entry, as text; whether the first one may be live (1 or 0); then of each: id, and
---          the row or nothing
+-- ARGV[4]… of each: id or nothing, kind and key
+-- Returns  of each: 4 (there is none), where it is as a number below zero, or an array: id, row, payload
 
-local named = entry(ARGV[4])
-local found = { string.format('%.0f', named.stamp), named.live and 1 or 0 }
-local function add(id)
-  found[#found + 1] = id
-  -- Where there is none it is false, which is nothing, and no text.
-  found[#found + 1] = redis.call('HGET', rows, id)
-end
-if named.live then
-  add(named.live)
-end
-for _, id in ipairs(named.past) do
-  add(id)
+local found = {}
+for at = 4, #ARGV, 3 do
+  local id, kind, key = unpack(ARGV, at, at + 2)
+  if id == '' then
+    id = meant(name_of(kind, key), kind, key)
+  end
+  local row, value
+  if id then
+    row, value = read(id)
+  end
+  if row then
+    found[#found + 1] = with_payload({ id, value }, id, row)
+  else
+    -- What cannot be read is shown to the caller, who says so.
+    found[#found + 1] = value and { id, value, '' } or id and elsewhere(id) or 4
+  end
 end
 return answer(found)

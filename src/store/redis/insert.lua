@@ -1,61 +1,83 @@
--- Writes new rows, unless their ids or keys are taken. Rows that have a key come here only where there is one slot.
+-- Writes new rows, unless their ids or keys are taken.
 --
 -- ARGV[4]… of each row: id, kind, key or nothing; when it is due, in ms from now or else by the calendar; when to look
---          for it, in ms from now; limit of attempts or nothing; whether it replaces (1 or 0); the rest of the row
--- Returns  of each row: 0 (new), or an array: 1 (existing), 2 (replaced) or 3 (running), id, row
---
--- Why a script: whether an id or a key is taken must not change before the row is written.
+--          for it, in ms from now; limit of attempts or nothing; whether it replaces (1 or 0); by which try its id points
+--          here, 0 where it need not, or nothing where it does not yet: then the row must not be new; how many bytes its
+--          payload has; payload and headers
+-- Returns  of each row: 0 (new), 6 (free: it would be new), `LATER`, where its id points to as a number below zero, or an
+--          array: 1 (existing), 2 (replaced) or 3 (running), id, row, and its payload unless it was replaced
 
-preload_given(4, 9)
+local STEP = 11
+preload_given(4, STEP)
 -- The name of a row's key by the place of the row, nothing where it has none.
-local names, named = {}, {}
-for at = 4, #ARGV, 9 do
+local names, named, live = {}, {}, {}
+for at = 4, #ARGV, STEP do
   if ARGV[at + 2] ~= '' then
     local name = name_of(ARGV[at + 1], ARGV[at + 2])
     names[at], named[#named + 1] = name, name
   end
 end
 preload_entries(named)
-
-local function add(id, due, look_in, max, kind, key, rest)
-  save(id, {
-    state = SCHEDULED, version = 1, due = due, planned = due, wake = after(tonumber(look_in)), attempt = 0,
-    max = maybe(max), hop = 0, created = now, updated = now, finished = 0, kind = kind, key = key, rest = rest,
-  })
-  return 0
+for _, name in ipairs(named) do
+  if entries[name] ~= '' then
+    live[#live + 1] = string.sub(entries[name], -16)
+  end
 end
+preload(live)
 
 local function insert(at)
-  local id, kind, key, due_in, due_at, look_in, max, replace, rest = unpack(ARGV, at, at + 8)
-  local _, value = read(id)
-  if value then
-    return { 1, id, value }
+  local id, kind, key, due_in, due_at, look_in, max, replace, try, size, payload = unpack(ARGV, at, at + STEP - 1)
+  local row, value = read(id)
+  if row then
+    return with_payload({ 1, id, value }, id, row)
+  elseif value then
+    return { 1, id, value, '' }
   end
   local due, name = due_time(due_in, due_at), names[at]
-  if not name then
-    return add(id, due, look_in, max, kind, key, rest)
-  elseif not entry_value(name) then
-    give_first(name, id)
-    return add(id, due, look_in, max, kind, key, rest)
+  local other, other_id, garbled
+  if name then
+    other, other_id, garbled = live_of(name, kind, key)
   end
-  local entry = entry(name)
-  local other = entry.live and row_of(entry.live, kind, key)
-  if not (other and is_live(other)) then
-    give(name, entry, id, other)
-    return add(id, due, look_in, max, kind, key, rest)
-  elseif other.state == RUNNING then
-    return { 3, entry.live, other.value }
+  if garbled then
+    return { 1, other_id, garbled, '' }
+  elseif not other then
+    local place = elsewhere(id)
+    if place then
+      return place
+    elseif try == '' then
+      return 6
+    end
+    save(id, {
+      state = SCHEDULED, version = 1, due = due, planned = math.max(due, now), wake = after(tonumber(look_in)), attempt = 0,
+      stalls = 0, max = maybe(max), hop = 0, started = false, created = now, updated = now, finished = 0,
+      size = tonumber(size), weight = #payload, try = tonumber(try), kind = kind, key = key,
+    })
+    new_payloads[id] = payload
+    if name then
+      give(name, id)
+    end
+    return 0
+  end
+  end_lease(other_id, other)
+  if other.state == RUNNING then
+    return with_payload({ 3, other_id, other.value }, other_id, other)
   elseif replace ~= '1' then
-    return { 1, entry.live, other.value }
+    return with_payload({ 1, other_id, other.value }, other_id, other)
   end
   schedule_anew(other, due, tonumber(look_in))
-  other.max, other.rest = maybe(max), rest
-  save(entry.live, other)
-  return { 2, entry.live, other.value }
+  other.max, other.size, other.weight = maybe(max), tonumber(size), #payload
+  save(other_id, other)
+  replace_payload(other_id, payload)
+  if payload == '' then
+    finally[#finally + 1] = function()
+      redis.call('HDEL', payloads, other_id)
+    end
+  end
+  return { 2, other_id, other.value }
 end
 
 local found = {}
-for at = 4, #ARGV, 9 do
-  found[#found + 1] = insert(at)
+for at = 4, #ARGV, STEP do
+  found[#found + 1] = is_spent() and LATER or insert(at)
 end
 return answer(found)

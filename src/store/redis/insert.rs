@@ -1,80 +1,91 @@
 //! New rows.
+//!
+//! A row whose caller chose its id together with a key is in the shard of the key, and its id *points* there from the shard
+//! that the id itself names. The pointer is written before the row, and never leads elsewhere. A process that dies in
+//! between leaves a pointer without a row, which does no harm: who inserts the row again makes it anew. Only a row that
+//! would be new needs one, so that is found out first.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use futures_util::stream::{FuturesOrdered, StreamExt};
+use redis::Value;
 
-use super::answer::Items;
-use super::codec::{due, maybe};
-use super::database::{Database, Request, Told};
-use super::moving;
-use super::repeat::{Done, Tries};
-use super::together::{ON_THE_WAY, together};
-use super::{codec, keys};
-use crate::redis::{Layout, Lua, Slot, lua};
+use super::answer::{self, Items};
+use super::codec::{self, due, maybe};
+use super::database::{Database, Request};
+use super::parts::Asking;
+use super::shards::{Shard, of_id, of_key};
+use crate::redis::{Lua, Role, lua};
 use crate::store::{NewRow, Stamped, row};
 use crate::timestamp::millis;
 use crate::{Error, Scheduled, Timestamp, When};
 
-static INSERT: Lua = lua!("row.lua", "entry.lua", "insert.lua");
+static INSERT: Lua = lua!("row.lua", "order.lua", "keys.lua", "insert.lua");
+static POINT: Lua = lua!("row.lua", "point.lua");
 
-/// How many rows go into one call, and how many bytes of them: a bound on how long it keeps the server from others.
-const ROWS: usize = 50;
-const BYTES: usize = 256 << 10;
-/// How many rows at a time take the way of keys.
-const KEYED: usize = 128;
 /// The most that a hash of Redis takes for one row, and a bit less.
 const LARGEST: usize = 256 << 20;
+/// Tries are numbered by chance, with as many bits as a pointer has for it.
+const TRIES: u64 = 1 << 48;
 
-/// New rows, each with its place in the batch.
-type Placed = Vec<(usize, NewRow)>;
-type Answers = Done<(usize, Stamped<Scheduled>), (usize, NewRow)>;
+/// A row to be written.
+struct New {
+    row: NewRow,
+    /// Payload and headers as they are kept.
+    payload: Vec<u8>,
+    /// The shard that its id names.
+    own: Shard,
+    /// The shard that it belongs to.
+    home: Shard,
+    /// By which try its id points there; none if it does not, or need not.
+    tried: Option<u64>,
+}
 
-pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-    for row in &rows {
-        check(row)?;
-    }
-    if rows.is_empty() {
-        let now = database.now(database.layouts().await?.current).await?;
-        return Ok(Stamped {
-            now,
-            found: Vec::new(),
-        });
-    }
-    let mut answers = Vec::with_capacity(rows.len());
-    let mut left: Placed = rows.into_iter().enumerate().collect();
-    let mut tries = Tries::default();
-    while !left.is_empty() {
-        let layouts = database.layouts().await?;
-        let ids = left.iter().map(|(_, row)| row.id);
-        let names = left.iter();
-        let names = names.filter_map(|(_, row)| Some((row.kind.clone(), row.key.clone()?)));
-        let layout = match moving::bring(database, layouts, ids, names).await {
-            Ok(layout) => layout,
-            Err(error) => {
-                tries.again(error)?;
-                continue;
+/// What a script says of a row.
+enum Said {
+    /// It is written, at this time.
+    New(Timestamp),
+    /// There is one, perhaps replaced by now.
+    Other(Scheduled),
+    /// There is none in this shard.
+    Free(Shard),
+}
+
+type Answers = Stamped<Vec<Result<Scheduled, Error>>>;
+
+pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Answers, Error> {
+    let shards = database.shards().await?;
+    let mut inserting = Inserting {
+        database,
+        shards,
+        now: None,
+        found: rows.iter().map(|_| None).collect(),
+    };
+    let mut news = Vec::with_capacity(rows.len());
+    let mut ids = HashSet::new();
+    for (place, row) in rows.into_iter().enumerate() {
+        match check(&row) {
+            Ok(()) => {
+                if !ids.insert(row.id) {
+                    inserting.insert(std::mem::take(&mut news)).await;
+                    ids = [row.id].into();
+                }
+                news.push((place, New::of(row, shards)));
             }
-        };
-        let mut rounds = rounds(std::mem::take(&mut left)).into_iter();
-        for round in rounds.by_ref() {
-            let done = together_in(database, layout, round).await?;
-            answers.extend(done.answers);
-            left = done.left;
-            if let Some(error) = done.closed {
-                tries.again(error)?;
-                break;
-            }
+            Err(error) => inserting.found[place] = Some(Err(error)),
         }
-        left.extend(rounds.flatten());
-        left.sort_by_key(|(place, _)| *place);
     }
-    answers.sort_by_key(|(place, _)| *place);
-    let now = answers.iter().map(|(_, answer)| answer.now).min();
-    Ok(Stamped {
-        now: now.unwrap_or_default(),
-        found: answers.into_iter().map(|(_, answer)| answer.found).collect(),
-    })
+    inserting.insert(news).await;
+    let Inserting { now, found, .. } = inserting;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    let now = match (now, found.first()) {
+        (Some(now), _) => now,
+        (None, Some(_)) => {
+            found.swap_remove(0)?;
+            Timestamp::default()
+        }
+        (None, None) => database.now().await?,
+    };
+    Ok(Stamped { now, found })
 }
 
 /// Refuses what cannot be kept apart from other rows.
@@ -95,134 +106,190 @@ fn check(row: &NewRow) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parts of a batch, one after the other, in each of which no row can meet another.
-fn rounds(rows: Placed) -> Vec<Placed> {
-    let mut left = rows;
-    let mut rounds = Vec::new();
-    while !left.is_empty() {
-        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
-        let (mut round, mut later) = (Vec::new(), Vec::new());
-        for (place, row) in left {
-            let name = row.key.clone().map(|key| (row.kind.clone(), key));
-            // What stands behind a row that is left to a later part must not overtake it.
-            let is_alone = ids.insert(row.id) & name.is_none_or(|name| names.insert(name));
-            if is_alone {
-                round.push((place, row));
+impl New {
+    fn of(row: NewRow, shards: u16) -> Self {
+        let own = of_id(shards, row.id);
+        let home = row.key.as_ref().map(|key| of_key(shards, &row.kind, key));
+        Self {
+            payload: codec::packed_payload(&row.payload, &row.headers),
+            own,
+            home: home.unwrap_or(own),
+            tried: None,
+            row,
+        }
+    }
+
+    /// As the script takes it in a shard.
+    fn add(&self, shard: Shard, call: &mut Request) {
+        let row = &self.row;
+        let (due_in, due_at) = due(row.due);
+        let tried = match self.tried {
+            Some(number) => number.to_string(),
+            None if shard == self.home && shard == self.own => "0".to_owned(),
+            None => String::new(),
+        };
+        call.arg(row.id.as_bytes())
+            .arg(row.kind.as_str())
+            .arg(row.key.as_ref().map_or("", |key| key.as_str()))
+            .arg(due_in)
+            .arg(due_at)
+            .arg(millis(row.look_in))
+            .arg(maybe(row.max_attempts))
+            .arg(u8::from(row.replace))
+            .arg(tried)
+            .arg(row.payload.len())
+            .arg(&self.payload);
+    }
+
+    /// What came of it, if that is known by now.
+    fn answer(self, said: Said) -> Result<Scheduled, (Self, Shard)> {
+        Ok(match said {
+            Said::New(now) => {
+                let mut row = self.row;
+                if let When::At(time) = row.due {
+                    row.due = When::At(Timestamp::from_millis(codec::stored(time)));
+                }
+                Scheduled::New(row::new(row, now))
+            }
+            Said::Other(scheduled) => scheduled,
+            Said::Free(shard) => return Err((self, shard)),
+        })
+    }
+}
+
+/// Rows of a batch, each with its place.
+type Placed = Vec<(usize, New)>;
+
+/// An insert on the way.
+struct Inserting<'a> {
+    database: &'a Database,
+    shards: u16,
+    now: Option<Timestamp>,
+    found: Vec<Option<Result<Scheduled, Error>>>,
+}
+
+impl Inserting<'_> {
+    /// Rows of which no two have one id.
+    async fn insert(&mut self, news: Placed) {
+        // Where it is that is there, and where nothing has to point.
+        let mut free = Vec::new();
+        let mut unasked = Vec::new();
+        for (place, mut new, shard) in self.ask(news, |new| new.own).await {
+            if shard == new.home {
+                free.push((place, new));
+            } else if shard == new.own {
+                unasked.push((place, new));
+            } else if new.row.key.is_none() {
+                new.home = shard;
+                free.push((place, new));
             } else {
-                later.push((place, row));
+                self.found[place] = Some(Err(used(&new)));
             }
         }
-        rounds.push(round);
-        left = later;
-    }
-    rounds
-}
-
-async fn together_in(database: &Database, layout: Layout, rows: Placed) -> Result<Answers, Error> {
-    let (mut keyed, mut plain) = (Vec::new(), Placed::new());
-    for (place, row) in rows {
-        match row.key.clone().filter(|_| layout.slots > 1) {
-            Some(key) => keyed.push((place, key, row)),
-            None => plain.push((place, row)),
+        for (place, new, _) in self.ask(unasked, |new| new.home).await {
+            free.push((place, new));
+        }
+        let pointed = self.point(free).await;
+        for (place, new, _) in self.ask(pointed, |new| new.home).await {
+            self.found[place] = Some(Err(used(&new)));
         }
     }
-    let calls = by_slot(layout, plain)
-        .into_iter()
-        .map(|(slot, rows)| in_slot(database, layout, slot, rows));
-    let mut done = Answers::new();
-    for result in together(calls).await {
-        done.add(result?);
-    }
-    let mut keyed = keyed.into_iter().peekable();
-    while keyed.peek().is_some() {
-        let calls = keyed.by_ref().take(KEYED).map(|(place, key, row)| async move {
-            let mut done = Answers::new();
-            match keys::insert(database, layout, &key, &row).await {
-                Ok(answer) => done.answers.push((place, answer)),
-                Err(error) => return done.closed(error, [(place, row)]),
-            }
-            Ok(done)
-        });
-        for result in together(calls).await {
-            done.add(result?);
-        }
-    }
-    Ok(done)
-}
 
-fn by_slot(layout: Layout, rows: Placed) -> BTreeMap<Slot, Placed> {
-    let mut slots = BTreeMap::<Slot, Placed>::new();
-    for (place, row) in rows {
-        slots.entry(layout.slot(row.id)).or_default().push((place, row));
-    }
-    slots
-}
-
-/// The rows of one slot, of which none can meet another.
-async fn in_slot(database: &Database, layout: Layout, slot: Slot, rows: Placed) -> Result<Answers, Error> {
-    let mut rows = rows.into_iter().peekable();
-    let mut on_the_way = FuturesOrdered::new();
-    let mut done = Answers::new();
-    loop {
-        while on_the_way.len() < ON_THE_WAY && rows.peek().is_some() {
-            let mut insert = database.script(&INSERT, slot, Told::Yes, layout);
-            let (mut part, mut bytes) = (Vec::new(), 0);
-            while let Some((place, row)) = rows.next_if(|_| part.len() < ROWS && bytes < BYTES) {
-                bytes += add(&mut insert, &row);
-                part.push((place, row));
-            }
-            on_the_way.push_back(async move { (part, database.write(insert).await) });
-        }
-        let Some((part, answer)) = on_the_way.next().await else {
-            return Ok(done);
+    /// Asks to insert rows in some shard; gives those back that were not, as they are free, and where.
+    async fn ask(&mut self, news: Placed, shard_of: fn(&New) -> Shard) -> Vec<(usize, New, Shard)> {
+        let (database, shards) = (self.database, self.shards);
+        let asking = Asking {
+            database,
+            call: &|shard, news: &[&(usize, New)]| {
+                let mut call = database.script(&INSERT, shard, shards, true);
+                for (_, new) in news {
+                    new.add(shard, &mut call);
+                }
+                call
+            },
+            reads: false,
+            size: |(_, new)| new.payload.len(),
+            read: &|(_, new), shard, said, now| read(new, shard, said, now),
         };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                done = done.closed(error, part)?;
-                continue;
+        let asked = asking.ask(&news, |(_, new)| shard_of(new)).await;
+        self.now = [self.now, asked.now].into_iter().flatten().min();
+        let mut free = Vec::new();
+        for ((place, new), said) in news.into_iter().zip(asked.rows) {
+            match said.map(|said| new.answer(said)) {
+                Ok(Ok(scheduled)) => self.found[place] = Some(Ok(scheduled)),
+                Ok(Err((new, shard))) => free.push((place, new, shard)),
+                Err(error) => self.found[place] = Some(Err(error)),
             }
+        }
+        free
+    }
+
+    /// Has ids point to where their rows are about to be; gives those that do.
+    async fn point(&mut self, mut news: Placed) -> Placed {
+        let (database, shards) = (self.database, self.shards);
+        for (_, new) in &mut news {
+            new.tried = Some(1 + database.clock.random_below(TRIES - 1));
+        }
+        let asking = Asking {
+            database,
+            call: &|shard, news: &[&(usize, New)]| {
+                let mut call = database.script(&POINT, shard, shards, false);
+                for (_, new) in news {
+                    call.arg(new.row.id.as_bytes()).arg(new.home).arg(new.tried);
+                }
+                call
+            },
+            reads: false,
+            size: |_| 0,
+            read: &|(_, new), shard, said, now| match said {
+                Value::Int(0) => Ok(Said::Free(shard)),
+                Value::Int(_) => Err(used(new)),
+                said => read(new, shard, said, now),
+            },
         };
-        let now = answer.now;
-        let mut items = Items::of(answer.found)?;
-        for (place, row) in part {
-            let found = said(items.value()?, row, now)?;
-            done.answers.push((place, Stamped { now, found }));
+        let asked = asking.ask(&news, |(_, new)| new.own).await;
+        self.now = [self.now, asked.now].into_iter().flatten().min();
+        let mut pointed = Vec::new();
+        for ((place, new), said) in news.into_iter().zip(asked.rows) {
+            match said {
+                Ok(Said::Other(scheduled)) => self.found[place] = Some(Ok(scheduled)),
+                Ok(_) => pointed.push((place, new)),
+                Err(error) => self.found[place] = Some(Err(error)),
+            }
         }
+        pointed
     }
 }
 
-/// A row as the script takes it; says how long its rest is.
-fn add(insert: &mut Request, row: &NewRow) -> usize {
-    let rest = codec::rest(&row.payload, &row.headers);
-    let (due_in, due_at) = due(row.due);
-    insert
-        .arg(row.id.as_bytes())
-        .arg(row.kind.as_str())
-        .arg(row.key.as_ref().map_or("", |key| key.as_str()))
-        .arg(due_in)
-        .arg(due_at)
-        .arg(millis(row.look_in))
-        .arg(maybe(row.max_attempts))
-        .arg(u8::from(row.replace))
-        .arg(&rest);
-    rest.len()
-}
-
-fn said(value: redis::Value, mut new: NewRow, now: Timestamp) -> Result<Scheduled, Error> {
-    if value == redis::Value::Int(0) {
-        if let When::At(time) = new.due {
-            new.due = When::At(Timestamp::from_millis(codec::stored(time)));
-        }
-        return Ok(Scheduled::New(row::new(new, now)));
+fn read(new: &New, shard: Shard, said: Value, now: Timestamp) -> Result<Said, Error> {
+    match said {
+        Value::Int(0) => return Ok(Said::New(now)),
+        Value::Int(_) => return Ok(Said::Free(shard)),
+        _ => {}
     }
-    let mut items = Items::of(value)?;
+    let mut items = Items::of(said)?;
     let what = items.number()?;
     let id = items.id()?;
+    if what == 2 {
+        let head = items.bytes()?;
+        return Ok(Said::Other(Scheduled::Replaced(answer::task(
+            id,
+            &head,
+            &new.payload,
+        )?)));
+    }
     let task = items.task(id)?;
-    Ok(match what {
-        2 => Scheduled::Replaced(task),
+    Ok(Said::Other(match what {
         3 => Scheduled::Running(task),
         _ => Scheduled::Existing(task),
-    })
+    }))
+}
+
+/// The refusal of an id that points elsewhere.
+fn used(new: &New) -> Error {
+    let why = format!(
+        "the id {} was used with another key before; another id is needed",
+        new.row.id
+    );
+    Role::Store.error(false, why)
 }

@@ -1,12 +1,10 @@
--- Says of which kinds there are rows in a state.
+-- Says of which kinds there are rows in a state, in their order by bytes.
 --
 -- ARGV[4]  the state, as a digit
--- Returns  an array of the kinds
+-- ARGV[5]  after which kind, or nothing
+-- ARGV[6]  how many at the most
+-- Returns  an array: whether there may be more (1 or 0), then the kinds
 
-local found = {}
-for _, lane in ipairs(lanes_of(ARGV[4])) do
-  if redis.call('EXISTS', index('due', lane)) == 1 then
-    found[#found + 1] = string.sub(lane, 3)
-  end
-end
-return answer(found)
+local after_kind = ARGV[5] == '' and '-' or '(' .. ARGV[5]
+local kinds = redis.call('ZRANGEBYLEX', tag .. ':kinds:' .. ARGV[4], after_kind, '+', 'LIMIT', 0, ARGV[6])
+return answer({ #kinds >= tonumber(ARGV[6]) and 1 or 0, unpack(kinds) })

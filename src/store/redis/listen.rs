@@ -1,7 +1,7 @@
 //! Hears of rows that other processes have written.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ use tokio::sync::Notify;
 
 use super::answer::{Soon, span};
 use super::quiet::Quiet;
-use crate::redis::{Address, Ear, Layout, Role, Slot, listen};
+use super::shards::Shard;
+use crate::redis::{Address, Ear, Role, listen};
 use crate::{Clock, Spawned, defaults};
 
-/// How long a slot is left alone at the most, though it said that it has nothing; more where there are many slots.
+/// How long a shard is left alone at the most, though it said that it has nothing; more where there are many.
 const QUIET: Duration = Duration::from_secs(10);
-/// How many slots may be asked in that time.
-const SLOTS: u16 = 4;
-/// How far ahead slots and their messages look.
+/// How many shards may be asked in that time.
+const SHARDS: u16 = 4;
+/// How far ahead shards and their messages look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Horizon {
-    /// How long a slot is left alone at the most.
+    /// How long a shard is left alone at the most.
     pub(super) quiet: Duration,
 }
 
 impl Horizon {
-    pub(super) fn of(layout: Layout) -> Self {
-        let quiet = QUIET * u32::from(layout.slots.div_ceil(SLOTS).max(1));
+    pub(super) fn of(shards: u16) -> Self {
+        let quiet = QUIET * u32::from(shards.div_ceil(SHARDS).max(1));
         Self { quiet }
     }
 
@@ -54,8 +55,6 @@ struct Heard {
     quiet: Arc<Quiet>,
     /// Whether nothing that is said now is missed.
     is_connected: AtomicBool,
-    /// The newest epoch that anybody has spoken of since somebody asked.
-    epoch: AtomicU64,
     soon: Notify,
 }
 
@@ -75,7 +74,6 @@ impl Listener {
                 sender,
                 quiet,
                 is_connected: AtomicBool::new(false),
-                epoch: AtomicU64::new(0),
                 soon: Notify::new(),
             }),
             listening: OnceLock::new(),
@@ -90,11 +88,6 @@ impl Listener {
     pub(super) fn is_listening(&self) -> bool {
         self.start();
         self.heard.is_connected.load(Ordering::Acquire)
-    }
-
-    /// The newest epoch of which others have spoken since this was last asked. It may be none: anybody may publish.
-    pub(super) fn newest_epoch(&self) -> u64 {
-        self.heard.epoch.swap(0, Ordering::AcqRel)
     }
 
     /// Waits for a message, or for a moment after which one may have been missed.
@@ -138,8 +131,7 @@ impl Heard {
         if message.sender == self.sender {
             return;
         }
-        self.epoch.fetch_max(message.slot.epoch, Ordering::AcqRel);
-        self.quiet.written(message.slot, message.soon);
+        self.quiet.written(message.shard, message.soon);
         let Soon { wake, due, .. } = message.soon;
         let first = [wake, due].into_iter().flatten().min();
         if first.is_some_and(|first| first <= defaults::LOOK_AHEAD) {
@@ -155,11 +147,11 @@ impl Heard {
     }
 }
 
-/// A message of a script: who tells, of which slot, and in how long what was written needs a look.
+/// A message of a script: who tells, of which shard, and in how long what was written needs a look.
 #[derive(Debug, PartialEq, Eq)]
 struct Message {
     sender: u64,
-    slot: Slot,
+    shard: Shard,
     soon: Soon,
 }
 
@@ -167,13 +159,13 @@ impl Message {
     fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let sender = words.next()?.parse().ok()?;
-        let (epoch, number) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let shard = words.next()?.parse().ok()?;
         let mut millis = || Some(span(words.next()?.parse().ok()?));
         let (wake, due) = (millis()?, millis()?);
         let is_all = words.next().is_none();
         is_all.then_some(Self {
             sender,
-            slot: Slot { epoch, number },
+            shard,
             soon: Soon {
                 wake,
                 due,
@@ -202,7 +194,6 @@ mod tests {
             sender: 7,
             quiet: Arc::default(),
             is_connected: AtomicBool::new(true),
-            epoch: AtomicU64::new(0),
             soon: Notify::new(),
         };
         heard.message(text.as_bytes());
@@ -214,13 +205,13 @@ mod tests {
     #[test]
     fn a_wait_ends_by_what_others_say_that_is_soon() {
         for (text, expected) in [
-            ("8 1 0 3600000 0", true),
-            ("8 1 0 0 3600000", true),
-            ("8 1 0 2001 2001", false),
-            ("8 1 0 3600000 -1", false),
+            ("8 0 3600000 0", true),
+            ("8 0 0 3600000", true),
+            ("8 0 2001 2001", false),
+            ("8 0 3600000 -1", false),
             // Its own.
-            ("7 1 0 0 0", false),
-            ("8 1 0 0", false),
+            ("7 0 0 0", false),
+            ("8 0 0", false),
             ("", false),
         ] {
             assert_eq!(is_told(text), expected, "{text}");
@@ -229,18 +220,18 @@ mod tests {
 
     #[test]
     fn a_message_is_read_and_anything_else_is_not() {
-        let message = Message::read("7 1 3 250 -1").expect("a message");
-        assert_eq!((message.sender, message.slot), (7, Slot { epoch: 1, number: 3 }));
+        let message = Message::read("7 3 250 -1").expect("a message");
+        assert_eq!((message.sender, message.shard), (7, 3));
         assert_eq!(message.soon.wake, Some(Duration::from_millis(250)));
         assert_eq!(message.soon.due, None);
         for text in [
             "",
             "soon",
-            "7 1 3 250",
-            "7 1 3 250 1 1",
-            "7 1 99999999 1 1",
-            "-1 1 1 1 1",
-            "7 1 3 x 1",
+            "7 3 250",
+            "7 3 250 1 1",
+            "7 99999999 1 1",
+            "-1 1 1 1",
+            "7 3 x 1",
         ] {
             assert_eq!(Message::read(text), None, "{text}");
         }

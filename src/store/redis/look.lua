@@ -1,30 +1,41 @@
--- Looks at the row that may be live under a key that somebody else wants, ends its try if it is not live yet, and
--- replaces it if it is to be.
+-- Says which rows of lanes come first by an index, and changes no row.
 --
--- ARGV[4]  id, kind, key
--- ARGV[7]  whether to replace (1 or 0)
--- ARGV[8]  when it is due, in ms from now or else by the calendar; when to look for it, in ms from now; limit of attempts
---          or nothing; the rest of the row
--- Returns  an array: 0 (gone), 4 (gone, to be remembered), or 1 (existing), 2 (replaced) or 3 (running), and the row
+-- ARGV[4]  the index, `due` or `wake`
+-- ARGV[5]  from which time on, in ms, or nothing
+-- ARGV[6]  up to which time, or nothing: up to now
+-- ARGV[7]… of each lane: lane, how many of its members to leave out, how many to give
+-- Returns  of each lane an array: how many members it had to give; in how many ms the first is that comes after that time
+--          (or -1), if all before were given; then of each row: id and first bytes
 
-local id, kind, key, replace, due_in, due_at, look_in, max, rest = unpack(ARGV, 4, 12)
-local row, value = read(id)
-if not row then
-  return answer(value and { 1, value } or { 0 })
-elseif row.kind ~= kind or row.key ~= key then
-  return answer({ 0 })
-elseif is_waiting(row) then
-  local is_intent = row.state == INTENT
-  abandon(id, row)
-  return answer({ is_intent and 0 or 4 })
-elseif not is_live(row) then
-  return answer({ 4 })
-elseif row.state == RUNNING then
-  return answer({ 3, value })
-elseif replace == '1' then
-  schedule_anew(row, due_time(due_in, due_at), tonumber(look_in))
-  row.max, row.rest = maybe(max), rest
-  save(id, row)
-  return answer({ 2, row.value })
+local name = ARGV[4]
+local since = ARGV[5] == '' and '-inf' or ARGV[5]
+local last = ARGV[6] == '' and text(now) or ARGV[6]
+local found = {}
+for at = 7, #ARGV, 3 do
+  local lane, offset, count = unpack(ARGV, at, at + 2)
+  local key = index(name, lane)
+  local members = redis.call('ZRANGEBYSCORE', key, since, last, 'WITHSCORES', 'LIMIT', offset, count)
+  local ids = {}
+  for at = 1, #members, 2 do
+    ids[#ids + 1] = members[at]
+  end
+  preload(ids)
+  local given = { #ids, -1 }
+  for at = 1, #members, 2 do
+    local row = member(name, lane, members[at], members[at + 1])
+    if row then
+      given[#given + 1] = members[at]
+      given[#given + 1] = brief(row)
+    end
+  end
+  if #ids < tonumber(count) then
+    local next_one = redis.call('ZRANGEBYSCORE', key, '(' .. last, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    given[2] = millis_until(tonumber(next_one) or math.huge)
+  end
+  -- It may be that the lane is none.
+  if #ids == 0 and name == 'wake' then
+    touch(lane)
+  end
+  found[#found + 1] = given
 end
-return answer({ 1, value })
+return answer(found)

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::change::{Changed, change};
 use super::database::Database;
+use crate::Error;
 use crate::redis::{LARGE, Request, Role, Rounds};
 use crate::store::{Change, Stamped};
-use crate::{Answer, Error};
 
 /// Makes the changes of concurrent callers together, and gives each caller its own answers.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Merging {
     rounds: Rounds<Vec<Change>, Made>,
 }
 
-type Made = Result<Stamped<Vec<Answer>>, Error>;
+type Made = Result<Changed, Error>;
 
 impl Merging {
     /// Within a runtime.
@@ -27,12 +27,10 @@ impl Merging {
         }
     }
 
-    pub(super) async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+    pub(super) async fn change(&self, changes: Vec<Change>) -> Made {
         // In a Cluster a master that does not answer would hold up those who want nothing of it.
         if changes.is_empty() || changes.len() >= LARGE || self.database.is_clustered() {
-            let Changed { now, found } = change(&self.database, changes).await?;
-            let found = found.into_iter().collect::<Result<_, _>>()?;
-            return Ok(Stamped { now, found });
+            return change(&self.database, &changes).await;
         }
         let made = self.rounds.ask(changes.len(), changes).await;
         made.unwrap_or_else(|| Err(Role::Store.error(false, "the call ended without an answer")))
@@ -40,13 +38,16 @@ impl Merging {
 }
 
 async fn round(database: Arc<Database>, requests: Vec<Request<Vec<Change>, Made>>) {
-    let changes = requests.iter().flat_map(|request| request.work.iter().cloned());
-    match change(&database, changes.collect()).await {
-        Ok(Changed { now, found }) => {
+    let changes: Vec<_> = requests
+        .iter()
+        .flat_map(|request| request.work.iter().cloned())
+        .collect();
+    match change(&database, &changes).await {
+        Ok(Stamped { now, found }) => {
             let mut found = found.into_iter();
             for Request { work, answer, .. } in requests {
-                let found = found.by_ref().take(work.len()).collect::<Result<_, _>>();
-                let _ = answer.send(found.map(|found| Stamped { now, found }));
+                let found = found.by_ref().take(work.len()).collect();
+                let _ = answer.send(Ok(Stamped { now, found }));
             }
         }
         Err(error) => error.tell_all(requests.into_iter().map(|request| request.answer).collect()),

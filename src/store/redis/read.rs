@@ -1,34 +1,38 @@
-//! What only looks: the time, the server, rows.
+//! What only looks: the server, rows, kinds.
 
 use std::collections::BTreeSet;
 
-use super::answer::{self, Items};
-use super::codec::{self, lane};
-use super::database::{Database, NOW, Told};
-use super::keys;
-use super::moving;
-use super::repeat::Tries;
-use super::together::{all, together};
-use crate::redis::{Layout, Lua, Node, Role, Slot, lua};
-use crate::store::Page;
-use crate::{Error, Kind, State, Target, Task, TaskId, Timestamp};
+use futures_util::future::{join_all, try_join_all};
+use redis::Value;
 
-static LIST: Lua = lua!("row.lua", "list.lua");
+use super::answer::Items;
+use super::change::{name, shard_of};
+use super::codec::{self, lane};
+use super::database::{Database, NOW};
+use super::look::Place;
+use super::parts::Asking;
+use crate::redis::{Lua, Node, Role, lua};
+use crate::store::Page;
+use crate::{Error, Kind, State, Target, Task};
+
+static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
+static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");
 static KINDS: Lua = lua!("row.lua", "kinds.lua");
 
-/// How many rows one call lists.
+/// How many rows one call lists, and how many kinds.
 const ROWS: usize = 100;
+const MOST_KINDS: usize = 1_000;
 
-/// Fails unless every slot can be asked, on a server that keeps what it is given.
+/// Fails unless every shard can be asked, on a server that keeps what it is given.
 pub(super) async fn check(database: &Database) -> Result<(), Error> {
-    let layouts = database.layouts_now().await?;
-    let calls = layouts.slots().map(|slot| {
-        let mut call = database.script(&NOW, slot, Told::OfThePast, layouts.current);
+    let shards = database.shards_now().await?;
+    let calls = (0..shards).map(|shard| {
+        let mut call = database.script(&NOW, shard, shards, false);
         call.arg(1);
         database.read(call)
     });
-    for answer in together(calls).await {
-        let mut info = Items::of(redis::Value::Array(vec![answer?.found]))?;
+    for answer in join_all(calls).await {
+        let mut info = Items::of(Value::Array(vec![answer?.found]))?;
         refuse_eviction(&Node::read(&info.text()?))?;
     }
     Ok(())
@@ -47,166 +51,120 @@ fn refuse_eviction(node: &Node) -> Result<(), Error> {
 }
 
 pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
-    let mut tries = Tries::default();
-    loop {
-        match find_once(database, target).await {
-            Err(error) => tries.again(error)?,
-            found => return found,
-        }
-    }
-}
-
-async fn find_once(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
-    let layouts = database.layouts().await?;
-    match target {
-        Target::Id(id) => {
-            let layout = moving::bring(database, layouts, [*id], []).await?;
-            match keys::packed(database, layout, layout.slot(*id), *id).await? {
-                Some(value) => answer::task(*id, &value),
-                None => Ok(None),
+    let shards = database.shards().await?;
+    let asking = Asking {
+        database,
+        call: &|shard, targets: &[&Target]| {
+            let mut call = database.script(&FIND, shard, shards, false);
+            for target in targets {
+                name(&mut call, target);
             }
-        }
-        Target::Key(kind, key) => {
-            let name = (kind.clone(), key.clone());
-            let layout = moving::bring(database, layouts, [], [name]).await?;
-            keys::row_of(database, layout, kind, key).await
-        }
-    }
+            call
+        },
+        reads: true,
+        size: |_| 0,
+        read: &|_, _, said, _| match said {
+            Value::Int(_) => Ok(None),
+            said => {
+                let mut items = Items::of(said)?;
+                let id = items.id()?;
+                items.task(id).map(Some)
+            }
+        },
+    };
+    let target = std::slice::from_ref(target);
+    let mut found = asking.ask(target, |target| shard_of(shards, target)).await;
+    found.rows.swap_remove(0)
 }
 
 pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, Error> {
-    let mut tries = Tries::default();
-    loop {
-        match list_once(database, page).await {
-            Err(error) => tries.again(error)?,
-            found => return found,
-        }
-    }
-}
-
-async fn list_once(database: &Database, page: &Page) -> Result<Vec<Task>, Error> {
-    let layouts = database.layouts().await?;
-    if let Some(former) = layouts.former {
-        let rows = list_in_all(database, former, Told::OfThePast, page).await?;
-        moving::bring(database, layouts, rows.into_iter().map(|row| row.id), []).await?;
-    }
-    let mut found = list_in_all(database, layouts.current, Told::No, page).await?;
+    let places = all(database).await?.into_iter();
+    let mut found = try_join_all(places.map(|place| list_in(place, page)))
+        .await?
+        .concat();
     found.sort_by_key(|row| (row.due_at, row.id));
     found.truncate(page.limit);
     Ok(found)
 }
 
-/// As many of each slot as are to be on the page.
-async fn list_in_all(
-    database: &Database,
-    layout: Layout,
-    told: Told,
-    page: &Page,
-) -> Result<Vec<Task>, Error> {
-    let calls = layout
-        .all()
-        .map(|slot| list_in(database, layout, slot, told, page));
-    Ok(all(together(calls).await)?.concat())
+async fn all(database: &Database) -> Result<Vec<Place<'_>>, Error> {
+    let shards = database.shards().await?;
+    let place = |shard| Place {
+        database,
+        shards,
+        shard,
+    };
+    Ok((0..shards).map(place).collect())
 }
 
-/// The same of one slot.
-async fn list_in(
-    database: &Database,
-    layout: Layout,
-    slot: Slot,
-    told: Told,
-    page: &Page,
-) -> Result<Vec<Task>, Error> {
+/// As many of a shard as are to be on the page.
+async fn list_in(place: Place<'_>, page: &Page) -> Result<Vec<Task>, Error> {
     let mut found = Vec::new();
-    let mut after = page.after.map(place);
+    let mut after = page.after;
     while found.len() < page.limit {
-        let wanted = (page.limit - found.len()).min(ROWS);
-        let mut call = database.script(&LIST, slot, told, layout);
+        let mut call = place.database.script(&LIST, place.shard, place.shards, false);
         call.arg(lane(page.state, &page.kind));
         match &after {
-            Some((due, id)) => call.arg(*due).arg(id),
+            Some((due_at, id)) => call.arg(codec::stored(*due_at)).arg(id.as_bytes()),
             None => call.arg("").arg(""),
         };
-        call.arg(wanted);
-        let mut items = Items::of(database.read(call).await?.found)?;
-        let given = usize::try_from(items.number()?).unwrap_or(0);
-        let mut last = None;
-        while !items.is_empty() {
-            let id = items.id()?;
-            let task = items.task(id)?;
-            last = Some(place((task.due_at, task.id)));
+        call.arg((page.limit - found.len()).min(ROWS));
+        let mut items = Items::of(place.database.read(call).await?.found)?;
+        let has_more = items.number()? == 1;
+        let before = after;
+        for (_, task) in items.tasks()? {
+            let task = task?;
+            after = Some((task.due_at, task.id));
             // Somebody may have put it there who does not know the way.
             if task.state == page.state && task.kind == page.kind {
                 found.push(task);
             }
         }
-        if given < wanted || last.is_none() {
+        if !has_more || after == before {
             break;
         }
-        after = last;
     }
     Ok(found)
 }
 
-pub(super) async fn kinds(database: &Database, state: State) -> Result<Vec<Kind>, Error> {
-    let mut tries = Tries::default();
-    loop {
-        match kinds_once(database, state).await {
-            Err(error) => tries.again(error)?,
-            found => return found.map(|found| found.into_iter().collect()),
-        }
-    }
-}
-
-async fn kinds_once(database: &Database, state: State) -> Result<BTreeSet<Kind>, Error> {
-    let layouts = database.layouts().await?;
-    let mut found = kinds_in(database, layouts.current, Told::No, state).await?;
-    let Some(former) = layouts.former else {
-        return Ok(found);
-    };
-    // What a former slot says may be of rows that have become others: those that it has are brought, until some are so.
-    for kind in kinds_in(database, former, Told::OfThePast, state).await? {
-        while !found.contains(&kind) {
-            let page = Page {
-                kind: kind.clone(),
-                state,
-                after: None,
-                limit: 1,
-            };
-            let rows = list_in_all(database, former, Told::OfThePast, &page).await?;
-            let is_all = rows.is_empty();
-            moving::bring(database, layouts, rows.into_iter().map(|row| row.id), []).await?;
-            found = kinds_in(database, layouts.current, Told::No, state).await?;
-            if is_all {
+pub(super) async fn kinds(
+    database: &Database,
+    state: State,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Kind>, Error> {
+    let places = all(database).await?.into_iter();
+    let kinds = places.map(|place| async move {
+        let mut found: Vec<Kind> = Vec::new();
+        while found.len() < limit {
+            let most = (limit - found.len()).min(MOST_KINDS);
+            let (kinds, has_more) = kinds_of(place, state, found.last().or(after), most).await?;
+            found.extend(kinds);
+            if !has_more {
                 break;
             }
         }
-    }
-    Ok(found)
-}
-
-async fn kinds_in(
-    database: &Database,
-    layout: Layout,
-    told: Told,
-    state: State,
-) -> Result<BTreeSet<Kind>, Error> {
-    let calls = layout.all().map(|slot| async move {
-        let mut call = database.script(&KINDS, slot, told, layout);
-        call.arg(codec::digit(state));
-        Items::of(database.read(call).await?.found)
+        Ok::<_, Error>(found)
     });
-    let mut found = BTreeSet::new();
-    for mut items in all(together(calls).await)? {
-        while !items.is_empty() {
-            found.insert(Kind::from(items.text()?));
-        }
-    }
-    Ok(found)
+    let kinds: BTreeSet<_> = try_join_all(kinds).await?.into_iter().flatten().collect();
+    Ok(kinds.into_iter().take(limit).collect())
 }
 
-fn place((due_at, id): (Timestamp, TaskId)) -> (i64, Vec<u8>) {
-    (super::codec::stored(due_at), id.as_bytes().to_vec())
+/// The kinds of a state in a shard, up to so many after one of them; and whether there may be more.
+pub(super) async fn kinds_of(
+    place: Place<'_>,
+    state: State,
+    after: Option<&Kind>,
+    most: usize,
+) -> Result<(Vec<Kind>, bool), Error> {
+    let mut call = place.database.script(&KINDS, place.shard, place.shards, false);
+    call.arg(codec::digit(state))
+        .arg(after.map_or("", Kind::as_str))
+        .arg(most);
+    let mut items = Items::of(place.database.read(call).await?.found)?;
+    let has_more = items.number()? == 1;
+    let kinds = items.texts()?.into_iter().map(Kind::from).collect();
+    Ok((kinds, has_more))
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
--- Claims due rows of some kinds, the longest due first; or only says which there are.
+-- Claims due rows of some kinds, the longest due first.
 --
--- ARGV[4]  whether to claim (1 or 0)
--- ARGV[5]  the owner of the claims
--- ARGV[6]  how long their leases are, in ms
+-- ARGV[4]  the owner of the claims
+-- ARGV[5]  how long their leases are, in ms
+-- ARGV[6]  for how many bytes of payloads there is room
 -- ARGV[7]… of each kind: kind, how many at the most
--- Returns  of each kind an array: how many members its queue had to give, then of each row: id, row (its first bytes, if
---          it was not claimed)
+-- Returns  of each kind an array: whether there may be more of it (1 or 0), and of each row an array: id, row, payload
 
-local claims, owner, lease = ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
+local owner, lease, bytes = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local found = {}
 for at = 7, #ARGV, 2 do
   local lane = SCHEDULED .. ':' .. ARGV[at]
@@ -17,16 +16,18 @@ for at = 7, #ARGV, 2 do
     ids[#ids + 1] = due[at]
   end
   preload(ids)
-  local given = { #due / 2 }
+  local given = { #ids >= tonumber(ARGV[at + 1]) and 1 or 0 }
   for at = 1, #due, 2 do
+    if bytes <= 0 or is_spent() then
+      given[1] = 1
+      break
+    end
     local id = due[at]
     local row = member('due', lane, id, due[at + 1])
     if row then
-      if claims then
-        claim(id, row, owner, lease)
-      end
-      given[#given + 1] = id
-      given[#given + 1] = claims and row.value or brief(row)
+      bytes = bytes - row.size
+      claim(id, row, owner, lease)
+      given[#given + 1] = with_payload({ id, row.value }, id, row)
     end
   end
   found[#found + 1] = given

@@ -1,49 +1,55 @@
--- For the scripts that come after it: the rows of one slot, and the indexes over them, kept in step.
+-- For the scripts that come after it: the rows of one shard, and the indexes over them, kept in step.
 --
--- KEYS[1]  the hash tag of the slot; every key of it begins so, and is made here
+-- KEYS[1]  the hash tag of the shard; every key of it begins so, and is made here
 -- ARGV[1]  the channel on which others hear of what is due soon, or nothing
--- ARGV[2]  who tells, and of which slot
--- ARGV[3]  what needs a look within so many ms is told; or `closed`, of a call that a slot takes which is closed
+-- ARGV[2]  who tells, and of which shard
+-- ARGV[3]  what needs a look within so many ms is told
 -- ARGV[4]… what the script itself takes
 -- Returns  an array: the time by this server's clock, in how many ms what was written here needs a look because of its
 --          `wake_at`, because it is due, because its history is over (each -1: never), and what the script itself gives
 --
---   TAG:rows             HASH of rows: id of 16 bytes, and the row, a head of fixed size and then texts
---   TAG:due:STATE:KIND   ZSET of the ids of rows of that state and kind, by when they are due
---   TAG:wake:STATE:KIND  ZSET of the same rows by `wake_at`, those left out that have none
---   TAG:lanes            SET of `STATE:KIND` of which there are rows
---   TAG:keys             HASH of keys: kind, NUL and key, and the ids of its rows (`entry.lua`)
---   TAG:intents          ZSET of rows that wait for their key, by since when (`intend.lua`)
---   TAG:closed           there once the next epoch has begun: see `moving.rs` for this and the next two
---   TAG:sealed           there once all that was in the epoch before has been carried over
---   TAG:gone             SET of what was removed before that
+--   TAG:rows                HASH of rows: id of 16 bytes, and the head of the row: numbers of fixed size, then texts
+--   TAG:payloads            HASH of the same rows: what handlers are given, and headers; left out where there is nothing
+--   TAG:due:STATE:KIND      ZSET of the ids of rows of that state and kind, by when they are due
+--   TAG:wake:STATE:KIND     ZSET of the same rows by `wake_at`, those left out that have none
+--   TAG:kinds:STATE         ZSET of the kinds that have rows in that state, all of score 0: in their order by bytes
+--   TAG:first:wake:STATE    ZSET of the same kinds, by the first `wake_at` of their rows; not for dead ones
+--   TAG:first:due:STATE     ZSET of the same kinds, by when the first of their rows is due; for scheduled ones only
+--   TAG:keys                HASH of keys: kind, NUL and key, and the ids of its rows (`keys.lua`)
+--   TAG:elsewhere           HASH of ids whose rows are in another shard: where, and by which try (`point.lua`)
 
 local tag, channel, from, horizon = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-if horizon and redis.call('EXISTS', tag .. ':closed') == 1 then
-  return redis.error_reply('CLOSED this slot is of an epoch that is over')
-end
-local rows = tag .. ':rows'
+local rows, payloads, pointers = tag .. ':rows', tag .. ':payloads', tag .. ':elsewhere'
 local time = redis.call('TIME')
 -- Cut off, not rounded: what is due must not be so early.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local SCHEDULED, RUNNING, DONE, DEAD, CANCELLED, INTENT = 0, 1, 2, 3, 4, 5
--- state, flags, version, due_at, planned_at, wake_at (0: none), attempt, max_attempts, hop, created_at, updated_at,
--- finished_at (0: none), and the lengths of kind, key (0: none), owner and last error, which follow in this order; the
--- rest of a row, payload and headers, is not looked into. Times are whole ms, which a double has room for.
-local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I6I6I6BBI2I4', 68
-local HAS_MAX, HAS_OWNER, HAS_ERROR = 1, 2, 4
-local LAST = 253402300799999
+local SCHEDULED, RUNNING, DONE, DEAD, CANCELLED = 0, 1, 2, 3, 4
+-- state, flags, version, due_at, planned_at, wake_at (0: none), attempt, stalls, max_attempts, hop, created_at,
+-- updated_at, finished_at (0: none), how many bytes its payload has, how many with its headers, by which try its id was
+-- pointed here (0: its id says where it is), and the lengths of kind, key (0: none), owner and last error, which follow in
+-- this order. Times are whole ms, which a double has room for.
+local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I4I6I6I6I4I4I6BBI2I4', 86
+local HAS_MAX, HAS_OWNER, HAS_ERROR, STARTED = 1, 2, 4, 8
+local LAST, MOST = 253402300799999, 4294967295
+-- How many bytes of payloads a script gives: a bound on how long it keeps the server from others. What comes after them is
+-- answered with `LATER`, and to be asked for again.
+local BYTES = 262144
+local LATER = 8
+-- By how many ms a row is put off that cannot be read; by a later release, perhaps.
+local PUT_OFF = 60000
 
 -- Rows that were looked into, false where there is none; values that cannot be read as rows; and the ids of rows that have
 -- changed. They are written at the end, with what has changed in indexes: a command takes many rows in hardly more time
 -- than one.
 local known, unreadable, changed = {}, {}, {}
+-- Payloads that are new, by id, and those that are to be given, by the answers that they belong to.
+local new_payloads, wanted, spent = {}, {}, 0
 -- What somebody else has put where it does not belong: index, lane, id, and its score there or false.
 local strays = {}
 -- What else is to be written then.
 local finally = {}
--- Lanes that a row came into or left.
+-- Lanes whose rows have changed, as `STATE:KIND`, each with both.
 local touched = {}
 -- When the first of what was written needs a look.
 local soon_wake, soon_due, soon_purge = math.huge, math.huge, math.huge
@@ -54,7 +60,7 @@ local function after(millis)
   return min(now + millis, LAST)
 end
 
--- Names of lanes by state and kind, and keys of indexes by name and lane: each is made once.
+-- Lanes by state and kind, and keys of indexes by name and lane: each is made once.
 local lane_names, index_keys = {}, { due = {}, wake = {} }
 
 local function lane_of(state, kind)
@@ -81,42 +87,44 @@ local function index(name, lane)
   return key
 end
 
--- A row as a table; none if it cannot be read. What begins with `was` says what indexes it is in. Its rest is taken out of
--- the value when the row is written anew. All fields are named at once: a table that grows is made again and again.
+local function touch(lane)
+  touched[lane] = true
+end
+
+-- A row as a table; none if it cannot be read. What begins with `was` says what indexes it is in. All fields are named at
+-- once: a table that grows is made again and again.
 local function unpacked(value)
   if #value < SIZE then
     return nil
   end
-  local state, flags, version, due, planned, wake, attempt, max, hop, created, updated, finished, kind, key, owner, fault,
-    at = struct.unpack(HEAD, value)
+  local state, flags, version, due, planned, wake, attempt, stalls, max, hop, created, updated, finished, size, weight, try,
+    kind, key, owner, fault, at = struct.unpack(HEAD, value)
   local key_at = at + kind
   local owner_at = key_at + key
   local fault_at = owner_at + owner
-  if state > INTENT or #value < fault_at + fault - 1 then
+  if state > CANCELLED or flags > 15 or #value ~= fault_at + fault - 1 then
     return nil
   end
   local name = string.sub(value, at, key_at - 1)
   local lane = lane_of(state, name)
   return {
-    value = value, brief = owner_at - 1, rest_at = fault_at + fault, rest = nil, state = state, version = version, due = due,
-    planned = planned, wake = wake, attempt = attempt, max = flags % 2 >= HAS_MAX and max or nil, hop = hop,
-    created = created, updated = updated, finished = finished, kind = name,
+    value = value, brief = owner_at - 1, state = state, version = version, due = due, planned = planned, wake = wake,
+    attempt = attempt, stalls = stalls, max = flags % 2 >= HAS_MAX and max or nil, hop = hop, started = flags >= STARTED,
+    created = created, updated = updated, finished = finished, size = size, weight = weight, try = try, kind = name,
     key = key > 0 and string.sub(value, key_at, owner_at - 1) or '',
     owner = flags % 4 >= HAS_OWNER and string.sub(value, owner_at, fault_at - 1) or nil,
-    fault = flags % 8 >= HAS_ERROR and string.sub(value, fault_at, fault_at + fault - 1) or nil,
-    lane = lane, was_state = state, was_lane = state ~= INTENT and lane or nil, was_due = due, was_wake = wake,
-    is_changed = false, is_gone = false,
+    fault = flags % 8 >= HAS_ERROR and string.sub(value, fault_at) or nil,
+    lane = lane, was_state = state, was_lane = lane, was_due = due, was_wake = wake, is_changed = false, is_gone = false,
   }
 end
 
--- A row as it is kept, and where its rest begins.
 local function packed(row)
-  local kind, key, owner, fault = row.kind, row.key, row.owner, row.fault
-  local flags = (row.max and HAS_MAX or 0) + (owner and HAS_OWNER or 0) + (fault and HAS_ERROR or 0)
-  local head = struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.max or 0,
-    row.hop, row.created, row.updated, row.finished, #kind, #key, owner and #owner or 0, fault and #fault or 0)
-  local rest_at = #head + #kind + #key + (owner and #owner or 0) + (fault and #fault or 0) + 1
-  return head .. kind .. key .. (owner or '') .. (fault or '') .. (row.rest or string.sub(row.value, row.rest_at)), rest_at
+  local kind, key, owner, fault = row.kind, row.key, row.owner or '', row.fault or ''
+  local flags = (row.max and HAS_MAX or 0) + (row.owner and HAS_OWNER or 0) + (row.fault and HAS_ERROR or 0)
+    + (row.started and STARTED or 0)
+  return struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.stalls,
+    row.max or 0, row.hop, row.created, row.updated, row.finished, row.size, row.weight, row.try, #kind, #key, #owner,
+    #fault) .. kind .. key .. owner .. fault
 end
 
 local function look_into(id, value)
@@ -157,6 +165,19 @@ local function read(id)
   return nil, unreadable[id]
 end
 
+-- Where a row is that is not here, as a number below zero; nothing if it is nowhere.
+local has_pointers
+local function elsewhere(id)
+  if has_pointers == nil then
+    has_pointers = redis.call('EXISTS', pointers) == 1
+  end
+  local pointer = has_pointers and redis.call('HGET', pointers, id)
+  if pointer and #pointer == 8 then
+    return -1 - struct.unpack('<I2', pointer)
+  end
+  return nil
+end
+
 -- Has a row written or removed as it has become.
 local function mark(id, row)
   known[id] = row
@@ -170,15 +191,14 @@ local function brief(row)
   return string.sub(row.value, 1, row.brief)
 end
 
--- Whether a row of this state is found by its `wake_at`. That of a dead one, and of an intent, is something else.
-local function has_wake(state, wake)
-  return wake > 0 and state ~= DEAD and state ~= INTENT
+-- Whether a row of this state is found by its `wake_at`.
+local function has_wake(state)
+  return state ~= DEAD
 end
 
 -- Writes a row as it has become.
 local function save(id, row)
-  row.value, row.rest_at = packed(row)
-  row.rest = nil
+  row.value = packed(row)
   row.lane = lane_of(row.state, row.kind)
   row.brief = SIZE + #row.kind + #row.key
   mark(id, row)
@@ -186,7 +206,7 @@ local function save(id, row)
     soon_wake, soon_due = min(soon_wake, row.wake), min(soon_due, row.due)
   elseif row.state == RUNNING then
     soon_wake = min(soon_wake, row.wake)
-  elseif row.state == DONE or row.state == CANCELLED then
+  elseif row.state ~= DEAD then
     soon_purge = min(soon_purge, row.wake)
   end
 end
@@ -196,59 +216,53 @@ local function remove(id, row)
   mark(id, row)
 end
 
+-- An answer that is about a row: its payload is put behind it.
+local function with_payload(said, id, row)
+  spent = spent + row.weight
+  wanted[#wanted + 1] = { said, id }
+  return said
+end
+
+-- Puts payloads behind the answers that wait for theirs.
+local function give_payloads()
+  local ids = {}
+  for at, one in ipairs(wanted) do
+    ids[at] = one[2]
+  end
+  if #ids > 0 then
+    for at, payload in ipairs(redis.call('HMGET', payloads, unpack(ids))) do
+      local said = wanted[at][1]
+      said[#said + 1] = new_payloads[ids[at]] or payload or ''
+    end
+  end
+  wanted = {}
+end
+
+-- The row has another payload from now on. What was said of it before is not about that.
+local function replace_payload(id, payload)
+  give_payloads()
+  new_payloads[id] = payload
+end
+
+local function is_spent()
+  return spent >= BYTES
+end
+
 -- The row of a member of an index, if it is there by right. If not, somebody else has put it there: it is taken away,
 -- or put in its place.
 local function member(name, lane, id, score)
-  local row = read(id)
-  if row and row.lane == lane then
+  local row, value = read(id)
+  if row and row.lane == lane and (name == 'due' or has_wake(row.state)) then
     if row[name] == tonumber(score) then
       return row
     end
     strays[#strays + 1] = { name, lane, id, row[name] }
+  elseif value and not row then
+    strays[#strays + 1] = { name, lane, id, now + PUT_OFF }
   else
     strays[#strays + 1] = { name, lane, id, false }
-    touched[lane] = true
   end
   return nil
-end
-
--- The lanes of these states, in an order that stays the same.
-local function lanes_of(states)
-  local lanes = {}
-  for _, lane in ipairs(redis.call('SMEMBERS', tag .. ':lanes')) do
-    if string.find(states, string.sub(lane, 1, 1), 1, true) then
-      lanes[#lanes + 1] = lane
-    end
-  end
-  table.sort(lanes)
-  return lanes
-end
-
--- Whether one id comes after another: by their bytes, as `<` would go by the server's language.
-local function is_after(one, other)
-  for at = 1, 16 do
-    local a, b = string.byte(one, at), string.byte(other, at)
-    if a ~= b then
-      return (a or 0) > (b or 0)
-    end
-  end
-  return false
-end
-
--- The place in an index of the first member after this time and id, found without walking over those of one time.
-local function place_after(key, score, id)
-  local low = redis.call('ZCOUNT', key, '-inf', '(' .. score)
-  local high = low + redis.call('ZCOUNT', key, score, score)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local found = redis.call('ZRANGE', key, middle, middle)[1]
-    if found and not is_after(found, id) then
-      low = middle + 1
-    else
-      high = middle
-    end
-  end
-  return low
 end
 
 -- What a caller says of a due time: in how many ms, or when.
@@ -274,14 +288,38 @@ end
 -- As if it had just been scheduled.
 local function schedule_anew(row, due, look_in)
   enter(row, SCHEDULED)
-  row.due, row.planned, row.wake = due, due, after(look_in)
-  row.attempt, row.hop, row.fault, row.finished = 0, 0, nil, 0
+  row.due, row.planned, row.wake = due, math.max(due, now), after(look_in)
+  row.attempt, row.stalls, row.started, row.hop, row.fault, row.finished = 0, 0, false, 0, nil, 0
+end
+
+-- Into a state in which nothing more is done with it.
+local function finish(row, state, wake)
+  enter(row, state)
+  row.wake, row.finished, row.started = wake, now, false
+end
+
+local function give_attempt_back(row)
+  row.attempt = math.max(0, row.attempt - 1)
 end
 
 local function claim(id, row, owner, lease)
   enter(row, RUNNING)
   row.attempt, row.owner, row.wake = row.attempt + 1, owner, after(lease)
   save(id, row)
+end
+
+-- Ends the claim of a row if its lease has ended: then it is none.
+local function end_lease(id, row)
+  if row.state ~= RUNNING or row.wake > now then
+    return false
+  end
+  enter(row, SCHEDULED)
+  if not row.started then
+    give_attempt_back(row)
+  end
+  row.started, row.stalls = false, min(row.stalls + 1, MOST)
+  save(id, row)
+  return true
 end
 
 local function is_live(row)
@@ -304,111 +342,150 @@ local function text(number)
   return found
 end
 
--- What is taken out of each index, and put into it with which scores: by key of the index, and beside it the same by name
--- and lane, as rows ask for it.
-local out, into = {}, {}
-local out_of_lane, into_lane = { due = {}, wake = {} }, { due = {}, wake = {} }
-
-local function list(lists, by_lane, name, lane)
-  local found = by_lane[name][lane]
-  if not found then
-    found = {}
-    by_lane[name][lane] = found
-    lists[index(name, lane)] = found
-  end
-  return found
+-- Arguments of commands that are called once for many, by key.
+local function lists()
+  return setmetatable({}, {
+    __index = function(all, key)
+      local list = {}
+      all[key] = list
+      return list
+    end,
+  })
 end
 
-local function take_out(name, lane, id)
-  local ids = out_of_lane[name][lane] or list(out, out_of_lane, name, lane)
+-- What is taken out of each index, and put into it with which scores.
+local out, into = lists(), lists()
+
+local function take_out(key, id)
+  local ids = out[key]
   ids[#ids + 1] = id
 end
 
-local function put_in(name, lane, id, score)
-  local scored = into_lane[name][lane] or list(into, into_lane, name, lane)
+local function put_in(key, id, score)
+  local scored = into[key]
   local count = #scored
-  scored[count + 1], scored[count + 2] = text(score), id
+  scored[count + 1], scored[count + 2] = score, id
+end
+
+local function call_each(command, all)
+  for key, args in pairs(all) do
+    redis.call(command, key, unpack(args))
+  end
 end
 
 -- What has changed of a row in the indexes.
 local function reindex(id, row)
-  local was_in, was_by_wake = row.was_lane, false
-  if was_in then
-    was_by_wake = has_wake(row.was_state, row.was_wake)
-  end
-  local is_in, is_by_wake = nil, false
-  if not row.is_gone and row.state ~= INTENT then
-    is_in, is_by_wake = row.lane, has_wake(row.state, row.wake)
-  end
+  local was_in, is_in = row.was_lane, not row.is_gone and row.lane or nil
+  local was_by_wake = was_in and has_wake(row.was_state)
+  local is_by_wake = is_in and has_wake(row.state)
   local is_moved = was_in ~= is_in
-  if is_moved then
-    if was_in then
-      take_out('due', was_in, id)
-      touched[was_in] = true
+  if was_in then
+    touch(was_in)
+    if is_moved then
+      take_out(index('due', was_in), id)
+      if was_by_wake then
+        take_out(index('wake', was_in), id)
+      end
     end
-    if is_in then
-      touched[is_in] = true
+  end
+  if is_in then
+    touch(is_in)
+    if is_moved or row.was_due ~= row.due then
+      put_in(index('due', is_in), id, text(row.due))
     end
-  end
-  if was_by_wake and (is_moved or not is_by_wake) then
-    take_out('wake', was_in, id)
-  end
-  if is_in and (is_moved or row.was_due ~= row.due) then
-    put_in('due', is_in, id, row.due)
-  end
-  if is_by_wake and (is_moved or not was_by_wake or row.was_wake ~= row.wake) then
-    put_in('wake', is_in, id, row.wake)
+    if is_by_wake and (is_moved or row.was_wake ~= row.wake) then
+      put_in(index('wake', is_in), id, text(row.wake))
+    end
   end
 end
 
--- Writes rows and indexes. What is taken away goes first: once a script has written, a server that is full (maxmemory) no
--- longer refuses the rest, so that it can be emptied.
+-- Writes rows and indexes. What is new goes first: a server that is full (maxmemory) refuses it, and then nothing is half
+-- done.
 local function flush()
-  local gone, kept = {}, {}
-  for _, stray in ipairs(strays) do
-    local name, lane, id, score = unpack(stray)
-    if not score then
-      take_out(name, lane, id)
-    elseif not known[id].is_changed then
-      put_in(name, lane, id, score)
-    end
-  end
+  local gone, kept, given = {}, {}, {}
   for _, id in ipairs(changed) do
     local row = known[id]
+    local payload = new_payloads[id]
     if row.is_gone then
       gone[#gone + 1] = id
     else
       local count = #kept
       kept[count + 1], kept[count + 2] = id, row.value
     end
+    if payload and payload ~= '' then
+      local count = #given
+      given[count + 1], given[count + 2] = id, payload
+    end
     reindex(id, row)
   end
-  if #gone > 0 then
-    redis.call('HDEL', rows, unpack(gone))
-  end
-  for key, ids in pairs(out) do
-    redis.call('ZREM', key, unpack(ids))
+  for _, stray in ipairs(strays) do
+    local name, lane, id, score = unpack(stray)
+    local row = known[id]
+    touch(lane)
+    if not (row and row.is_changed) then
+      if score then
+        put_in(index(name, lane), id, text(score))
+      else
+        take_out(index(name, lane), id)
+      end
+    elseif not score then
+      take_out(index(name, lane), id)
+    end
   end
   if #kept > 0 then
     redis.call('HSET', rows, unpack(kept))
   end
-  for key, scored in pairs(into) do
-    redis.call('ZADD', key, unpack(scored))
+  if #given > 0 then
+    redis.call('HSET', payloads, unpack(given))
+  end
+  call_each('ZADD', into)
+  call_each('ZREM', out)
+  if #gone > 0 then
+    redis.call('HDEL', rows, unpack(gone))
+    redis.call('HDEL', payloads, unpack(gone))
   end
   for _, step in ipairs(finally) do
     step()
   end
 end
 
+-- Keeps what is said of lanes that have changed: whether they have rows, and when the first of them needs a look.
+local function keep_lanes()
+  local added, removed = lists(), lists()
+  local function say(key, kind, score)
+    local list = score and added[key] or removed[key]
+    if score then
+      list[#list + 1] = score
+    end
+    list[#list + 1] = kind
+  end
+  local function first(name, lane)
+    return redis.call('ZRANGE', index(name, lane), 0, 0, 'WITHSCORES')[2]
+  end
+  for lane in pairs(touched) do
+    local state, kind = string.match(lane, '^([0-4]):(.*)$')
+    if state then
+      local due = first('due', lane)
+      say(tag .. ':kinds:' .. state, kind, due and '0')
+      if state == '0' then
+        say(tag .. ':first:due:0', kind, due)
+      end
+      if has_wake(tonumber(state)) then
+        say(tag .. ':first:wake:' .. state, kind, first('wake', lane))
+      end
+    end
+  end
+  call_each('ZADD', added)
+  call_each('ZREM', removed)
+end
+
 -- The end of every script.
 local function answer(found)
   flush()
-  for lane in pairs(touched) do
-    local command = redis.call('EXISTS', index('due', lane), index('wake', lane)) > 0 and 'SADD' or 'SREM'
-    redis.call(command, tag .. ':lanes', lane)
-  end
+  keep_lanes()
+  give_payloads()
   local wake, due = millis_until(soon_wake), millis_until(soon_due)
-  if channel ~= '' and math.min(soon_wake, soon_due) <= now + horizon then
+  if channel ~= '' and min(soon_wake, soon_due) <= now + horizon then
     -- A user who may not publish can still write: others then find the row when they look again by themselves.
     redis.pcall('PUBLISH', channel, string.format('%s %d %d', from, wake, due))
   end

@@ -2,12 +2,12 @@
 --
 -- ARGV[4]… of claims that end alike: the state that their rows enter; when they are due, in ms from now or by the calendar
 --          or as before; when to look for them, in ms from now, or never; whether they are as new tasks (1 or 0); whether
---          the claim was no attempt (1 or 0); `+` and why it failed, or nothing; how many there are; then of each: id,
---          version
--- Returns  of each claim: 1 if it was ended, else 0
+--          the claim was no attempt (1 or 0); whether that they stalled is forgotten (1 or 0); `+` and why it failed, or
+--          nothing; how many there are; then of each: id, version
+-- Returns  of each claim: 1 if it was ended, else 0, or where its row is as a number below zero
 
 -- What comes before the claims of one end.
-local FIRST = 8
+local FIRST = 9
 
 -- Calls `take` with the place of each end and that after its claims.
 local function each_end(take)
@@ -29,30 +29,37 @@ preload(ids)
 
 local found = {}
 each_end(function(at, next_at)
-  local state, due_in, due_at, wake_in, anew, give_back, fault = unpack(ARGV, at, at + FIRST - 2)
+  local state, due_in, due_at, wake_in, anew, give_back, forgives, fault = unpack(ARGV, at, at + FIRST - 2)
   local due = (due_in ~= '' or due_at ~= '') and due_time(due_in, due_at)
   local wake = wake_in == '' and 0 or after(tonumber(wake_in))
   state, fault = tonumber(state), fault ~= '' and string.sub(fault, 2)
   for at = at + FIRST, next_at - 1, 2 do
     local id, version = ARGV[at], ARGV[at + 1]
-    local row = read(id)
+    local row, value = read(id)
     local is_so = row and row.state == RUNNING and row.version == tonumber(version)
     if is_so then
-      enter(row, state)
-      row.due = due or row.due
-      row.wake = wake
       if anew == '1' then
-        row.planned, row.attempt, row.hop, row.fault, row.finished = row.due, 0, 0, nil, 0
-      elseif give_back == '1' then
-        row.attempt = math.max(0, row.attempt - 1)
+        schedule_anew(row, due, 0)
+        row.wake = wake
+      else
+        if state == SCHEDULED then
+          enter(row, state)
+          row.wake, row.started = wake, false
+        else
+          finish(row, state, wake)
+        end
+        row.due = due or row.due
+        if give_back == '1' then
+          give_attempt_back(row)
+        end
+        if forgives == '1' then
+          row.stalls = 0
+        end
       end
       row.fault = fault or row.fault
-      if not is_live(row) then
-        row.finished = now
-      end
       save(id, row)
     end
-    found[#found + 1] = is_so and 1 or 0
+    found[#found + 1] = is_so and 1 or not value and elsewhere(id) or 0
   end
 end)
 return answer(found)

@@ -1,11 +1,11 @@
-//! What goes beyond the contract of a store: indexes, crash points, strangers, and what it costs the server.
+//! What goes beyond the contract of a store: indexes, pointers, strangers, full servers, and what it costs.
 
-#[cfg(feature = "testing")]
-mod amidst;
 mod consistent;
 mod costs;
-mod crashes;
-mod moving;
+mod full;
+mod growing;
+mod mending;
+mod pointed;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
 mod strangers;
@@ -18,16 +18,16 @@ use std::time::Duration;
 
 use self::redis_server::RedisServer;
 use super::RedisStore;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Settlement, Store, Sweep, Verb};
+use crate::store::{Change, Claim, Ending, Expect, Guarded, NewRow, Settlement, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task, TaskId, Wake, When};
 
 const KIND: &str = "order.cancel";
 const LONG: Duration = Duration::from_secs(3_600);
 const NONE: Duration = Duration::ZERO;
 
-fn open(server: &RedisServer, slots: u16) -> RedisStore {
+fn open(server: &RedisServer, shards: u16) -> RedisStore {
     RedisStore::connect(&server.url())
-        .and_then(|store| store.slots(slots))
+        .and_then(|store| store.shards(shards))
         .expect("good settings")
 }
 
@@ -69,6 +69,7 @@ fn claim(room: usize) -> Claim {
         owner: "tester".into(),
         lease: LONG,
         room: [(KIND.into(), room)].into(),
+        bytes: usize::MAX,
     }
 }
 
@@ -89,7 +90,7 @@ fn wake(task: &Task) -> Wake {
 }
 
 async fn insert(store: &RedisStore, row: NewRow) -> Scheduled {
-    store.insert(vec![row]).await.unwrap().found.remove(0)
+    store.insert(vec![row]).await.unwrap().found.remove(0).unwrap()
 }
 
 async fn add(store: &RedisStore, row: NewRow) -> Task {
@@ -105,7 +106,7 @@ async fn change(store: &RedisStore, id: TaskId, verb: Verb) -> Answer {
         verb,
         expect: Expect::Anything,
     };
-    store.change(vec![change]).await.unwrap().found.remove(0)
+    store.change(vec![change]).await.unwrap().found.remove(0).unwrap()
 }
 
 /// A row that is dead, under a key.
@@ -121,7 +122,7 @@ async fn dead(store: &RedisStore, n: u64, key: &str) -> Task {
         version: looked.found.claimed[0].version,
         ending,
     };
-    assert_eq!(store.settle(vec![settlement]).await.unwrap(), [true]);
+    assert_eq!(store.settle(vec![settlement]).await.unwrap(), [Guarded::Done]);
     let task = store.find(&task.id.into()).await.unwrap().unwrap();
     assert_eq!(task.state, State::Dead);
     task
@@ -136,7 +137,7 @@ fn settings_are_checked_and_passwords_are_never_shown() {
         "{shown}"
     );
     assert!(store.clone().prefix("a{b").is_err());
-    assert!(store.clone().slots(0).is_err());
-    assert!(store.slots(1_025).is_err());
+    assert!(store.clone().shards(0).is_err());
+    assert!(store.shards(1_025).is_err());
     assert!(RedisStore::connect("http://s3cret").is_err());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::loaded::Loaded;
 use super::obstacle::Why;
-use super::session::Session;
+use super::session::{Lock, Session};
 use crate::store::{Change, Stamped, Verb};
 use crate::{Answer, Target, TaskId, Timestamp};
 
@@ -54,11 +54,11 @@ async fn load(session: &mut impl Session, changes: &[Change]) -> Result<(Loaded,
         }
     }
     let mut loaded = Loaded::default();
-    loaded.ids(session, ids).await?;
+    loaded.ids(session, ids, Lock::Changeable).await?;
     // A row to redrive may be in the way of another live row of its key.
     let redriven = redriven.into_iter().filter_map(|id| loaded.rows.get(id));
     keys.extend(redriven.filter_map(|row| Some((row.kind.clone(), row.key.clone()?))));
-    loaded.keys(session, keys).await?;
+    loaded.keys(session, keys, Lock::Changeable).await?;
     let now = session.now().await?;
     Ok((loaded, now))
 }

@@ -4,55 +4,51 @@ use std::collections::BTreeSet;
 
 use super::loaded::Loaded;
 use super::obstacle::Why;
-use super::session::Session;
+use super::session::{Lock, Session};
 use crate::store::{NewRow, Stamped, row};
-use crate::{Scheduled, TaskId, Timestamp};
-
-/// The answers for new rows of a batch, as far as there are any, and the others, each with its place.
-pub(in crate::store) struct Insert<E> {
-    pub(in crate::store) now: Timestamp,
-    pub(in crate::store) answers: Vec<Option<Result<Scheduled, E>>>,
-    pub(in crate::store) left: Vec<(usize, NewRow)>,
-}
-
-impl<E> Insert<E> {
-    /// What is known once those were written of which neither id nor live key was there: nearly always all, so nothing
-    /// is looked up before.
-    pub(in crate::store) fn of(new: Vec<NewRow>, added: Stamped<BTreeSet<TaskId>>) -> Self {
-        let Stamped { now, mut found } = added;
-        let mut answers = Vec::with_capacity(new.len());
-        let mut left = Vec::new();
-        for (place, new) in new.into_iter().enumerate() {
-            // Of twins the first was written.
-            if found.remove(&new.id) {
-                answers.push(Some(Ok(Scheduled::New(row::new(new, now)))));
-            } else {
-                answers.push(None);
-                left.push((place, new));
-            }
-        }
-        Self { now, answers, left }
-    }
-
-    /// Takes the answers for those that were left.
-    pub(in crate::store) fn answer(&mut self, answers: impl IntoIterator<Item = Result<Scheduled, E>>) {
-        for ((place, _), answer) in std::mem::take(&mut self.left).into_iter().zip(answers) {
-            self.answers[place] = Some(answer);
-        }
-    }
-
-    /// All answers. None must be left.
-    pub(in crate::store) fn stamped(self) -> Stamped<Vec<Result<Scheduled, E>>> {
-        Stamped {
-            now: self.now,
-            found: self.answers.into_iter().flatten().collect(),
-        }
-    }
-}
+use crate::{Error, Scheduled};
 
 /// How often rows are decided upon anew because others wrote the same ids or keys in between. Then a later call may have
 /// better luck.
 const TRIES: usize = 10;
+
+/// As [`insert`], but first tries to write all of them: nearly always nothing is in the way of any.
+pub(in crate::store) async fn insert_at_once(
+    session: &mut impl Session,
+    new: Vec<NewRow>,
+) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
+    let Stamped { now, mut found } = session.add(&new, None).await?;
+    let mut answers = Vec::with_capacity(new.len());
+    let (mut places, mut left) = (Vec::new(), Vec::new());
+    for (place, new) in new.into_iter().enumerate() {
+        // Of twins the first was written.
+        if found.remove(&new.id) {
+            answers.push(Ok(Scheduled::New(row::new(new, now))));
+        } else {
+            answers.push(Err(Why::Locked));
+            places.push(place);
+            left.push(new);
+        }
+    }
+    if !left.is_empty() {
+        let rest = insert(session, left).await?.found;
+        for (place, answer) in places.into_iter().zip(rest) {
+            answers[place] = answer;
+        }
+    }
+    Ok(Stamped { now, found: answers })
+}
+
+/// What all rows of a batch were answered, or why one of them was not.
+pub(in crate::store) fn all<A>(
+    answers: Stamped<Vec<Result<A, Why>>>,
+    store: &'static str,
+) -> Result<Stamped<Vec<A>>, Error> {
+    let Stamped { now, found } = answers;
+    let found: Result<Vec<_>, Why> = found.into_iter().collect();
+    let found = found.map_err(|why| why.error(store))?;
+    Ok(Stamped { now, found })
+}
 
 /// Writes rows of which some may be there, and answers for each, as [`Store::insert`](crate::store::Store::insert) says,
 /// within a transaction.
@@ -80,13 +76,17 @@ async fn among(
 ) -> Result<Vec<(usize, NewRow)>, sqlx::Error> {
     let (mut loaded, now) = loop {
         let mut loaded = Loaded::default();
-        let keys = left
-            .iter()
-            .filter_map(|(_, new)| Some((new.kind.clone(), new.key.clone()?)));
-        loaded
-            .ids(session, left.iter().map(|(_, new)| new.id).collect())
-            .await?;
-        loaded.keys(session, keys.collect()).await?;
+        // Only what is to be replaced is locked, and that first: what is looked at later is not older.
+        let keys = |replace| {
+            let of = left.iter().filter(move |(_, new)| new.replace == replace);
+            of.filter_map(|(_, new)| Some((new.kind.clone(), new.key.clone()?)))
+        };
+        let replacing: BTreeSet<_> = keys(true).collect();
+        let others = keys(false).filter(|key| !replacing.contains(key)).collect();
+        loaded.keys(session, replacing, Lock::Changeable).await?;
+        loaded.keys(session, others, Lock::Ended).await?;
+        let ids = left.iter().map(|(_, new)| new.id).collect();
+        loaded.ids(session, ids, Lock::Ended).await?;
         let now = session.now().await?;
         if !loaded.is_past(now) {
             break (loaded, now);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ensure::ensure;
 use super::obstacle::Why;
-use super::session::{Changed, Held, Session};
+use super::session::{Changed, Held, Lock, Session};
 use crate::store::row;
 use crate::store::rows::Rows;
 use crate::{Key, Kind, Target, Task, TaskId, Timestamp};
@@ -27,9 +27,10 @@ impl Loaded {
         &mut self,
         session: &mut impl Session,
         ids: BTreeSet<TaskId>,
+        lock: Lock,
     ) -> Result<(), sqlx::Error> {
         if !ids.is_empty() {
-            self.add(session.rows_of_ids(ids).await?);
+            self.add(session.rows_of_ids(ids, lock).await?);
         }
         Ok(())
     }
@@ -38,16 +39,19 @@ impl Loaded {
         &mut self,
         session: &mut impl Session,
         keys: BTreeSet<(Kind, Key)>,
+        lock: Lock,
     ) -> Result<(), sqlx::Error> {
         if !keys.is_empty() {
-            self.add(session.rows_of_keys(keys).await?);
+            self.add(session.rows_of_keys(keys, lock).await?);
         }
         Ok(())
     }
 
     fn add(&mut self, held: Held) {
-        let read = held.locked.iter().chain(&held.seen);
-        self.read_at.extend(read.map(|row| (row.id, row.version)));
+        // Of rows that were read twice the first reading counts.
+        for row in held.locked.iter().chain(&held.seen) {
+            self.read_at.entry(row.id).or_insert(row.version);
+        }
         self.seen.extend(held.seen.iter().cloned());
         self.rows.load(held.locked.into_iter().chain(held.seen));
         for obstacle in held.obstacles {

@@ -23,17 +23,38 @@ pub(in crate::store) enum Why {
     Garbled(String),
     /// The same of the newest row of a key of which none is live: it keeps no new row from that key.
     #[error("the newest row of the key cannot be read: {0}")]
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     GarbledPast(String),
+    /// The database refuses it.
+    #[error("the row is refused: {0}")]
+    Refused(String),
+    /// It has a value that no such store can keep.
+    #[error("{field}: {allowed}")]
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+    Invalid {
+        field: &'static str,
+        value: String,
+        allowed: String,
+    },
 }
 
 impl Why {
     /// What the verb's caller is told.
     pub(in crate::store) fn error(self, store: &'static str) -> Error {
-        Error::Store {
-            store,
-            transient: matches!(self, Self::Locked),
-            source: self.into(),
+        match self {
+            Self::Invalid {
+                field,
+                value,
+                allowed,
+            } => Error::Invalid {
+                field,
+                value,
+                allowed,
+            },
+            why => Error::Store {
+                store,
+                transient: matches!(why, Self::Locked),
+                source: why.into(),
+            },
         }
     }
 }

@@ -1,19 +1,102 @@
 //! Batches of which some rows are in the way of the others.
 
+use std::future::Future;
+
+use super::obstacle::Why;
+
+/// How many bytes of values one statement carries, unless a single row is longer. Servers take more, but all of it has to
+/// be in their memory at once, several times over.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) const STATEMENT: usize = 4 << 20;
+
+/// The batches in which rows go into statements: each at most so many, and not more bytes than `budget` unless it is a
+/// single row.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) fn batches<T>(
+    mut rows: &[T],
+    count: usize,
+    budget: usize,
+    size: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0_usize;
+        let fits = |row: &&T| {
+            bytes = bytes.saturating_add(size(row));
+            bytes <= budget
+        };
+        let count = rows.iter().take(count).take_while(fits).count();
+        let (now, later) = rows.split_at_checked(count.max(1))?;
+        rows = later;
+        Some(now)
+    })
+}
+
 /// Into how many parts a batch is split: so the row in the way of 500 others is found in three more steps, each of which
 /// may have to wait for it once.
 const PARTS: usize = 8;
 
-/// The parts in which a batch is tried again that failed because of some of its rows; none if it is a single row.
-pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
-    if batch.len() < 2 {
-        return Vec::new();
+/// What `step` answers for each of some batches, one after the other. A batch that fails because of some of its rows,
+/// which `blame` tells by the error, is tried again by parts until these rows are alone.
+pub(in crate::store) async fn by_parts<T, A, F>(
+    batches: Vec<Vec<T>>,
+    blame: impl Fn(&sqlx::Error) -> Option<Why>,
+    step: impl Fn(Vec<T>) -> F,
+) -> Result<Vec<Result<A, Why>>, sqlx::Error>
+where
+    T: Clone,
+    F: Future<Output = Result<Vec<Result<A, Why>>, sqlx::Error>>,
+{
+    let mut answers = Vec::new();
+    let mut left = batches;
+    left.reverse();
+    while let Some(batch) = left.pop() {
+        match step(batch.clone()).await {
+            Ok(found) => answers.extend(found),
+            Err(error) => match blame(&error) {
+                None => return Err(error),
+                Some(why) if batch.len() < 2 => answers.extend(batch.iter().map(|_| Err(why.clone()))),
+                Some(_) => left.extend(parts(batch).into_iter().rev()),
+            },
+        }
     }
-    let size = batch.len().div_ceil(PARTS);
+    Ok(answers)
+}
+
+/// The parts in which a batch is tried again that failed because of some of its rows.
+pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
+    let size = batch.len().div_ceil(PARTS).max(1);
     let mut parts = Vec::with_capacity(PARTS);
     while !batch.is_empty() {
         let rest = batch.split_off(size.min(batch.len()));
         parts.push(std::mem::replace(&mut batch, rest));
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_in_the_way_is_found_and_nobody_else_fails() {
+        let step = |batch: Vec<usize>| async move {
+            match batch.contains(&17) || batch.contains(&499) {
+                true => Err(sqlx::Error::RowNotFound),
+                false => Ok(batch.into_iter().map(Ok).collect()),
+            }
+        };
+        let blame = |_: &_| Some(Why::Locked);
+        let answers = by_parts(vec![(0..500).collect(), vec![500]], blame, step)
+            .await
+            .unwrap();
+        assert_eq!(answers.len(), 501);
+        for (place, answer) in answers.into_iter().enumerate() {
+            match place {
+                17 | 499 => assert!(matches!(answer, Err(Why::Locked))),
+                _ => assert_eq!(answer.unwrap(), place),
+            }
+        }
+        let error = by_parts(vec![vec![17]], |_| None, step).await;
+        assert!(error.is_err());
+    }
 }

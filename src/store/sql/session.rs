@@ -22,19 +22,28 @@ pub(in crate::store) struct Held {
     pub(in crate::store) obstacles: Vec<Obstacle>,
 }
 
+/// Which rows are to be locked. Those whose lease has ended are in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Lock {
+    /// Those that a verb may change: scheduled and dead ones.
+    Changeable,
+    /// No others: an answer is all that is wanted.
+    Ended,
+}
+
 /// What the shared steps need of one connection, within a transaction or each step by itself.
 #[async_trait]
 pub(in crate::store) trait Session: Send {
     /// The time by the database's clock, now and not when the transaction began.
     async fn now(&mut self) -> Result<Timestamp, sqlx::Error>;
 
-    /// The rows of these ids. Those that a verb may change are locked: scheduled and dead ones, and those whose lease has
-    /// ended. Others that run are not, as their worker must be able to renew their lease.
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Held, sqlx::Error>;
+    /// The rows of these ids, of which some are locked. A row that runs is not unless its lease has ended, as its worker
+    /// must be able to renew it.
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>, lock: Lock) -> Result<Held, sqlx::Error>;
 
-    /// The live and the newest rows of these kinds and keys, locked as [`rows_of_ids`](Self::rows_of_ids) locks. Each
-    /// obstacle is said with the key that it is an obstacle for.
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Held, sqlx::Error>;
+    /// The live and the newest rows of these kinds and keys, locked in the same way. Each obstacle is said with the key
+    /// that it is an obstacle for.
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>, lock: Lock) -> Result<Held, sqlx::Error>;
 
     /// Writes new rows as [`row::new`](crate::store::row::new) makes them, at `now` or else at the time of the statement;
     /// leaves out each whose id, or live key, is there or comes earlier in the batch. Says which it wrote, and the time.

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::store::sql::Why;
 use crate::{Clock, Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock.
@@ -218,10 +219,11 @@ fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
 }
 
-/// Whether it is because of a row that the file refuses: its schema, a trigger, or a limit of SQLite's.
-pub(super) fn is_of_a_row(error: &sqlx::Error) -> bool {
+/// What is told of a row that a call failed of: because of the schema, a trigger, or a limit of SQLite's.
+pub(super) fn refusal(error: &sqlx::Error) -> Option<Why> {
     let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
-    code_of(error).is_some_and(|code| refused.contains(&code))
+    let is_refused = code_of(error).is_some_and(|code| refused.contains(&code));
+    is_refused.then(|| Why::Refused(error.to_string()))
 }
 
 fn is_transient(error: &sqlx::Error) -> bool {

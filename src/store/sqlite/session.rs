@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
 use super::{read, write};
-use crate::store::sql::{Changed, Held, Session};
+use crate::store::sql::{Changed, Held, Lock, Session};
 use crate::store::{NewRow, Stamped, row};
 use crate::{Clock, Key, Kind, Task, TaskId, Timestamp};
 
@@ -29,11 +29,11 @@ impl Session for SqliteSession<'_> {
         Ok(self.clock.now())
     }
 
-    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>) -> Result<Held, sqlx::Error> {
+    async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>, _: Lock) -> Result<Held, sqlx::Error> {
         read::held_by_ids(self.connection, ids).await
     }
 
-    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>) -> Result<Held, sqlx::Error> {
+    async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>, _: Lock) -> Result<Held, sqlx::Error> {
         let keys: Vec<_> = keys.into_iter().collect();
         read::held_by_keys(self.connection, &keys).await
     }

@@ -5,8 +5,8 @@ use sqlx::SqliteConnection;
 
 use super::connections::failed;
 use super::session::SqliteSession;
-use super::{SqliteStore, read, settle, verbs};
-use crate::store::sql::{self, Why};
+use super::{SqliteStore, read, settle};
+use crate::store::sql;
 use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
 
@@ -29,14 +29,14 @@ impl<'t> Joined<'t> {
 #[async_trait]
 impl Transaction for Joined<'_> {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        let answers = verbs::add(&mut self.session(), rows).await;
-        all(answers.map_err(failed)?)
+        let answers = sql::insert_at_once(&mut self.session(), rows).await;
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
         let history = self.store.history;
         let answers = sql::change(&mut self.session(), &changes, history).await;
-        all(answers.map_err(failed)?)
+        sql::all(answers.map_err(failed)?, super::NAME)
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
@@ -55,12 +55,4 @@ impl Transaction for Joined<'_> {
         let settled = settle::end(self.connection, &[done], now, self.store.history).await;
         Ok(settled.map_err(failed)? == [Guarded::Done])
     }
-}
-
-/// The answers for all rows: a transaction is done as a whole or not at all.
-fn all<T>(answers: Stamped<Vec<Result<T, Why>>>) -> Result<Stamped<Vec<T>>, Error> {
-    let Stamped { now, found } = answers;
-    let found: Result<_, Why> = found.into_iter().collect();
-    let found = found.map_err(|why| why.error(super::NAME))?;
-    Ok(Stamped { now, found })
 }

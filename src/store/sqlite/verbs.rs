@@ -1,51 +1,39 @@
 //! New rows, and changes of rows, for their callers: each batch in a transaction of its own, unless some of its rows
 //! are refused.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::File;
-use super::apart::Apart;
+use super::connections::refusal;
 use super::session::SqliteSession;
-use crate::store::sql::{self, Insert, Session, Why};
+use crate::store::sql::{self, Why, by_parts};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Error, Scheduled};
+use crate::{Answer, Error, Scheduled, Timestamp};
+
+/// What each row of a batch was answered.
+type Answers<A> = Vec<Result<A, Why>>;
 
 pub(super) async fn insert(
     file: &File,
     new: Vec<NewRow>,
 ) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
-    let mut apart = Apart::new(new, &file.clock);
-    while let Some(part) = apart.next() {
-        let came = insert_part(file, part.clone()).await;
-        apart.came(part, came)?;
-    }
-    Ok(apart.stamped())
+    let now = OnceLock::new();
+    let found = by_parts(vec![new], refusal, |rows| insert_part(file, rows, &now)).await?;
+    Ok(told(file, now, found))
 }
 
 async fn insert_part(
     file: &File,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
+    rows: Vec<NewRow>,
+    first: &OnceLock<Timestamp>,
+) -> Result<Answers<Scheduled>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let answers = add(&mut SqliteSession::new(&mut writing, &file.clock), new).await?;
+    let mut session = SqliteSession::new(&mut writing, &file.clock);
+    let Stamped { now, found } = sql::insert_at_once(&mut session, rows).await?;
     writing.commit().await?;
-    Ok(answers)
-}
-
-/// Writes rows within a transaction.
-pub(super) async fn add(
-    session: &mut SqliteSession<'_>,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
-    // Nearly always nothing is in the way, so nothing is looked up before.
-    let added = session.add(&new, None).await?;
-    let mut insert = Insert::of(new, added);
-    if !insert.left.is_empty() {
-        let left = insert.left.iter().map(|(_, new)| new.clone());
-        let answers = sql::insert(session, left.collect()).await?;
-        insert.answer(answers.found);
-    }
-    Ok(insert.stamped())
+    first.get_or_init(|| now);
+    Ok(found)
 }
 
 pub(super) async fn change(
@@ -53,22 +41,31 @@ pub(super) async fn change(
     changes: Vec<Change>,
     history: Duration,
 ) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
-    let mut apart = Apart::new(changes, &file.clock);
-    while let Some(part) = apart.next() {
-        let came = change_part(file, &part, history).await;
-        apart.came(part, came)?;
-    }
-    Ok(apart.stamped())
+    let now = OnceLock::new();
+    let part = |changes| change_part(file, changes, history, &now);
+    let found = by_parts(vec![changes], refusal, part).await?;
+    Ok(told(file, now, found))
 }
 
 async fn change_part(
     file: &File,
-    changes: &[Change],
+    changes: Vec<Change>,
     history: Duration,
-) -> Result<Stamped<Vec<Result<Answer, Why>>>, sqlx::Error> {
+    first: &OnceLock<Timestamp>,
+) -> Result<Answers<Answer>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
     let mut session = SqliteSession::new(&mut writing, &file.clock);
-    let answers = sql::change(&mut session, changes, history).await?;
+    let Stamped { now, found } = sql::change(&mut session, &changes, history).await?;
     writing.commit().await?;
-    Ok(answers)
+    first.get_or_init(|| now);
+    Ok(found)
+}
+
+/// What the callers are told, as of the first look at any of the rows.
+fn told<A>(file: &File, first: OnceLock<Timestamp>, found: Answers<A>) -> Stamped<Vec<Result<A, Error>>> {
+    let told = |answer: Result<A, Why>| answer.map_err(|why| why.error(super::NAME));
+    Stamped {
+        now: first.into_inner().unwrap_or_else(|| file.clock.now()),
+        found: found.into_iter().map(told).collect(),
+    }
 }

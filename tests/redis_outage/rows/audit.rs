@@ -1,30 +1,28 @@
 //! Looks into the servers: whether rows and indexes agree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use delayline::TaskId;
 use redis::FromRedisValue;
 
 use crate::servers::RedisCluster;
 
-/// Over so many slots rows are spread in a Cluster.
-pub(super) const SLOTS: u16 = 16;
+/// Over so many shards rows are spread in a Cluster.
+pub(super) const SHARDS: u16 = 64;
 /// As rows have them.
 const SCHEDULED: u8 = 0;
 const RUNNING: u8 = 1;
 const DEAD: u8 = 3;
-const INTENT: u8 = 5;
 
-/// The slot that has the row of an id.
-pub(super) fn slot_of(id: TaskId) -> u16 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
-    u16::try_from(hash % u64::from(SLOTS)).unwrap()
+/// The shard that has the row of an id, if the task has no key. Ids of this crate end with what says so.
+pub(super) fn shard_of(id: TaskId) -> u16 {
+    let bytes = id.as_bytes();
+    u16::from_be_bytes([bytes[14], bytes[15]]) % SHARDS
 }
 
-/// What the keys of a slot begin with.
-pub(super) fn tag(slot: u16) -> String {
-    format!("{{delayline:tasks:1:{slot}}}")
+/// What the keys of a shard begin with.
+pub(super) fn tag(shard: u16) -> String {
+    format!("{{delayline:tasks:{shard}}}")
 }
 
 /// The rows of a store in a Cluster.
@@ -35,7 +33,7 @@ pub(super) struct Audit<'a> {
 /// One row, as far as indexes know it.
 struct Row {
     state: u8,
-    lane: String,
+    kind: Vec<u8>,
     due: i64,
     wake: i64,
 }
@@ -49,7 +47,7 @@ impl<'a> Audit<'a> {
 
     /// How many rows wait or run.
     pub(super) fn live(&self) -> usize {
-        let rows = self.slots().flat_map(|(tag, mut admin)| rows(&tag, &mut admin));
+        let rows = self.shards().flat_map(|(tag, mut admin)| rows(&tag, &mut admin));
         rows.filter(|(_, row)| matches!(row.state, SCHEDULED | RUNNING))
             .count()
     }
@@ -57,37 +55,33 @@ impl<'a> Audit<'a> {
     /// Asserts that indexes are those of the rows; says how many rows there are.
     pub(super) fn assert_consistent(&self) -> usize {
         let mut count = 0;
-        for (tag, mut admin) in self.slots() {
+        for (tag, mut admin) in self.shards() {
             let mut expected = Index::new();
-            let mut lanes = BTreeSet::new();
             for (id, row) in rows(&tag, &mut admin) {
                 count += 1;
-                let mut index = |name: String, time: i64| {
+                let (state, kind) = (row.state, String::from_utf8_lossy(&row.kind).into_owned());
+                let mut index = |name: String, member: &[u8], time: i64| {
                     let index = expected.entry(format!("{tag}:{name}")).or_default();
-                    index.insert(id.clone(), time);
+                    let first = index.entry(member.to_vec()).or_insert(time);
+                    *first = time.min(*first);
                 };
-                if row.state == INTENT {
-                    index("intents".to_owned(), 0);
-                    continue;
+                index(format!("due:{state}:{kind}"), &id, row.due);
+                index(format!("kinds:{state}"), &row.kind, 0);
+                if state == SCHEDULED {
+                    index("first:due:0".to_owned(), &row.kind, row.due);
                 }
-                index(format!("due:{}", row.lane), row.due);
-                if row.wake > 0 && row.state != DEAD {
-                    index(format!("wake:{}", row.lane), row.wake);
+                if state != DEAD {
+                    index(format!("wake:{state}:{kind}"), &id, row.wake);
+                    index(format!("first:wake:{state}"), &row.kind, row.wake);
                 }
-                lanes.insert(row.lane);
             }
             let mut found = Index::new();
             let names: Vec<String> = ask(&mut admin, &["KEYS", &format!("{tag}:*")]);
             for name in names {
-                let is_intents = name == format!("{tag}:intents");
-                let is_index =
-                    name.starts_with(&format!("{tag}:due:")) || name.starts_with(&format!("{tag}:wake:"));
-                if is_intents || is_index {
+                if !["rows", "payloads", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
                     let members: Vec<(Vec<u8>, f64)> =
                         ask(&mut admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
-                    // Since when an intent waits its row does not say.
-                    let score = |score: f64| if is_intents { 0 } else { score as i64 };
-                    let members = members.into_iter().map(|(id, at)| (id, score(at)));
+                    let members = members.into_iter().map(|(id, at)| (id, at as i64));
                     found.insert(name, members.collect());
                 }
             }
@@ -95,15 +89,13 @@ impl<'a> Audit<'a> {
                 found == expected,
                 "the indexes of {tag} are not those of its rows"
             );
-            let kept: BTreeSet<String> = ask(&mut admin, &["SMEMBERS", &format!("{tag}:lanes")]);
-            assert_eq!(kept, lanes, "{tag}");
         }
         count
     }
 
-    /// The tag of each slot, and the master that has it.
-    fn slots(&self) -> impl Iterator<Item = (String, redis::Connection)> {
-        (0..SLOTS).map(|number| {
+    /// The tag of each shard, and the master that has it.
+    fn shards(&self) -> impl Iterator<Item = (String, redis::Connection)> {
+        (0..SHARDS).map(|number| {
             let tag = tag(number);
             let master = self.cluster.master_of(self.cluster.slot_of(&tag));
             (tag, self.cluster.admin(master))
@@ -126,10 +118,10 @@ impl Row {
             bytes[..to - from].copy_from_slice(&value[from..to]);
             i64::from_le_bytes(bytes)
         };
-        let kind = &value[68..68 + usize::from(value[60])];
+        let kind = &value[86..86 + usize::from(value[78])];
         Self {
             state: value[0],
-            lane: format!("{}:{}", value[0], String::from_utf8_lossy(kind)),
+            kind: kind.to_vec(),
             due: number(8, 16),
             wake: number(24, 30),
         }

@@ -8,7 +8,7 @@ use delayline::{Answer, NewTask, Scheduled, Scheduler, TaskId};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
-use super::audit::{Audit, slot_of, tag};
+use super::audit::{Audit, shard_of, tag};
 use super::callers::{Callers, KEYS, key};
 use super::shop::{Losses, Shop, Told};
 use crate::servers::RedisCluster;
@@ -211,7 +211,7 @@ async fn a_change_waits_for_its_own_master_alone() {
     // So long is a master waited for that hangs.
     let store = plain(&cluster.url()).wait(1, Duration::from_secs(60));
     let scheduler = Scheduler::new(store);
-    let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(slot_of(id))));
+    let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(shard_of(id))));
     let mut ids: Vec<_> = (0..50).map(|_| scheduler.new_id()).collect();
     ids.sort_by_cached_key(|id| master_of(*id));
     let (near, far) = (ids[0], ids[49]);

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::audit::{SLOTS, slot_of};
+use super::audit::{SHARDS, shard_of};
 use crate::shop::KIND;
 use crate::{now, until};
 
@@ -167,10 +167,10 @@ impl Shop {
         late.sort_unstable();
         let [p50, p99, max] = [50, 99, 100].map(|percent| late[(late.len() * percent).div_ceil(100) - 1]);
         println!(
-            "{} starts, late p50 {p50:.0?}, p99 {p99:.0?}, max {max:.0?}; p99 of each slot {:.0?}; {} claims lost, {} expired; verbs failed {} times, \
+            "{} starts, late p50 {p50:.0?}, p99 {p99:.0?}, max {max:.0?}; p99 of each shard {:.0?}; {} claims lost, {} expired; verbs failed {} times, \
              the longest was answered after {} ms; nothing was started for {} ms at the longest",
             runs.len(),
-            late_by_slot(&runs),
+            late_by_shard(&runs),
             stats.lost_claims,
             stats.expired,
             self.failed.into_inner(),
@@ -203,19 +203,19 @@ impl Shop {
     }
 }
 
-/// How late tasks of each slot were, of a hundred the last but one; the least late slot first.
-fn late_by_slot(runs: &[Run]) -> Vec<Duration> {
-    let mut slots = vec![Vec::new(); usize::from(SLOTS)];
+/// How late tasks of each shard were, of a hundred the last but one; the least late shard first.
+fn late_by_shard(runs: &[Run]) -> Vec<Duration> {
+    let mut shards = vec![Vec::new(); usize::from(SHARDS)];
     for run in runs {
-        slots[usize::from(slot_of(run.id))].push(run.late);
+        shards[usize::from(shard_of(run.id))].push(run.late);
     }
     let p99 = |late: &mut Vec<Duration>| {
         late.sort_unstable();
         late[(late.len() * 99).div_ceil(100) - 1]
     };
-    let mut slots: Vec<_> = slots.iter_mut().map(p99).collect();
-    slots.sort_unstable();
-    slots
+    let mut shards: Vec<_> = shards.iter_mut().map(p99).collect();
+    shards.sort_unstable();
+    shards
 }
 
 /// For how many ms no handler was started.

@@ -10,11 +10,11 @@ use super::*;
 use crate::redis_server::RedisTlsServer;
 
 /// Every command that a user needs for rows on one server; `wait` only where writes wait for replicas.
-const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +del +exists +hdel +hexists +hget +hmget \
-    +hset +sadd +smembers +srem +zadd +zcount +zrange +zrangebyscore +zrem";
+const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +exists +hdel +hget +hmget +hset \
+    +zadd +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange";
 /// The same in a Cluster.
-const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +del +exists +hdel +hexists +hget \
-    +hmget +hset +sadd +smembers +srem +zadd +zcount +zrange +zrangebyscore +zrem +cluster|slots +asking";
+const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +exists +hdel +hget +hmget \
+    +hset +zadd +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange +cluster|slots +asking";
 
 /// The rules of a user who may use such commands, on the keys and the channels of the prefix.
 fn rules(commands: &str) -> String {
@@ -48,10 +48,10 @@ impl Servers {
     }
 }
 
-/// Does everything that a store does, where keys and rows are in one slot and where they are not; gives one that listens.
+/// Does everything that a store does, where rows are in one shard and where they are in two; gives one that listens.
 async fn use_all(url: &str) -> RedisStore {
-    let [one, several] = [1, 2].map(|slots| Servers {
-        slots: Some(slots),
+    let [one, several] = [1, 2].map(|shards| Servers {
+        shards: Some(shards),
         ..Servers::of(url.to_owned(), ())
     });
     // Together: some wait for leases to end.
@@ -71,7 +71,7 @@ async fn use_cases(servers: &Servers) {
     tokio::join!(
         cases::every_transition_adds_one_to_the_version(servers),
         cases::a_list_goes_on_after_its_last_row(servers),
-        cases::a_key_means_its_live_row_else_the_newest_by_id(servers),
+        cases::a_key_means_its_live_row_else_the_newest(servers),
         cases::history_is_removed_when_its_time_has_passed(servers),
         cases::a_removed_row_hides_no_older_one_of_its_key(servers),
         cases::a_sweep_looks_ahead_where_asked(servers),
@@ -144,8 +144,8 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     let url = trusting(&cluster.url(), &cluster.ca());
     let _listening = use_all(&url).await;
     // Of a slot that is on its way each key is asked for at its new master first.
-    let layout = format!("{{{PREFIX}:told:tasks}}:layout");
-    let slot = cluster.slot_of(&layout);
+    let shards = format!("{{{PREFIX}:told:tasks}}:shards");
+    let slot = cluster.slot_of(&shards);
     let migration = cluster.begin_migration(slot, (cluster.master_of(slot) + 1) % 3);
     migration.move_keys();
     let store = RedisStore::connect(&url).and_then(|store| store.prefix(&format!("{PREFIX}:told")));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use delayline::Timestamp;
-use delayline::backend::{RedisCheckup, SlotCheckup};
+use delayline::backend::{RedisCheckup, ShardCheckup};
 use delayline::redis::Node;
 use delayline::store::{RedisRowsCheckup, RowsCheckup, Store};
 use serde::Serialize;
@@ -140,29 +140,28 @@ impl Report {
             text.push('\n');
         }
         let RedisCheckup {
-            epoch,
-            slots,
+            shards,
             receivers,
             contents,
             ..
         } = &self.checkup;
-        let sum = |count: fn(&SlotCheckup) -> u64| contents.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&ShardCheckup) -> u64| contents.iter().map(count).sum::<u64>();
         let _ = writeln!(
             text,
-            "slots: {slots}, epoch {epoch}; receivers: {receivers}; wake-ups: {} held, {} taken, {} set aside",
-            sum(|slot| slot.held),
-            sum(|slot| slot.leased),
-            sum(|slot| slot.foreign),
+            "shards: {shards}; receivers: {receivers}; wake-ups: {} held, {} taken, {} set aside",
+            sum(|shard| shard.held),
+            sum(|shard| shard.leased),
+            sum(|shard| shard.foreign),
         );
-        let mut biggest: Vec<_> = contents.iter().filter(|slot| slot.held > 0).collect();
-        biggest.sort_by_key(|slot| std::cmp::Reverse(slot.held));
-        for slot in biggest.iter().take(BIGGEST) {
+        let mut biggest: Vec<_> = contents.iter().filter(|shard| shard.held > 0).collect();
+        biggest.sort_by_key(|shard| std::cmp::Reverse(shard.held));
+        for shard in biggest.iter().take(BIGGEST) {
             let _ = writeln!(
                 text,
                 "{}: {} members, {}",
-                slot.key,
-                slot.held,
-                megabytes(slot.bytes)
+                shard.key,
+                shard.held,
+                megabytes(shard.bytes)
             );
         }
         if let Some(rows) = &self.rows {

@@ -128,45 +128,42 @@ fn of_node(node: &Node, has_rows: bool, findings: &mut Vec<Finding>) {
 
 fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
     let patience = u64::try_from(RedisBackend::PATIENCE.as_millis()).unwrap_or(u64::MAX);
-    let held: u64 = checkup.contents.iter().map(|slot| slot.held + slot.leased).sum();
+    let held: u64 = checkup
+        .contents
+        .iter()
+        .map(|shard| shard.held + shard.leased)
+        .sum();
     if checkup.receivers == 0 && held > 0 {
         findings.push(Finding::problem(format!(
-            "no process receives, so none of the {} slots is watched by anybody",
+            "no process receives, so none of the {} shards is watched by anybody",
             checkup.contents.len()
         )));
     }
-    if let Some(former) = checkup.former_slots {
-        findings.push(Finding::problem(format!(
-            "a change of the number of slots was begun and not ended, {former} slots of the epoch before are still in use; \
-             run `delayline redis reshard --to {}`",
-            checkup.slots
-        )));
-    }
-    for slot in &checkup.contents {
-        let key = &slot.key;
-        if slot.due_for_ms > patience {
+    for shard in &checkup.contents {
+        let key = &shard.key;
+        if shard.due_for_ms > patience {
             findings.push(Finding::problem(format!(
                 "{key}: its first wake-up is due for {} ms, and nobody has taken it",
-                slot.due_for_ms
+                shard.due_for_ms
             )));
         }
-        if slot.ended_for_ms > patience {
+        if shard.ended_for_ms > patience {
             findings.push(Finding::problem(format!(
                 "{key}: {} wake-ups were taken by somebody whose lease has ended, the first {} ms ago, and nobody has given \
                  them to others",
-                slot.ended, slot.ended_for_ms
+                shard.ended, shard.ended_for_ms
             )));
         }
-        if slot.foreign > 0 {
+        if shard.foreign > 0 {
             findings.push(Finding::note(format!(
                 "{key}: {} members were no wake-ups and are set aside beside it",
-                slot.foreign
+                shard.foreign
             )));
         }
-        if slot.held > BIG {
+        if shard.held > BIG {
             findings.push(Finding::note(format!(
-                "{key}: {} members; with more slots (`delayline redis reshard`) each is smaller",
-                slot.held
+                "{key}: {} members; with more shards each is smaller (`delayline redis rebuild --shards` under a new prefix)",
+                shard.held
             )));
         }
     }

@@ -9,10 +9,16 @@ use crate::Failure;
 ///
 /// Not needed for safety: every worker finds tasks whose wake-up did not come, each up to a second late. This spares many
 /// tasks that second.
+///
+/// Under a prefix that was never used it also makes the shards, which is how their number is changed: fill a new prefix,
+/// and then let the processes use that.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rebuild {
     #[command(flatten)]
     place: Place,
+    /// Over how many shards wake-ups are to be spread, 1 to 1024; an error if there is another number already
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    shards: Option<u16>,
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     #[command(flatten)]
     rows: Rows,
@@ -24,7 +30,10 @@ impl Rebuild {
         use delayline::Rearming;
         use indicatif::{ProgressBar, ProgressStyle};
 
-        let backend = self.place.backend()?;
+        let mut backend = self.place.backend()?;
+        if let Some(shards) = self.shards {
+            backend = backend.shards(shards)?;
+        }
         let bar = ProgressBar::new(0);
         // How many rows there are would take as long to count as to send.
         let style = ProgressStyle::with_template("[{bar:30}] kind {pos} of {len}: {msg} {elapsed}");
@@ -51,7 +60,7 @@ impl Rebuild {
 #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
 impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let _ = self.place;
+        let _ = (self.place, self.shards);
         Err(Failure::Argument("this build knows no database".to_owned()))
     }
 }

@@ -10,17 +10,20 @@ CREATE TABLE IF NOT EXISTS delayline_tasks (
     planned_at   BIGINT           NOT NULL,
     wake_at      BIGINT           NULL,
     attempt      INT UNSIGNED     NOT NULL,
+    stalls       INT UNSIGNED     NOT NULL,
     max_attempts INT UNSIGNED     NULL,
     hop          INT UNSIGNED     NOT NULL,
     created_at   BIGINT           NOT NULL,
     updated_at   BIGINT           NOT NULL,
     finished_at  BIGINT           NULL,
-    owner        TEXT             NULL,
+    owner        LONGTEXT         NULL,
     last_error   LONGTEXT         NULL,
     headers      LONGTEXT         NOT NULL, -- a JSON object
     payload      LONGBLOB         NOT NULL,
     -- The key while the task is live, so that at most one live row has it.
     live_key     VARBINARY(255) AS (CASE WHEN state IN (0, 1) THEN `key` END) STORED,
+    -- How long the payload is, without reading it.
+    size         BIGINT UNSIGNED AS (OCTET_LENGTH(payload)) STORED,
     PRIMARY KEY (id),
     UNIQUE KEY `live` (kind, live_key),
     -- The sweep, and which kinds there are.
@@ -28,5 +31,18 @@ CREATE TABLE IF NOT EXISTS delayline_tasks (
     -- What is ready, what comes up, and lists.
     KEY `due` (kind, state, due_at, id),
     -- The newest row of a key, also when it is finished.
-    KEY `named` (kind, `key`, id)
+    KEY `named` (kind, `key`, created_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;
+
+-- Claims that were renewed: what counts in place of the lease of the task of that id and version. So a renewal leaves the
+-- row of the task as it is, and a transaction of the handler's that has begun before can still finish it.
+CREATE TABLE IF NOT EXISTS delayline_tasks_leases (
+    id         BINARY(16)      NOT NULL,
+    version    BIGINT UNSIGNED NOT NULL,
+    until      BIGINT          NOT NULL, -- the end of the lease
+    renewed_at BIGINT          NOT NULL,
+    started    BOOLEAN         NOT NULL, -- whether the handler has
+    PRIMARY KEY (id),
+    -- What was left behind, and what was renewed while the clock was ahead.
+    KEY `until` (until)
+) ENGINE = InnoDB;

@@ -5,13 +5,14 @@ use std::time::Duration;
 use sqlx::{Executor, MySqlConnection, Row};
 
 use super::{
-    Fixture, LEASE, change, claim, due_rows, id, in_time, is, named, new_row, run, settlement, wakes,
+    Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
 };
-use crate::store::{Ahead, Ending, Hop, Looked, Renewal, Store, Sweep, Verb};
+use crate::store::sql::Each;
+use crate::store::{Ahead, Ending, Guarded, Hop, Looked, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
-async fn lock(other: &mut MySqlConnection, which: &str) {
+pub(super) async fn lock(other: &mut MySqlConnection, which: &str) {
     run(other, "START TRANSACTION").await;
     run(
         other,
@@ -22,13 +23,22 @@ async fn lock(other: &mut MySqlConnection, which: &str) {
 
 /// Waits until a transaction of this database waits for a lock. The server answers anew only to who has not asked for
 /// 0.1 s.
-async fn somebody_waits(other: &mut MySqlConnection) {
+pub(super) async fn somebody_waits(other: &mut MySqlConnection) {
+    waiting(other, true).await;
+}
+
+/// Waits until none does.
+pub(super) async fn nobody_waits(other: &mut MySqlConnection) {
+    waiting(other, false).await;
+}
+
+async fn waiting(other: &mut MySqlConnection, is_any: bool) {
     loop {
         let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
             JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
             WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
         let row = other.fetch_one(waiting).await.unwrap();
-        if row.get::<i64, _>(0) > 0 {
+        if (row.get::<i64, _>(0) > 0) == is_any {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -104,10 +114,10 @@ async fn a_renewal_of_a_locked_row_says_so() {
     let before = fixture.find(1).await;
     let mut other = fixture.foreign().await;
     lock(&mut other, &format!("{} OR {}", is(1), is(3))).await;
-    let claims = [(id(1), 2), (id(2), 2), (id(3), 2), (id(1), 1), (id(9), 1)];
+    let claims = [(1, 2), (2, 2), (3, 2), (1, 1), (9, 1)].map(|(number, version)| held(id(number), version));
     let renewed = in_time(store.renew(&claims, 2 * LEASE)).await.unwrap();
-    use Renewal::{Locked, Lost, Renewed};
-    assert_eq!(renewed, [Locked, Renewed, Lost, Lost, Lost]);
+    use Guarded::{Blocked, Done, Lost};
+    assert_eq!(renewed, [Blocked, Done, Lost, Lost, Lost]);
     assert_eq!(fixture.find(1).await, before);
     assert!(fixture.find(2).await.wake_at > before.wake_at);
 }
@@ -117,7 +127,11 @@ async fn a_purge_leaves_what_is_locked() {
     let fixture = Fixture::new().await;
     fixture.insert(due_rows([1, 2])).await;
     let cancel = |number| change(id(number), Verb::Cancel);
-    fixture.store.change(vec![cancel(1), cancel(2)]).await.unwrap();
+    fixture
+        .store
+        .change_all(vec![cancel(1), cancel(2)])
+        .await
+        .unwrap();
     let mut other = fixture.foreign().await;
     run(&mut other, "UPDATE delayline_tasks SET wake_at = 0").await;
     lock(&mut other, &is(1)).await;
@@ -134,7 +148,7 @@ async fn a_change_waits_for_a_lock_and_decides_by_what_it_finds_then() {
     let mut other = fixture.foreign().await;
     lock(&mut other, &is(1)).await;
     let store = fixture.store.clone();
-    let cancelled = tokio::spawn(async move { store.change(vec![change(id(1), Verb::Cancel)]).await });
+    let cancelled = tokio::spawn(async move { store.change_all(vec![change(id(1), Verb::Cancel)]).await });
     in_time(somebody_waits(&mut fixture.foreign().await)).await;
     run(
         &mut other,
@@ -158,10 +172,10 @@ async fn verbs_do_not_wait_for_a_running_row_that_is_locked() {
     in_time(async {
         let cancel = |target: crate::Target| vec![change(target, Verb::Cancel)];
         for target in [id(1).into(), ("k", "a").into()] {
-            let answers = store.change(cancel(target)).await.unwrap().found;
+            let answers = store.change_all(cancel(target)).await.unwrap().found;
             assert_eq!(answers, [Answer::TooLate(row.clone())]);
         }
-        let found = store.insert(vec![named(2, "a")]).await.unwrap().found;
+        let found = store.insert_all(vec![named(2, "a")]).await.unwrap().found;
         assert_eq!(found, [Scheduled::Running(row.clone())]);
     })
     .await;
@@ -219,7 +233,7 @@ async fn a_change_that_was_undone_by_a_deadlock_is_done_again() {
     let store = fixture.store.clone();
     let answers = cross(&fixture, async move {
         let cancel = |number| change(id(number), Verb::Cancel);
-        store.change(vec![cancel(1), cancel(2)]).await
+        store.change_all(vec![cancel(1), cancel(2)]).await
     })
     .await;
     assert!(
@@ -232,33 +246,32 @@ async fn a_change_that_was_undone_by_a_deadlock_is_done_again() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_was_undone_by_a_deadlock_is_done_again() {
+async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
     let fixture = Fixture::new().await;
-    fixture.running(1..3).await;
-    let store = fixture.store.clone();
-    let settled = cross(&fixture, async move {
-        let done = |number| settlement(number, 2, Ending::Done);
-        store.settle(vec![done(1), done(2)]).await
-    })
-    .await;
-    assert_eq!(settled, [true, true]);
-}
+    let store = &fixture.store;
+    fixture.running(1..4).await;
+    fixture.insert(vec![new_row(4, LEASE), new_row(5, LEASE)]).await;
+    let mut other = fixture.foreign().await;
+    lock(&mut other, &is(1)).await;
+    for number in [3, 4] {
+        let lock = format!("SELECT * FROM delayline_tasks WHERE {} FOR UPDATE", is(number));
+        run(&mut other, &lock).await;
+    }
 
-#[tokio::test]
-async fn a_hop_that_was_undone_by_a_deadlock_is_done_again() {
-    let fixture = Fixture::new().await;
-    fixture.insert(due_rows([1, 2])).await;
-    let store = fixture.store.clone();
-    let recorded = cross(&fixture, async move {
-        let hop = |number| Hop {
-            id: id(number),
-            version: 1,
-            look_in: LEASE,
-        };
-        store.hop(&[hop(1), hop(2)]).await
-    })
-    .await;
-    assert_eq!(recorded, [true, true]);
+    let done = |number, version| settlement(number, version, Ending::Done);
+    let settled = store.settle(vec![done(1, 2), done(2, 2), done(3, 1)]);
+    use Guarded::{Blocked, Done, Lost};
+    assert_eq!(in_time(settled).await.unwrap(), [Blocked, Done, Lost]);
+    let hop = |number| Hop {
+        id: id(number),
+        version: 1,
+        look_in: LEASE,
+    };
+    let hops = [hop(4), hop(5), hop(1)];
+    assert_eq!(in_time(store.hop(&hops)).await.unwrap(), [Blocked, Done, Lost]);
+    run(&mut other, "ROLLBACK").await;
+    assert_eq!(store.settle(vec![done(1, 2)]).await.unwrap(), [Done]);
+    assert_eq!(store.hop(&hops[..1]).await.unwrap(), [Done]);
 }
 
 #[tokio::test]
@@ -271,17 +284,16 @@ async fn who_has_nothing_to_write_begins_no_transaction() {
     let before = questions(&store).await;
     let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
     assert_eq!(swept.ahead.len(), 1);
-    assert_eq!(store.purge(9).await.unwrap(), 0);
     let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
     assert_eq!((looked.early.len(), looked.stale), (1, 1));
     let after = questions(&store).await;
     // One statement each.
-    assert_eq!(after - before, 3);
+    assert_eq!(after - before, 2);
 }
 
 /// How many statements a store of one connection has executed.
 async fn questions(store: &super::MySqlStore) -> u64 {
-    let mut lent = store.server.connections.lend().await.unwrap();
+    let mut lent = store.server.pools.workers.lend().await.unwrap();
     let row = lent
         .fetch_one("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")
         .await
@@ -299,11 +311,11 @@ async fn a_call_that_is_abandoned_holds_up_nobody() {
     let store = fixture.store.clone();
     let cancel = |number| change(id(number), Verb::Cancel);
     let changes = vec![cancel(1), cancel(2)];
-    let abandoned = tokio::spawn(async move { store.change(changes).await });
+    let abandoned = tokio::spawn(async move { store.change_all(changes).await });
     in_time(somebody_waits(&mut fixture.foreign().await)).await;
     abandoned.abort();
     run(&mut other, "ROLLBACK").await;
-    let answers = in_time(fixture.store.change(vec![cancel(1)]))
+    let answers = in_time(fixture.store.change_all(vec![cancel(1)]))
         .await
         .unwrap()
         .found;

@@ -17,10 +17,10 @@ type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// Writes them: half of them history; the rest scheduled for a far future, of three kinds.
 async fn fill(connection: &mut MySqlConnection) {
     let rows = format!(
-        "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, hop,
+        "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, hop,
             created_at, updated_at, headers, payload)
         SELECT UNHEX(LPAD(HEX(seq), 32, '0')), CONCAT('k', seq % 3), IF(seq % 4 < 2, NULL, CONCAT('key ', seq % 1000)),
-            ELT(1 + seq % 4, 0, 0, 2, 4), 1, 9000000000000 + seq, 0, 9000000000000 + seq, 0, 0, 0, 0, '{{}}', ''
+            ELT(1 + seq % 4, 0, 0, 2, 4), 1, 9000000000000 + seq, 0, 9000000000000 + seq, 0, 0, 0, 0, 0, '{{}}', ''
         FROM seq_1_to_{ROWS}"
     );
     run(connection, &rows).await;
@@ -47,7 +47,7 @@ async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
     let mut scans = Vec::new();
     for row in &plan {
         let (table, access, key) = (text(row, "table"), text(row, "type"), text(row, "key"));
-        let is_ours = ["t", "l", "n", "delayline_tasks"].contains(&table.as_str());
+        let is_ours = ["t", "l", "n", "r", "f", "delayline_tasks"].contains(&table.as_str());
         let is_searched = ["const", "eq_ref", "ref", "range"].contains(&access.as_str()) && !key.is_empty();
         let extra = text(row, "Extra");
         if is_ours && !sql.starts_with("INSERT") && (!is_searched || extra.contains("filesort")) {
@@ -79,7 +79,7 @@ async fn no_statement_reads_the_table_from_end_to_end() {
 
 /// How many rows and index entries a store of one connection has read.
 async fn reads(store: &MySqlStore) -> u64 {
-    let mut lent = store.server.connections.lend().await.unwrap();
+    let mut lent = store.server.pools.workers.lend().await.unwrap();
     let rows = lent
         .fetch_all("SHOW SESSION STATUS LIKE 'Handler_read%'")
         .await

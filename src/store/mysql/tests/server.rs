@@ -4,6 +4,7 @@ use super::{due_rows, id, in_time};
 use crate::store::Store;
 use crate::store::database::{Database, Server};
 use crate::store::mysql::MySqlStore;
+use crate::store::sql::Each;
 
 #[tokio::test]
 async fn a_server_that_is_away_is_a_passing_error_and_usable_as_soon_as_it_is_back() {
@@ -13,11 +14,11 @@ async fn a_server_that_is_away_is_a_passing_error_and_usable_as_soon_as_it_is_ba
     // Several idle connections, which will all be dead.
     let found = tokio::join!(store.now(), store.now(), store.now());
     assert!(found.0.is_ok() && found.1.is_ok() && found.2.is_ok());
-    store.insert(due_rows([1])).await.unwrap();
+    store.insert_all(due_rows([1])).await.unwrap();
 
     server.kill();
     for error in [
-        store.insert(due_rows([2])).await.unwrap_err(),
+        store.insert_all(due_rows([2])).await.unwrap_err(),
         store.find(&id(1).into()).await.unwrap_err(),
         store.check().await.unwrap_err(),
         MySqlStore::connect(&server.url()).await.unwrap_err(),
@@ -27,5 +28,5 @@ async fn a_server_that_is_away_is_a_passing_error_and_usable_as_soon_as_it_is_ba
     server.start_again();
     in_time(store.check()).await.unwrap();
     assert!(store.find(&id(1).into()).await.unwrap().is_some());
-    store.insert(due_rows([2])).await.unwrap();
+    store.insert_all(due_rows([2])).await.unwrap();
 }

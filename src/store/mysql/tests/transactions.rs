@@ -1,7 +1,8 @@
 //! Transactions of the service's own, joined by the store.
 
-use super::{Fixture, LEASE, LEVELS, change, claim, id, in_time, is, named, new_row, run, wakes};
-use crate::store::{Renewal, Store, Transaction, Verb};
+use super::{Fixture, LEASE, LEVELS, change, claim, held, id, in_time, is, named, new_row, run, wakes};
+use crate::store::sql::Each;
+use crate::store::{Guarded, Store, Transaction, Verb};
 use crate::{Answer, Scheduled, State};
 
 #[tokio::test]
@@ -88,8 +89,10 @@ async fn a_handler_may_finish_its_task_and_schedule_the_next_of_its_key() {
         assert!(matches!(past[0], Answer::Finished(_)), "{level}: {past:?}");
         drop(joined);
         // Its worker is told that the row is locked, and not that it is lost.
-        let renewed = in_time(fixture.store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
-        assert_eq!(renewed, [Renewal::Locked]);
+        let renewed = in_time(fixture.store.renew(&[held(id(1), 2)], LEASE))
+            .await
+            .unwrap();
+        assert_eq!(renewed, [Guarded::Blocked]);
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(1).await.state, State::Done);
         assert_eq!(fixture.find(2).await.state, State::Scheduled);
@@ -107,7 +110,7 @@ async fn verbs_decide_by_rows_as_they_are_and_lock_none_that_runs() {
         run(&mut service, "SELECT * FROM delayline_tasks").await;
         store.arrive(&wakes([1]), &claim(1)).await.unwrap();
         fixture.insert(vec![named(3, "c")]).await;
-        store.change(vec![change(id(2), Verb::Cancel)]).await.unwrap();
+        store.change_all(vec![change(id(2), Verb::Cancel)]).await.unwrap();
 
         let mut joined = store.join(&mut service);
         let mut answers = Vec::new();
@@ -146,8 +149,8 @@ async fn verbs_decide_by_rows_as_they_are_and_lock_none_that_runs() {
         );
         assert!(matches!(&found[1], Scheduled::New(_)), "{level}: {found:?}");
         assert!(matches!(&found[2], Scheduled::New(_)), "{level}: {found:?}");
-        let renewed = in_time(store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
-        assert_eq!(renewed, [Renewal::Renewed], "{level}");
+        let renewed = in_time(store.renew(&[held(id(1), 2)], LEASE)).await.unwrap();
+        assert_eq!(renewed, [Guarded::Done], "{level}");
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(3).await.state, State::Cancelled);
     }

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::store::Store;
 use crate::store::database::{Database, Server};
 use crate::store::postgres::PostgresStore;
+use crate::store::sql::Each;
 
 #[tokio::test]
 async fn a_name_that_cannot_be_used_is_refused() {
@@ -50,7 +51,7 @@ async fn every_name_that_is_allowed_works() {
     for name in ["order", "_", "select", &"x".repeat(40)] {
         let store = fixture.builder().table(name).connect().await.unwrap();
         store.migrate().await.unwrap();
-        store.insert(due_rows([1])).await.unwrap();
+        store.insert_all(due_rows([1])).await.unwrap();
         store.check().await.unwrap();
     }
 }
@@ -98,19 +99,19 @@ async fn settings_of_the_database_do_not_reach_the_store() {
     ] {
         let found: String = sqlx::query_scalar("SELECT current_setting($1)")
             .bind(setting)
-            .fetch_one(&store.database.pool)
+            .fetch_one(&mut *store.database.callers.lend().await.unwrap())
             .await
             .unwrap();
         assert_eq!(found, value);
     }
     let before = fixture.store.now().await.unwrap();
-    let now = store.insert(due_rows([1])).await.unwrap().now;
+    let now = store.insert_all(due_rows([1])).await.unwrap().now;
     assert!((before..=fixture.store.now().await.unwrap()).contains(&now));
 
     let mine = fixture.options.clone().application_name("mine");
     let store = PostgresStore::builder(mine).connect().await.unwrap();
     let name: String = sqlx::query_scalar("SELECT current_setting('application_name')")
-        .fetch_one(&store.database.pool)
+        .fetch_one(&mut *store.database.callers.lend().await.unwrap())
         .await
         .unwrap();
     assert_eq!(name, "mine");
@@ -122,17 +123,17 @@ async fn a_server_that_is_back_is_used_at_once() {
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
     // Several connections, all of which are lost.
-    let (one, two) = tokio::join!(store.insert(due_rows([1])), store.insert(due_rows([2])));
+    let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
     one.and(two).unwrap();
 
     server.kill();
-    let error = store.insert(due_rows([3])).await.unwrap_err();
+    let error = store.insert_all(due_rows([3])).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     let error = PostgresStore::connect(&server.url()).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
 
     server.start_again();
-    let (one, two) = tokio::join!(store.insert(due_rows([4])), store.insert(due_rows([5])));
+    let (one, two) = tokio::join!(store.insert_all(due_rows([4])), store.insert_all(due_rows([5])));
     one.and(two).unwrap();
     for number in [1, 2, 4, 5] {
         assert!(store.find(&id(number).into()).await.unwrap().is_some());
@@ -142,7 +143,7 @@ async fn a_server_that_is_back_is_used_at_once() {
 #[tokio::test]
 async fn a_connection_that_somebody_ended_is_replaced() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other: PgConnection = fixture.foreign().await;
     run(
         &mut other,
@@ -152,10 +153,10 @@ async fn a_connection_that_somebody_ended_is_replaced() {
     .await;
     // As many calls may meet the end of a connection as there were.
     for _ in 0..8 {
-        match fixture.store.insert(due_rows([2])).await {
+        match fixture.store.insert_all(due_rows([2])).await {
             Ok(_) => break,
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
     }
-    fixture.store.insert(due_rows([3])).await.unwrap();
+    fixture.store.insert_all(due_rows([3])).await.unwrap();
 }

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use super::{Fixture, LEASE, change, claim, done, due_rows, id, in_time, lock, new_row, run, sweep, wakes};
-use crate::store::{Ahead, Looked, Renewal, Store, Transaction, Verb};
+use super::{
+    Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes,
+};
+use crate::store::sql::Each;
+use crate::store::{Ahead, Guarded, Looked, Store, Transaction, Verb};
 use crate::{Answer, State};
 
 #[tokio::test]
 async fn a_locked_row_is_neither_claimed_nor_early_nor_stale_nor_waiting() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    store.insert(due_rows([1, 2, 3])).await.unwrap();
-    store.insert(vec![new_row(4, LEASE)]).await.unwrap();
+    store.insert_all(due_rows([1, 2, 3])).await.unwrap();
+    store.insert_all(vec![new_row(4, LEASE)]).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 3, 4]).await;
     in_time(async {
@@ -42,7 +45,7 @@ async fn a_locked_row_is_neither_claimed_nor_early_nor_stale_nor_waiting() {
 #[tokio::test]
 async fn room_that_a_locked_row_does_not_take_is_left_to_others() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1, 2])).await.unwrap();
+    fixture.store.insert_all(due_rows([1, 2])).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1]).await;
     let found = fixture
@@ -52,7 +55,7 @@ async fn room_that_a_locked_row_does_not_take_is_left_to_others() {
         .unwrap()
         .found;
     assert_eq!(found.claimed.len(), 1);
-    fixture.store.insert(due_rows([3])).await.unwrap();
+    fixture.store.insert_all(due_rows([3])).await.unwrap();
     let found = in_time(fixture.store.ready(&claim(1))).await.unwrap().found;
     assert_eq!(found[0].id, id(3));
 }
@@ -61,13 +64,13 @@ async fn room_that_a_locked_row_does_not_take_is_left_to_others() {
 async fn a_locked_claim_is_not_renewed_and_not_lost() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    store.insert(due_rows([1, 2, 3])).await.unwrap();
+    store.insert_all(due_rows([1, 2, 3])).await.unwrap();
     store.ready(&claim(9)).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 3]).await;
-    let claims = [(id(1), 2), (id(2), 2), (id(3), 1), (id(4), 2)];
+    let claims = [(1, 2), (2, 2), (3, 1), (4, 2)].map(|(number, version)| held(id(number), version));
     let renewed = in_time(store.renew(&claims, LEASE)).await.unwrap();
-    let expected = [Renewal::Locked, Renewal::Renewed, Renewal::Lost, Renewal::Lost];
+    let expected = [Guarded::Blocked, Guarded::Done, Guarded::Lost, Guarded::Lost];
     assert_eq!(renewed, expected);
 }
 
@@ -80,13 +83,13 @@ async fn a_locked_lease_that_has_ended_is_left_and_so_is_locked_history() {
         .connect()
         .await
         .unwrap();
-    store.insert(due_rows([1, 2])).await.unwrap();
+    store.insert_all(due_rows([1, 2])).await.unwrap();
     let brief = crate::store::Claim {
         lease: Duration::ZERO,
         ..claim(9)
     };
     store.ready(&brief).await.unwrap();
-    assert_eq!(store.settle(vec![done(2, 2)]).await.unwrap(), [true]);
+    assert_eq!(store.settle(vec![done(2, 2)]).await.unwrap(), [Guarded::Done]);
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 2]).await;
     in_time(async {
@@ -103,12 +106,16 @@ async fn a_locked_lease_that_has_ended_is_left_and_so_is_locked_history() {
 #[tokio::test]
 async fn a_verb_waits_for_a_scheduled_row_and_decides_on_what_it_has_become() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1]).await;
-    run(&mut other, "UPDATE delayline_tasks SET state = 1, version = 2").await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET state = 1, version = 2, wake_at = 4000000000000",
+    )
+    .await;
     let store = fixture.store.clone();
-    let cancel = tokio::spawn(async move { store.change(vec![change(id(1), Verb::Cancel)]).await });
+    let cancel = tokio::spawn(async move { store.change_all(vec![change(id(1), Verb::Cancel)]).await });
     in_time(fixture.somebody_waits()).await;
     assert!(!cancel.is_finished());
     run(&mut other, "COMMIT").await;
@@ -125,7 +132,7 @@ async fn a_verb_neither_waits_for_a_running_row_nor_locks_it() {
     let store = &fixture.store;
     let mut row = due_rows([1]).remove(0);
     row.key = Some("a".into());
-    store.insert(vec![row.clone()]).await.unwrap();
+    store.insert_all(vec![row.clone()]).await.unwrap();
     store.ready(&claim(9)).await.unwrap();
 
     let mut service = fixture.foreign().await;
@@ -137,24 +144,24 @@ async fn a_verb_neither_waits_for_a_running_row_nor_locks_it() {
     row.id = id(2);
     joined.insert(vec![row]).await.unwrap();
     drop(joined);
-    let renewed = in_time(store.renew(&[(id(1), 2)], LEASE)).await.unwrap();
-    assert_eq!(renewed, [Renewal::Renewed]);
+    let renewed = in_time(store.renew(&[held(id(1), 2)], LEASE)).await.unwrap();
+    assert_eq!(renewed, [Guarded::Done]);
     run(&mut service, "COMMIT").await;
 
     lock(&mut service, &[1]).await;
-    let answers = in_time(store.change(cancel())).await.unwrap().found;
+    let answers = in_time(store.change_all(cancel())).await.unwrap().found;
     assert!(answers.iter().all(|answer| matches!(answer, Answer::TooLate(_))));
 }
 
 #[tokio::test]
 async fn a_deadlock_is_begun_anew() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1, 2])).await.unwrap();
+    fixture.store.insert_all(due_rows([1, 2])).await.unwrap();
     let mut other = fixture.foreign().await;
     lock(&mut other, &[2]).await;
     let store = fixture.store.clone();
     let cancel = [1, 2].map(|number| change(id(number), Verb::Cancel));
-    let cancel = tokio::spawn(async move { store.change(cancel.to_vec()).await });
+    let cancel = tokio::spawn(async move { store.change_all(cancel.to_vec()).await });
     in_time(fixture.somebody_waits()).await;
     // It has the first and waits for the second. It looks for a deadlock first, as it has waited for longer.
     in_time(run(

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPool};
 
 use super::{Fixture, LEASE, change, due_rows, id, in_time, new_row, run};
+use crate::store::sql::Each;
 use crate::store::{Store, Transaction, Verb};
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn one_batch_tells_once_and_only_of_what_is_due_soon() {
     let store = fixture.builder().notify().connect().await.unwrap();
     let channel = store.database.channel.clone().unwrap();
     assert_eq!(channel, "public.delayline_tasks");
-    let mut listener = PgListener::connect_with(&fixture.store.database.pool)
+    let mut listener = PgListener::connect_with(&PgPool::connect_lazy_with(fixture.options.clone()))
         .await
         .unwrap();
     listener.listen(&channel).await.unwrap();
@@ -56,19 +57,19 @@ async fn one_batch_tells_once_and_only_of_what_is_due_soon() {
     };
 
     store
-        .insert(vec![new_row(1, LEASE), new_row(2, LEASE)])
+        .insert_all(vec![new_row(1, LEASE), new_row(2, LEASE)])
         .await
         .unwrap();
-    fixture.store.insert(due_rows([3])).await.unwrap();
+    fixture.store.insert_all(due_rows([3])).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 0);
-    store.insert(due_rows([4, 5, 6])).await.unwrap();
+    store.insert_all(due_rows([4, 5, 6])).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 1);
 
     let run_now = |number| change(id(number), Verb::RunNow { look_in: LEASE });
-    store.change(vec![run_now(1), run_now(2)]).await.unwrap();
+    store.change_all(vec![run_now(1), run_now(2)]).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 1);
     let cancel = change(id(1), Verb::Cancel);
-    store.change(vec![cancel]).await.unwrap();
+    store.change_all(vec![cancel]).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 0);
 
     let mut service = fixture.foreign().await;
@@ -82,7 +83,7 @@ async fn one_batch_tells_once_and_only_of_what_is_due_soon() {
 #[tokio::test]
 async fn where_nobody_tells_nobody_hears() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.store.insert_all(due_rows([1])).await.unwrap();
     let heard = tokio::time::timeout(Duration::from_millis(50), fixture.store.notified()).await;
     assert!(heard.is_err());
 }

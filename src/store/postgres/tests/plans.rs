@@ -4,14 +4,14 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::{Fixture, due_rows, run};
-use crate::store::Store;
+use crate::store::sql::Each;
 
 /// 100,000 rows: half of them finished and kept, a quarter waits for room, a quarter is due later.
 const FILL: &str = "
-    INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, hop, created_at,
+    INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, stalls, hop, created_at,
         updated_at, headers, payload)
     SELECT gen_random_uuid(), 'k' || n % 3, CASE WHEN n % 2 = 0 THEN 'key ' || n END,
-        CASE WHEN n % 4 < 2 THEN 2 ELSE 0 END, 1, at, at, at, 0, 0, 0, 0, '{}', '\\x00'
+        CASE WHEN n % 4 < 2 THEN 2 ELSE 0 END, 1, at, at, at, 0, 0, 0, 0, 0, '{}', '\\x00'
     FROM (SELECT n, CASE WHEN n % 4 = 2 THEN n ELSE 4000000000000 + n END AS at FROM generate_series(1, 100000) n) rows";
 
 /// A prepared statement called `s`, and that many NULLs for its parameters.
@@ -67,21 +67,21 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
         match stage {
             // The statistics of few rows, all of one kind and state, are those that mislead a planner most.
             "few" => {
-                fixture.store.insert(due_rows(0..20)).await.unwrap();
+                fixture.store.insert_all(due_rows(0..20)).await.unwrap();
                 run(&mut other, "VACUUM ANALYZE delayline_tasks").await;
             }
             "full" => run(&mut other, FILL).await,
             "analyzed" => run(&mut other, "ANALYZE delayline_tasks").await,
             _ => {}
         }
-        let mut own = database.pool.acquire().await.unwrap();
+        let mut own = database.callers.lend().await.unwrap();
         for (name, sql) in database.statements.all() {
             let nulls = prepare(&mut own, sql).await;
             for node in nodes(&mut own, "", &nulls).await {
                 assert!(is_search(&node), "{name}, {stage}: {node:#}");
             }
         }
-        own.close_on_drop();
+        drop(own);
         // Those that run on a connection of the service, with its settings. A table of a few pages may be read.
         if ["empty", "few"].contains(&stage) {
             continue;
@@ -93,6 +93,9 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
             "refill",
             "hold_ids",
             "hold_keys",
+            "await_ids",
+            "await_keys",
+            "finish",
             "by_ids",
             "by_keys",
             "settle",
@@ -118,14 +121,18 @@ async fn what_runs_all_the_time_reads_few_rows() {
         if stage == "analyzed" {
             run(&mut other, "ANALYZE delayline_tasks").await;
         }
-        let mut own = fixture.store.database.pool.acquire().await.unwrap();
+        let mut own = fixture.store.database.callers.lend().await.unwrap();
         for (name, sql, values) in [
             (
                 "sweep",
                 &statements.sweep,
-                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100",
+                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000",
             ),
-            ("ready", &statements.ready, "'{k0,k1}', '{5,5}', 'me', 30000"),
+            (
+                "ready",
+                &statements.ready,
+                "'{k0,k1}', '{5,5}', 'me', 30000, 1000000",
+            ),
             ("upcoming", &statements.upcoming, "4000000000000, 100"),
             ("purge", &statements.purge, "100"),
             (
@@ -144,6 +151,6 @@ async fn what_runs_all_the_time_reads_few_rows() {
             // Up to 100 of each of three kinds, each looked at, ahead, and jumped to.
             assert!(read <= 700.0, "{name}, {stage}: {read} rows");
         }
-        own.close_on_drop();
+        drop(own);
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, claim, done, due_rows, id, new_row, run, wakes};
+use crate::store::Guarded::{Done, Lost};
 use crate::store::postgres::table::Table;
+use crate::store::sql::Each;
 use crate::store::{Ending, Hop, Settlement, Store};
 use crate::{State, Timestamp};
 
@@ -16,7 +18,7 @@ async fn texts_come_back_as_they_were_but_for_nul() {
     row.headers = [(odd.to_owned(), odd.to_owned())].into();
     row.payload = (0..=255).collect();
     row.max_attempts = Some(u32::MAX);
-    let inserted = fixture.store.insert(vec![row.clone()]).await.unwrap().found;
+    let inserted = fixture.store.insert_all(vec![row.clone()]).await.unwrap().found;
     assert_eq!(inserted[0].task(), &fixture.find(id(1)).await);
     let claimed = fixture.store.ready(&claim(1)).await.unwrap().found;
     assert_eq!(claimed[0], fixture.find(id(1)).await);
@@ -29,7 +31,7 @@ async fn texts_come_back_as_they_were_but_for_nul() {
         give_back: false,
     };
     let settlement = Settlement { ending, ..done(1, 2) };
-    assert_eq!(fixture.store.settle(vec![settlement]).await.unwrap(), [true]);
+    assert_eq!(fixture.store.settle(vec![settlement]).await.unwrap(), [Done]);
     let expected = odd.replace('\0', "\u{FFFD}");
     assert_eq!(fixture.find(id(1)).await.last_error, Some(expected));
 }
@@ -37,7 +39,7 @@ async fn texts_come_back_as_they_were_but_for_nul() {
 #[tokio::test]
 async fn a_row_that_makes_no_sense_does_not_keep_others_from_running() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows(1..=4)).await.unwrap();
+    fixture.store.insert_all(due_rows(1..=4)).await.unwrap();
     let mut other = fixture.foreign().await;
     let spoil = "UPDATE delayline_tasks SET headers = 'x' WHERE id = '00000000-0000-0000-0000-000000000001'";
     run(&mut other, spoil).await;
@@ -65,7 +67,7 @@ async fn one_row_may_be_named_twice_in_a_batch() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store
-        .insert(vec![new_row(1, LEASE), new_row(2, Duration::ZERO)])
+        .insert_all(vec![new_row(1, LEASE), new_row(2, Duration::ZERO)])
         .await
         .unwrap();
     let hop = |version| Hop {
@@ -74,7 +76,7 @@ async fn one_row_may_be_named_twice_in_a_batch() {
         look_in: LEASE,
     };
     let recorded = store.hop(&[hop(1), hop(1), hop(2), hop(9)]).await.unwrap();
-    assert_eq!(recorded, [true, false, true, false]);
+    assert_eq!(recorded, [Done, Lost, Done, Lost]);
     let row = fixture.find(id(1)).await;
     assert_eq!((row.version, row.hop), (3, 2));
 
@@ -82,7 +84,7 @@ async fn one_row_may_be_named_twice_in_a_batch() {
     let settled = store
         .settle(vec![done(2, 1), done(2, 2), done(2, 2), done(2, 3)])
         .await;
-    assert_eq!(settled.unwrap(), [false, true, false, false]);
+    assert_eq!(settled.unwrap(), [Lost, Done, Lost, Lost]);
     assert_eq!(fixture.find(id(2)).await.state, State::Done);
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Fixture, due_rows, in_time, run};
 use crate::store::Store;
+use crate::store::sql::Each;
 
 #[tokio::test]
 async fn many_may_migrate_at_once_and_again() {
@@ -20,7 +21,7 @@ async fn many_may_migrate_at_once_and_again() {
         in_time(migrated).await.unwrap().unwrap();
     }
     let versions: Vec<i32> = sqlx::query_scalar("SELECT version FROM many_migrations")
-        .fetch_all(&fixture.store.database.pool)
+        .fetch_all(&mut fixture.foreign().await)
         .await
         .unwrap();
     assert_eq!(versions, [1]);
@@ -34,7 +35,7 @@ async fn a_schema_that_is_not_there_is_said_with_what_to_do() {
     assert!(!error.is_transient(), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");
     assert!(error.to_string().contains("migrate"), "{error}");
-    assert!(!store.insert(due_rows([1])).await.unwrap_err().is_transient());
+    assert!(!store.insert_all(due_rows([1])).await.unwrap_err().is_transient());
 
     let store = fixture.builder().schema("nowhere").connect().await.unwrap();
     assert!(!store.check().await.unwrap_err().is_transient());
@@ -76,7 +77,7 @@ async fn a_person_may_apply_the_migrations() {
     run(&mut person, &store.migrations()).await;
     store.check().await.unwrap();
     store.migrate().await.unwrap();
-    store.insert(due_rows([1])).await.unwrap();
+    store.insert_all(due_rows([1])).await.unwrap();
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM other.mine")
         .fetch_one(&mut person)
         .await

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run};
+use crate::store::sql::Each;
 use crate::store::{NewRow, Store, Transaction, Verb};
 use crate::{Scheduled, State};
 
@@ -20,7 +21,7 @@ fn named(number: usize, key: &str, replace: bool) -> NewRow {
 async fn what_is_rolled_back_never_was() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    store.insert(due_rows([1, 2])).await.unwrap();
+    store.insert_all(due_rows([1, 2])).await.unwrap();
     store.ready(&claim(1)).await.unwrap();
     let mut service = fixture.foreign().await;
     for (end, is_kept) in [("ROLLBACK", false), ("COMMIT", true)] {
@@ -87,13 +88,13 @@ async fn at_a_higher_level_a_conflict_is_transient() {
         let fixture = Fixture::new().await;
         let store = &fixture.store;
         store
-            .insert(vec![named(1, "a", false), named(2, "b", false)])
+            .insert_all(vec![named(1, "a", false), named(2, "b", false)])
             .await
             .unwrap();
         let mut service = fixture.foreign().await;
 
         begin(&mut service, level).await;
-        store.insert(vec![named(3, "c", false)]).await.unwrap();
+        store.insert_all(vec![named(3, "c", false)]).await.unwrap();
         let result = store.join(&mut service).insert(vec![named(4, "c", true)]).await;
         let error = result.unwrap_err();
         assert!(error.is_transient(), "{level}: {error}");
@@ -102,7 +103,7 @@ async fn at_a_higher_level_a_conflict_is_transient() {
         begin(&mut service, level).await;
         assert!(
             store
-                .change(vec![change(id(1), Verb::Cancel)])
+                .change_all(vec![change(id(1), Verb::Cancel)])
                 .await
                 .unwrap()
                 .found[0]
@@ -133,7 +134,7 @@ async fn at_a_higher_level_a_conflict_is_transient() {
 #[tokio::test]
 async fn a_lock_that_does_not_come_in_time_is_transient() {
     let fixture = Fixture::new().await;
-    fixture.store.insert(due_rows([1])).await.unwrap();
+    fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other = fixture.foreign().await;
     super::lock(&mut other, &[1]).await;
     let mut service = fixture.foreign().await;

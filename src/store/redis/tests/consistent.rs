@@ -3,130 +3,148 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::redis_server::RedisServer;
-use crate::redis::Layout;
-use crate::store::redis::{codec, keys};
-use crate::{Task, TaskId};
+use crate::store::redis::codec;
+use crate::store::redis::shards::{of_id, of_key};
+use crate::{State, Task, TaskId};
 
 type Index = BTreeMap<String, BTreeMap<Vec<u8>, f64>>;
 
-/// Reads every key of a store and asserts that its indexes are those of its rows, and that nobody waits for a key.
+/// Reads every key of a store and asserts that its indexes are those of its rows, and that every row is found by its id.
 #[track_caller]
-pub(super) fn assert_consistent(server: &RedisServer, layout: Layout, what: &str) {
+pub(super) fn assert_consistent(server: &RedisServer, shards: u16, what: &str) {
     let mut admin = server.admin();
-    let mut tasks: Vec<Task> = Vec::new();
-    for slot in layout.all() {
-        let tag = slot.tag("delayline:tasks");
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = ask(&mut admin, &["HGETALL", &format!("{tag}:rows")]);
+    let mut points = BTreeMap::<u16, BTreeMap<Vec<u8>, u16>>::new();
+    for shard in 0..shards {
+        let pointers: Vec<(Vec<u8>, Vec<u8>)> = hash(&mut admin, shard, "elsewhere");
+        let shard_of = |(id, pointer): (Vec<u8>, Vec<u8>)| (id, u16::from_le_bytes([pointer[0], pointer[1]]));
+        points.insert(shard, pointers.into_iter().map(shard_of).collect());
+    }
+    for shard in 0..shards {
+        let tag = tag(shard);
+        let tasks = tasks(&mut admin, shard, what);
         let mut expected = Index::new();
-        let mut lanes = BTreeSet::new();
-        for (id, value) in rows {
-            let id = TaskId::from_bytes(id.try_into().expect("16 bytes"));
-            let task = codec::task(id, &value)
-                .expect("a row")
-                .expect("no intent is left");
-            assert_eq!(layout.slot(id), slot, "{what}: {task:?}");
+        for task in &tasks {
             let lane = codec::lane(task.state, &task.kind);
-            let mut index = |name: &str, time: crate::Timestamp| {
-                let of = expected.entry(format!("{tag}:{name}:{lane}")).or_default();
-                of.insert(id.as_bytes().to_vec(), time.as_millis() as f64);
+            let digit = codec::digit(task.state);
+            let (id, kind) = (
+                task.id.as_bytes().to_vec(),
+                task.kind.as_str().as_bytes().to_vec(),
+            );
+            let mut index = |name: String, member: &Vec<u8>, score: f64| {
+                let of = expected.entry(format!("{tag}:{name}")).or_default();
+                let least = of.entry(member.clone()).or_insert(score);
+                *least = least.min(score);
             };
-            index("due", task.due_at);
-            if let Some(wake_at) = task.wake_at {
-                index("wake", wake_at);
+            let due = task.due_at.as_millis() as f64;
+            index(format!("due:{lane}"), &id, due);
+            index(format!("kinds:{digit}"), &kind, 0.0);
+            if task.state == State::Scheduled {
+                index("first:due:0".to_owned(), &kind, due);
             }
-            lanes.insert(lane);
-            tasks.push(task);
+            if let Some(wake_at) = task.wake_at {
+                let wake = wake_at.as_millis() as f64;
+                index(format!("wake:{lane}"), &id, wake);
+                index(format!("first:wake:{digit}"), &kind, wake);
+            }
+            let own = of_id(shards, task.id);
+            let home = task.key.as_ref().map(|key| of_key(shards, &task.kind, key));
+            if own != shard {
+                assert_eq!(points[&own].get(&id), Some(&shard), "{what}: {task:?}");
+            }
+            assert!(home.is_none_or(|home| home == shard), "{what}: {task:?}");
         }
         let mut found = Index::new();
         let names: Vec<String> = ask(&mut admin, &["KEYS", &format!("{tag}:*")]);
         for name in names {
-            if name.starts_with(&format!("{tag}:due:")) || name.starts_with(&format!("{tag}:wake:")) {
+            if !["rows", "payloads", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
                 let members: Vec<(Vec<u8>, f64)> =
                     ask(&mut admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                 found.insert(name, members.into_iter().collect());
             }
         }
         assert_eq!(found, expected, "{what}");
-        let kept: BTreeSet<String> = ask(&mut admin, &["SMEMBERS", &format!("{tag}:lanes")]);
-        assert_eq!(kept, lanes, "{what}");
-        let waiting: u64 = ask(&mut admin, &["ZCARD", &format!("{tag}:intents")]);
-        assert_eq!(waiting, 0, "{what}");
+        let payloads: Vec<(Vec<u8>, Vec<u8>)> = hash(&mut admin, shard, "payloads");
+        let with_payload: BTreeSet<_> = payloads.into_iter().map(|(id, _)| id).collect();
+        let expected = tasks
+            .iter()
+            .filter(|task| !task.payload.is_empty() || !task.headers.is_empty());
+        let expected: BTreeSet<_> = expected.map(|task| task.id.as_bytes().to_vec()).collect();
+        assert_eq!(with_payload, expected, "{what}");
+        assert_keys(&mut admin, shard, &tasks, what);
     }
-    assert_keys(&mut admin, layout, &tasks, what);
 }
 
-/// Asserts that entries name the rows of their keys, and that the live one is the first.
+fn tasks(admin: &mut redis::Connection, shard: u16, what: &str) -> Vec<Task> {
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = hash(admin, shard, "rows");
+    let payloads: BTreeMap<Vec<u8>, Vec<u8>> = hash(admin, shard, "payloads").into_iter().collect();
+    let task = |(id, head): (Vec<u8>, Vec<u8>)| {
+        let payload = payloads.get(&id).cloned().unwrap_or_default();
+        let id = TaskId::from_bytes(id.try_into().expect("16 bytes"));
+        codec::task(id, &head, &payload).unwrap_or_else(|error| panic!("{what}: {error}"))
+    };
+    rows.into_iter().map(task).collect()
+}
+
+/// Asserts that entries name the rows of their keys, and that the live one is the last.
 #[track_caller]
-fn assert_keys(admin: &mut redis::Connection, layout: Layout, tasks: &[Task], what: &str) {
-    let mut named = BTreeMap::<String, BTreeSet<TaskId>>::new();
-    for slot in layout.all() {
-        let entries: Vec<(String, Vec<u8>)> = ask(
-            admin,
-            &["HGETALL", &format!("{}:keys", slot.tag("delayline:tasks"))],
-        );
-        for (name, entry) in entries {
-            assert_eq!(entry.len() % 16, 8, "{what}: {name:?}");
-            let ids: Vec<_> = entry[8..]
-                .chunks(16)
-                .map(|id| TaskId::from_bytes(id.try_into().expect("16 bytes")))
-                .collect();
-            let live = tasks
-                .iter()
-                .filter(|task| task.state.is_live() && is_named(task, &name))
-                .map(|task| task.id)
-                .collect::<Vec<_>>();
-            assert!(live.len() <= 1, "{what}: {live:?} are live under {name:?}");
-            if let [live] = live[..] {
-                assert_eq!((entry[0], ids[0]), (1, live), "{what}: {name:?}");
-            }
-            let (kind, key) = name.split_once('\0').expect("a kind and a key");
-            assert_eq!(keys::slot_of(layout, &kind.into(), &key.into()), slot, "{what}");
-            named.insert(name, ids.into_iter().collect());
-        }
-    }
-    let mut expected = BTreeMap::<String, BTreeSet<TaskId>>::new();
+fn assert_keys(admin: &mut redis::Connection, shard: u16, tasks: &[Task], what: &str) {
+    let mut expected = BTreeMap::<Vec<u8>, BTreeSet<TaskId>>::new();
     for task in tasks {
         if let Some(key) = &task.key {
-            expected
-                .entry(codec::name(&task.kind, key))
-                .or_default()
-                .insert(task.id);
+            let name = format!("{}\0{key}", task.kind).into_bytes();
+            expected.entry(name).or_default().insert(task.id);
         }
+    }
+    let mut named = BTreeMap::new();
+    for (name, entry) in hash(admin, shard, "keys") {
+        assert_eq!(entry.len() % 16, 0, "{what}: {name:?}");
+        let ids: Vec<_> = entry
+            .chunks(16)
+            .map(|id| TaskId::from_bytes(id.try_into().expect("16 bytes")))
+            .collect();
+        let of_name = tasks
+            .iter()
+            .filter(|task| expected.get(&name).is_some_and(|ids| ids.contains(&task.id)));
+        let live: Vec<_> = of_name
+            .filter(|task| task.state.is_live())
+            .map(|task| task.id)
+            .collect();
+        assert!(
+            live.is_empty() || live == ids[ids.len() - 1..],
+            "{what}: {live:?} of {ids:?}"
+        );
+        named.insert(name, ids.into_iter().collect());
     }
     assert_eq!(named, expected, "{what}");
 }
 
-fn is_named(task: &Task, name: &str) -> bool {
-    let key = task.key.as_ref();
-    key.is_some_and(|key| codec::name(&task.kind, key) == name)
+pub(super) fn tag(shard: u16) -> String {
+    format!("{{delayline:tasks:{shard}}}")
 }
 
-/// Asserts that at one moment no key has two live rows. One script over all slots, which a server by itself allows.
-pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, layouts: &[Layout]) -> u64 {
+pub(super) fn hash(admin: &mut redis::Connection, shard: u16, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    ask(admin, &["HGETALL", &format!("{}:{name}", tag(shard))])
+}
+
+/// Asserts that at one moment no key has two live rows. One script over all shards, which a server by itself allows.
+pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, shards: u16) -> u64 {
     const COUNT: &str = "
-        local counts, most, seen = {}, 0, {}
+        local counts, most = {}, 0
         for _, key in ipairs(KEYS) do
           local fields = redis.call('HGETALL', key)
           for at = 1, #fields, 2 do
-            local id, value = fields[at], fields[at + 1]
+            local value = fields[at + 1]
             local state = string.byte(value, 1)
-            local kind, of = string.byte(value, 61), string.byte(value, 62)
-            local name = string.sub(value, 69, 68 + kind + of)
-            if state <= 1 and of > 0 and not seen[id] then
+            local kind, of = string.byte(value, 79), string.byte(value, 80)
+            local name = string.sub(value, 87, 86 + kind + of)
+            if state <= 1 and of > 0 then
               counts[name] = (counts[name] or 0) + 1
               most = math.max(most, counts[name])
             end
-            -- The newest epoch comes first: what an older one says of the row is past.
-            seen[id] = true
           end
         end
         return most";
-    let keys: Vec<_> = layouts
-        .iter()
-        .rev()
-        .flat_map(|layout| layout.all())
-        .map(|slot| format!("{}:rows", slot.tag("delayline:tasks")))
-        .collect();
+    let keys: Vec<_> = (0..shards).map(|shard| format!("{}:rows", tag(shard))).collect();
     redis::cmd("EVAL")
         .arg(COUNT)
         .arg(keys.len())

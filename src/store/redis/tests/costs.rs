@@ -2,7 +2,7 @@
 
 use super::consistent::ask;
 use super::*;
-use crate::store::{Ahead, Hop, Page};
+use crate::store::{Ahead, Hop, Page, Renewal};
 
 const AHEAD: Ahead = Ahead {
     within: Duration::from_secs(2),
@@ -45,11 +45,11 @@ async fn fill(store: &RedisStore, count: u64, row: impl Fn(u64) -> NewRow) {
 
 #[tokio::test]
 async fn an_idle_store_is_hardly_asked() {
-    for slots in [1, 16] {
+    for shards in [1, 16] {
         let server = RedisServer::start();
-        let writer = open(&server, slots);
+        let writer = open(&server, shards);
         fill(&writer, 2_000, later).await;
-        let store = open(&server, slots);
+        let store = open(&server, shards);
         // It listens.
         store.notified().await;
         let sweep = Sweep {
@@ -68,11 +68,11 @@ async fn an_idle_store_is_hardly_asked() {
             assert_eq!(store.purge(100).await.unwrap(), 0);
         }
         let (after, _) = counted(&mut admin);
-        // Each slot once more at the most, should eight seconds pass on the way; and who looks how many slots there are.
+        // Each shard once more at the most, should eight seconds pass on the way; and who looks how many shards there are.
         let asked = after - before;
         assert!(
-            asked <= 2 * u64::from(slots) + 2,
-            "{slots} slots were asked {asked} times"
+            asked <= 2 * u64::from(shards) + 2,
+            "{shards} shards were asked {asked} times"
         );
 
         // What it writes itself it finds in the next sweep.
@@ -85,17 +85,12 @@ async fn an_idle_store_is_hardly_asked() {
         )
         .await;
         let found = store.sweep(&claim(1), &sweep).await.unwrap().found;
-        assert_eq!(found.claimed.len(), 1, "{slots} slots");
+        assert_eq!(found.claimed.len(), 1, "{shards} shards");
         // And who writes without being answered has perhaps written.
         store.sweep(&claim(1), &sweep).await.unwrap();
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (before, _) = counted(&mut admin);
-        drop(
-            store
-                .database
-                .quiet
-                .writing(store.database.layout().await.unwrap().slot(id(1))),
-        );
+        drop(store.database.quiet.writing(0));
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (after, _) = counted(&mut admin);
         assert!(after > before);
@@ -155,7 +150,12 @@ async fn no_script_is_long_however_many_rows_there_are() {
     let ready = store.ready(&claim(500)).await.unwrap().found;
     assert_eq!(ready.len(), 500);
     check("ready");
-    let claims: Vec<_> = ready.iter().map(|task| (task.id, task.version)).collect();
+    let renewal = |task: &Task| Renewal {
+        id: task.id,
+        version: task.version,
+        started: true,
+    };
+    let claims: Vec<_> = ready.iter().map(renewal).collect();
     store.renew(&claims, LONG).await.unwrap();
     check("renew");
     let end = |task: &Task| Settlement {
@@ -221,7 +221,7 @@ async fn changed_at_once(
         store
             .change(vec![change])
             .await
-            .map(|mut answered| answered.found.remove(0))
+            .and_then(|mut answered| answered.found.remove(0))
     });
     let answers = futures_util::future::join_all(changes).await;
     let (after, _) = counted(admin);
@@ -235,7 +235,7 @@ async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change()
     fill(&store, 100, later).await;
     let mut admin = server.admin();
     let () = redis::cmd("HSET")
-        .arg("{delayline:tasks:1:0}:rows")
+        .arg("{delayline:tasks:0}:rows")
         .arg(id(7).as_bytes())
         .arg("no row")
         .query(&mut admin)
@@ -251,4 +251,201 @@ async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change()
         }
     }
     assert!(calls <= 10, "{calls} calls for 101 callers");
+}
+
+/// For how many µs the server has run scripts.
+fn micros(admin: &mut redis::Connection) -> u64 {
+    let info: String = ask(admin, &["INFO", "commandstats"]);
+    let of_scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    let micros = of_scripts.map(|line| {
+        let (_, rest) = line.split_once("usec=").unwrap();
+        rest.split(',').next().unwrap().parse::<u64>().unwrap()
+    });
+    micros.sum()
+}
+
+fn with_payload(n: u64, bytes: usize) -> NewRow {
+    NewRow {
+        payload: vec![7; bytes],
+        look_in: NONE,
+        ..due(n)
+    }
+}
+
+/// How long the server works for what needs no payloads, on rows with payloads of so many bytes.
+async fn worked_for(bytes: usize) -> u64 {
+    const ROWS: u64 = 20;
+    let server = RedisServer::start();
+    let store = open(&server, 1).keep_history(NONE);
+    for n in 1..=ROWS {
+        add(&store, with_payload(n, bytes)).await;
+    }
+    let fleeting = Claim {
+        lease: NONE,
+        ..claim(ROWS as usize)
+    };
+    assert_eq!(store.ready(&fleeting).await.unwrap().found.len(), ROWS as usize);
+    let mut admin = server.admin();
+    let before = micros(&mut admin);
+    let expired = store.sweep(&claim(0), &sweep()).await.unwrap().found.expired;
+    assert_eq!(expired, ROWS as usize);
+    let hops = (1..=ROWS).map(|n| Hop {
+        id: id(n),
+        version: 3,
+        look_in: NONE,
+    });
+    let hops: Vec<_> = hops.collect();
+    assert_eq!(store.hop(&hops).await.unwrap(), [Guarded::Done; ROWS as usize]);
+    let mut worked = micros(&mut admin) - before;
+    let claimed = store.ready(&claim(ROWS as usize)).await.unwrap().found;
+    let before = micros(&mut admin);
+    let renewals = claimed.iter().map(|task| Renewal {
+        id: task.id,
+        version: task.version,
+        started: true,
+    });
+    let renewals: Vec<_> = renewals.collect();
+    assert_eq!(
+        store.renew(&renewals, LONG).await.unwrap(),
+        [Guarded::Done; ROWS as usize]
+    );
+    let end = |task: &Task| Settlement {
+        id: task.id,
+        version: task.version,
+        ending: Ending::Done,
+    };
+    let ended = store.settle(claimed.iter().map(end).collect()).await.unwrap();
+    assert_eq!(ended, [Guarded::Done; ROWS as usize]);
+    assert_eq!(store.purge(100).await.unwrap(), ROWS);
+    worked += micros(&mut admin) - before;
+    worked
+}
+
+/// A script that read payloads of 1 MiB would take a thousand times as long.
+#[tokio::test]
+async fn what_needs_no_payload_costs_the_same_however_big_payloads_are() {
+    let small = worked_for(100).await;
+    let big = worked_for(1 << 20).await;
+    assert!(
+        big < 20 * small.max(1_000),
+        "{big} µs with payloads of 1 MiB, and {small} with those of 100 bytes"
+    );
+}
+
+#[tokio::test]
+async fn no_call_gives_or_takes_many_payloads_that_are_big() {
+    const ROWS: u64 = 12;
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let mut admin = server.admin();
+    let mut last = 0;
+    // Each of these fills a call by itself.
+    let mut check = |what: &str| {
+        let (now, _) = counted(&mut admin);
+        let calls = now - last;
+        last = now;
+        assert!(calls >= ROWS, "{what}: {calls} calls for {ROWS} rows");
+    };
+    let rows = || (1..=ROWS).map(|n| with_payload(n, 256 << 10)).collect::<Vec<_>>();
+    store.insert(rows()).await.unwrap();
+    check("insert");
+    let again = store.insert(rows()).await.unwrap().found;
+    assert!(again.iter().all(|row| matches!(row, Ok(Scheduled::Existing(_)))));
+    check("insert again");
+    let page = Page {
+        kind: KIND.into(),
+        state: State::Scheduled,
+        after: None,
+        limit: 100,
+    };
+    let listed = store.list(&page).await.unwrap();
+    assert_eq!(listed.len(), ROWS as usize);
+    check("list");
+    let run_now = |n| Change {
+        target: id(n).into(),
+        verb: Verb::RunNow { look_in: NONE },
+        expect: Expect::Anything,
+    };
+    store.change((1..=ROWS).map(run_now).collect()).await.unwrap();
+    check("change");
+    let fleeting = Claim {
+        lease: NONE,
+        ..claim(100)
+    };
+    assert_eq!(store.ready(&fleeting).await.unwrap().found.len(), ROWS as usize);
+    check("ready");
+    let swept = store.sweep(&fleeting, &sweep()).await.unwrap().found;
+    assert_eq!(swept.claimed.len(), ROWS as usize);
+    assert!(swept.claimed.iter().all(|task| task.payload.len() == 256 << 10));
+    check("sweep");
+}
+
+#[tokio::test]
+async fn no_script_is_long_however_many_kinds_there_are() {
+    const KINDS: u64 = 10_000;
+    const MOST: u64 = 700;
+    for shards in [1, 4] {
+        let server = RedisServer::start();
+        let store = open(&server, shards).keep_history(NONE);
+        let mut admin = server.admin();
+        let row = |n: u64| NewRow {
+            kind: format!("kind-{n:05}").into(),
+            look_in: if n.is_multiple_of(2) { NONE } else { LONG },
+            ..later(n)
+        };
+        fill(&store, KINDS, row).await;
+        let mut last = counted(&mut admin);
+        let mut check = |what: &str, most_scripts: u64| {
+            let now = counted(&mut admin);
+            let (scripts, commands) = (now.0 - last.0, now.1 - last.1);
+            last = now;
+            assert!(scripts <= most_scripts, "{what}: {scripts} scripts");
+            assert!(
+                commands <= MOST * scripts.max(1),
+                "{what}: {commands} commands in {scripts} scripts"
+            );
+        };
+        let with_ahead = Sweep {
+            ahead: Some(AHEAD),
+            ..sweep()
+        };
+        let swept = store.sweep(&claim(9), &with_ahead).await.unwrap().found;
+        assert_eq!(swept.early.len() as u64, KINDS / 2);
+        check("sweep", 300);
+        // There is nothing to do, and nobody goes through them.
+        assert_eq!(store.sweep(&claim(9), &with_ahead).await.unwrap().found.early, []);
+        check("idle sweep", 3 * u64::from(shards));
+        store.purge(100).await.unwrap();
+        check("idle purge", 3 * u64::from(shards));
+        let (mut found, mut after) = (0, None);
+        loop {
+            let kinds = store.kinds(State::Scheduled, after.as_ref(), 900).await.unwrap();
+            assert!(kinds.is_sorted());
+            found += kinds.len() as u64;
+            after = kinds.last().cloned();
+            if kinds.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found, KINDS);
+        check("kinds", 100);
+        let ahead = Ahead {
+            within: 2 * LONG,
+            limit: 50,
+        };
+        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 50);
+        check("upcoming", 300);
+        let checkup = store.checkup().await.unwrap().unwrap();
+        assert_eq!((checkup.rows(), checkup.shards), (KINDS, shards));
+        check("checkup", 300);
+        let cancel = |n: u64| Change {
+            target: id(n).into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+        };
+        store.change((1..=KINDS).map(cancel).collect()).await.unwrap();
+        check("change", 250);
+        assert_eq!(store.purge(100).await.unwrap(), KINDS);
+        check("purge", 1_000);
+    }
 }

@@ -2,17 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::consistent::{ask, assert_consistent};
+use super::consistent::{ask, assert_consistent, tag};
 use super::*;
-use crate::store::redis::answer::Items;
+use crate::store::redis::claim::{Room, Taken, Taking};
 use crate::store::redis::codec;
-use crate::store::redis::database::Told;
-use crate::store::redis::sweep::SWEEP;
+use crate::store::redis::shards::of_key;
 use crate::store::{Ahead, Page};
 use crate::{Kind, Target};
-
-/// How long the rest of a row is here: no headers, and a payload.
-const REST: usize = 4 + b"payload".len();
 
 fn set(admin: &mut redis::Connection, hash: &str, field: &[u8], value: &[u8]) {
     let mut command = redis::cmd("HSET");
@@ -25,22 +21,24 @@ fn get(admin: &mut redis::Connection, hash: &str, field: &[u8]) -> Vec<u8> {
     command.arg(hash).arg(field).query(admin).unwrap()
 }
 
-/// What a row may have become in other hands.
+/// What the head of a row may have become in other hands.
 fn garbled(value: &[u8]) -> Vec<Vec<u8>> {
     let mut values: Vec<_> = (0..value.len()).map(|end| value[..end].to_vec()).collect();
-    // As long as the payload is not cut into, there is no telling.
-    values.truncate(value.len() - b"payload".len());
-    values.push(vec![0xFF; 68]);
+    values.push(vec![0xFF; 86]);
     values.push(vec![0xFF; 200]);
-    let mut other_state = value.to_vec();
-    other_state[0] = 9;
-    values.push(other_state);
-    let mut long_kind = value.to_vec();
-    long_kind[60] = 0xFF;
-    values.push(long_kind);
-    let mut no_text = value.to_vec();
-    no_text[68] = 0xFF;
-    values.push(no_text);
+    values.push([value, b"more"].concat());
+    let changed = |at: usize, byte| {
+        let mut value = value.to_vec();
+        value[at] = byte;
+        value
+    };
+    // Another state, a flag of a later release, a long kind, no text.
+    values.extend([
+        changed(0, 9),
+        changed(1, 16),
+        changed(78, 0xFF),
+        changed(86, 0xFF),
+    ]);
     values
 }
 
@@ -52,7 +50,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         look_in: NONE,
         ..named(1, "a")
     };
-    let rows = "{delayline:tasks:1:0}:rows";
+    let rows = "{delayline:tasks:0}:rows";
     let mut admin = server.admin();
     add(&store, row.clone()).await;
     // As it is after an attempt, with every text that a row may have.
@@ -70,7 +68,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
             version: claimed.version,
             ending,
         };
-        assert_eq!(store.settle(vec![settlement]).await.unwrap(), [true]);
+        assert_eq!(store.settle(vec![settlement]).await.unwrap(), [Guarded::Done]);
     }
     let value = get(&mut admin, rows, id(1).as_bytes());
     for garbled in garbled(&value) {
@@ -79,7 +77,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         for index in ["due", "wake"] {
             let mut command = redis::cmd("ZADD");
             command
-                .arg(format!("{{delayline:tasks:1:0}}:{index}:0:{KIND}"))
+                .arg(format!("{{delayline:tasks:0}}:{index}:0:{KIND}"))
                 .arg(1)
                 .arg(task.id.as_bytes());
             command.exec(&mut admin).unwrap();
@@ -96,8 +94,17 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
             verb: Verb::Cancel,
             expect: Expect::Anything,
         }]);
-        changed.await.unwrap_err();
-        store.insert(vec![due(1)]).await.unwrap_err();
+        changed.await.unwrap().found.remove(0).unwrap_err();
+        // A kind that is no text is another kind to the scripts.
+        let is_other = garbled.len() == value.len() && garbled[86] == 0xFF;
+        let by_key = (!is_other).then(|| named(3, "a"));
+        for row in [due(1)].into_iter().chain(by_key) {
+            let inserted = store.insert(vec![row, due(9)]).await.unwrap().found;
+            let error = inserted[0].as_ref().unwrap_err();
+            assert!(error.to_string().contains(&task.id.to_string()), "{error}");
+            assert!(inserted[1].is_ok());
+        }
+        assert!(change(&store, id(9), Verb::Cancel).await.is_done());
         let other = add(
             &store,
             NewRow {
@@ -118,52 +125,66 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         claimed.extend(store.ready(&claim(9)).await.unwrap().found);
         assert_eq!(claimed.len(), 1, "{claimed:?}");
         assert_eq!(claimed[0].id, other.id);
-        // A script does not look into the rest of a row; but what it cannot read it does not touch.
-        if garbled.len() < value.len() - REST {
-            assert_eq!(get(&mut admin, rows, task.id.as_bytes()), garbled);
+        if is_other {
+            continue;
+        }
+        let kept = get(&mut admin, rows, task.id.as_bytes());
+        assert_eq!(kept, garbled, "it is not touched");
+        // Whoever can read it, a later release perhaps, finds it where it belongs.
+        set(&mut admin, rows, task.id.as_bytes(), &value);
+        for index in ["due", "wake"] {
+            let key = format!("{{delayline:tasks:0}}:{index}:0:{KIND}");
+            let mut command = redis::cmd("ZSCORE");
+            let score: Option<f64> = command
+                .arg(key)
+                .arg(task.id.as_bytes())
+                .query(&mut admin)
+                .unwrap();
+            assert!(score.is_some(), "{index}");
         }
     }
 }
 
 #[tokio::test]
 async fn members_that_do_not_belong_to_an_index_are_taken_away() {
-    for slots in [1, 4] {
+    for shards in [1, 4] {
         let server = RedisServer::start();
-        let store = open(&server, slots);
-        let layout = store.database.layout().await.unwrap();
-        let soon = add(
-            &store,
-            NewRow {
-                look_in: NONE,
-                ..later(1)
-            },
-        )
-        .await;
+        let store = open(&server, shards);
+        let row = NewRow {
+            look_in: NONE,
+            ..later(1)
+        };
+        let soon = add(&store, row).await;
         let done = add(&store, due(2)).await;
         assert!(change(&store, done.id, Verb::Cancel).await.is_done());
         let mut admin = server.admin();
-        for slot in layout.all() {
-            let tag = slot.tag("delayline:tasks");
+        let put = |admin: &mut redis::Connection, key: String, score: i64, member: &[u8]| {
+            let mut command = redis::cmd("ZADD");
+            command.arg(key).arg(score).arg(member).exec(admin).unwrap();
+        };
+        for shard in 0..shards {
+            let tag = tag(shard);
             for index in ["due", "wake"] {
                 for lane in [format!("0:{KIND}"), "0:ghost".to_owned(), format!("1:{KIND}")] {
                     let members: [&[u8]; 5] =
                         [b"", b"short", &[7; 16], done.id.as_bytes(), soon.id.as_bytes()];
                     for (score, member) in (1..).zip(members) {
-                        let mut command = redis::cmd("ZADD");
-                        command
-                            .arg(format!("{tag}:{index}:{lane}"))
-                            .arg(score)
-                            .arg(member);
-                        command.exec(&mut admin).unwrap();
+                        put(&mut admin, format!("{tag}:{index}:{lane}"), score, member);
                     }
-                    ask::<u64>(&mut admin, &["SADD", &format!("{tag}:lanes"), &lane]);
                 }
             }
-            for lane in ["", "0", "9:x", "0:nobody", "2:nobody", "text"] {
-                ask::<u64>(&mut admin, &["SADD", &format!("{tag}:lanes"), lane]);
+            for first in ["first:wake:0", "first:wake:1", "first:wake:2", "first:due:0"] {
+                for kind in [KIND, "ghost", "nobody", ""] {
+                    put(&mut admin, format!("{tag}:{first}"), 1, kind.as_bytes());
+                }
             }
-            let name = format!("{KIND}\0a");
-            set(&mut admin, &format!("{tag}:keys"), name.as_bytes(), b"garbage");
+            set(
+                &mut admin,
+                &format!("{tag}:keys"),
+                format!("{KIND}\0a").as_bytes(),
+                b"garbage",
+            );
+            set(&mut admin, &format!("{tag}:elsewhere"), &[7; 16], b"garbage");
         }
         let claim = Claim {
             room: [(KIND.into(), 9), ("ghost".into(), 9)].into(),
@@ -185,38 +206,25 @@ async fn members_that_do_not_belong_to_an_index_are_taken_away() {
             assert!(found.early.iter().all(|row| row.wake.id == soon.id));
             store.upcoming(ahead).await.unwrap();
             store.purge(9).await.unwrap();
+            store.find(&TaskId::from_bytes([7; 16]).into()).await.unwrap();
         }
         let upcoming = store.upcoming(ahead).await.unwrap().found;
         assert_eq!(upcoming.len(), 1);
         add(&store, named(3, "a")).await;
-        for slot in layout.all() {
-            // Those that no verb has a use for.
-            let tag = slot.tag("delayline:tasks");
-            for lane in ["", "0", "9:x", "text"] {
-                ask::<u64>(&mut admin, &["SREM", &format!("{tag}:lanes"), lane]);
-            }
+        for shard in 0..shards {
+            let tag = tag(shard);
             let name = format!("{KIND}\0a");
-            if slot != crate::store::redis::keys::slot_of(layout, &KIND.into(), &"a".into()) {
+            if shard != of_key(shards, &KIND.into(), &"a".into()) {
                 ask::<u64>(&mut admin, &["HDEL", &format!("{tag}:keys"), &name]);
             }
-            for index in ["due:1", "due:0"] {
-                // Only what is due or overdue is looked at; the rest is no trouble to anybody.
-                for member in [&b""[..], b"short", &[7; 16], done.id.as_bytes()] {
-                    let key = format!("{tag}:{index}:{KIND}");
-                    let mut command = redis::cmd("ZSCORE");
-                    let score: Option<f64> = command.arg(&key).arg(member).query(&mut admin).unwrap();
-                    assert!(score.is_none() || index == "due:1", "{key}");
-                }
-                if index == "due:1" {
-                    ask::<u64>(&mut admin, &["DEL", &format!("{tag}:{index}:{KIND}")]);
-                    ask::<u64>(
-                        &mut admin,
-                        &["SREM", &format!("{tag}:lanes"), &format!("1:{KIND}")],
-                    );
-                }
+            // Only what is due or overdue is looked at; the rest is no trouble to anybody.
+            ask::<u64>(&mut admin, &["DEL", &format!("{tag}:due:1:{KIND}")]);
+            ask::<u64>(&mut admin, &["ZREM", &format!("{tag}:kinds:1"), KIND]);
+            for first in ["first:due:0", "first:wake:0"] {
+                ask::<u64>(&mut admin, &["ZREM", &format!("{tag}:{first}"), "nobody", ""]);
             }
         }
-        assert_consistent(&server, layout, &format!("{slots} slots"));
+        assert_consistent(&server, shards, &format!("{shards} shards"));
     }
 }
 
@@ -224,30 +232,34 @@ async fn members_that_do_not_belong_to_an_index_are_taken_away() {
 async fn a_row_that_has_moved_on_since_it_was_found_is_not_swept() {
     let server = RedisServer::start();
     let store = open(&server, 1);
-    let task = add(
-        &store,
-        NewRow {
-            look_in: NONE,
-            ..due(1)
-        },
-    )
-    .await;
-    let database = &store.database;
-    let layout = database.layout().await.unwrap();
-    for (version, said) in [(task.version + 1, 3), (task.version, 0), (task.version, 3)] {
-        let mut call = database.script(&SWEEP, layout.slot(task.id), Told::No, layout);
-        call.arg("tester").arg(1).arg(1);
-        call.arg(task.id.as_bytes()).arg(version).arg(1);
-        let mut items = Items::of(database.write(call).await.unwrap().found).unwrap();
-        assert_eq!(items.items().unwrap().number().unwrap(), said);
+    let row = NewRow {
+        look_in: NONE,
+        ..due(1)
+    };
+    let task = add(&store, row).await;
+    let claim = claim(9);
+    let taking = Taking {
+        database: &store.database,
+        shards: 1,
+        claim: &claim,
+        retake: Some(NONE),
+    };
+    for (version, claimed) in [(task.version + 1, 0), (task.version, 1), (task.version, 0)] {
+        let (mut room, mut taken) = (Room::of(&claim), Taken::default());
+        let rows = [(task.id, version)].into();
+        taking.take_in(0, rows, &mut room, &mut taken).await.unwrap();
+        assert_eq!(
+            (taken.found.claimed.len(), taken.found.stale),
+            (claimed, 1 - claimed)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_server_that_forgets_all_is_as_a_new_one() {
-    for slots in [1, 16] {
+    for shards in [1, 16] {
         let server = RedisServer::start();
-        let (store, other) = (open(&server, slots), open(&server, slots));
+        let (store, other) = (open(&server, shards), open(&server, shards));
         let before = add(&store, named(1, "a")).await;
         store.sweep(&claim(1), &sweep()).await.unwrap();
         ask::<()>(&mut server.admin(), &["FLUSHALL"]);
@@ -268,9 +280,11 @@ async fn a_server_that_forgets_all_is_as_a_new_one() {
             Some(after.clone())
         );
         assert_eq!(other.ready(&claim(1)).await.unwrap().found[0].id, after.id);
-        let layout = other.database.layouts_now().await.unwrap().current;
-        assert_eq!(layout.slots, slots);
-        assert_consistent(&server, layout, "after all was forgotten");
+        // Who knows the number says it again to a server that has lost it.
+        assert_eq!(other.database.shards_now().await.unwrap(), shards);
+        let any = RedisStore::connect(&server.url()).unwrap();
+        assert_eq!(any.database.shards().await.unwrap(), shards);
+        assert_consistent(&server, shards, "after all was forgotten");
     }
 }
 
@@ -298,48 +312,33 @@ async fn a_server_that_would_remove_tasks_is_refused() {
     open(&with("noeviction"), 2).check().await.unwrap();
 }
 
-/// Whether it has room again is asked by whoever repeats what failed: no error here is for good.
 #[tokio::test]
-async fn a_full_server_takes_no_new_rows_for_now_and_lets_those_it_has_end() {
-    let server = RedisServer::start();
-    let mut admin = server.admin();
-    let store = open(&server, 1);
-    for n in 1..=3 {
-        add(&store, due(n)).await;
-    }
-    let tasks = store.ready(&claim(2)).await.unwrap().found;
-    ask::<()>(&mut admin, &["CONFIG", "SET", "maxmemory", "1"]);
-    let error = store.insert(vec![due(4)]).await.unwrap_err();
-    assert!(error.is_transient(), "{error}");
-    let again = Ending::Again {
-        after: LONG,
-        look_in: LONG,
-    };
-    let endings = tasks.iter().zip([Ending::Done, again]);
-    let endings = endings.map(|(task, ending)| Settlement {
-        id: task.id,
-        version: task.version,
-        ending,
-    });
-    assert_eq!(store.settle(endings.collect()).await.unwrap(), [true; 2]);
-    assert_eq!(store.ready(&claim(9)).await.unwrap().found.len(), 1);
-    let cancelled = change(&store, tasks[1].id, Verb::Cancel).await;
-    assert!(matches!(cancelled, Answer::Done(_)), "{cancelled:?}");
-    ask::<()>(&mut admin, &["CONFIG", "SET", "maxmemory", "0"]);
-    add(&store, due(4)).await;
-}
-
-#[tokio::test]
-async fn the_number_of_slots_is_what_is_kept() {
+async fn the_number_of_shards_is_fixed_when_a_prefix_is_first_used() {
     let server = RedisServer::start();
     let task = add(&open(&server, 3), named(1, "a")).await;
-    let other = open(&server, 7);
-    assert_eq!(other.find(&task.id.into()).await.unwrap(), Some(task));
-    assert_eq!(other.database.layout().await.unwrap().slots, 3);
+    for other in [open(&server, 7), open(&server, 1)] {
+        for error in [
+            other.find(&task.id.into()).await.unwrap_err(),
+            other.insert(vec![due(2)]).await.unwrap_err(),
+            other.check().await.unwrap_err(),
+        ] {
+            let wanted = other.database.settings.shards.unwrap();
+            let said = error.to_string();
+            assert!(
+                said.contains("over 3 shards") && said.contains(&format!("over {wanted}")),
+                "{said}"
+            );
+            assert!(!error.is_transient());
+        }
+    }
+    let any = RedisStore::connect(&server.url()).unwrap();
+    assert_eq!(any.find(&task.id.into()).await.unwrap(), Some(task));
+    let fresh = any.prefix("fresh").unwrap();
+    assert_eq!(fresh.database.shards().await.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_apart_is_refused() {
+async fn what_cannot_be_kept_apart_is_refused_by_itself() {
     let server = RedisServer::start();
     let store = open(&server, 1);
     for row in [
@@ -354,9 +353,12 @@ async fn what_cannot_be_kept_apart_is_refused() {
         named(1, "a\0b"),
         named(1, &"k".repeat(256)),
     ] {
-        let error = store.insert(vec![due(2), row]).await.unwrap_err();
+        let found = store.insert(vec![due(2), row.clone()]).await.unwrap().found;
+        assert!(matches!(found[1], Err(crate::Error::Invalid { .. })), "{found:?}");
+        assert_eq!(found[0].as_ref().unwrap().task().id, id(2));
+        let error = store.insert(vec![row]).await.unwrap_err();
         assert!(matches!(error, crate::Error::Invalid { .. }), "{error}");
-        assert_eq!(store.find(&id(2).into()).await.unwrap(), None, "all or nothing");
+        assert_eq!(store.find(&id(1).into()).await.unwrap(), None);
     }
 }
 
@@ -397,7 +399,8 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
             verb: reschedule,
             expect: Expect::Due(task.due_at),
         };
-        assert!(store.change(vec![expecting]).await.unwrap().found[0].is_done());
+        let changed = store.change(vec![expecting]).await.unwrap().found.remove(0);
+        assert!(changed.unwrap().is_done());
         ask::<()>(&mut server.admin(), &["FLUSHALL"]);
     }
 }
@@ -405,7 +408,8 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
 proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        drop(codec::task(id(1), &bytes));
+        drop(codec::task(id(1), &bytes, b""));
+        drop(codec::task(id(1), b"", &bytes));
         drop(codec::brief(id(1), &bytes));
     }
 }

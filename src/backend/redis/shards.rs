@@ -1,0 +1,143 @@
+//! Over how many shards wake-ups are spread.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::redis::{Call, Link, Lua, Topology, fnv, lua};
+use crate::{Error, TaskId, defaults};
+
+/// The most shards.
+const MOST: u16 = 1_024;
+/// How many there are on one server, unless somebody chose otherwise.
+const SINGLE: u16 = 1;
+/// The same in a Cluster: enough for a few masters to share them evenly.
+const CLUSTER: u16 = 16;
+/// How old may be what is known: a server that has lost everything is soon told again.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+const FIELD: &str = "redis shards";
+
+static ASK: Lua = lua!("shards.lua", "shards_ask.lua");
+
+/// A part of the wake-ups, whose keys are under one hash tag, so that a Redis Cluster has them on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Shard(pub(super) u16);
+
+impl Shard {
+    /// The shard of a task, by its id and the number of shards only.
+    pub(super) fn of(id: TaskId, shards: u16) -> Self {
+        let number = fnv(id.as_bytes()) % u64::from(shards.max(1));
+        Self(u16::try_from(number).unwrap_or(0))
+    }
+
+    /// So many shards.
+    pub(super) fn all(shards: u16) -> impl Iterator<Item = Self> {
+        (0..shards).map(Self)
+    }
+}
+
+/// Refuses a number of shards that is none or too many.
+pub(super) fn check(shards: u16) -> Result<(), Error> {
+    match (1..=MOST).contains(&shards) {
+        true => Ok(()),
+        false => Err(Error::invalid(FIELD, shards, "allowed are 1 to 1024")),
+    }
+}
+
+/// Knows the number of shards, which is fixed when a prefix is first used and kept in Redis.
+#[derive(Debug)]
+pub(super) struct Shards {
+    key: String,
+    /// What this process insists on.
+    wanted: Option<u16>,
+    /// How many are made where there are none.
+    first: u16,
+    known: Mutex<Option<(u16, Instant)>>,
+}
+
+impl Shards {
+    /// As kept under `key`. Where nothing is, `wanted` are made, or as many as suit the topology; where there is another
+    /// number than `wanted`, that is an error.
+    pub(super) fn new(key: String, wanted: Option<u16>, topology: &Topology) -> Self {
+        let suited = match topology {
+            Topology::Cluster => CLUSTER,
+            Topology::Single | Topology::Sentinel(_) => SINGLE,
+        };
+        Self {
+            key,
+            wanted,
+            first: wanted.unwrap_or(suited),
+            known: Mutex::default(),
+        }
+    }
+
+    /// How many there are, as far as is known; asks when that is not known or long ago.
+    pub(super) async fn number(&self, link: &Link) -> Result<u16, Error> {
+        let known = *self.known();
+        match known {
+            Some((number, at)) if at.elapsed() < KNOWN_FOR => Ok(number),
+            _ => {
+                let mut call = Call::script(&ASK, &[&self.key]);
+                call.arg(self.assumed());
+                self.heard(link, link.call(defaults::SEND_TIMEOUT, &call).await?)
+            }
+        }
+    }
+
+    /// How many there are, if any were made; makes none.
+    pub(super) async fn kept(&self, link: &Link) -> Result<Option<u16>, Error> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(&self.key).arg("shards");
+        let (kept,): (Option<i64>,) = link.call(defaults::SEND_TIMEOUT, &Call::command(command)).await?;
+        kept.map(|kept| self.heard(link, kept)).transpose()
+    }
+
+    /// How many are to be made where none are kept: those that this process knows, as a server may have lost them.
+    pub(super) fn assumed(&self) -> u16 {
+        self.known().map_or(self.first, |(number, _)| number)
+    }
+
+    /// The servers have said so in an answer.
+    pub(super) fn heard(&self, link: &Link, kept: i64) -> Result<u16, Error> {
+        let number = u16::try_from(kept).ok().filter(|number| check(*number).is_ok());
+        let Some(number) = number else {
+            let text = format!(
+                "the key {} says that there are {kept} shards: allowed are 1 to 1024",
+                self.key
+            );
+            return Err(link.role().error(false, text));
+        };
+        if let Some(wanted) = self.wanted.filter(|wanted| *wanted != number) {
+            let allowed = format!(
+                "under this prefix there are {number}, which stays so: allowed is {number}, or another prefix"
+            );
+            return Err(Error::invalid(FIELD, wanted, allowed));
+        }
+        *self.known() = Some((number, Instant::now()));
+        Ok(number)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<(u16, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_spread_evenly_and_stay_where_they_are() {
+        let mut counts = [0_u32; 16];
+        for number in 0..16_000_u128 {
+            let id = TaskId::from_bytes((number << 13).to_be_bytes());
+            counts[usize::from(Shard::of(id, 16).0)] += 1;
+        }
+        for count in counts {
+            assert!((700..1_300).contains(&count), "{counts:?}");
+        }
+        let id = TaskId::from_bytes(*b"0123456789abcdef");
+        assert_eq!(Shard::of(id, 16), Shard(13), "where it was in the release before");
+    }
+}

@@ -1,0 +1,83 @@
+//! Servers that fall silent, and those that take no writes for a while.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnectOptions;
+
+use super::{Fixture, claim, due_rows, in_time};
+use crate::store::database::{Database, Server};
+use crate::store::proxy::{Network, Proxy};
+use crate::store::sql::Each;
+use crate::store::{MySqlStore, Store};
+
+async fn proxied(fixture: &Fixture) -> (Proxy, MySqlStore) {
+    let options: MySqlConnectOptions = fixture.url.parse().unwrap();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, options.get_port()));
+    let proxy = Proxy::start(server).await;
+    let options = options.host("127.0.0.1").port(proxy.address().port());
+    let store = MySqlStore::builder(options).connect().await.unwrap();
+    (proxy, store)
+}
+
+#[tokio::test]
+async fn idle_connections_that_fell_silent_are_replaced() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
+    one.and(two).unwrap();
+    store.ready(&claim(1)).await.unwrap();
+    // Only those that were idle for a moment are tried.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    proxy.set(Network::FrozenSoFar);
+    in_time(store.insert_all(due_rows([3]))).await.unwrap();
+    assert_eq!(in_time(store.ready(&claim(9))).await.unwrap().found.len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_gets_no_answer_fails_and_its_connection_is_not_used_again() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    store.ready(&claim(1)).await.unwrap();
+    proxy.set(Network::FrozenSoFar);
+    let error = in_time(store.ready(&claim(1))).await.unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("did not answer"),
+        "{error}"
+    );
+    in_time(store.ready(&claim(1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nobody_is_a_passing_error() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    for network in [Network::Frozen, Network::Unanswered] {
+        proxy.set(network);
+        let error = in_time(store.check()).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+    proxy.set(Network::Open);
+    in_time(store.check()).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_on_which_nothing_may_be_written_are_replaced() {
+    let server = Server::start(Database::MariaDb);
+    let store = MySqlStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    // What a session begins with.
+    server.administer("SET GLOBAL tx_read_only = ON");
+    let store = MySqlStore::connect(&server.url()).await.unwrap();
+    let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
+    for error in [one.unwrap_err(), two.unwrap_err()] {
+        assert!(error.is_transient(), "{error}");
+    }
+    let (one, two) = tokio::join!(store.now(), store.now());
+    one.and(two).unwrap();
+    server.administer("SET GLOBAL tx_read_only = OFF");
+    store.insert_all(due_rows([3])).await.unwrap();
+    // The connections of workers have only read so far.
+    assert!(store.ready(&claim(1)).await.is_err());
+    assert_eq!(store.ready(&claim(1)).await.unwrap().found.len(), 1);
+}

@@ -1,0 +1,187 @@
+//! What somebody else has locked, or has spoilt, reaches nobody who has nothing to do with it.
+
+use std::time::Duration;
+
+use super::locks::{nobody_waits, somebody_waits};
+use super::{Fixture, LEASE, change, claim, held, id, in_time, is, new_row, run, settlement};
+use crate::store::sql::Each;
+use crate::store::{Ending, Guarded, NewRow, Page, Store, Transaction, Verb};
+use crate::{Answer, Scheduled, State};
+
+fn named(number: usize, key: &str) -> NewRow {
+    NewRow {
+        key: Some(key.into()),
+        ..new_row(number, LEASE)
+    }
+}
+
+fn rows(numbers: std::ops::RangeInclusive<usize>) -> Vec<NewRow> {
+    numbers.map(|number| new_row(number, LEASE)).collect()
+}
+
+#[tokio::test]
+async fn a_locked_row_has_an_error_of_its_own_and_the_others_are_changed() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert_all(rows(1..=40)).await.unwrap();
+    let mut other = fixture.foreign().await;
+    super::locks::lock(&mut other, &is(7)).await;
+    let cancel = |number| change(id(number), Verb::Cancel);
+    let changes = (1..=40).map(cancel).collect();
+    for (number, answer) in (1..).zip(in_time(store.change(changes)).await.unwrap().found) {
+        match answer {
+            Err(error) => {
+                assert_eq!(number, 7, "{error}");
+                assert!(
+                    error.is_transient() && error.to_string().contains("locked"),
+                    "{error}"
+                );
+            }
+            Ok(answer) => assert!(answer.is_done() && number != 7, "{answer:?}"),
+        }
+    }
+    run(&mut other, "COMMIT").await;
+    assert!(store.change_all(vec![cancel(7)]).await.unwrap().found[0].is_done());
+}
+
+#[tokio::test]
+async fn a_key_that_is_being_written_has_an_error_of_its_own_and_the_others_are_written() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "START TRANSACTION").await;
+    store
+        .join(&mut other)
+        .insert(vec![named(100, "7")])
+        .await
+        .unwrap();
+    let row = |number: usize| named(number, &number.to_string());
+    let found = in_time(store.insert((1..=40).map(row).collect()))
+        .await
+        .unwrap()
+        .found;
+    for (number, answer) in (1..).zip(found) {
+        match answer {
+            Err(error) => assert!(number == 7 && error.is_transient(), "{number}: {error}"),
+            Ok(answer) => assert!(matches!(answer, Scheduled::New(_)) && number != 7, "{answer:?}"),
+        }
+    }
+    run(&mut other, "COMMIT").await;
+    let found = store.insert_all(vec![row(7)]).await.unwrap().found;
+    assert!(
+        matches!(&found[0], Scheduled::Existing(task) if task.id == id(100)),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn who_only_finds_a_locked_row_does_not_wait_for_it() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert_all(vec![named(1, "a")]).await.unwrap();
+    let mut other = fixture.foreign().await;
+    super::locks::lock(&mut other, &is(1)).await;
+    let found = in_time(store.insert_all(vec![named(2, "a"), new_row(1, LEASE), new_row(3, LEASE)]));
+    let found = found.await.unwrap().found;
+    assert!(
+        matches!(
+            found.as_slice(),
+            [Scheduled::Existing(_), Scheduled::Existing(_), Scheduled::New(_)]
+        ),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_row_keep_no_connection_from_others() {
+    let fixture = Fixture::new().await;
+    let store = super::MySqlStore::builder(fixture.url.parse().unwrap())
+        .connections(1)
+        .connect()
+        .await
+        .unwrap();
+    store.insert_all(rows(1..=2)).await.unwrap();
+    store
+        .insert_all(vec![new_row(3, Duration::ZERO), new_row(4, Duration::ZERO)])
+        .await
+        .unwrap();
+    assert_eq!(store.ready(&claim(2)).await.unwrap().found.len(), 2);
+    let mut other = fixture.foreign().await;
+    super::locks::lock(&mut other, &is(1)).await;
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.change(vec![change(id(1), Verb::Cancel)]).await })
+        })
+        .collect();
+    in_time(somebody_waits(&mut fixture.foreign().await)).await;
+    in_time(async {
+        assert_eq!(
+            store.renew(&[held(id(3), 2)], LEASE).await.unwrap(),
+            [Guarded::Done]
+        );
+        assert_eq!(
+            store.settle(vec![settlement(4, 2, Ending::Done)]).await.unwrap(),
+            [Guarded::Done]
+        );
+        store.insert_all(rows(5..=5)).await.unwrap();
+        let cancel = vec![change(id(2), Verb::Cancel)];
+        assert!(store.change_all(cancel).await.unwrap().found[0].is_done());
+    })
+    .await;
+    assert!(waiting.iter().any(|waiting| !waiting.is_finished()));
+    // A wait ends with its caller.
+    waiting.iter().for_each(|waiting| waiting.abort());
+    in_time(nobody_waits(&mut fixture.foreign().await)).await;
+    run(&mut other, "COMMIT").await;
+    let cancel = vec![change(id(1), Verb::Cancel)];
+    assert!(in_time(store.change_all(cancel)).await.unwrap().found[0].is_done());
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_answers_for_itself_alone() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store
+        .insert_all(vec![named(1, "a"), new_row(2, LEASE), new_row(3, LEASE)])
+        .await
+        .unwrap();
+    let mut other = fixture.foreign().await;
+    run(
+        &mut other,
+        "UPDATE delayline_tasks SET headers = 'x' WHERE `key` IS NOT NULL",
+    )
+    .await;
+    let changes = vec![
+        change(id(1), Verb::Cancel),
+        change(id(2), Verb::Cancel),
+        change(("k", "a"), Verb::Cancel),
+        change(id(9), Verb::Cancel),
+    ];
+    let found = store.change(changes).await.unwrap().found;
+    let [Err(one), Ok(Answer::Done(_)), Err(other), Ok(Answer::NotFound)] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    for error in [one, other] {
+        assert!(
+            !error.is_transient() && error.to_string().contains("headers"),
+            "{error}"
+        );
+    }
+    let found = store
+        .insert(vec![named(4, "a"), new_row(5, LEASE)])
+        .await
+        .unwrap()
+        .found;
+    assert!(
+        matches!(found.as_slice(), [Err(error), Ok(Scheduled::New(_))] if !error.is_transient()),
+        "{found:?}"
+    );
+    let page = Page {
+        kind: "k".into(),
+        state: State::Scheduled,
+        after: None,
+        limit: 1,
+    };
+    assert_eq!(store.list(&page).await.unwrap().len(), 1);
+}

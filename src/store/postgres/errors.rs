@@ -1,0 +1,70 @@
+//! What the driver's errors mean.
+
+use std::io;
+
+use crate::Error;
+use crate::store::sql::Why;
+
+/// The code that PostgreSQL gave.
+fn code_of(error: &sqlx::Error) -> Option<String> {
+    Some(error.as_database_error()?.code()?.into_owned())
+}
+
+/// Whether the database gave something up in favour of somebody else: a serialization failure, a deadlock, or another
+/// live row of the same key that has just been written.
+pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
+    let code = code_of(error);
+    matches!(code.as_deref(), Some("40001" | "40P01" | "23505"))
+}
+
+/// What is told of a row that a statement failed of; none where it was not for a row's sake.
+pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
+    match code_of(error)?.as_str() {
+        // A lock did not come in time.
+        "55P03" => Some(Why::Locked),
+        "23505" => None,
+        // A value, a constraint, or a limit of the server.
+        code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
+            Some(Why::Refused(error.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the server that a connection leads to will not do: it takes no writes, as a standby after a failover does, or
+/// ends.
+pub(super) fn is_of_server(error: &sqlx::Error) -> bool {
+    let code = code_of(error);
+    matches!(
+        code.as_deref(),
+        Some("25006" | "57P01" | "57P02" | "57P03" | "57P05")
+    )
+}
+
+fn is_transient(error: &sqlx::Error) -> bool {
+    let broken = match error {
+        // What the operating system refuses for good, such as a socket that this user may not open.
+        sqlx::Error::Io(error) => error.kind() != io::ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    let passes = |code: String| match code.as_str() {
+        // The database has been dropped.
+        "57P04" => false,
+        // A transaction was idle, or took, for too long; or the server does not take writes, now; or a lock did not come.
+        "25P03" | "25P04" | "25006" | "55P03" => true,
+        // The connection, resources, the operator, the system.
+        code => ["08", "53", "57", "58"]
+            .iter()
+            .any(|class| code.starts_with(class)),
+    };
+    broken || is_conflict(error) || code_of(error).is_some_and(passes)
+}
+
+/// The store's error for what the driver said.
+pub(super) fn failed(error: sqlx::Error) -> Error {
+    Error::Store {
+        store: super::NAME,
+        transient: is_transient(&error),
+        source: error.into(),
+    }
+}

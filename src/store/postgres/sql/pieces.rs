@@ -1,0 +1,250 @@
+//! What several statements have in common.
+
+/// The columns of a row, in the order in which [`codec::task`](super::codec::task) reads them.
+macro_rules! columns {
+    ($wake_at:literal, $started:literal) => {
+        concat!(
+            "t.id, t.kind, t.key, t.state, t.version, t.due_at, t.planned_at, ",
+            $wake_at,
+            ", t.attempt, ",
+            $started,
+            ", t.stalls, t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error,
+             t.headers, t.payload"
+        )
+    };
+    // Of a row whose lease nobody has renewed.
+    () => {
+        columns!("t.wake_at", "false")
+    };
+    // Of a row that was joined to its lease.
+    (leased) => {
+        columns!("coalesce(l.until, t.wake_at)", "coalesce(l.started, false)")
+    };
+}
+
+/// Joins rows to what was renewed of their claims.
+macro_rules! leased {
+    () => {
+        " LEFT JOIN {leases} l ON l.id = t.id AND l.version = t.version "
+    };
+}
+
+/// The same columns where only a little is known of a row.
+macro_rules! pending {
+    ($row:literal) => {
+        concat!(
+            $row,
+            ".id, ",
+            $row,
+            ".kind, ",
+            $row,
+            ".key, NULL, ",
+            $row,
+            ".version, ",
+            $row,
+            ".due_at, ",
+            $row,
+            ".planned_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
+        )
+    };
+    (of $kind:literal) => {
+        concat!(
+            "NULL, ",
+            $kind,
+            ", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+             NULL"
+        )
+    };
+}
+
+/// The time, when the statement comes to it. Cut off, not rounded: what is due must not be so early.
+macro_rules! now {
+    () => {
+        "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    };
+}
+
+/// The time of a statement, once and for all of its rows.
+macro_rules! clock {
+    () => {
+        concat!("clock AS MATERIALIZED (SELECT ", now!(), " AS now)")
+    };
+}
+
+/// So many milliseconds after the time of the statement, at the latest at the last moment that can be written down.
+macro_rules! after {
+    ($millis:literal) => {
+        concat!("least(clock.now + ", $millis, ", 253402300799999)")
+    };
+}
+
+/// The pairs of state and kind of which there are rows, from one state to another, and the next one. Each step is one
+/// search in the index: its order is one that no other index has.
+macro_rules! lanes {
+    ($first:literal, $last:literal) => {
+        concat!(
+            "lanes (state, kind) AS (
+                (SELECT k.state, k.kind FROM {tasks} k WHERE (k.state, k.kind) >= (",
+            $first,
+            "::smallint, '')
+                 ORDER BY k.state, k.kind LIMIT 1)
+                UNION ALL
+                SELECT n.state, n.kind FROM lanes l CROSS JOIN LATERAL (
+                    SELECT k.state, k.kind FROM {tasks} k WHERE (k.state, k.kind) > (l.state, l.kind)
+                    ORDER BY k.state, k.kind LIMIT 1) n
+                WHERE l.state <= ",
+            $last,
+            ")"
+        )
+    };
+}
+
+/// What a claim makes of a row.
+macro_rules! claim {
+    ($owner:literal, $lease:literal) => {
+        concat!(
+            "state = 1, version = t.version + 1, attempt = t.attempt + 1, owner = ",
+            $owner,
+            ",
+            wake_at = ",
+            after!($lease),
+            ", updated_at = clock.now"
+        )
+    };
+}
+
+/// The rows that become due, or have done so in the last 50 ms (`Ahead::SINCE`), of the lanes that are scheduled.
+macro_rules! ahead {
+    ($within:literal, $limit:literal) => {
+        concat!(
+            "SELECT u.id, u.kind, u.key, u.version, u.due_at, u.planned_at FROM lanes l CROSS JOIN LATERAL (
+                SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at FROM {tasks} t
+                WHERE t.kind = l.kind AND t.state = 0 AND t.due_at >= (SELECT clock.now - 50 FROM clock)
+                    AND t.due_at <= (SELECT ",
+            after!($within),
+            " FROM clock)
+                ORDER BY t.due_at, t.id LIMIT ",
+            $limit,
+            ") u
+            WHERE l.state = 0
+            ORDER BY u.due_at, u.id LIMIT ",
+            $limit
+        )
+    };
+}
+
+/// Reads rows of which others are to be kept away: scheduled and dead ones are locked if `$changeable` says so, and those
+/// whose lease has ended unless `$except` names them; the others are not. The first column says of each row whether it is locked (0), only
+/// looked at (1), or could not be locked (2); the second, its place among what was asked for.
+macro_rules! hold {
+    ($found:expr, $except:literal, $changeable:literal, $skip:literal) => {
+        concat!(
+            "WITH ", clock!(), ",
+            found AS MATERIALIZED (
+                SELECT t.place, t.id, t.state, t.version,
+                    t.state IN (0, 3) AND ", $changeable, "::boolean OR (t.state = 1 AND coalesce(l.until, t.wake_at) <= clock.now
+                        AND t.id <> ALL (", $except, "::uuid[])) AS wanted
+                FROM clock CROSS JOIN (", $found, ") t", leased!(), "),
+            held AS MATERIALIZED (
+                SELECT f.place, ", columns!(), " FROM found f JOIN {tasks} t ON t.id = f.id
+                WHERE f.wanted AND CASE WHEN f.state = 1 THEN t.state = 1 AND t.version = f.version
+                    ELSE t.state IN (0, 3) END
+                ORDER BY t.id FOR UPDATE OF t", $skip, ")
+            SELECT 0, h.* FROM held h
+            UNION ALL
+            SELECT 1, f.place, ", columns!(leased), " FROM found f JOIN {tasks} t ON t.id = f.id", leased!(), "
+            WHERE NOT f.wanted
+            UNION ALL
+            SELECT 2, f.place, f.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL, NULL
+            FROM found f
+            WHERE f.wanted AND (SELECT count(*) FROM held) < (SELECT count(*) FROM found w WHERE w.wanted)
+                AND NOT EXISTS (SELECT FROM held h WHERE h.id = f.id)"
+        )
+    };
+}
+
+/// The rows of the ids `$1`.
+macro_rules! of_ids {
+    () => {
+        "SELECT a.place, t.* FROM unnest($1::uuid[]) WITH ORDINALITY AS a (id, place) JOIN {tasks} t ON t.id = a.id"
+    };
+}
+
+/// The live and the newest rows of the kinds `$1` and keys `$2`.
+macro_rules! of_keys {
+    () => {
+        "SELECT a.place, t.* FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS a (kind, key, place)
+         CROSS JOIN LATERAL (
+            (SELECT t.* FROM {tasks} t
+             WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL AND t.state IN (0, 1) LIMIT 1)
+            UNION ALL
+            (SELECT n.* FROM (SELECT t.* FROM {tasks} t
+             WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL
+             ORDER BY t.created_at DESC, t.id DESC LIMIT 1) n
+             WHERE n.state NOT IN (0, 1))) t"
+    };
+}
+
+/// The sum of a column over the rows before, in an order.
+macro_rules! before {
+    ($order:literal, $column:literal) => {
+        concat!(
+            "coalesce(sum(",
+            $column,
+            ") OVER (ORDER BY ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)"
+        )
+    };
+}
+
+/// What came of guarded writes: the id and version of those that were made, and of those that hold in the state `$state`
+/// and could not be locked. The statement sees the rows as they were before, so the former are among the latter.
+macro_rules! came {
+    ($made:literal, $state:literal) => {
+        concat!(
+            "SELECT r.*, true FROM ",
+            $made,
+            " r
+            UNION ALL
+            SELECT t.id, t.version, false FROM asked a JOIN {tasks} t ON t.id = a.id
+            WHERE t.version = a.version AND t.state = ",
+            $state,
+            " AND (SELECT count(*) FROM locked) < (SELECT count(*) FROM asked)"
+        )
+    };
+}
+
+/// Ends claims, and does some more.
+macro_rules! end {
+    ($more:expr) => {
+        concat!(
+            "WITH ", clock!(), ",
+            asked AS MATERIALIZED (
+                SELECT g.id, g.version, g.state, g.anew, g.give_back, g.error, clock.now,
+                    CASE WHEN g.due_in IS NULL THEN g.due_at ELSE ", after!("g.due_in"), " END AS due,
+                    CASE WHEN g.wake_in IS NOT NULL THEN ", after!("g.wake_in"), " END AS wake_at
+                FROM clock CROSS JOIN unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[],
+                    $6::bigint[], $7::boolean[], $8::boolean[], $9::text[])
+                    AS g (id, version, state, due_in, due_at, wake_in, anew, give_back, error)),
+            locked AS MATERIALIZED (
+                SELECT t.id, t.version FROM asked a JOIN {tasks} t ON t.id = a.id
+                WHERE t.version = a.version AND t.state = 1 FOR NO KEY UPDATE OF t SKIP LOCKED),
+            ended AS (
+                UPDATE {tasks} t SET state = e.state, version = t.version + 1, due_at = coalesce(e.due, t.due_at),
+                    planned_at = CASE WHEN e.anew THEN greatest(e.due, e.now) ELSE t.planned_at END,
+                    wake_at = e.wake_at,
+                    attempt = CASE WHEN e.anew THEN 0 WHEN e.give_back THEN greatest(t.attempt - 1, 0)
+                        ELSE t.attempt END,
+                    stalls = CASE WHEN e.due IS NULL THEN t.stalls ELSE 0 END,
+                    hop = CASE WHEN e.anew THEN 0 ELSE t.hop END,
+                    updated_at = e.now,
+                    finished_at = CASE WHEN e.state > 1 THEN e.now WHEN e.anew THEN NULL ELSE t.finished_at END,
+                    last_error = CASE WHEN e.anew THEN NULL ELSE coalesce(e.error, t.last_error) END
+                FROM asked e JOIN locked k ON k.id = e.id AND k.version = e.version WHERE t.id = e.id
+                RETURNING t.id, e.version)", $more, "
+            ", came!("ended", "1")
+        )
+    };
+}

@@ -1,0 +1,83 @@
+//! Servers that fall silent, and those that take no writes for a while.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::{Fixture, claim, due_rows, in_time, run};
+use crate::store::proxy::{Network, Proxy};
+use crate::store::sql::Each;
+use crate::store::{PostgresStore, Store};
+
+async fn proxied(fixture: &Fixture) -> (Proxy, PostgresStore) {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, fixture.options.get_port()));
+    let proxy = Proxy::start(server).await;
+    let options = fixture
+        .options
+        .clone()
+        .host("127.0.0.1")
+        .port(proxy.address().port());
+    let store = PostgresStore::builder(options).connect().await.unwrap();
+    (proxy, store)
+}
+
+#[tokio::test]
+async fn idle_connections_that_fell_silent_are_replaced() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
+    one.and(two).unwrap();
+    store.ready(&claim(1)).await.unwrap();
+    // Only those that were idle for a moment are tried.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    proxy.set(Network::FrozenSoFar);
+    in_time(store.insert_all(due_rows([3]))).await.unwrap();
+    assert_eq!(in_time(store.ready(&claim(9))).await.unwrap().found.len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_gets_no_answer_fails_and_its_connection_is_not_used_again() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    store.ready(&claim(1)).await.unwrap();
+    proxy.set(Network::FrozenSoFar);
+    let error = in_time(store.ready(&claim(1))).await.unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("did not answer"),
+        "{error}"
+    );
+    in_time(store.ready(&claim(1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nobody_is_a_passing_error() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    for network in [Network::Frozen, Network::Unanswered] {
+        proxy.set(network);
+        let error = in_time(store.check()).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+    proxy.set(Network::Open);
+    in_time(store.check()).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_on_which_nothing_may_be_written_are_replaced() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = ";
+    run(&mut other, &format!("{set}on', current_database()); END $$")).await;
+    let store = fixture.builder().connect().await.unwrap();
+    let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
+    for error in [one.unwrap_err(), two.unwrap_err()] {
+        assert!(error.is_transient(), "{error}");
+    }
+    // Those that only read work, and are idle then.
+    let (one, two) = tokio::join!(store.now(), store.now());
+    one.and(two).unwrap();
+    run(&mut other, "SET default_transaction_read_only = off").await;
+    run(&mut other, &format!("{set}off', current_database()); END $$")).await;
+    assert!(store.ready(&claim(1)).await.is_err());
+    assert_eq!(store.ready(&claim(1)).await.unwrap().found, []);
+    store.insert_all(due_rows([3])).await.unwrap();
+}

@@ -1,0 +1,105 @@
+//! Over how many shards rows are spread, and which of them has a row.
+//!
+//! The keys of a shard have one hash tag, so a Redis Cluster has them on one node, and a script sees all of them. A row is
+//! in the shard of its kind and key, else of its id. An id that was made for a key ends with its number (`place.rs`) and so
+//! says where its row is. Any other id of a row with a key *points* there: see `point.lua`.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::redis::{Address, Call, Link, Lua, Role, lua};
+use crate::{Error, Key, Kind, TaskId, place};
+
+static SHARDS: Lua = lua!("shards.lua");
+
+/// The number of a shard, from 0 on.
+pub(super) type Shard = u16;
+
+/// The most shards.
+const MOST: u16 = 1_024;
+/// How many there are on one server, unless somebody chose otherwise.
+const SINGLE: u16 = 1;
+/// The same in a Cluster: enough for many masters to share them evenly.
+const CLUSTER: u16 = 64;
+/// How old may be what is known: a server that has lost the number is told it again.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+/// How long a call may take that asks for it.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Refuses a number of shards that is none or too many.
+pub(super) fn check(shards: u16) -> Result<(), Error> {
+    if (1..=MOST).contains(&shards) {
+        return Ok(());
+    }
+    Err(Error::invalid("redis shards", shards, "allowed are 1 to 1024"))
+}
+
+/// The shard of a row by its id, unless it points elsewhere.
+pub(super) fn of_id(shards: u16, id: TaskId) -> Shard {
+    place::of_id(id) % shards.max(1)
+}
+
+/// The shard of the rows of a key.
+pub(super) fn of_key(shards: u16, kind: &Kind, key: &Key) -> Shard {
+    place::of_key(kind, key) % shards.max(1)
+}
+
+/// Knows how many shards there are. That never changes.
+#[derive(Debug)]
+pub(super) struct Shards {
+    key: String,
+    wanted: Option<u16>,
+    /// What is made where nothing is wanted and nothing kept.
+    suited: u16,
+    known: Mutex<Option<(u16, Instant)>>,
+}
+
+impl Shards {
+    pub(super) fn new(key: String, wanted: Option<u16>, address: &Address) -> Self {
+        Self {
+            key,
+            wanted,
+            suited: if address.is_clustered() { CLUSTER } else { SINGLE },
+            known: Mutex::default(),
+        }
+    }
+
+    /// How many there are; asks when that is not known or long ago.
+    pub(super) async fn count(&self, link: &Link) -> Result<u16, Error> {
+        match self.known() {
+            Some((shards, at)) if at.elapsed() < KNOWN_FOR => Ok(shards),
+            _ => self.ask(link).await,
+        }
+    }
+
+    /// Asks how many there are, and says so where nothing is kept.
+    pub(super) async fn ask(&self, link: &Link) -> Result<u16, Error> {
+        let expected = self.known().map(|(shards, _)| shards).or(self.wanted);
+        let mut call = Call::script(&SHARDS, &[&self.key]);
+        call.arg(expected.unwrap_or(self.suited));
+        let kept: u16 = link.call(LIMIT, &call).await?;
+        check(kept)?;
+        if let Some(expected) = expected.filter(|expected| *expected != kept) {
+            let why = format!(
+                "rows are spread over {kept} shards here, and not over {expected}: the number is fixed when a prefix is \
+                 first used, and another one takes another prefix"
+            );
+            return Err(Role::Store.error(false, why));
+        }
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((kept, Instant::now()));
+        Ok(kept)
+    }
+
+    /// How many are kept, if anything is; makes nothing.
+    pub(super) async fn kept(&self, link: &Link) -> Result<Option<u16>, Error> {
+        let mut command = redis::cmd("GET");
+        command.arg(&self.key);
+        link.call(LIMIT, &Call::command(command)).await
+    }
+
+    fn known(&self) -> Option<(u16, Instant)> {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
