@@ -31,15 +31,19 @@ impl Suspension {
     pub(super) fn begin(&self, span: Duration) {
         let now = Instant::now();
         let mut slept = self.slept();
+        let mut until = now + span;
         let from = match slept.last {
-            Some((from, until)) if until > now => from,
-            Some((from, until)) => {
-                slept.before += until - from;
+            Some((from, before)) if before > now => {
+                until = until.max(before);
+                from
+            }
+            Some((from, before)) => {
+                slept.before += before - from;
                 now
             }
             None => now,
         };
-        slept.last = Some((from, now + span));
+        slept.last = Some((from, until));
     }
 
     /// How long the process has slept in all, up to now.

@@ -1,48 +1,66 @@
 //! Where a simulated process meets the world, and where it dies.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
 use delayline::store::{
     Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep,
+    Sweep, Transaction,
 };
-use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
+use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::history::History;
+use crate::ground::{Ground, Open};
+use crate::ledger::short;
+use crate::plan::StoreFaults;
 
-/// Every call of a process to its store and its backends goes through its gate, which takes time, fails now and
-/// then, and kills the process before or after any one of them.
+/// Every call of a process to its store and its backends goes through its gate, which takes time, fails now and then,
+/// and kills the process before or after any one of them.
 pub(crate) struct Gate {
+    pub(crate) life: u64,
+    /// The true one, with all chance.
     pub(crate) clock: Clock,
-    pub(crate) history: Arc<History>,
+    pub(crate) ground: Arc<Ground>,
     /// Calls until the process dies.
-    life: AtomicU64,
+    steps: AtomicU64,
     dead: AtomicBool,
     died: Notify,
-    /// Calls of the store that fail, in percent; half of them after they took effect.
-    failing: AtomicU64,
+    faults: Mutex<StoreFaults>,
+    /// Until when the store is out of this process's reach, and whether it then says so.
+    outage: Mutex<Option<(Instant, bool)>>,
 }
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
+        write!(f, "Gate {}", self.life)
     }
 }
 
+/// What becomes of a call.
+enum Fate {
+    Answered,
+    Late(Duration),
+    Failed,
+    Lost,
+    Hangs { has_effect: bool },
+}
+
 impl Gate {
-    pub(crate) fn new(clock: Clock, history: Arc<History>, life: u64, failing: u64) -> Self {
+    pub(crate) fn new(life: u64, clock: Clock, ground: Arc<Ground>, steps: u64, faults: StoreFaults) -> Self {
         Self {
+            life,
             clock,
-            history,
-            life: AtomicU64::new(life),
+            ground,
+            steps: AtomicU64::new(steps),
             dead: AtomicBool::new(false),
             died: Notify::new(),
-            failing: AtomicU64::new(failing),
+            faults: Mutex::new(faults),
+            outage: Mutex::default(),
         }
     }
 
@@ -54,60 +72,113 @@ impl Gate {
     }
 
     pub(crate) fn heal(&self) {
-        self.life.store(u64::MAX, Ordering::Relaxed);
-        self.failing.store(0, Ordering::Relaxed);
+        self.steps.store(u64::MAX, Ordering::Relaxed);
+        *self.faults.lock().unwrap() = StoreFaults::default();
+        *self.outage.lock().unwrap() = None;
+    }
+
+    /// The store is out of reach for so long.
+    pub(crate) fn cut_off(&self, span: Duration, refuses: bool) {
+        *self.outage.lock().unwrap() = Some((Instant::now() + span, refuses));
     }
 
     /// A little time passes; perhaps the process dies here.
     async fn step(&self) {
-        let life = self.life.load(Ordering::Relaxed);
-        if life == 0 {
+        let steps = self.steps.load(Ordering::Relaxed);
+        if steps == 0 {
             self.dead.store(true, Ordering::Relaxed);
             self.died.notify_one();
             // Until the process is dropped.
             return std::future::pending().await;
         }
-        if life != u64::MAX {
-            self.life.store(life - 1, Ordering::Relaxed);
+        if steps != u64::MAX {
+            self.steps.store(steps - 1, Ordering::Relaxed);
         }
-        let pause = self.clock.random_below(4);
-        if pause > 0 {
-            self.clock.sleep(Duration::from_millis(pause)).await;
+        let pause = self.clock.random_below(8);
+        if (1..4).contains(&pause) {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
         }
     }
 
-    fn fails(&self) -> Result<(), Error> {
-        let failing = self.failing.load(Ordering::Relaxed);
-        if failing > 0 && self.clock.random_below(200) < failing {
-            return Err(Error::Store {
-                store: "simulated",
-                transient: true,
-                source: "failed by chance".into(),
-            });
+    fn fate(&self) -> Fate {
+        if let Some((until, refuses)) = *self.outage.lock().unwrap()
+            && Instant::now() < until
+        {
+            return if refuses {
+                Fate::Failed
+            } else {
+                Fate::Hangs { has_effect: false }
+            };
         }
-        Ok(())
+        let StoreFaults { fail, lose, hang, late } = *self.faults.lock().unwrap();
+        if fail + lose + hang + late == 0 {
+            return Fate::Answered;
+        }
+        let drawn = self.clock.random_below(1_000);
+        if drawn < fail {
+            Fate::Failed
+        } else if drawn < fail + lose {
+            Fate::Lost
+        } else if drawn < fail + lose + hang {
+            Fate::Hangs {
+                has_effect: drawn % 2 == 0,
+            }
+        } else if drawn < fail + lose + hang + late {
+            Fate::Late(Duration::from_millis(self.clock.random_below(9_000)))
+        } else {
+            Fate::Answered
+        }
+    }
+
+    /// A call of the store, of which the process hears what the time is there.
+    async fn stamped<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
+        let (answer, at) = self.timed(effect).await?;
+        self.ground.ledger.heard(self.life, at);
+        Ok(answer)
+    }
+
+    /// A call of the store.
+    async fn call<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
+        let (answer, _) = self.timed(effect).await?;
+        Ok(answer)
+    }
+
+    /// Before and after the effect of a call time, failure, death; and when it had its effect.
+    async fn timed<T>(&self, effect: impl Future<Output = T>) -> Result<(T, Duration), Error> {
+        self.step().await;
+        let fate = self.fate();
+        if let Fate::Failed | Fate::Hangs { has_effect: false } = fate {
+            if let Fate::Failed = fate {
+                return Err(failed());
+            }
+            return std::future::pending().await;
+        }
+        let at = self.ground.ledger.elapsed();
+        let answer = effect.await;
+        match fate {
+            Fate::Hangs { .. } => return std::future::pending().await,
+            Fate::Late(span) => tokio::time::sleep(span).await,
+            _ => {}
+        }
+        self.step().await;
+        if let Fate::Lost = fate {
+            return Err(failed());
+        }
+        Ok((answer, at))
+    }
+}
+
+fn failed() -> Error {
+    Error::Store {
+        store: "simulated",
+        transient: true,
+        source: "failed by chance".into(),
     }
 }
 
 /// A process's way to the one store.
 #[derive(Debug)]
-pub(crate) struct GatedStore {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) store: Arc<dyn Store>,
-}
-
-/// Before and after the call: time, failure, death. Right after it, with nothing in between: what became of the rows.
-macro_rules! through {
-    ($self:ident, $what:literal, $call:expr) => {{
-        $self.gate.step().await;
-        $self.gate.fails()?;
-        let result = $call.await;
-        $self.gate.history.look(&*$self.store, $what).await;
-        $self.gate.step().await;
-        $self.gate.fails()?;
-        result
-    }};
-}
+pub(crate) struct GatedStore(pub(crate) Arc<Gate>);
 
 #[async_trait]
 impl Store for GatedStore {
@@ -116,59 +187,119 @@ impl Store for GatedStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        through!(self, "now", self.store.now())
+        self.0.stamped(async { self.0.ground.clock.now() }).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        through!(self, "insert", self.store.insert(rows))
+        self.0.stamped(self.0.ground.insert(rows)).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        through!(self, "change", self.store.change(changes))
+        self.0.stamped(self.0.ground.change(changes)).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        through!(self, "arrive", self.store.arrive(wakes, claim))
+        let looked = self.0.stamped(async { self.0.ground.arrive(wakes, claim) }).await;
+        let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
+        let answer = || looked.as_ref().map(|looked| (looked.found.claimed.len(), &looked.found.waiting));
+        self.0.ground.ledger.note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
+        looked
     }
 
     async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        through!(self, "hop", self.store.hop(hops))
+        self.0.call(async { self.0.ground.hop(hops) }).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        through!(self, "ready", self.store.ready(claim))
+        self.0.stamped(async { self.0.ground.ready(claim) }).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        through!(self, "sweep", self.store.sweep(claim, sweep))
+        self.0.stamped(async { self.0.ground.sweep(claim, sweep) }).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        through!(self, "settle", self.store.settle(settlements))
+        let claims = settlements.iter().map(|settlement| (settlement.id, settlement.version));
+        self.0.ground.ledger.settling(self.0.life, claims);
+        self.0.call(async { self.0.ground.settle(&settlements) }).await
     }
 
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        through!(self, "renew", self.store.renew(claims, lease))
+    async fn renew(&self, renewals: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let renewed = self.0.call(async { self.0.ground.renew(renewals, lease) }).await?;
+        for (renewal, came) in renewals.iter().zip(&renewed) {
+            if *came == Guarded::Lost {
+                self.0.ground.ledger.told_lost(self.0.life, renewal.id, renewal.version);
+            }
+        }
+        Ok(renewed)
     }
 
     async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        through!(self, "upcoming", self.store.upcoming(ahead))
+        self.0.stamped(async { self.0.ground.upcoming(ahead) }).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        through!(self, "find", self.store.find(target))
+        self.0.call(async { self.0.ground.find(target) }).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        through!(self, "list", self.store.list(page))
+        self.0.call(async { self.0.ground.list(page) }).await
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        through!(self, "kinds", self.store.kinds(state, after, limit))
+        self.0.call(async { self.0.ground.kinds(state, after, limit) }).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        through!(self, "purge", self.store.purge(limit))
+        self.0.call(async { self.0.ground.purge(limit) }).await
+    }
+}
+
+/// A transaction of a service, on a connection of the same process.
+#[derive(Debug)]
+pub(crate) struct GatedTransaction {
+    gate: Arc<Gate>,
+    open: Open,
+}
+
+/// For how long a service waits for one statement of its own.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl GatedTransaction {
+    pub(crate) fn begin(gate: &Arc<Gate>) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            open: Open::begin(&gate.ground),
+        }
+    }
+
+    /// An error: whether it is committed is not known.
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        let Self { gate, open } = self;
+        patient(gate.call(async move { open.commit() })).await
+    }
+}
+
+async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(failed()))
+}
+
+#[async_trait]
+impl Transaction for GatedTransaction {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        patient(self.gate.stamped(self.open.insert(rows))).await?
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        patient(self.gate.stamped(self.open.change(changes))).await?
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        patient(self.gate.call(async { self.open.find(target) })).await
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+        patient(self.gate.call(async { self.open.finish(id, version) })).await?
     }
 }
 
@@ -177,6 +308,12 @@ impl Store for GatedStore {
 pub(crate) struct GatedBackend {
     pub(crate) gate: Arc<Gate>,
     pub(crate) backend: Arc<dyn Backend>,
+    /// `levels` or `precise`.
+    pub(crate) role: &'static str,
+    /// Whether it is armed anew, with wake-ups that were sent before.
+    pub(crate) rearming: bool,
+    /// How many sends hang, in per mille.
+    pub(crate) hang: u64,
 }
 
 #[async_trait]
@@ -190,9 +327,18 @@ impl Backend for GatedBackend {
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+        let Gate { life, ground, .. } = &*self.gate;
+        ground.ledger.sending(ground, *life, self.role, batch, self.rearming);
         self.gate.step().await;
+        if self.hang > 0 && self.gate.clock.random_below(1_000) < self.hang {
+            return std::future::pending().await;
+        }
         let result = self.backend.send(batch).await;
         self.gate.step().await;
+        if let (Err(error), "levels") = (&result, self.role) {
+            let refused = error.failed.iter().map(|&place| &batch[place].wake);
+            ground.ledger.refused(*life, refused);
+        }
         result
     }
 
@@ -217,6 +363,9 @@ impl Backend for GatedBackend {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.backend.close().await
+        Ok(())
     }
 }
+
+/// The gates of the processes that live now, by their places.
+pub(crate) type Gates = Mutex<BTreeMap<u64, (Arc<Gate>, Clock)>>;

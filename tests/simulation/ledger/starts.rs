@@ -1,0 +1,263 @@
+//! Handlers: may they start, do they stop, and what came of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::{Clock, Context, Expected, State, Task};
+
+use super::{Ledger, short};
+use crate::ground::Ground;
+
+/// What came of a handler that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CameOfIt {
+    Done,
+    /// It answered done, after it finished the task in a transaction that may not have been committed.
+    Finished,
+    Failed,
+    Snoozed(Duration),
+    Again(Duration),
+    Discarded,
+    TimedOut,
+    /// It was stopped, and not for its execution timeout.
+    Stopped,
+}
+
+/// A handler that runs; says what came of it, at the latest when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Handling {
+    ledger: Arc<Ledger>,
+    life: u64,
+    clock: Clock,
+    began: tokio::time::Instant,
+    task: Task,
+    came_of_it: Option<CameOfIt>,
+}
+
+impl Handling {
+    /// A handler starts: is it its time, and is it this worker's to start?
+    pub(crate) fn begin(ground: &Ground, life: u64, clock: &Clock, context: &Context) -> Self {
+        let ledger = Arc::clone(&ground.ledger);
+        let task = context.task().clone();
+        ledger.check_start(ground, life, &task);
+        Self {
+            ledger,
+            life,
+            clock: clock.clone(),
+            began: clock.instant(),
+            task,
+            came_of_it: None,
+        }
+    }
+
+    /// From now on, or no longer, the task may be done by a transaction of its handler's.
+    pub(crate) fn finishes(&self, finishing: bool) {
+        let mut book = self.ledger.book();
+        let story = book.stories.entry(self.task.id).or_default();
+        if let Some(held) = story.claims.get_mut(&self.task.version) {
+            held.finishing = finishing;
+        }
+    }
+
+    pub(crate) fn came_of_it(&mut self, came_of_it: CameOfIt) {
+        self.came_of_it = Some(came_of_it);
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        let ran = self.clock.instant() - self.began;
+        let timeout = self.ledger.plan.timeout;
+        let came_of_it = self.came_of_it.take();
+        let is_over = came_of_it.is_none() && ran >= timeout;
+        let came_of_it = came_of_it.unwrap_or(if is_over { CameOfIt::TimedOut } else { CameOfIt::Stopped });
+        self.ledger.ended(self.life, &self.task, came_of_it, ran);
+    }
+}
+
+/// How long a handler may go on that is to be stopped: to its next await.
+const STOPS_WITHIN: Duration = Duration::from_millis(10);
+
+/// How late a task may start once nothing goes wrong any more, beyond the pause of the sweep: what the sweep retakes waits a
+/// second, a timer is 1.2 s late, and each wake-up, claim and handler before it takes its time.
+const LATE_AT_THE_MOST: Duration = Duration::from_secs(6);
+
+impl Ledger {
+    fn check_start(&self, ground: &Ground, life: u64, task: &Task) {
+        let (at, now) = (self.elapsed(), ground.clock.now());
+        self.note(|| format!("start: {} v{} attempt {} by {life}", short(task.id), task.version, task.attempt));
+        let row = ground.row(task.id);
+        let mut wrong: Vec<(&'static str, String)> = Vec::new();
+        let mut book = self.book();
+        book.starts += 1;
+        let highest = book.highest.map_or(now, |highest| highest.max(now));
+        if highest < task.due_at {
+            wrong.push(("1 never early", format!("{task:?} started at {now}")));
+        }
+        let stepped = book.stepped;
+        let is_followed = self.plan.is_followed(&task.kind);
+        let asked = task.key.clone().and_then(|key| book.asked.get(&(life, key)).copied());
+        let healed = book.healed;
+        let expected = task.key.clone().and_then(|key| book.tables.get(&key).copied());
+        let lives = &mut book.lives;
+        let process = lives.get_mut(&life).expect("it was born");
+        if let Some(other) = process.running.insert(task.id, task.version) {
+            wrong.push(("4 one owner", format!("{task:?} started while its handler for v{other} runs")));
+        }
+        let heard = process.heard;
+        let story = book.stories.entry(task.id).or_default();
+        let owned = row.as_ref().is_some_and(|row| row.version == task.version && row.state == State::Running);
+        match story.claims.get_mut(&task.version) {
+            None => wrong.push(("4 one owner", format!("{task:?} started and was never claimed"))),
+            Some(held) => {
+                if held.life != life || held.started {
+                    wrong.push(("4 one owner", format!("{task:?} started by process {life}: {held:?}")));
+                }
+                story.starts += u32::from(!std::mem::replace(&mut held.counted, true));
+                (held.started, held.goes_on, held.came_of_it, held.settling) = (true, None, None, None);
+                if at >= held.lease_until {
+                    wrong.push(("4 one owner", format!("{task:?} started after its lease: {held:?}")));
+                }
+                // A step of the store's clock ends leases, and who has not heard the store since cannot know.
+                let is_excused = stepped.is_some_and(|stepped| stepped >= held.given_at && heard <= stepped);
+                if !owned && !is_excused {
+                    let check = match task.version <= story.fence {
+                        true => "3 definite answers",
+                        false => "4 one owner",
+                    };
+                    wrong.push((check, format!("{task:?} started while its row is {row:?}")));
+                }
+                if is_followed && task.key.is_some() {
+                    let allowed = asked.is_some_and(|(asked_at, expected)| {
+                        asked_at >= held.claimed_at
+                            && match expected {
+                                Expected::Run => true,
+                                Expected::At(time) => time <= highest || time == task.planned_at,
+                                Expected::Gone => false,
+                            }
+                    });
+                    if !allowed {
+                        wrong.push(("8 the table decides", format!("{task:?} started, and was told {asked:?}")));
+                    }
+                }
+            }
+        }
+        match story.versions.get(&task.version) {
+            Some(seen) if seen.task == *task => {}
+            seen => wrong.push(("4 one owner", format!("{task:?} started and is {seen:?}"))),
+        }
+        // Since when could it have started? Its version before is the one that was scheduled.
+        let scheduled = story.versions.range(..task.version).rev();
+        let scheduled = scheduled.take_while(|(_, seen)| seen.task.state == State::Scheduled && seen.task.due_at == task.due_at);
+        let since = scheduled.last().map_or(at, |(_, seen)| seen.at);
+        drop(book);
+        // A row that was written by an older time than the store's is looked at later: so where the clock was stepped.
+        if let Some(healed) = healed.filter(|_| self.plan.steps == 0) {
+            self.check_lateness(task, since.max(healed + self.plan.recovery()), at, now, &mut wrong);
+            if let (true, Some((Expected::At(time), changed))) = (is_followed, expected)
+                && task.attempt == 1
+            {
+                let noticed = changed.max(healed + self.plan.recovery()) + self.plan.every;
+                let late = now.millis_since(time);
+                let since_noticed = at.saturating_sub(noticed + LATE_AT_THE_MOST + self.plan.sweep_every);
+                let bound = i64::try_from((LATE_AT_THE_MOST + self.plan.sweep_every + self.plan.every).as_millis()).unwrap();
+                if task.planned_at == time && late > bound && since_noticed > Duration::ZERO && time.millis_since(task.created_at) > 0 {
+                    wrong.push(("8 the table decides", format!("{task:?} started {late} ms after {time}")));
+                }
+            }
+        }
+        for (check, text) in wrong {
+            self.broken(check, text);
+        }
+    }
+
+    /// Once nothing goes wrong any more, nothing is late.
+    fn check_lateness(
+        &self,
+        task: &Task,
+        since: Duration,
+        at: Duration,
+        now: delayline::Timestamp,
+        wrong: &mut Vec<(&'static str, String)>,
+    ) {
+        let late = u64::try_from(now.millis_since(task.due_at)).unwrap_or(0);
+        let late = Duration::from_millis(late).min(at.saturating_sub(since));
+        if late > LATE_AT_THE_MOST + self.plan.sweep_every {
+            wrong.push(("6 lateness", format!("{task:?} started {late:?} late, though nothing was wrong")));
+        }
+    }
+
+    /// A handler has ended, or was stopped.
+    fn ended(&self, life: u64, task: &Task, came_of_it: CameOfIt, ran: Duration) {
+        self.note(|| format!("ended: {} v{} {came_of_it:?}", short(task.id), task.version));
+        let timeout = self.plan.timeout;
+        let mut wrong = None;
+        {
+            let mut book = self.book();
+            let Some(process) = book.lives.get_mut(&life) else {
+                return;
+            };
+            process.running.retain(|id, version| (*id, *version) != (task.id, task.version));
+            let (is_alive, now) = (process.is_alive, process.clock.instant());
+            let story = book.stories.entry(task.id).or_default();
+            let taken_back = story.claims.values_mut().filter(|held| held.goes_on == Some(task.version));
+            for held in taken_back {
+                (held.settling, held.came_of_it) = (Some(now), Some(came_of_it.clone()));
+            }
+            if let Some(held) = story.claims.get_mut(&task.version) {
+                if is_alive && held.lost.is_some_and(|told| now - told > STOPS_WITHIN) {
+                    wrong = Some(("4 one owner", format!("{task:?} ran on after its claim was lost: {held:?}")));
+                }
+                held.settling = Some(now);
+                held.came_of_it = Some(came_of_it);
+            }
+            if is_alive && ran > timeout + STOPS_WITHIN {
+                wrong = Some(("9 endings", format!("{task:?} ran for {ran:?}, allowed are {timeout:?}")));
+            }
+        }
+        if let Some((check, text)) = wrong {
+            self.broken(check, text);
+        }
+    }
+
+    /// A process was told that a claim is lost: its handler is to be stopped.
+    pub(crate) fn told_lost(&self, life: u64, id: delayline::TaskId, version: u64) {
+        let mut book = self.book();
+        let now = book.lives.get(&life).map(|process| process.clock.instant());
+        let story = book.stories.entry(id).or_default();
+        // What a transaction of its own has finished is done, and not lost.
+        let is_done = story.versions.get(&(version + 1)).is_some_and(|seen| seen.task.state == State::Done);
+        let root = story.claims.get(&version).and_then(|held| held.goes_on).unwrap_or(version);
+        // It may have been taken back by now.
+        let goes_on = story.claims.range(version + 1..).any(|(_, held)| held.goes_on == Some(root));
+        if let Some(held) = story.claims.get_mut(&root)
+            && held.life == life
+            && held.came_of_it.is_none()
+            && !held.finishing
+            && !is_done
+            && !goes_on
+        {
+            held.lost = held.lost.or(now);
+        }
+    }
+
+    /// At the end: no handler runs whose claim was lost long ago.
+    pub(super) fn check_lost(&self) {
+        let mut wrong = Vec::new();
+        {
+            let book = self.book();
+            for (id, story) in &book.stories {
+                for held in story.claims.values() {
+                    let process = &book.lives[&held.life];
+                    let runs_on = held.lost.is_some_and(|told| process.clock.instant() - told > STOPS_WITHIN);
+                    if held.started && held.came_of_it.is_none() && process.is_alive && runs_on {
+                        wrong.push(format!("{id} runs on after its claim was lost: {held:?}"));
+                    }
+                }
+            }
+        }
+        for text in wrong {
+            self.broken("4 one owner", text);
+        }
+    }
+}
