@@ -41,10 +41,8 @@ pub(super) use self::insert::{all, insert_at_once};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
-#[cfg(feature = "sqlite")]
-pub(super) use self::parts::parts;
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(feature = "postgres")]
 pub(super) use self::verbs::PATIENCE;

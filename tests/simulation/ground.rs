@@ -73,13 +73,15 @@ impl Locked {
         let key = row.key.clone().map(|key| (row.kind.clone(), key));
         let needs_key = matches!(change.verb, Verb::Redrive { .. });
         others(self.rows.get(&row.id))
-            || needs_key && key.is_some_and(|key| others(self.keys.get(&key)) || self.key_is_in_flux(&key, by))
+            || needs_key
+                && key.is_some_and(|key| others(self.keys.get(&key)) || self.key_is_in_flux(&key, by))
     }
 
     /// Whether the live row of a key is locked.
     fn key_is_in_flux(&self, (kind, key): &(Kind, Key), by: u64) -> bool {
         let live = self.model.live(kind, key);
-        live.and_then(|id| self.rows.get(&id)).is_some_and(|&holder| holder != by)
+        live.and_then(|id| self.rows.get(&id))
+            .is_some_and(|&holder| holder != by)
     }
 }
 
@@ -133,7 +135,10 @@ impl Ground {
             let id = entry.after.id;
             let (row, owed) = (now(self.memory.find(&Target::Id(id))), state.model.rows.get(&id));
             if row.as_ref() != owed {
-                self.ledger.broken("the store", format!("{what}: a row is {row:?} and should be {owed:?}"));
+                self.ledger.broken(
+                    "the store",
+                    format!("{what}: a row is {row:?} and should be {owed:?}"),
+                );
             }
         }
         for entry in journal {
@@ -150,15 +155,29 @@ impl Ground {
         let rows = self.list_all();
         owed.sort_by_key(|row| row.id);
         if rows.iter().ne(owed.iter().copied()) {
-            self.ledger.broken("the store", format!("{what}: the rows are {rows:?} and should be {owed:?}"));
+            self.ledger.broken(
+                "the store",
+                format!("{what}: the rows are {rows:?} and should be {owed:?}"),
+            );
         }
     }
 
     fn list_all(&self) -> Vec<Task> {
         let mut rows = Vec::new();
-        for state in [State::Scheduled, State::Running, State::Done, State::Dead, State::Cancelled] {
+        for state in [
+            State::Scheduled,
+            State::Running,
+            State::Done,
+            State::Dead,
+            State::Cancelled,
+        ] {
             for kind in now(self.memory.kinds(state, None, usize::MAX)) {
-                let page = Page { kind, state, after: None, limit: usize::MAX };
+                let page = Page {
+                    kind,
+                    state,
+                    after: None,
+                    limit: usize::MAX,
+                };
                 rows.extend(now(self.memory.list(&page)));
             }
         }
@@ -196,7 +215,10 @@ impl Ground {
                     let batch: Vec<_> = free.iter().map(|&place| rows[place].clone()).collect();
                     let Stamped { now, found } = now(self.memory.insert(batch.clone()));
                     let owed: Vec<_> = batch.iter().map(|row| state.model.insert(row, now)).collect();
-                    let right = same(found.iter().map(|answer| answer.as_ref().ok()), owed.iter().map(Some));
+                    let right = same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        owed.iter().map(Some),
+                    );
                     self.told(&mut state, "insert", right);
                     for (place, answer) in free.into_iter().zip(found) {
                         answers[place] = Some(answer);
@@ -207,8 +229,13 @@ impl Ground {
                 self.wait_for_locks().await;
             }
         }
-        let found = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(locked())));
-        Stamped { now: self.clock.now(), found: found.collect() }
+        let found = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(|| Err(locked())));
+        Stamped {
+            now: self.clock.now(),
+            found: found.collect(),
+        }
     }
 
     pub(crate) async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>> {
@@ -216,13 +243,20 @@ impl Ground {
         for wait in [true, false] {
             {
                 let mut state = self.state();
-                let open = |place: &usize| answers[*place].is_none() && !state.bars_change(&changes[*place], 0);
+                let open =
+                    |place: &usize| answers[*place].is_none() && !state.bars_change(&changes[*place], 0);
                 let free: Vec<_> = (0..changes.len()).filter(open).collect();
                 if !free.is_empty() {
                     let batch: Vec<_> = free.iter().map(|&place| changes[place].clone()).collect();
                     let Stamped { now, found } = now(self.memory.change(batch.clone()));
-                    let owed: Vec<_> = batch.iter().map(|change| state.model.change(change, now)).collect();
-                    let right = same(found.iter().map(|answer| answer.as_ref().ok()), owed.iter().map(Some));
+                    let owed: Vec<_> = batch
+                        .iter()
+                        .map(|change| state.model.change(change, now))
+                        .collect();
+                    let right = same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        owed.iter().map(Some),
+                    );
                     self.told(&mut state, "change", right);
                     for (place, answer) in free.into_iter().zip(found) {
                         answers[place] = Some(answer);
@@ -233,8 +267,13 @@ impl Ground {
                 self.wait_for_locks().await;
             }
         }
-        let found = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(locked())));
-        Stamped { now: self.clock.now(), found: found.collect() }
+        let found = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(|| Err(locked())));
+        Stamped {
+            now: self.clock.now(),
+            found: found.collect(),
+        }
     }
 
     async fn wait_for_locks(&self) {
@@ -243,7 +282,11 @@ impl Ground {
 
     pub(crate) fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked> {
         let mut state = self.state();
-        let free: Vec<_> = wakes.iter().filter(|wake| !state.is_locked(wake.id)).cloned().collect();
+        let free: Vec<_> = wakes
+            .iter()
+            .filter(|wake| !state.is_locked(wake.id))
+            .cloned()
+            .collect();
         let looked = now(self.memory.arrive(&free, claim));
         let right = state.model.arrive(&free, claim, looked.now, &looked.found);
         self.told(&mut state, "arrive", wrong(right, &looked));
@@ -260,14 +303,18 @@ impl Ground {
         }
         // Those that are not locked, by name.
         let at = self.clock.now();
-        let is_due = |row: &&Task| row.state == State::Scheduled && row.due_at <= at && !state.is_locked(row.id);
+        let is_due =
+            |row: &&Task| row.state == State::Scheduled && row.due_at <= at && !state.is_locked(row.id);
         let mut due: Vec<_> = state.model.rows.values().filter(is_due).collect();
         due.sort_by_key(|row| (row.due_at, row.id));
         let wakes: Vec<_> = due.into_iter().map(wake).collect();
         let looked = now(self.memory.arrive(&wakes, claim));
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "ready", wrong(right, &looked));
-        Stamped { now: looked.now, found: looked.found.claimed }
+        Stamped {
+            now: looked.now,
+            found: looked.found.claimed,
+        }
     }
 
     pub(crate) fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked> {
@@ -296,7 +343,10 @@ impl Ground {
             };
             let found = now(self.memory.change(vec![end.clone()])).found;
             let owed = state.model.change(&end, at);
-            let right = same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter());
+            let right = same(
+                found.iter().map(|answer| answer.as_ref().ok()),
+                [Some(&owed)].into_iter(),
+            );
             self.told(&mut state, "sweep", right);
         }
         let wakes: Vec<_> = overdue(&state, State::Scheduled).iter().map(wake).collect();
@@ -304,7 +354,9 @@ impl Ground {
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "sweep", wrong(right, &looked));
         looked.found.expired = ended.len();
-        looked.found.ahead = sweep.ahead.map_or_else(Vec::new, |ahead| now(self.memory.upcoming(ahead)).found);
+        looked.found.ahead = sweep
+            .ahead
+            .map_or_else(Vec::new, |ahead| now(self.memory.upcoming(ahead)).found);
         looked
     }
 
@@ -347,10 +399,17 @@ impl Ground {
         owed: impl Fn(&mut Model, &T, Timestamp) -> Guarded,
     ) -> Vec<Guarded> {
         let mut state = self.state();
-        let free: Vec<_> = writes.iter().filter(|write| !state.is_locked(id(write))).cloned().collect();
+        let free: Vec<_> = writes
+            .iter()
+            .filter(|write| !state.is_locked(id(write)))
+            .cloned()
+            .collect();
         let found = write(&free);
         let at = self.clock.now();
-        let owed: Vec<_> = free.iter().map(|write| owed(&mut state.model, write, at)).collect();
+        let owed: Vec<_> = free
+            .iter()
+            .map(|write| owed(&mut state.model, write, at))
+            .collect();
         let right = same(found.iter(), owed.iter());
         self.told(&mut state, what, right);
         let mut found = found.into_iter();
@@ -365,7 +424,10 @@ impl Ground {
         let found = now(self.memory.upcoming(ahead));
         let owed = self.state().model.upcoming(ahead, found.now);
         if found.found != owed {
-            self.ledger.broken("the store", format!("upcoming is {found:?} and should be {owed:?}"));
+            self.ledger.broken(
+                "the store",
+                format!("upcoming is {found:?} and should be {owed:?}"),
+            );
         }
         found
     }
@@ -374,7 +436,8 @@ impl Ground {
         let found = now(self.memory.find(target));
         let owed = self.state().model.find(target).cloned();
         if found != owed {
-            self.ledger.broken("the store", format!("found {found:?} and should have {owed:?}"));
+            self.ledger
+                .broken("the store", format!("found {found:?} and should have {owed:?}"));
         }
         found
     }
@@ -471,7 +534,10 @@ impl Open {
             }
             answers.push(answer);
         }
-        Ok(Stamped { now: self.ground.clock.now(), found: answers })
+        Ok(Stamped {
+            now: self.ground.clock.now(),
+            found: answers,
+        })
     }
 
     pub(crate) async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
@@ -493,7 +559,10 @@ impl Open {
             }
             answers.push(answer);
         }
-        Ok(Stamped { now: self.ground.clock.now(), found: answers })
+        Ok(Stamped {
+            now: self.ground.clock.now(),
+            found: answers,
+        })
     }
 
     pub(crate) fn find(&self, target: &Target) -> Option<Task> {
@@ -509,7 +578,11 @@ impl Open {
         }
         let at = ground.clock.now();
         let mut view = self.view(&state);
-        let settlement = Settlement { id, version, ending: Ending::Done };
+        let settlement = Settlement {
+            id,
+            version,
+            ending: Ending::Done,
+        };
         let finished = view.settle(&settlement, at) == Guarded::Done;
         if self.keep(&mut state, view) {
             self.done.push((at, Deferred::Finish(settlement)));
@@ -528,12 +601,18 @@ impl Open {
                 Deferred::Insert(row, owed) => {
                     let found = now(ground.memory.insert(vec![row.clone()])).found;
                     state.model.insert(&row, at);
-                    same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter())
+                    same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        [Some(&owed)].into_iter(),
+                    )
                 }
                 Deferred::Change(change, owed) => {
                     let found = now(ground.memory.change(vec![change.clone()])).found;
                     let _ = state.model.change(&change, at);
-                    same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter())
+                    same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        [Some(&owed)].into_iter(),
+                    )
                 }
                 Deferred::Finish(settlement) => {
                     let found = now(ground.memory.settle(vec![settlement.clone()]));
@@ -579,7 +658,11 @@ fn same<T: PartialEq + Debug>(
     if found.clone().eq(owed.clone()) {
         return Ok(());
     }
-    Err(format!("answered {:?} and should have {:?}", Vec::from_iter(found), Vec::from_iter(owed)))
+    Err(format!(
+        "answered {:?} and should have {:?}",
+        Vec::from_iter(found),
+        Vec::from_iter(owed)
+    ))
 }
 
 fn wrong<T: Debug>(right: Result<(), String>, found: &T) -> Result<(), String> {

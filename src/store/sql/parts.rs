@@ -1,6 +1,7 @@
 //! Batches of which some rows are in the way of the others.
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+use std::future::Future;
+
 use super::obstacle::Why;
 
 /// Into how many parts a batch is split: so the row in the way of 500 others is found in three more steps, each of which
@@ -9,7 +10,6 @@ const PARTS: usize = 8;
 
 /// What `step` answers for each of some batches, one after the other. A batch that fails because of some of its rows,
 /// which `blame` tells by the error, is tried again by parts until these rows are alone.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) async fn by_parts<T, A, F>(
     batches: Vec<Vec<T>>,
     blame: impl Fn(&sqlx::Error) -> Option<Why>,
@@ -36,7 +36,7 @@ where
 }
 
 /// The parts of a batch that failed because of some of its rows.
-pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
+fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     let size = batch.len().div_ceil(PARTS).max(1);
     let mut parts = Vec::with_capacity(PARTS);
     while !batch.is_empty() {
@@ -46,7 +46,7 @@ pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     parts
 }
 
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
