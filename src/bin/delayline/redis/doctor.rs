@@ -178,25 +178,23 @@ fn tell_rows(rows: &RedisRowsCheckup, text: &mut String) {
     let sum = |count: fn(&RowsCheckup) -> u64| rows.contents.iter().map(count).sum::<u64>();
     let _ = writeln!(
         text,
-        "tasks: {} slots, epoch {}; {} scheduled, {} running, {} done, {} dead, {} cancelled, {} wait for their key; {}",
-        rows.slots,
-        rows.epoch,
-        sum(|slot| slot.scheduled),
-        sum(|slot| slot.running),
-        sum(|slot| slot.done),
-        sum(|slot| slot.dead),
-        sum(|slot| slot.cancelled),
-        sum(|slot| slot.waiting_for_key),
-        megabytes(sum(|slot| slot.bytes)),
+        "tasks: {} shards; {} scheduled, {} running, {} done, {} dead, {} cancelled; {}",
+        rows.shards,
+        sum(|shard| shard.scheduled),
+        sum(|shard| shard.running),
+        sum(|shard| shard.done),
+        sum(|shard| shard.dead),
+        sum(|shard| shard.cancelled),
+        megabytes(sum(|shard| shard.bytes)),
     );
     let mut biggest: Vec<_> = rows
         .contents
         .iter()
-        .filter(|slot| slot.biggest_bytes > 0)
+        .filter(|shard| shard.biggest_bytes > 0)
         .collect();
-    biggest.sort_by_key(|slot| std::cmp::Reverse(slot.biggest_bytes));
-    for slot in biggest.iter().take(BIGGEST) {
-        let _ = writeln!(text, "{}: {}", slot.biggest_key, megabytes(slot.biggest_bytes));
+    biggest.sort_by_key(|shard| std::cmp::Reverse(shard.biggest_bytes));
+    for shard in biggest.iter().take(BIGGEST) {
+        let _ = writeln!(text, "{}: {}", shard.biggest_key, megabytes(shard.biggest_bytes));
     }
 }
 

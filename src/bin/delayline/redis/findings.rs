@@ -171,37 +171,31 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
 
 fn of_rows(rows: &RedisRowsCheckup, findings: &mut Vec<Finding>) {
     let patience = u64::try_from(RedisStore::PATIENCE.as_millis()).unwrap_or(u64::MAX);
-    if let Some(former) = rows.former_slots {
-        findings.push(Finding::problem(format!(
-            "a change of the number of slots of the tasks was begun and not ended, {former} slots of the epoch before are \
-             still in use; run it again"
-        )));
-    }
-    for slot in &rows.contents {
-        let at = &slot.slot;
+    for shard in &rows.contents {
+        let at = &shard.shard;
         let mut problem = |text: String| findings.push(Finding::problem(format!("{at}: {text}")));
-        if slot.due_for_ms > patience {
+        if shard.due_for_ms > patience {
             problem(format!(
                 "its first task is due for {} ms, and no worker has taken it",
-                slot.due_for_ms
+                shard.due_for_ms
             ));
         }
-        if slot.overdue_for_ms > patience {
+        if shard.overdue_for_ms > patience {
             problem(format!(
                 "its first task is to be looked at for {} ms, and no worker has",
-                slot.overdue_for_ms
+                shard.overdue_for_ms
             ));
         }
-        if slot.ended_for_ms > patience {
+        if shard.ended_for_ms > patience {
             problem(format!(
                 "{} tasks are running whose lease has ended, the first {} ms ago, and no worker has taken them over",
-                slot.ended, slot.ended_for_ms
+                shard.ended, shard.ended_for_ms
             ));
         }
-        if slot.dead > 0 {
+        if shard.dead > 0 {
             findings.push(Finding::note(format!(
                 "{at}: {} tasks are dead, until somebody redrives them",
-                slot.dead
+                shard.dead
             )));
         }
     }
