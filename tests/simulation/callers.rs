@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use delayline::{
-    Answer, Error, Expect, Expected, Key, Kind, NewTask, Page, Receipt, Scheduled, Scheduler, Shift, State, Target,
-    TaskId, When, rearm,
+    Answer, Error, Expect, Expected, Key, Kind, NewTask, Page, Receipt, Scheduled, Scheduler, Shift, State,
+    Target, TaskId, When, rearm,
 };
 use tokio::task::JoinSet;
 
@@ -271,7 +271,9 @@ impl Caller {
             1 => Expected::Run,
             _ => Expected::At(world.ground.clock.now().after(self.delay())),
         };
-        world.ledger.expects(&KEYS[self.below(3) as usize].into(), expected);
+        world
+            .ledger
+            .expects(&KEYS[self.below(3) as usize].into(), expected);
     }
 
     async fn schedule_all(&self) {
@@ -291,7 +293,10 @@ impl Caller {
 
     async fn change_all(&self) {
         let ledger = &self.process.world.ledger;
-        let targets: Vec<_> = (0..3).filter_map(|_| self.target()).map(|(target, _)| target).collect();
+        let targets: Vec<_> = (0..3)
+            .filter_map(|_| self.target())
+            .map(|(target, _)| target)
+            .collect();
         let asked_at = ledger.elapsed();
         let cancels = self.below(2) == 0;
         let (asked, answers): (Vec<_>, _) = if cancels {
@@ -299,7 +304,10 @@ impl Caller {
             (asked, self.scheduler.cancel_all(targets).await)
         } else {
             let moves: Vec<_> = targets.into_iter().map(|target| (target, self.due())).collect();
-            let asked = moves.iter().map(|(target, due)| Asked::Reschedule(target.clone(), *due)).collect();
+            let asked = moves
+                .iter()
+                .map(|(target, due)| Asked::Reschedule(target.clone(), *due))
+                .collect();
             (asked, self.scheduler.reschedule_all(moves).await)
         };
         match answers {
@@ -325,15 +333,22 @@ impl Caller {
                     let receipt = self.scheduler.schedule_in(&mut transaction, new.task()).await;
                     receipt.map(|receipt| scheduled.push((new.asked(), receipt)))
                 }
-                _ => self.change_in(&mut transaction).await.map(|done| changed.extend(done)),
+                _ => self
+                    .change_in(&mut transaction)
+                    .await
+                    .map(|done| changed.extend(done)),
             };
             if let Err(error) = tried {
                 // Such as a lock: the service rolls back.
                 return self.failed("in a transaction", &error);
             }
-            let dallies = self.below(4) == 0 && !self.process.world.plan.calm && !self.process.world.is_healed();
+            let dallies =
+                self.below(4) == 0 && !self.process.world.plan.calm && !self.process.world.is_healed();
             if dallies {
-                self.process.clock.sleep(Duration::from_millis(self.below(3_000))).await;
+                self.process
+                    .clock
+                    .sleep(Duration::from_millis(self.below(3_000)))
+                    .await;
             }
         }
         if self.below(4) == 0 {
@@ -366,7 +381,10 @@ impl Caller {
         }
     }
 
-    async fn change_in(&self, transaction: &mut GatedTransaction) -> Result<Option<(Asked, Receipt<Answer>)>, Error> {
+    async fn change_in(
+        &self,
+        transaction: &mut GatedTransaction,
+    ) -> Result<Option<(Asked, Receipt<Answer>)>, Error> {
         let Some((target, _)) = self.target() else {
             return Ok(None);
         };
@@ -398,7 +416,11 @@ impl Caller {
         };
         let store = crate::gate::GatedStore(self.process.gate.clone());
         let limit = Duration::from_secs(5);
-        let rearmed = self.process.clock.timeout(limit, rearm(&store, &*backend, |_| {})).await;
+        let rearmed = self
+            .process
+            .clock
+            .timeout(limit, rearm(&store, &*backend, |_| {}))
+            .await;
         if let Some(Err(error)) = rearmed {
             self.failed("rearm", &error);
         }
@@ -411,7 +433,9 @@ impl Caller {
             return;
         };
         match self.scheduler.find(target.clone()).await {
-            Ok(found) => world.ledger.note(|| format!("found {:?}", found.map(|task| task.version))),
+            Ok(found) => world
+                .ledger
+                .note(|| format!("found {:?}", found.map(|task| task.version))),
             Err(error) => self.failed("find", &error),
         }
         let page = Page {

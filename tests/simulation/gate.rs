@@ -110,7 +110,12 @@ impl Gate {
                 Fate::Hangs { has_effect: false }
             };
         }
-        let StoreFaults { fail, lose, hang, late } = *self.faults.lock().unwrap();
+        let StoreFaults {
+            fail,
+            lose,
+            hang,
+            late,
+        } = *self.faults.lock().unwrap();
         if fail + lose + hang + late == 0 {
             return Fate::Answered;
         }
@@ -201,8 +206,15 @@ impl Store for GatedStore {
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
         let looked = self.0.stamped(async { self.0.ground.arrive(wakes, claim) }).await;
         let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
-        let answer = || looked.as_ref().map(|looked| (looked.found.claimed.len(), &looked.found.waiting));
-        self.0.ground.ledger.note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
+        let answer = || {
+            looked
+                .as_ref()
+                .map(|looked| (looked.found.claimed.len(), &looked.found.waiting))
+        };
+        self.0
+            .ground
+            .ledger
+            .note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
         looked
     }
 
@@ -219,16 +231,24 @@ impl Store for GatedStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let claims = settlements.iter().map(|settlement| (settlement.id, settlement.version));
+        let claims = settlements
+            .iter()
+            .map(|settlement| (settlement.id, settlement.version));
         self.0.ground.ledger.settling(self.0.life, claims);
         self.0.call(async { self.0.ground.settle(&settlements) }).await
     }
 
     async fn renew(&self, renewals: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renewed = self.0.call(async { self.0.ground.renew(renewals, lease) }).await?;
+        let renewed = self
+            .0
+            .call(async { self.0.ground.renew(renewals, lease) })
+            .await?;
         for (renewal, came) in renewals.iter().zip(&renewed) {
             if *came == Guarded::Lost {
-                self.0.ground.ledger.told_lost(self.0.life, renewal.id, renewal.version);
+                self.0
+                    .ground
+                    .ledger
+                    .told_lost(self.0.life, renewal.id, renewal.version);
             }
         }
         Ok(renewed)
@@ -247,7 +267,9 @@ impl Store for GatedStore {
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        self.0.call(async { self.0.ground.kinds(state, after, limit) }).await
+        self.0
+            .call(async { self.0.ground.kinds(state, after, limit) })
+            .await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
@@ -281,7 +303,9 @@ impl GatedTransaction {
 }
 
 async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(failed()))
+    tokio::time::timeout(PATIENCE, call)
+        .await
+        .unwrap_or_else(|_| Err(failed()))
 }
 
 #[async_trait]
@@ -328,7 +352,9 @@ impl Backend for GatedBackend {
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
         let Gate { life, ground, .. } = &*self.gate;
-        ground.ledger.sending(ground, *life, self.role, batch, self.rearming);
+        ground
+            .ledger
+            .sending(ground, *life, self.role, batch, self.rearming);
         self.gate.step().await;
         if self.hang > 0 && self.gate.clock.random_below(1_000) < self.hang {
             return std::future::pending().await;

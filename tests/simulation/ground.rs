@@ -1,18 +1,22 @@
 //! The one store of a history: the memory store, kept in step with the model, and transactions that lock its rows.
 
+#[path = "ground/open.rs"]
+mod open;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline::store::{
-    Ahead, Change, Claim, Ending, Expect, Guarded, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal,
+    Ahead, Change, Claim, Expect, Guarded, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal,
     Settlement, Stamped, Store, Sweep, Verb,
 };
 use delayline::{Answer, Clock, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
+pub(crate) use self::open::Open;
 use crate::ledger::Ledger;
 use crate::model::Model;
 
@@ -73,13 +77,15 @@ impl Locked {
         let key = row.key.clone().map(|key| (row.kind.clone(), key));
         let needs_key = matches!(change.verb, Verb::Redrive { .. });
         others(self.rows.get(&row.id))
-            || needs_key && key.is_some_and(|key| others(self.keys.get(&key)) || self.key_is_in_flux(&key, by))
+            || needs_key
+                && key.is_some_and(|key| others(self.keys.get(&key)) || self.key_is_in_flux(&key, by))
     }
 
     /// Whether the live row of a key is locked.
     fn key_is_in_flux(&self, (kind, key): &(Kind, Key), by: u64) -> bool {
         let live = self.model.live(kind, key);
-        live.and_then(|id| self.rows.get(&id)).is_some_and(|&holder| holder != by)
+        live.and_then(|id| self.rows.get(&id))
+            .is_some_and(|&holder| holder != by)
     }
 }
 
@@ -133,7 +139,10 @@ impl Ground {
             let id = entry.after.id;
             let (row, owed) = (now(self.memory.find(&Target::Id(id))), state.model.rows.get(&id));
             if row.as_ref() != owed {
-                self.ledger.broken("the store", format!("{what}: a row is {row:?} and should be {owed:?}"));
+                self.ledger.broken(
+                    "the store",
+                    format!("{what}: a row is {row:?} and should be {owed:?}"),
+                );
             }
         }
         for entry in journal {
@@ -150,15 +159,29 @@ impl Ground {
         let rows = self.list_all();
         owed.sort_by_key(|row| row.id);
         if rows.iter().ne(owed.iter().copied()) {
-            self.ledger.broken("the store", format!("{what}: the rows are {rows:?} and should be {owed:?}"));
+            self.ledger.broken(
+                "the store",
+                format!("{what}: the rows are {rows:?} and should be {owed:?}"),
+            );
         }
     }
 
     fn list_all(&self) -> Vec<Task> {
         let mut rows = Vec::new();
-        for state in [State::Scheduled, State::Running, State::Done, State::Dead, State::Cancelled] {
+        for state in [
+            State::Scheduled,
+            State::Running,
+            State::Done,
+            State::Dead,
+            State::Cancelled,
+        ] {
             for kind in now(self.memory.kinds(state, None, usize::MAX)) {
-                let page = Page { kind, state, after: None, limit: usize::MAX };
+                let page = Page {
+                    kind,
+                    state,
+                    after: None,
+                    limit: usize::MAX,
+                };
                 rows.extend(now(self.memory.list(&page)));
             }
         }
@@ -196,7 +219,10 @@ impl Ground {
                     let batch: Vec<_> = free.iter().map(|&place| rows[place].clone()).collect();
                     let Stamped { now, found } = now(self.memory.insert(batch.clone()));
                     let owed: Vec<_> = batch.iter().map(|row| state.model.insert(row, now)).collect();
-                    let right = same(found.iter().map(|answer| answer.as_ref().ok()), owed.iter().map(Some));
+                    let right = same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        owed.iter().map(Some),
+                    );
                     self.told(&mut state, "insert", right);
                     for (place, answer) in free.into_iter().zip(found) {
                         answers[place] = Some(answer);
@@ -207,8 +233,13 @@ impl Ground {
                 self.wait_for_locks().await;
             }
         }
-        let found = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(locked())));
-        Stamped { now: self.clock.now(), found: found.collect() }
+        let found = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(|| Err(locked())));
+        Stamped {
+            now: self.clock.now(),
+            found: found.collect(),
+        }
     }
 
     pub(crate) async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>> {
@@ -216,13 +247,20 @@ impl Ground {
         for wait in [true, false] {
             {
                 let mut state = self.state();
-                let open = |place: &usize| answers[*place].is_none() && !state.bars_change(&changes[*place], 0);
+                let open =
+                    |place: &usize| answers[*place].is_none() && !state.bars_change(&changes[*place], 0);
                 let free: Vec<_> = (0..changes.len()).filter(open).collect();
                 if !free.is_empty() {
                     let batch: Vec<_> = free.iter().map(|&place| changes[place].clone()).collect();
                     let Stamped { now, found } = now(self.memory.change(batch.clone()));
-                    let owed: Vec<_> = batch.iter().map(|change| state.model.change(change, now)).collect();
-                    let right = same(found.iter().map(|answer| answer.as_ref().ok()), owed.iter().map(Some));
+                    let owed: Vec<_> = batch
+                        .iter()
+                        .map(|change| state.model.change(change, now))
+                        .collect();
+                    let right = same(
+                        found.iter().map(|answer| answer.as_ref().ok()),
+                        owed.iter().map(Some),
+                    );
                     self.told(&mut state, "change", right);
                     for (place, answer) in free.into_iter().zip(found) {
                         answers[place] = Some(answer);
@@ -233,8 +271,13 @@ impl Ground {
                 self.wait_for_locks().await;
             }
         }
-        let found = answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(locked())));
-        Stamped { now: self.clock.now(), found: found.collect() }
+        let found = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(|| Err(locked())));
+        Stamped {
+            now: self.clock.now(),
+            found: found.collect(),
+        }
     }
 
     async fn wait_for_locks(&self) {
@@ -243,7 +286,11 @@ impl Ground {
 
     pub(crate) fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked> {
         let mut state = self.state();
-        let free: Vec<_> = wakes.iter().filter(|wake| !state.is_locked(wake.id)).cloned().collect();
+        let free: Vec<_> = wakes
+            .iter()
+            .filter(|wake| !state.is_locked(wake.id))
+            .cloned()
+            .collect();
         let looked = now(self.memory.arrive(&free, claim));
         let right = state.model.arrive(&free, claim, looked.now, &looked.found);
         self.told(&mut state, "arrive", wrong(right, &looked));
@@ -260,14 +307,18 @@ impl Ground {
         }
         // Those that are not locked, by name.
         let at = self.clock.now();
-        let is_due = |row: &&Task| row.state == State::Scheduled && row.due_at <= at && !state.is_locked(row.id);
+        let is_due =
+            |row: &&Task| row.state == State::Scheduled && row.due_at <= at && !state.is_locked(row.id);
         let mut due: Vec<_> = state.model.rows.values().filter(is_due).collect();
         due.sort_by_key(|row| (row.due_at, row.id));
         let wakes: Vec<_> = due.into_iter().map(wake).collect();
         let looked = now(self.memory.arrive(&wakes, claim));
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "ready", wrong(right, &looked));
-        Stamped { now: looked.now, found: looked.found.claimed }
+        Stamped {
+            now: looked.now,
+            found: looked.found.claimed,
+        }
     }
 
     pub(crate) fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked> {
@@ -296,7 +347,10 @@ impl Ground {
             };
             let found = now(self.memory.change(vec![end.clone()])).found;
             let owed = state.model.change(&end, at);
-            let right = same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter());
+            let right = same(
+                found.iter().map(|answer| answer.as_ref().ok()),
+                [Some(&owed)].into_iter(),
+            );
             self.told(&mut state, "sweep", right);
         }
         let wakes: Vec<_> = overdue(&state, State::Scheduled).iter().map(wake).collect();
@@ -304,7 +358,9 @@ impl Ground {
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "sweep", wrong(right, &looked));
         looked.found.expired = ended.len();
-        looked.found.ahead = sweep.ahead.map_or_else(Vec::new, |ahead| now(self.memory.upcoming(ahead)).found);
+        looked.found.ahead = sweep
+            .ahead
+            .map_or_else(Vec::new, |ahead| now(self.memory.upcoming(ahead)).found);
         looked
     }
 
@@ -347,10 +403,17 @@ impl Ground {
         owed: impl Fn(&mut Model, &T, Timestamp) -> Guarded,
     ) -> Vec<Guarded> {
         let mut state = self.state();
-        let free: Vec<_> = writes.iter().filter(|write| !state.is_locked(id(write))).cloned().collect();
+        let free: Vec<_> = writes
+            .iter()
+            .filter(|write| !state.is_locked(id(write)))
+            .cloned()
+            .collect();
         let found = write(&free);
         let at = self.clock.now();
-        let owed: Vec<_> = free.iter().map(|write| owed(&mut state.model, write, at)).collect();
+        let owed: Vec<_> = free
+            .iter()
+            .map(|write| owed(&mut state.model, write, at))
+            .collect();
         let right = same(found.iter(), owed.iter());
         self.told(&mut state, what, right);
         let mut found = found.into_iter();
@@ -365,7 +428,10 @@ impl Ground {
         let found = now(self.memory.upcoming(ahead));
         let owed = self.state().model.upcoming(ahead, found.now);
         if found.found != owed {
-            self.ledger.broken("the store", format!("upcoming is {found:?} and should be {owed:?}"));
+            self.ledger.broken(
+                "the store",
+                format!("upcoming is {found:?} and should be {owed:?}"),
+            );
         }
         found
     }
@@ -374,7 +440,8 @@ impl Ground {
         let found = now(self.memory.find(target));
         let owed = self.state().model.find(target).cloned();
         if found != owed {
-            self.ledger.broken("the store", format!("found {found:?} and should have {owed:?}"));
+            self.ledger
+                .broken("the store", format!("found {found:?} and should have {owed:?}"));
         }
         found
     }
@@ -401,164 +468,6 @@ impl Ground {
     }
 }
 
-/// An open transaction: what it did is seen by nobody, and what it touched is locked, until it is committed or dropped.
-#[derive(Debug)]
-pub(crate) struct Open {
-    ground: Arc<Ground>,
-    number: u64,
-    /// The rows that it has changed, as it sees them.
-    seen: BTreeMap<TaskId, Task>,
-    /// What is to be done at the commit, each as at its time.
-    done: Vec<(Timestamp, Deferred)>,
-}
-
-#[derive(Debug)]
-enum Deferred {
-    Insert(NewRow, Scheduled),
-    Change(Change, Answer),
-    Finish(Settlement),
-}
-
-impl Open {
-    pub(crate) fn begin(ground: &Arc<Ground>) -> Self {
-        let mut state = ground.state();
-        state.transactions += 1;
-        Self {
-            ground: Arc::clone(ground),
-            number: state.transactions,
-            seen: BTreeMap::new(),
-            done: Vec::new(),
-        }
-    }
-
-    /// The rows as this transaction sees them.
-    fn view(&self, state: &Locked) -> Model {
-        let mut view = state.model.clone();
-        view.rows.extend(self.seen.clone());
-        view
-    }
-
-    /// Takes in what a statement did: the rows are locked from here on.
-    fn keep(&mut self, state: &mut Locked, mut view: Model) -> bool {
-        let journal = view.take_journal();
-        for entry in &journal {
-            let row = &entry.after;
-            state.rows.insert(row.id, self.number);
-            if let Some(key) = &row.key {
-                state.keys.insert((row.kind.clone(), key.clone()), self.number);
-            }
-            self.seen.insert(row.id, row.clone());
-        }
-        !journal.is_empty()
-    }
-
-    pub(crate) async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        let mut answers = Vec::with_capacity(rows.len());
-        for row in rows {
-            if self.ground.state().bars_insert(&row, self.number) {
-                self.ground.wait_for_locks().await;
-            }
-            let ground = Arc::clone(&self.ground);
-            let mut state = ground.state();
-            if state.bars_insert(&row, self.number) {
-                return Err(locked());
-            }
-            let at = ground.clock.now();
-            let mut view = self.view(&state);
-            let answer = view.insert(&row, at);
-            if self.keep(&mut state, view) {
-                self.done.push((at, Deferred::Insert(row, answer.clone())));
-            }
-            answers.push(answer);
-        }
-        Ok(Stamped { now: self.ground.clock.now(), found: answers })
-    }
-
-    pub(crate) async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        let mut answers = Vec::with_capacity(changes.len());
-        for change in changes {
-            if self.ground.state().bars_change(&change, self.number) {
-                self.ground.wait_for_locks().await;
-            }
-            let ground = Arc::clone(&self.ground);
-            let mut state = ground.state();
-            if state.bars_change(&change, self.number) {
-                return Err(locked());
-            }
-            let at = ground.clock.now();
-            let mut view = self.view(&state);
-            let answer = view.change(&change, at);
-            if self.keep(&mut state, view) {
-                self.done.push((at, Deferred::Change(change, answer.clone())));
-            }
-            answers.push(answer);
-        }
-        Ok(Stamped { now: self.ground.clock.now(), found: answers })
-    }
-
-    pub(crate) fn find(&self, target: &Target) -> Option<Task> {
-        let state = self.ground.state();
-        self.view(&state).find(target).cloned()
-    }
-
-    pub(crate) fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        let ground = Arc::clone(&self.ground);
-        let mut state = ground.state();
-        if state.rows.get(&id).is_some_and(|&holder| holder != self.number) {
-            return Err(locked());
-        }
-        let at = ground.clock.now();
-        let mut view = self.view(&state);
-        let settlement = Settlement { id, version, ending: Ending::Done };
-        let finished = view.settle(&settlement, at) == Guarded::Done;
-        if self.keep(&mut state, view) {
-            self.done.push((at, Deferred::Finish(settlement)));
-        }
-        Ok(finished)
-    }
-
-    /// Does what it did, each statement as at its time; nobody else has touched its rows since.
-    pub(crate) fn commit(mut self) {
-        let ground = Arc::clone(&self.ground);
-        let mut state = ground.state();
-        for (at, deferred) in std::mem::take(&mut self.done) {
-            let since = ground.clock.now().millis_since(at);
-            ground.clock.step(-since);
-            let right = match deferred {
-                Deferred::Insert(row, owed) => {
-                    let found = now(ground.memory.insert(vec![row.clone()])).found;
-                    state.model.insert(&row, at);
-                    same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter())
-                }
-                Deferred::Change(change, owed) => {
-                    let found = now(ground.memory.change(vec![change.clone()])).found;
-                    let _ = state.model.change(&change, at);
-                    same(found.iter().map(|answer| answer.as_ref().ok()), [Some(&owed)].into_iter())
-                }
-                Deferred::Finish(settlement) => {
-                    let found = now(ground.memory.settle(vec![settlement.clone()]));
-                    state.model.settle(&settlement, at);
-                    same(found.iter(), [Guarded::Done].iter())
-                }
-            };
-            ground.clock.step(since);
-            ground.told(&mut state, "commit", right);
-        }
-        // Its locks go with it.
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut state = self.ground.state();
-        let number = self.number;
-        state.rows.retain(|_, holder| *holder != number);
-        state.keys.retain(|_, holder| *holder != number);
-        drop(state);
-        self.ground.freed.notify_waiters();
-    }
-}
-
 /// What a statement is told that has waited for long enough.
 pub(crate) fn locked() -> Error {
     Error::Store {
@@ -579,7 +488,11 @@ fn same<T: PartialEq + Debug>(
     if found.clone().eq(owed.clone()) {
         return Ok(());
     }
-    Err(format!("answered {:?} and should have {:?}", Vec::from_iter(found), Vec::from_iter(owed)))
+    Err(format!(
+        "answered {:?} and should have {:?}",
+        Vec::from_iter(found),
+        Vec::from_iter(owed)
+    ))
 }
 
 fn wrong<T: Debug>(right: Result<(), String>, found: &T) -> Result<(), String> {

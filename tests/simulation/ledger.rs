@@ -219,7 +219,10 @@ impl Ledger {
     }
 
     pub(crate) fn expected(&self, key: &Key) -> Expected {
-        self.book().tables.get(key).map_or(Expected::Gone, |&(expected, _)| expected)
+        self.book()
+            .tables
+            .get(key)
+            .map_or(Expected::Gone, |&(expected, _)| expected)
     }
 
     /// A process has asked the service about a task and been told this.
@@ -258,7 +261,8 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
-                    if after.started && held.goes_on.is_none() && !std::mem::replace(&mut held.counted, true) {
+                    if after.started && held.goes_on.is_none() && !std::mem::replace(&mut held.counted, true)
+                    {
                         story.starts += 1;
                     }
                 }
@@ -269,9 +273,14 @@ impl Ledger {
                 return;
             }
             Cause::Claimed => {
-                let life = after.owner.as_deref().and_then(|name| name.parse().ok()).unwrap_or(0);
+                let life = after
+                    .owner
+                    .as_deref()
+                    .and_then(|name| name.parse().ok())
+                    .unwrap_or(0);
                 let before = story.claims.get(&(after.version - 2));
-                let before = before.filter(|before| before.life == life && (before.started || before.goes_on.is_some()));
+                let before = before
+                    .filter(|before| before.life == life && (before.started || before.goes_on.is_some()));
                 let held = Held {
                     life,
                     claimed_at: at,

@@ -6,9 +6,7 @@ use std::time::Duration;
 use delayline::store::{
     Ahead, Change, Claim, Ending, Guarded, Hop, Looked, NewRow, Pending, Renewal, Settlement, Sweep, Verb,
 };
-use delayline::{
-    Answer, Expect, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When,
-};
+use delayline::{Answer, Expect, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
 
 /// Every row as the store must have it, and what has happened to the rows since somebody asked.
 #[derive(Clone, Debug)]
@@ -334,7 +332,6 @@ impl Model {
         near.into_iter().take(ahead.limit).map(pending).collect()
     }
 
-
     /// How many of `ids` are not among `claimed`, by kind.
     fn waiting(&self, ids: &[TaskId], claimed: &[Task]) -> BTreeMap<Kind, usize> {
         let mut waiting = BTreeMap::new();
@@ -398,7 +395,9 @@ impl Model {
         }
         if let Some(retake) = retake {
             for id in early {
-                self.enter(id, Cause::Touched, now, |row| row.wake_at = Some(now.after(retake)));
+                self.enter(id, Cause::Touched, now, |row| {
+                    row.wake_at = Some(now.after(retake))
+                });
             }
         }
         Ok(())

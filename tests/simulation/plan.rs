@@ -154,7 +154,12 @@ impl Plan {
 
     /// Whether no answer of the store is lost, so that every claim is somebody's.
     pub(crate) fn store_is_reliable(&self) -> bool {
-        let StoreFaults { fail, lose, hang, late } = self.store;
+        let StoreFaults {
+            fail,
+            lose,
+            hang,
+            late,
+        } = self.store;
         fail + lose + hang + late == 0 && self.outages == 0
     }
 
@@ -197,7 +202,10 @@ impl Plan {
     /// What another process has written that is due so soon, the table finds only at the next sweep.
     pub(crate) fn calm_lateness(&self, asked: Duration) -> i64 {
         let of_timers = match &self.levels {
-            Some(Delays { reach: Reach::Any { .. }, .. }) => 1_100,
+            Some(Delays {
+                reach: Reach::Any { .. },
+                ..
+            }) => 1_100,
             _ => 0,
         };
         let is_soon = self.precise == Precise::Table && asked <= self.sweep_every + Duration::from_millis(50);

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::Backend;
-use delayline::{
-    Check, Clock, Context, Expected, Failure, Key, Outcome, Scheduler, Stats, Worker,
-};
+use delayline::{Check, Clock, Context, Expected, Failure, Key, Outcome, Scheduler, Stats, Worker};
 use tokio::sync::Notify;
 
 use crate::callers::call;
@@ -126,10 +124,15 @@ impl Process {
 type Answered = Result<Outcome, Failure>;
 
 async fn handle(process: Process, number: u64, context: Context) -> Answered {
-    let Process { world, gate, clock, .. } = &process;
+    let Process {
+        world, gate, clock, ..
+    } = &process;
     let mut handling = Handling::begin(&world.ground, gate.life, clock, &context);
     if context.payload() != number.to_string().as_bytes() {
-        world.ledger.broken("4 one owner", format!("the payload of {:?} is {number}", context.task()));
+        world.ledger.broken(
+            "4 one owner",
+            format!("the payload of {:?} is {number}", context.task()),
+        );
     }
     let (came_of_it, answer) = work(&process, &context, &mut handling).await;
     handling.came_of_it(came_of_it);
@@ -150,7 +153,9 @@ async fn work(process: &Process, context: &Context, handling: &mut Handling) -> 
         (false, _) => 40_000,
     };
     if longest > 0 {
-        clock.sleep(Duration::from_millis(clock.random_below(longest + 1))).await;
+        clock
+            .sleep(Duration::from_millis(clock.random_below(longest + 1)))
+            .await;
     }
     let soon = Duration::from_millis(clock.random_below(8_000));
     match clock.random_below(if gentle { 12 } else { 26 }) {
@@ -158,7 +163,10 @@ async fn work(process: &Process, context: &Context, handling: &mut Handling) -> 
         12 | 13 => (CameOfIt::Failed, Some(Err("failed by chance".into()))),
         14 => (CameOfIt::Snoozed(soon), Some(Ok(Outcome::Snooze(soon)))),
         15 => (CameOfIt::Again(soon), Some(Ok(Outcome::Again(soon)))),
-        16 => (CameOfIt::Discarded, Some(Ok(Outcome::Discard("by chance".into())))),
+        16 => (
+            CameOfIt::Discarded,
+            Some(Ok(Outcome::Discard("by chance".into()))),
+        ),
         17 => (CameOfIt::Failed, Some(Ok(Outcome::Retry("by chance".into())))),
         18 => (CameOfIt::Failed, None),
         _ => (CameOfIt::Done, Some(Ok(Outcome::Done))),
@@ -166,8 +174,14 @@ async fn work(process: &Process, context: &Context, handling: &mut Handling) -> 
 }
 
 /// Finishes the task in a transaction, perhaps with other verbs in it.
-async fn finish(process: &Process, context: &Context, handling: &mut Handling) -> (CameOfIt, Option<Answered>) {
-    let Process { world, gate, clock, .. } = process;
+async fn finish(
+    process: &Process,
+    context: &Context,
+    handling: &mut Handling,
+) -> (CameOfIt, Option<Answered>) {
+    let Process {
+        world, gate, clock, ..
+    } = process;
     let mut transaction = GatedTransaction::begin(gate);
     handling.finishes(true);
     let finished = context.finish_in(&mut transaction).await;
@@ -181,7 +195,9 @@ async fn finish(process: &Process, context: &Context, handling: &mut Handling) -
     handling.came_of_it(CameOfIt::Finished);
     let dallying = clock.random_below(4) == 0 && !world.is_healed();
     if dallying {
-        clock.sleep(Duration::from_millis(clock.random_below(4_000))).await;
+        clock
+            .sleep(Duration::from_millis(clock.random_below(4_000)))
+            .await;
     }
     match clock.random_below(5) {
         0 => {
@@ -201,7 +217,9 @@ async fn finish(process: &Process, context: &Context, handling: &mut Handling) -
 
 /// The service's own table is asked; now and then it does not answer as it should.
 async fn check(process: Process, keys: Vec<Key>) -> Result<Vec<Expected>, Failure> {
-    let Process { world, gate, clock, .. } = &process;
+    let Process {
+        world, gate, clock, ..
+    } = &process;
     let ill = !world.plan.calm && !world.is_healed();
     clock.sleep(Duration::from_millis(clock.random_below(4))).await;
     match clock.random_below(if ill { 20 } else { 1 }) {
@@ -209,7 +227,11 @@ async fn check(process: Process, keys: Vec<Key>) -> Result<Vec<Expected>, Failur
         2 => return Ok(Vec::new()),
         3 => std::panic::resume_unwind(Box::new("by chance")),
         4 => std::future::pending().await,
-        5 => clock.sleep(Duration::from_millis(clock.random_below(2_000))).await,
+        5 => {
+            clock
+                .sleep(Duration::from_millis(clock.random_below(2_000)))
+                .await
+        }
         _ => {}
     }
     let answers = keys.iter().map(|key| {

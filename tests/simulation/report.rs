@@ -63,7 +63,10 @@ counts! {
 
 impl Report {
     pub(crate) fn summary(&self) -> String {
-        let counts = self.counts().into_iter().map(|(name, count)| format!("{count} {name}"));
+        let counts = self
+            .counts()
+            .into_iter()
+            .map(|(name, count)| format!("{count} {name}"));
         Vec::from_iter(counts).join(", ")
     }
 

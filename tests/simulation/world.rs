@@ -93,7 +93,9 @@ async fn history(seed: u64, verbose: bool) -> Report {
         backend(delays, usual)
     });
     let precise = match plan.precise {
-        Precise::Table | Precise::Wheel => Arc::new(WheelBackend::with_clock(clock.clone())) as Arc<dyn Backend>,
+        Precise::Table | Precise::Wheel => {
+            Arc::new(WheelBackend::with_clock(clock.clone())) as Arc<dyn Backend>
+        }
         Precise::Faulty => {
             let max = Duration::from_secs(if plan.calm { 1 << 30 } else { 40 });
             let delays = Delays {
@@ -198,29 +200,39 @@ async fn rough(what: Weather, turmoil: Duration, world: Arc<World>) {
     };
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap();
     for _ in 0..times {
-        clock.sleep(Duration::from_millis(clock.random_below(millis(turmoil)))).await;
-        let longest = [1_000, millis(plan.lease) * 2, millis(plan.lease) + 10_000][clock.random_below(3) as usize];
+        clock
+            .sleep(Duration::from_millis(clock.random_below(millis(turmoil))))
+            .await;
+        let longest =
+            [1_000, millis(plan.lease) * 2, millis(plan.lease) + 10_000][clock.random_below(3) as usize];
         let span = Duration::from_millis(clock.random_below(longest + 1));
         // One process, or all.
         let one = (clock.random_below(3) > 0).then(|| clock.random_below(plan.processes));
         let gates = world.gates.lock().unwrap().clone();
-        let hit = gates.iter().filter(|(place, _)| one.is_none_or(|one| one == **place));
+        let hit = gates
+            .iter()
+            .filter(|(place, _)| one.is_none_or(|one| one == **place));
         match what {
             Weather::Suspension => {
                 for (place, (_, clock)) in hit {
-                    world.ledger.note(|| format!("process at {place} is suspended for {span:?}"));
+                    world
+                        .ledger
+                        .note(|| format!("process at {place} is suspended for {span:?}"));
                     clock.suspend(span);
                 }
             }
             Weather::Outage => {
                 let refuses = clock.random_below(2) == 0;
                 for (place, (gate, _)) in hit {
-                    world.ledger.note(|| format!("the store is away for {span:?} at {place}"));
+                    world
+                        .ledger
+                        .note(|| format!("the store is away for {span:?} at {place}"));
                     gate.cut_off(span, refuses);
                 }
             }
             Weather::Step => {
-                let step = [1_000, 2 * millis(plan.lease), 61_000, 3_600_000][clock.random_below(4) as usize] as i64;
+                let step =
+                    [1_000, 2 * millis(plan.lease), 61_000, 3_600_000][clock.random_below(4) as usize] as i64;
                 let step = if clock.random_below(2) == 0 { step } else { -step };
                 world.ground.clock.step(step);
                 world.ledger.stepped(step);
@@ -238,17 +250,33 @@ async fn live(place: u64, world: Arc<World>, mut healing: watch::Receiver<bool>)
         let dies = world.plan.deaths && !is_healed && clock.random_below(8) > 0;
         let steps = if dies { clock.random_below(200) } else { u64::MAX };
         let in_peace = dies && clock.random_below(4) == 0;
-        let faults = if is_healed { Default::default() } else { world.plan.store };
+        let faults = if is_healed {
+            Default::default()
+        } else {
+            world.plan.store
+        };
         let life = world.lives.fetch_add(1, Ordering::Relaxed) + 1;
-        let gate = Arc::new(Gate::new(life, clock.clone(), Arc::clone(&world.ground), steps, faults));
+        let gate = Arc::new(Gate::new(
+            life,
+            clock.clone(),
+            Arc::clone(&world.ground),
+            steps,
+            faults,
+        ));
         let skew = match world.plan.skewed {
             true => clock.random_below(1_200_000) as i64 - 600_000,
             false => 0,
         };
         let own_clock = clock.skewed(skew);
         world.ledger.born(life, &own_clock);
-        world.ledger.note(|| format!("process {life} starts at {place}, dies after {steps} steps, skew {skew} ms"));
-        world.gates.lock().unwrap().insert(place, (Arc::clone(&gate), own_clock.clone()));
+        world
+            .ledger
+            .note(|| format!("process {life} starts at {place}, dies after {steps} steps, skew {skew} ms"));
+        world
+            .gates
+            .lock()
+            .unwrap()
+            .insert(place, (Arc::clone(&gate), own_clock.clone()));
         let stop = Arc::new(Notify::new());
         let process = Process {
             world: Arc::clone(&world),
@@ -271,7 +299,9 @@ async fn live(place: u64, world: Arc<World>, mut healing: watch::Receiver<bool>)
             if !in_peace {
                 return std::future::pending().await;
             }
-            clock.sleep(Duration::from_millis(clock.random_below(10_000))).await;
+            clock
+                .sleep(Duration::from_millis(clock.random_below(10_000)))
+                .await;
             is_stopping = true;
             stop.notify_one();
             ended.notified().await;
@@ -294,6 +324,8 @@ async fn live(place: u64, world: Arc<World>, mut healing: watch::Receiver<bool>)
         drop(running);
         world.deaths.fetch_add(1, Ordering::Relaxed);
         let pause = [500, 5_000, 5_000, 20_000][clock.random_below(4) as usize];
-        clock.sleep(Duration::from_millis(clock.random_below(pause))).await;
+        clock
+            .sleep(Duration::from_millis(clock.random_below(pause)))
+            .await;
     }
 }

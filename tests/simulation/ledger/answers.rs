@@ -52,13 +52,24 @@ impl Ledger {
             Scheduled::Running(_) => "Running",
         };
         self.note(|| format!("told of {}: {name} v{}", short(task.id), task.version));
-        let Asked::Schedule { id, kind, key, payload, due, replace } = asked else {
+        let Asked::Schedule {
+            id,
+            kind,
+            key,
+            payload,
+            due,
+            replace,
+        } = asked
+        else {
             return;
         };
         let is_meant = task.kind == *kind && (task.id == *id || key.is_some() && task.key == *key);
         let wrong = {
             let book = self.book();
-            let seen = book.stories.get(&task.id).and_then(|story| story.versions.get(&task.version));
+            let seen = book
+                .stories
+                .get(&task.id)
+                .and_then(|story| story.versions.get(&task.version));
             let as_asked = task.payload == *payload && is_due(task, *due);
             let cause = seen.map(|seen| &seen.cause);
             let right = match answer {
@@ -67,8 +78,12 @@ impl Ledger {
                 Scheduled::Existing(_) => true,
                 Scheduled::Running(_) => task.state == State::Running,
             };
-            let was_true = book.stories.get(&task.id).is_some_and(|story| was_so(story, task, asked_at));
-            (!(right && was_true && is_meant)).then(|| format!("{asked:?} was answered {answer:?}; its row: {seen:?}"))
+            let was_true = book
+                .stories
+                .get(&task.id)
+                .is_some_and(|story| was_so(story, task, asked_at));
+            (!(right && was_true && is_meant))
+                .then(|| format!("{asked:?} was answered {answer:?}; its row: {seen:?}"))
         };
         if let Some(text) = wrong {
             self.broken("3 definite answers", text);
@@ -90,7 +105,10 @@ impl Ledger {
             Some(task) => self.check_change(asked, target, asked_at, answer, task),
         };
         if let Err(why) = right {
-            self.broken("3 definite answers", format!("{asked:?} was answered {answer:?}: {why}"));
+            self.broken(
+                "3 definite answers",
+                format!("{asked:?} was answered {answer:?}: {why}"),
+            );
         }
         if let Answer::Done(task) = answer {
             self.fence(task);
@@ -150,11 +168,19 @@ impl Ledger {
         let as_asked = match answer {
             Answer::Done(_) => match asked {
                 Asked::Schedule { .. } => false,
-                Asked::Reschedule(_, due) => is_due(task, *due) && matches!(cause, Cause::Changed(Verb::Reschedule { .. })),
-                Asked::RunNow(_) => task.due_at == task.updated_at && matches!(cause, Cause::Changed(Verb::RunNow { .. })),
-                Asked::Redrive(_) => task.due_at == task.updated_at && matches!(cause, Cause::Changed(Verb::Redrive { .. })),
+                Asked::Reschedule(_, due) => {
+                    is_due(task, *due) && matches!(cause, Cause::Changed(Verb::Reschedule { .. }))
+                }
+                Asked::RunNow(_) => {
+                    task.due_at == task.updated_at && matches!(cause, Cause::Changed(Verb::RunNow { .. }))
+                }
+                Asked::Redrive(_) => {
+                    task.due_at == task.updated_at && matches!(cause, Cause::Changed(Verb::Redrive { .. }))
+                }
                 Asked::Cancel(_) => task.state == State::Cancelled && *cause == Cause::Changed(Verb::Cancel),
-                Asked::Dismiss(_) => task.state == State::Cancelled && *cause == Cause::Changed(Verb::Dismiss),
+                Asked::Dismiss(_) => {
+                    task.state == State::Cancelled && *cause == Cause::Changed(Verb::Dismiss)
+                }
                 Asked::Shift(_, by) => is_shifted(story, task, *by, self.plan.steps > 0),
             },
             Answer::TooLate(_) => task.state == State::Running,

@@ -28,7 +28,13 @@ impl Ledger {
     ) {
         let mut wrong = Vec::new();
         for Departure { wake, delay } in batch {
-            self.note(|| format!("send: {} v{} {backend} {delay:?} by {life}", short(wake.id), wake.version));
+            self.note(|| {
+                format!(
+                    "send: {} v{} {backend} {delay:?} by {life}",
+                    short(wake.id),
+                    wake.version
+                )
+            });
             let row = ground.row(wake.id);
             let mut book = self.book();
             if backend == "precise" {
@@ -47,9 +53,12 @@ impl Ledger {
                 let left = row.due_at.millis_since(ground.clock.now()).max(0);
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
                 let most = left + i64::try_from(self.plan.routing.tolerance.as_millis()).unwrap() + CLOSE;
-                let is_short = delay + CLOSE < left && backend == "precise" && !self.plan.is_followed(&row.kind);
+                let is_short =
+                    delay + CLOSE < left && backend == "precise" && !self.plan.is_followed(&row.kind);
                 if delay > most || is_short {
-                    wrong.push(format!("{wake:?} was sent for {delay} ms, {left} ms before it is due"));
+                    wrong.push(format!(
+                        "{wake:?} was sent for {delay} ms, {left} ms before it is due"
+                    ));
                 }
             }
         }
@@ -84,7 +93,9 @@ impl Ledger {
             for ((life, wake), refused) in &book.refused {
                 let process = &book.lives[life];
                 if process.is_alive && process.clock.instant() - *refused > SENT_ON_WITHIN {
-                    wrong.push(format!("{wake:?} was refused, and not sent to the precise backend"));
+                    wrong.push(format!(
+                        "{wake:?} was refused, and not sent to the precise backend"
+                    ));
                 }
             }
         }
@@ -101,12 +112,18 @@ impl Ledger {
         let mut wrong = Vec::new();
         let book = self.book();
         for story in book.stories.values() {
-            let Some((_, claimed)) = story.versions.iter().find(|(_, seen)| seen.task.state == State::Running) else {
+            let Some((_, claimed)) = story
+                .versions
+                .iter()
+                .find(|(_, seen)| seen.task.state == State::Running)
+            else {
                 continue;
             };
             let task = &claimed.task;
             let before = story.versions.range(..task.version);
-            let mut since = before.rev().take_while(|(_, seen)| seen.task.due_at == task.due_at);
+            let mut since = before
+                .rev()
+                .take_while(|(_, seen)| seen.task.due_at == task.due_at);
             let Some((_, first)) = since.by_ref().last() else {
                 continue;
             };
@@ -140,7 +157,10 @@ impl Ledger {
             let late = claimed.task.updated_at.millis_since(task.due_at.max(written));
             let allowed = routing.tolerance.as_millis() as i64 + 200 + self.plan.calm_lateness(asked);
             if late > allowed {
-                wrong.push(("6 lateness", format!("{late} ms late, allowed are {allowed}: {task:?}")));
+                wrong.push((
+                    "6 lateness",
+                    format!("{late} ms late, allowed are {allowed}: {task:?}"),
+                ));
             }
         }
         drop(book);

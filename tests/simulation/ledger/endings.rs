@@ -48,7 +48,9 @@ impl Ledger {
         let is_too_late = |margin: Duration| {
             let passed = |deadline| now.after(margin) > task.planned_at.after(deadline);
             // What a worker knows of the time may be from before a step.
-            policy.deadline.is_some_and(|deadline| policy.steps > 0 || passed(deadline))
+            policy
+                .deadline
+                .is_some_and(|deadline| policy.steps > 0 || passed(deadline))
         };
         let is_followed = self.plan.is_followed(&task.kind) && task.key.is_some();
         let longest = policy.longest_pause(task.attempt.max(attempt));
@@ -93,7 +95,10 @@ impl Ledger {
         let mut wrong = None;
         {
             let book = self.book();
-            let held = book.stories.get(&task.id).and_then(|story| story.claims.get(&task.version));
+            let held = book
+                .stories
+                .get(&task.id)
+                .and_then(|story| story.claims.get(&task.version));
             if let Some(held) = held
                 && let Some(process) = book.lives.get(&held.life).filter(|life| life.is_alive)
                 && let (Some(settling), Some(came_of_it)) = (held.settling, &held.came_of_it)
@@ -103,7 +108,8 @@ impl Ledger {
             {
                 let left_for = process.clock.instant() - settling;
                 // Near its end, by its own reckoning, it may give up; and a call may hang for as long as calls may.
-                let allowed = SETTLES_AGAIN_WITHIN + self.plan.lease * 4 / 3 + delayline::defaults::STORE_TIMEOUT;
+                let allowed =
+                    SETTLES_AGAIN_WITHIN + self.plan.lease * 4 / 3 + delayline::defaults::STORE_TIMEOUT;
                 if left_for > allowed {
                     wrong = Some(format!("{task:?} was left unsettled for {left_for:?}: {held:?}"));
                 }

@@ -70,7 +70,11 @@ impl Drop for Handling {
         let timeout = self.ledger.plan.timeout;
         let came_of_it = self.came_of_it.take();
         let is_over = came_of_it.is_none() && ran >= timeout;
-        let came_of_it = came_of_it.unwrap_or(if is_over { CameOfIt::TimedOut } else { CameOfIt::Stopped });
+        let came_of_it = came_of_it.unwrap_or(if is_over {
+            CameOfIt::TimedOut
+        } else {
+            CameOfIt::Stopped
+        });
         self.ledger.ended(self.life, &self.task, came_of_it, ran);
     }
 }
@@ -85,7 +89,14 @@ const LATE_AT_THE_MOST: Duration = Duration::from_secs(6);
 impl Ledger {
     fn check_start(&self, ground: &Ground, life: u64, task: &Task) {
         let (at, now) = (self.elapsed(), ground.clock.now());
-        self.note(|| format!("start: {} v{} attempt {} by {life}", short(task.id), task.version, task.attempt));
+        self.note(|| {
+            format!(
+                "start: {} v{} attempt {} by {life}",
+                short(task.id),
+                task.version,
+                task.attempt
+            )
+        });
         let row = ground.row(task.id);
         let mut wrong: Vec<(&'static str, String)> = Vec::new();
         let mut book = self.book();
@@ -96,27 +107,41 @@ impl Ledger {
         }
         let stepped = book.stepped;
         let is_followed = self.plan.is_followed(&task.kind);
-        let asked = task.key.clone().and_then(|key| book.asked.get(&(life, key)).copied());
+        let asked = task
+            .key
+            .clone()
+            .and_then(|key| book.asked.get(&(life, key)).copied());
         let healed = book.healed;
         let expected = task.key.clone().and_then(|key| book.tables.get(&key).copied());
         let lives = &mut book.lives;
         let process = lives.get_mut(&life).expect("it was born");
         if let Some(other) = process.running.insert(task.id, task.version) {
-            wrong.push(("4 one owner", format!("{task:?} started while its handler for v{other} runs")));
+            wrong.push((
+                "4 one owner",
+                format!("{task:?} started while its handler for v{other} runs"),
+            ));
         }
         let heard = process.heard;
         let story = book.stories.entry(task.id).or_default();
-        let owned = row.as_ref().is_some_and(|row| row.version == task.version && row.state == State::Running);
+        let owned = row
+            .as_ref()
+            .is_some_and(|row| row.version == task.version && row.state == State::Running);
         match story.claims.get_mut(&task.version) {
             None => wrong.push(("4 one owner", format!("{task:?} started and was never claimed"))),
             Some(held) => {
                 if held.life != life || held.started {
-                    wrong.push(("4 one owner", format!("{task:?} started by process {life}: {held:?}")));
+                    wrong.push((
+                        "4 one owner",
+                        format!("{task:?} started by process {life}: {held:?}"),
+                    ));
                 }
                 story.starts += u32::from(!std::mem::replace(&mut held.counted, true));
                 (held.started, held.goes_on, held.came_of_it, held.settling) = (true, None, None, None);
                 if at >= held.lease_until {
-                    wrong.push(("4 one owner", format!("{task:?} started after its lease: {held:?}")));
+                    wrong.push((
+                        "4 one owner",
+                        format!("{task:?} started after its lease: {held:?}"),
+                    ));
                 }
                 // A step of the store's clock ends leases, and who has not heard the store since cannot know.
                 let is_excused = stepped.is_some_and(|stepped| stepped >= held.given_at && heard <= stepped);
@@ -137,7 +162,10 @@ impl Ledger {
                             }
                     });
                     if !allowed {
-                        wrong.push(("8 the table decides", format!("{task:?} started, and was told {asked:?}")));
+                        wrong.push((
+                            "8 the table decides",
+                            format!("{task:?} started, and was told {asked:?}"),
+                        ));
                     }
                 }
             }
@@ -148,21 +176,37 @@ impl Ledger {
         }
         // Since when could it have started? Its version before is the one that was scheduled.
         let scheduled = story.versions.range(..task.version).rev();
-        let scheduled = scheduled.take_while(|(_, seen)| seen.task.state == State::Scheduled && seen.task.due_at == task.due_at);
+        let scheduled = scheduled
+            .take_while(|(_, seen)| seen.task.state == State::Scheduled && seen.task.due_at == task.due_at);
         let since = scheduled.last().map_or(at, |(_, seen)| seen.at);
         drop(book);
         // A row that was written by an older time than the store's is looked at later: so where the clock was stepped.
         if let Some(healed) = healed.filter(|_| self.plan.steps == 0) {
-            self.check_lateness(task, since.max(healed + self.plan.recovery()), at, now, &mut wrong);
+            self.check_lateness(
+                task,
+                since.max(healed + self.plan.recovery()),
+                at,
+                now,
+                &mut wrong,
+            );
             if let (true, Some((Expected::At(time), changed))) = (is_followed, expected)
                 && task.attempt == 1
             {
                 let noticed = changed.max(healed + self.plan.recovery()) + self.plan.every;
                 let late = now.millis_since(time);
                 let since_noticed = at.saturating_sub(noticed + LATE_AT_THE_MOST + self.plan.sweep_every);
-                let bound = i64::try_from((LATE_AT_THE_MOST + self.plan.sweep_every + self.plan.every).as_millis()).unwrap();
-                if task.planned_at == time && late > bound && since_noticed > Duration::ZERO && time.millis_since(task.created_at) > 0 {
-                    wrong.push(("8 the table decides", format!("{task:?} started {late} ms after {time}")));
+                let bound =
+                    i64::try_from((LATE_AT_THE_MOST + self.plan.sweep_every + self.plan.every).as_millis())
+                        .unwrap();
+                if task.planned_at == time
+                    && late > bound
+                    && since_noticed > Duration::ZERO
+                    && time.millis_since(task.created_at) > 0
+                {
+                    wrong.push((
+                        "8 the table decides",
+                        format!("{task:?} started {late} ms after {time}"),
+                    ));
                 }
             }
         }
@@ -183,7 +227,10 @@ impl Ledger {
         let late = u64::try_from(now.millis_since(task.due_at)).unwrap_or(0);
         let late = Duration::from_millis(late).min(at.saturating_sub(since));
         if late > LATE_AT_THE_MOST + self.plan.sweep_every {
-            wrong.push(("6 lateness", format!("{task:?} started {late:?} late, though nothing was wrong")));
+            wrong.push((
+                "6 lateness",
+                format!("{task:?} started {late:?} late, though nothing was wrong"),
+            ));
         }
     }
 
@@ -197,22 +244,33 @@ impl Ledger {
             let Some(process) = book.lives.get_mut(&life) else {
                 return;
             };
-            process.running.retain(|id, version| (*id, *version) != (task.id, task.version));
+            process
+                .running
+                .retain(|id, version| (*id, *version) != (task.id, task.version));
             let (is_alive, now) = (process.is_alive, process.clock.instant());
             let story = book.stories.entry(task.id).or_default();
-            let taken_back = story.claims.values_mut().filter(|held| held.goes_on == Some(task.version));
+            let taken_back = story
+                .claims
+                .values_mut()
+                .filter(|held| held.goes_on == Some(task.version));
             for held in taken_back {
                 (held.settling, held.came_of_it) = (Some(now), Some(came_of_it.clone()));
             }
             if let Some(held) = story.claims.get_mut(&task.version) {
                 if is_alive && held.lost.is_some_and(|told| now - told > STOPS_WITHIN) {
-                    wrong = Some(("4 one owner", format!("{task:?} ran on after its claim was lost: {held:?}")));
+                    wrong = Some((
+                        "4 one owner",
+                        format!("{task:?} ran on after its claim was lost: {held:?}"),
+                    ));
                 }
                 held.settling = Some(now);
                 held.came_of_it = Some(came_of_it);
             }
             if is_alive && ran > timeout + STOPS_WITHIN {
-                wrong = Some(("9 endings", format!("{task:?} ran for {ran:?}, allowed are {timeout:?}")));
+                wrong = Some((
+                    "9 endings",
+                    format!("{task:?} ran for {ran:?}, allowed are {timeout:?}"),
+                ));
             }
         }
         if let Some((check, text)) = wrong {
@@ -226,10 +284,20 @@ impl Ledger {
         let now = book.lives.get(&life).map(|process| process.clock.instant());
         let story = book.stories.entry(id).or_default();
         // What a transaction of its own has finished is done, and not lost.
-        let is_done = story.versions.get(&(version + 1)).is_some_and(|seen| seen.task.state == State::Done);
-        let root = story.claims.get(&version).and_then(|held| held.goes_on).unwrap_or(version);
+        let is_done = story
+            .versions
+            .get(&(version + 1))
+            .is_some_and(|seen| seen.task.state == State::Done);
+        let root = story
+            .claims
+            .get(&version)
+            .and_then(|held| held.goes_on)
+            .unwrap_or(version);
         // It may have been taken back by now.
-        let goes_on = story.claims.range(version + 1..).any(|(_, held)| held.goes_on == Some(root));
+        let goes_on = story
+            .claims
+            .range(version + 1..)
+            .any(|(_, held)| held.goes_on == Some(root));
         if let Some(held) = story.claims.get_mut(&root)
             && held.life == life
             && held.came_of_it.is_none()
@@ -249,7 +317,9 @@ impl Ledger {
             for (id, story) in &book.stories {
                 for held in story.claims.values() {
                     let process = &book.lives[&held.life];
-                    let runs_on = held.lost.is_some_and(|told| process.clock.instant() - told > STOPS_WITHIN);
+                    let runs_on = held
+                        .lost
+                        .is_some_and(|told| process.clock.instant() - told > STOPS_WITHIN);
                     if held.started && held.came_of_it.is_none() && process.is_alive && runs_on {
                         wrong.push(format!("{id} runs on after its claim was lost: {held:?}"));
                     }
