@@ -16,7 +16,7 @@ use async_trait::async_trait;
 
 pub use self::levels::LevelsBackend;
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisBackend, RedisCheckup, Resharding, ShardCheckup};
+pub use self::redis::{RedisBackend, RedisCheckup, ShardCheckup};
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
 pub use self::table::TableBackend;

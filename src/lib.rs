@@ -21,6 +21,7 @@ pub mod defaults;
 pub mod delay;
 mod error;
 mod expected;
+mod fnv;
 mod handler;
 mod merger;
 mod misses;

@@ -33,11 +33,14 @@ pub(crate) struct Merger {
     _merging: Spawned,
 }
 
+/// An answer for each row of a caller.
+type Answered = Result<Heard<Vec<Result<Scheduled, Error>>>, Error>;
+
 /// The rows of one caller.
 #[derive(Debug)]
 struct Request {
     rows: Vec<NewRow>,
-    answer: oneshot::Sender<Result<Heard<Vec<Result<Scheduled, Error>>>, Error>>,
+    answer: oneshot::Sender<Answered>,
     _places: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
 }
@@ -58,10 +61,7 @@ impl Merger {
 
     /// As [`Store::insert`], perhaps in one call with the rows of others. A caller that goes away before its call was
     /// made takes its rows with it; later they may be written or not.
-    pub(crate) async fn insert(
-        &self,
-        rows: Vec<NewRow>,
-    ) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
+    pub(crate) async fn insert(&self, rows: Vec<NewRow>) -> Answered {
         let count = match u32::try_from(rows.len()) {
             Ok(count) if rows.len() < LARGE => count,
             _ => return self.writer.insert(rows).await,
@@ -182,7 +182,7 @@ impl Writer {
         }
     }
 
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
+    async fn insert(&self, rows: Vec<NewRow>) -> Answered {
         let count = rows.len();
         let asked = self.clock.instant();
         let heard = self.time.heard(asked, self.store.insert(rows).await?);

@@ -4,12 +4,13 @@
 //! too. So an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is
 //! as good a name, only not as quick to find.
 
+use crate::fnv::{START, followed};
 use crate::{Key, Kind, TaskId};
 
 /// The number of a key.
 pub(crate) fn of_key(kind: &Kind, key: &Key) -> u16 {
-    let step = |hash, text: &str| fnv(hash, text.as_bytes());
-    folded(step(fnv(step(START, kind.as_str()), &[0]), key.as_str()))
+    let of_kind = followed(START, kind.as_str().as_bytes());
+    folded(followed(followed(of_kind, &[0]), key.as_str().as_bytes()))
 }
 
 /// The number of an id: its last two bytes if it is a UUID of version 7, where they are chance or the number of a key; else
@@ -19,7 +20,7 @@ pub(crate) fn of_id(id: TaskId) -> u16 {
     let bytes = id.as_bytes();
     match bytes[6] >> 4 {
         7 => u16::from_be_bytes([bytes[14], bytes[15]]),
-        _ => folded(fnv(START, bytes)),
+        _ => folded(crate::fnv::fnv(bytes)),
     }
 }
 
@@ -30,14 +31,6 @@ pub(crate) fn id_with_key(id: TaskId, kind: &Kind, key: &Key) -> TaskId {
     TaskId::from_bytes(bytes)
 }
 
-const START: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a with 64 bits, the same for every release and language: where rows are that are kept depends on it.
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(hash, step)
-}
-
 fn folded(hash: u64) -> u16 {
     let [a, b, c, d, e, f, g, h] = hash.to_be_bytes();
     u16::from_be_bytes([a ^ c ^ e ^ g, b ^ d ^ f ^ h])
@@ -46,13 +39,6 @@ fn folded(hash: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        // The vectors of its authors.
-        assert_eq!(fnv(START, b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv(START, b"foobar"), 0x8594_4171_f739_67e8);
-    }
 
     #[test]
     fn numbers_stay_what_they_are() {

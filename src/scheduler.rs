@@ -1,6 +1,7 @@
 //! The caller's verbs.
 
 mod builder;
+mod shift;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::builder::SchedulerBuilder;
+pub use self::shift::Shift;
 use crate::backend::TableBackend;
 use crate::merger::Merger;
 use crate::outbox::Outbox;
@@ -413,25 +415,6 @@ impl Scheduler {
     async fn look_in(&self, kind: Option<&Kind>, due: When) -> Result<Duration, Error> {
         let remaining = self.parts.time.until(due, &*self.parts.store).await?;
         Ok(self.parts.router.look_in(kind, remaining))
-    }
-}
-
-/// By how much a task is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shift {
-    /// This much later.
-    Later(Duration),
-    /// This much earlier.
-    Earlier(Duration),
-}
-
-impl Shift {
-    fn from(self, due: Timestamp) -> Timestamp {
-        match self {
-            // Not cut off at the last moment there is: that is refused, as any other time beyond it.
-            Self::Later(by) => Timestamp::from_millis(due.as_millis().saturating_add(millis(by))),
-            Self::Earlier(by) => due.shifted(millis(by).saturating_neg()),
-        }
     }
 }
 

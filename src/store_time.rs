@@ -37,6 +37,9 @@ struct Last {
     took: Duration,
 }
 
+/// For how long an answer is believed where somebody's time is reckoned from it.
+const BELIEVED_FOR: Duration = Duration::from_secs(10);
+
 /// By how much the store's clock and this process's may part between two answers before people are told.
 const STEP: Duration = Duration::from_secs(5);
 
@@ -102,9 +105,12 @@ impl StoreTime {
         last.map(|last| last.reading)
     }
 
-    /// The last reading; asks the store if it never answered yet.
+    /// The last reading; asks the store if it never answered yet, or not for long: its clock may have been stepped since.
     async fn last_or_ask(&self, store: &dyn Store) -> Result<Reading, Error> {
-        if let Some(last) = self.last() {
+        let now = self.clock.instant();
+        if let Some(last) = self.last()
+            && now.saturating_duration_since(last.answered) < BELIEVED_FOR
+        {
             return Ok(last);
         }
         let asked = self.clock.instant();

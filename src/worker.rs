@@ -5,6 +5,7 @@ mod budget;
 mod engine;
 mod following;
 mod handlers;
+mod held;
 mod inquiry;
 mod lane;
 mod lease;

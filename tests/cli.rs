@@ -4,6 +4,7 @@
 
 #[cfg(feature = "sql-tls")]
 #[path = "support/redis/certificates.rs"]
+#[allow(clippy::duplicate_mod)] // It is there with the servers of Redis, too, if these are.
 mod certificates;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "support/database.rs"]

@@ -41,12 +41,19 @@ const NAME: &str = "mysql";
 /// Keeps rows in a table of a MariaDB or MySQL server, beside the service's own tables.
 ///
 /// It is tested with MariaDB 10.11 and needs 10.6 or later; or MySQL 8.0.19 or later, of which 9.7.4 has passed the
-/// conformance suite and 8.x was not tried. The table must be InnoDB's.
+/// conformance suite with an earlier schema, and 8.x was not tried. The tables must be InnoDB's.
 ///
 /// A clone is another handle of the same connections, which are the store's own: on them every statement sees what is
-/// committed when it begins (`READ COMMITTED`), nobody waits for a lock for more than 5 s, and what was undone for the
-/// sake of somebody else's transaction is tried again. Times are those of the server's clock. A call that comes back is
-/// as durable as the server's `innodb_flush_log_at_trx_commit` says.
+/// committed when it begins (`READ COMMITTED`), and what was undone for the sake of somebody else's transaction is tried
+/// again. A call that gets no answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes
+/// what it spoke through; so do calls that fail otherwise.
+///
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 1.5 s at the most, on a
+/// connection for those who do, and then gives an error that is transient; a worker leaves it for later. On MySQL new rows
+/// that come in one batch with such a row wait for some seconds, too: only MariaDB can be told not to wait for a lock.
+/// Times are those of the server's clock. A call that comes back is
+/// as durable as the server's `innodb_flush_log_at_trx_commit` says. A server that is told to log statements (its general
+/// log, its slow log) logs payloads with them, whether they are bound or not; the driver logs none of them.
 #[derive(Clone)]
 pub struct MySqlStore {
     server: Arc<Server>,
@@ -119,9 +126,11 @@ impl MySqlStore {
     ///
     /// The service may begin it at `READ COMMITTED` or at `REPEATABLE READ`, MySQL's default. All verbs decide by rows
     /// as they are now, and lock them until the transaction ends; those that run are not locked, for which the store
-    /// looks at them on a connection of its own. Two things remain: a row that is claimed between that look and the lock
-    /// stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until it would
-    /// have ended), and so does one whose key, or id, comes to be there while a new row is written; and at
+    /// looks at them on a connection of its own. A handler may finish its task at every level: renewals of its claim do not
+    /// touch the row. Where somebody else has just changed the same rows it waits, for as long as the service's
+    /// `innodb_lock_wait_timeout` allows. Two things remain: at `REPEATABLE READ`, a row that is claimed between that look
+    /// and the lock stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until
+    /// it would have ended), and so does one whose key, or id, comes to be there while a new row is written; and at
     /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
     /// way. [`Transaction::find`] shows what the transaction sees, which at `REPEATABLE READ` are the rows as they were
     /// when it first read.

@@ -43,7 +43,12 @@ const NAME: &str = "postgres";
 /// a pooler between them and the server has to pool sessions, not transactions.
 ///
 /// What the database asks to be repeated, such as the victim of a deadlock, is repeated here. A database that is away
-/// gives errors that are transient; when it is back, so is the store.
+/// gives errors that are transient; when it is back, so is the store. A call that gets no answer within
+/// [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes what it spoke through; so do calls that
+/// fail otherwise, so no connection stays that leads to a server which has become a standby.
+///
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 1.5 s at the most, on a
+/// connection for those who do, and then gives an error that is transient; a worker leaves it for later.
 #[derive(Clone)]
 pub struct PostgresStore {
     database: Arc<Database>,
@@ -87,8 +92,11 @@ impl PostgresStore {
     /// Joins a transaction that the service has begun on a connection of its own to the same database: what the result
     /// is given to happens when the service commits, or not at all.
     ///
-    /// At `READ COMMITTED`, the default, it waits where somebody else has just changed the same rows. At a higher level
-    /// that is an error, which is transient: the service may repeat its transaction.
+    /// At `READ COMMITTED`, the default, it waits where somebody else has just changed the same rows, for as long as the
+    /// service's `lock_timeout` allows. At a higher level that is an error, which is transient: the service may repeat its
+    /// transaction. A handler may finish its task at every level: renewals of its claim do not touch the row. Verbs set a
+    /// savepoint, by which they let go what they need not lock. How long the service's own connection may take is the
+    /// service's to say.
     pub fn join<'t>(&'t self, connection: &'t mut PgConnection) -> impl Transaction + 't {
         transaction::Joined::new(self, connection)
     }

@@ -60,13 +60,32 @@ const PREFIX: &str = "delayline";
 ///   `appendfsync everysec`, nothing with `always`, and all since the last snapshot without such a file. `wait` does not
 ///   change that.
 /// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
-///   refuses one whose `maxmemory-policy` does. One that is full and removes nothing refuses all writes, also those that
-///   end tasks: these are then repeated until there is room.
-///
-/// Who changes the number of slots writes rows anew that were written long ago. If a master fails meanwhile, some of these
-/// may be among those that its replica had not yet.
+///   refuses one whose `maxmemory-policy` does.
 ///
 /// Where none of this is acceptable a SQL database is the place for the rows.
+///
+/// # A full server
+///
+/// One whose memory is full (`maxmemory`) and which removes nothing refuses new tasks, each with an error that is transient,
+/// and nothing of them is kept. What is there goes its way: claims begin, are renewed and end, ended leases are noticed,
+/// hops are recorded, and tasks can be moved, cancelled, redriven and removed. That takes the server a little more memory
+/// than it is allowed, for errors of tasks and places in indexes, and gives it back when history is removed. So it is from
+/// Redis 6 on. A *replica* or a disk that is full is another matter: then the server refuses all.
+///
+/// # Shards, and how a prefix grows
+///
+/// Rows are spread over *shards*: 1 on one server, 64 in a Cluster, unless [`shards`](Self::shards) says otherwise where
+/// the prefix is first used. Their number never changes. A shard is all on one master, and a Cluster grows by moving its own
+/// slots, and the shards with them, to further masters, while everybody works.
+///
+/// A prefix can go from one server to a Cluster, as it is, while no process uses it: stop them, have
+/// `redis-cli --cluster import` move the keys, and start them with the Cluster's URL. With one shard all rows are then on one
+/// master; so give `shards(64)` from the beginning to what may become that big. Another number takes another prefix, which is
+/// used for new tasks while those of the old one run out.
+///
+/// The row of a task is where its key is, and ids say where that is if this crate made them for the task. An id that a
+/// caller chose together with a key costs a few calls more when it is scheduled, and one more with each verb by id, where
+/// there are several shards. Such an id belongs to that key: while the task is kept it cannot be used with another one.
 #[derive(Clone)]
 pub struct RedisStore {
     database: Arc<Database>,

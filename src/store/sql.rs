@@ -1,5 +1,7 @@
 //! What the SQL stores have in common: how new rows and changes of rows are decided.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod batches;
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod clip;
@@ -20,6 +22,8 @@ mod session;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod verbs;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::batches::{STATEMENT, batches};
 pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::clip::clip;
@@ -39,8 +43,8 @@ pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::parts::{STATEMENT, batches};
 pub(super) use self::session::{Changed, Held, Lock, Session};
+#[cfg(feature = "postgres")]
+pub(super) use self::verbs::PATIENCE;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::verbs::{Answers, Locked, PATIENCE, Verbs, WAITING, change_each, insert_each};
+pub(super) use self::verbs::{Answers, Locked, Verbs, WAITING, change_each, insert_each};

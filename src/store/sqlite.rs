@@ -91,15 +91,16 @@ impl SqliteStore {
         let path = path.as_ref();
         let common = SqliteConnectOptions::new()
             .filename(path)
-            .busy_timeout(BUSY_TIMEOUT)
             .row_buffer_size(ROWS_AHEAD)
             .disable_statement_logging();
         let writer = common
             .clone()
+            .busy_timeout(Duration::ZERO)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .thread_name(|_| "delayline-sqlite-write".to_owned());
         let reader = common
+            .busy_timeout(BUSY_TIMEOUT)
             .pragma("query_only", "ON")
             .thread_name(|_| "delayline-sqlite-read".to_owned());
         // Only now: a file that somebody moves away later is missing, and no new one takes its place.

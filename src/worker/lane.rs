@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::budget::Taken;
+use super::held::{Held, Phase, needs_note};
 use super::lease::{Lease, Now};
 use crate::clock::Moment;
 use crate::handler::{Finishing, Handler};
@@ -96,43 +97,6 @@ pub(crate) enum Finished {
     Yes,
     /// The handler failed after it: perhaps the answer to its commit was lost.
     Perhaps,
-}
-
-/// A claim that this worker holds.
-struct Held {
-    /// As it was claimed last.
-    task: Arc<Task>,
-    /// The version by which its handler knows it: an older one, where the claim was lost and taken back meanwhile.
-    known_as: u64,
-    woken_by: WokenBy,
-    finishing: Finishing,
-    lease: Lease,
-    /// The time by the store's clock when it was claimed, and the moment of it.
-    claimed: Reading,
-    phase: Phase,
-    /// When the check of its kind said that it is to run.
-    passed: Option<Moment>,
-    /// Whether the store knows that its handler starts.
-    noted: bool,
-    _bytes: Taken,
-}
-
-enum Phase {
-    /// The check of its kind is still to say whether it is to run.
-    Asking,
-    Queued,
-    /// The store is being told that its handler starts.
-    Noting,
-    Running {
-        handler: AbortHandle,
-        /// When its execution timeout ends; no renewal after that.
-        until: Option<Instant>,
-    },
-    Settling {
-        since: Moment,
-        /// Whether its handler had been started.
-        ran: bool,
-    },
 }
 
 impl Lane {
@@ -496,35 +460,4 @@ impl LaneState {
             Phase::Asking | Phase::Settling { .. } => {}
         }
     }
-}
-
-impl Held {
-    fn settle(&mut self, since: Moment) {
-        let ran = matches!(self.phase, Phase::Running { .. });
-        self.phase = Phase::Settling { since, ran };
-    }
-
-    /// Whether its row may have ended by this worker's own doing.
-    fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Settling { .. }) || self.finishing.has_begun()
-    }
-
-    /// Whether `task` is a claim of the same task right after this one, whose handler has been started: its lease has
-    /// ended, which is one transition and a stall, and nothing else has happened to it. What this worker had settled
-    /// without having heard of it is another matter.
-    fn is_followed_by(&self, task: &Task) -> bool {
-        matches!(
-            self.phase,
-            Phase::Running { .. } | Phase::Settling { ran: true, .. }
-        ) && task.version == self.task.version + 2
-            && task.stalls == self.task.stalls + 1
-    }
-}
-
-/// Whether the store has to know of a start before it happens: if the worker may die of it, or if there may be no other.
-///
-/// Of all others it learns by the first renewal: to tell it each time would be one more write for every task. What ends
-/// before is settled, and where the worker dies before, the end of the lease gives the attempt back, once.
-fn needs_note(task: &Task, policy: &Policy) -> bool {
-    task.stalls > 0 || task.attempt >= task.max_attempts.unwrap_or(policy.max_attempts)
 }

@@ -1,7 +1,81 @@
-//! A nemesis that is not only a killer.
+//! A nemesis that is not only a killer: connections that freeze, are cut, slow, reset and refused, machines that are
+//! suspended, servers that die, hang, fill up and withdraw rights, tables that are away and rows that strangers lock, at
+//! moments from a seed; and callers, workers and handlers that go on. Then nothing is lost, nothing was early, no answer
+//! was false, effects happened once, and all has ended.
+//!
+//! `DELAYLINE_NEMESIS_SECONDS` sets for how long this goes in all (default 120), `DELAYLINE_NEMESIS_SEED` repeats what a
+//! run has printed. With `RUST_LOG=delayline=warn` workers tell what they go through.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod network;
+/// Prints a line also for who does not ask for the output of tests: what happened is of interest when all is well, too.
+macro_rules! tell {
+    ($($what:tt)*) => {
+        std::io::Write::write_all(&mut std::io::stderr(), format!("{}\n", format_args!($($what)*)).as_bytes()).unwrap()
+    };
+}
 
+mod audit;
+mod callers;
+mod clocks;
+mod fault;
+mod home;
+mod ledger;
+mod network;
+mod place;
+mod plan;
+mod process;
+mod run;
+mod suspended;
+mod verbs;
+mod worker;
+mod world;
+
+#[path = "../support/database.rs"]
+mod database;
 #[path = "../support/proxy.rs"]
 mod proxy;
+#[path = "../support/redis/mod.rs"]
+mod redis_servers;
+#[path = "../support/rocketmq.rs"]
+mod rocketmq_servers;
+#[path = "../support/service.rs"]
+mod service;
+#[path = "../support/suspend/mod.rs"]
+mod suspend;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use self::home::Kept;
+use self::place::{Cluster, MariaDb, OneRedis, Postgres, Sqlite};
+use self::run::run;
+
+/// The time by the clock of this machine, which is that of all servers, in ms.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres() {
+    run(Kept::Postgres, Postgres::start).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_mariadb() {
+    run(Kept::MariaDb, MariaDb::start).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_sqlite() {
+    run(Kept::Sqlite, Sqlite::start).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_redis() {
+    run(Kept::Redis, OneRedis::start).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_redis_cluster() {
+    run(Kept::Redis, Cluster::start).await;
+}

@@ -87,6 +87,11 @@ impl Server {
         Self::start_with(database, Vec::new())
     }
 
+    /// The same in a folder of the test's.
+    pub(crate) fn start_in(folder: TempDir, database: Database) -> Self {
+        Self::start_in_with(folder, database, Vec::new())
+    }
+
     /// Starts one over TLS as well, by a certificate and its key in PEM.
     pub(crate) fn start_tls(database: Database, certificate: &Path, key: &Path) -> Self {
         match database {
@@ -136,6 +141,10 @@ impl Server {
 
     fn start_with(database: Database, settings: Vec<String>) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
+        Self::start_in_with(folder, database, settings)
+    }
+
+    fn start_in_with(folder: TempDir, database: Database, settings: Vec<String>) -> Self {
         let mut server = Self {
             database,
             folder,
@@ -172,11 +181,26 @@ impl Server {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    /// The id of its process, or of the parent of its processes.
+    pub(crate) fn process(&self) -> u32 {
         let file = self.folder.path().join(format!("{}.pid", self.database.script()));
         let id = std::fs::read_to_string(file).expect("the server's process");
+        id.trim().parse().expect("the id of a process")
+    }
+
+    /// The folder with all its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn signal(&self, signal: &str) {
         let done = Command::new("kill")
-            .args([signal, id.trim()])
+            .args([signal, &self.process().to_string()])
             .status()
             .expect("kill");
         assert!(done.success(), "kill {signal}: {done}");

@@ -85,7 +85,11 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Leads to `target`; everything gets through.
     pub(crate) async fn start(target: SocketAddr) -> Self {
-        let listener = listen_anywhere().await;
+        Self::start_on(listen_anywhere().await, target)
+    }
+
+    /// The same, where a listener listens.
+    pub(crate) fn start_on(listener: TcpListener, target: SocketAddr) -> Self {
         let address = listener.local_addr().expect("where it listens");
         let (control, watching) = watch::channel(Control {
             network: Network::Open,

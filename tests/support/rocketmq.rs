@@ -50,6 +50,20 @@ impl RocketMqServers {
         assert_eq!(self.run("start", args), self.nameserver);
     }
 
+    /// Where a part listens.
+    pub(crate) fn port(&self, part: &str) -> u16 {
+        let settings =
+            std::fs::read_to_string(self.folder.path().join(format!("{part}.conf"))).expect("settings");
+        let port = settings.lines().find_map(|line| line.strip_prefix("listenPort="));
+        port.and_then(|port| port.parse().ok()).expect("a port")
+    }
+
+    /// The process of a part.
+    pub(crate) fn process(&self, part: &str) -> u32 {
+        let id = std::fs::read_to_string(self.folder.path().join(format!("{part}.pid"))).expect("a process");
+        id.trim().parse().expect("the id of a process")
+    }
+
     /// The access key and the secret key of `admin` or `worker`, after a start with `--acl`.
     pub(crate) fn account(&self, name: &str) -> (String, String) {
         let accounts = std::fs::read_to_string(self.folder.path().join("accounts")).expect("accounts");

@@ -187,6 +187,8 @@ mod postgres {
         async fn pool_of(url: &str) -> PgPool {
             PgPoolOptions::new()
                 .max_connections(16)
+                // So that a service gets rid of connections that have become read-only.
+                .max_lifetime(std::time::Duration::from_secs(10))
                 .connect_lazy(url)
                 .unwrap()
         }
@@ -229,6 +231,8 @@ mod mysql {
         async fn pool_of(url: &str) -> MySqlPool {
             MySqlPoolOptions::new()
                 .max_connections(16)
+                // So that a service gets rid of connections that have become read-only.
+                .max_lifetime(std::time::Duration::from_secs(10))
                 .connect_lazy(url)
                 .unwrap()
         }

@@ -304,9 +304,9 @@ async fn a_renewal_begins_before_it_was_asked_for() {
     schedule(&world, 13).await;
     world.pass(ms(1)).await;
     let queued = schedule(&world, 0).await;
-    // Renewed at 3 s, and so until 12 s, which is known here at 11 s.
+    // Renewed at 3 s, and so until 12 s, which is known here at 5.5 s.
     world.store.hold_answers(Op::Renew);
-    world.pass_until(11_000).await;
+    world.pass_until(5_500).await;
     world.store.hold(Op::Renew);
     world.store.free_answers(Op::Renew);
     world.pass_until(12_500).await;

@@ -1,6 +1,6 @@
 //! A wake-up as a member of a ZSET.
 
-use crate::redis::fnv;
+use crate::fnv::fnv;
 use crate::{Kind, TaskId, Wake};
 
 /// The id and the number of the kind.

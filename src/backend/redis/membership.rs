@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::defaults;
-use crate::redis::{Call, Link, Lua, fnv, lua};
+use crate::fnv::fnv;
+use crate::redis::{Call, Link, Lua, lua};
 
 use super::keys::Names;
 use super::shards::{Shard, Shards};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::redis::{Call, Link, Lua, Topology, fnv, lua};
+use crate::fnv::fnv;
+use crate::redis::{Call, Link, Lua, Topology, lua};
 use crate::{Error, TaskId, defaults};
 
 /// The most shards.

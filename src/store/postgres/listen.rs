@@ -8,10 +8,16 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 
+use crate::store::sql::Away;
 use crate::{Clock, Spawned};
 
 /// After how long it is tried again to listen.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// For how long nothing may be said before the connection is tried.
+const QUIET: Duration = Duration::from_secs(10);
+/// For how long the server may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Listens on one channel for every waiter of this process, from the first one on.
 pub(super) struct Listener {
@@ -45,7 +51,7 @@ impl Listener {
             let (clock, heard) = (self.clock.clone(), Arc::clone(&self.heard));
             self.clock.spawn(async move {
                 loop {
-                    if let Err(error) = listen(&options, &channel, &heard).await {
+                    if let Err(error) = listen(&options, &channel, &heard, &clock).await {
                         tracing::debug!(%error, "not listening; trying again");
                     }
                     clock.sleep(TRY_AGAIN).await;
@@ -57,19 +63,38 @@ impl Listener {
 }
 
 /// Passes on what is heard until the connection fails for good.
-async fn listen(options: &PgConnectOptions, channel: &str, heard: &Notify) -> Result<(), sqlx::Error> {
+async fn listen(
+    options: &PgConnectOptions,
+    channel: &str,
+    heard: &Notify,
+    clock: &Clock,
+) -> Result<(), sqlx::Error> {
     // The listener connects again by itself, by a pool.
     let own = PgPoolOptions::new()
         .max_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(options.clone());
-    let mut listener = PgListener::connect_with(&own).await?;
-    listener.listen(channel).await?;
+    let begun = async {
+        let mut listener = PgListener::connect_with(&own).await?;
+        listener.listen(channel).await?;
+        Ok::<_, sqlx::Error>(listener)
+    };
+    let begun = clock.timeout(ANSWERS_WITHIN, begun).await;
+    let mut listener = begun.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
     loop {
         // Whatever was said before it listened, or while it did not, was missed.
         tell(heard);
-        listener.try_recv().await?;
+        while clock
+            .timeout(QUIET, listener.try_recv())
+            .await
+            .transpose()?
+            .is_none()
+        {
+            // Nothing is said, or the connection has fallen silent.
+            let asked = clock.timeout(ANSWERS_WITHIN, sqlx::query("SELECT 1").execute(&mut listener));
+            asked.await.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
+        }
     }
 }
 

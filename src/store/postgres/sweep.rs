@@ -66,7 +66,7 @@ async fn look(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Sight
 ///
 /// A renewal leaves the row as it is, so a statement that looks and locks in one may have looked before the renewal and
 /// locked after it. So there are two: what the second one sees is as it was when the row was locked, or later.
-async fn expire(database: &Database, ended: &[(TaskId, i64)]) -> Result<usize, sqlx::Error> {
+pub(super) async fn expire(database: &Database, ended: &[(TaskId, i64)]) -> Result<usize, sqlx::Error> {
     let mut writing = Writing::begin(&database.workers).await?;
     let versions: Vec<_> = ended.iter().map(|&(_, version)| version).collect();
     let locked = sqlx::query(database.statements.lock.clone())

@@ -59,6 +59,9 @@ pub(super) fn span(millis: i64) -> Option<Duration> {
     (millis >= 0).then(|| duration(millis))
 }
 
+/// Rows with their ids, each of which may be one that cannot be read.
+pub(super) type Tasks = Vec<(TaskId, Result<Task, Error>)>;
+
 /// An array of a script, read from its beginning.
 #[derive(Debug)]
 pub(super) struct Items(std::vec::IntoIter<Value>);
@@ -122,7 +125,7 @@ impl Items {
     }
 
     /// Rows, each an array of its id, its head and its payload, up to the end.
-    pub(super) fn tasks(&mut self) -> Result<Vec<(TaskId, Result<Task, Error>)>, Error> {
+    pub(super) fn tasks(&mut self) -> Result<Tasks, Error> {
         let mut tasks = Vec::new();
         while !self.is_empty() {
             let mut row = self.items()?;
@@ -156,7 +159,7 @@ pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Erro
     codec::task(id, head, payload).map_err(garbled)
 }
 
-/// The first bytes of a row.
+/// A row without its payload.
 pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Error> {
     codec::brief(id, value).map_err(garbled)
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::RedisStore;
 use super::answer::Items;
+use super::codec::{STATES, digit};
 use super::look::Place;
 use super::read::kinds_of;
 use crate::redis::{Lua, lua};
@@ -99,13 +100,7 @@ async fn checkup_of(place: Place<'_>) -> Result<RowsCheckup, Error> {
         ..RowsCheckup::default()
     };
     all.add(place, None, &[]).await?;
-    for state in [
-        State::Scheduled,
-        State::Running,
-        State::Done,
-        State::Dead,
-        State::Cancelled,
-    ] {
+    for state in STATES {
         let mut after: Option<Kind> = None;
         loop {
             let (kinds, has_more) = kinds_of(place, state, after.as_ref(), KINDS).await?;
@@ -123,11 +118,8 @@ impl RowsCheckup {
     /// Adds what there is of some kinds in a state; or what is of no state.
     async fn add(&mut self, place: Place<'_>, state: Option<State>, kinds: &[Kind]) -> Result<(), Error> {
         let mut call = place.database.script(&CHECKUP, place.shard, place.shards, false);
-        call.arg(SAMPLES).arg(
-            state
-                .map(super::codec::digit)
-                .map_or(String::new(), |digit| digit.to_string()),
-        );
+        call.arg(SAMPLES)
+            .arg(state.map(digit).map_or(String::new(), |digit| digit.to_string()));
         for kind in kinds {
             call.arg(kind.as_str());
         }

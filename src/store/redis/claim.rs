@@ -11,7 +11,7 @@ use super::database::{Database, Request};
 use super::parts::{Asking, ROWS};
 use super::shards::{Shard, of_id};
 use crate::redis::{Lua, Role, lua};
-use crate::store::{Claim, Looked, Pending, Stamped};
+use crate::store::{Claim, Looked, Stamped, row};
 use crate::timestamp::millis;
 use crate::{Error, Kind, Task, TaskId, Timestamp, Wake};
 
@@ -71,12 +71,12 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    pub(super) fn add(&mut self, row: &Pending, size: usize, has_room: bool) {
-        self.rows.push((row.wake.id, row.wake.version));
+    pub(super) fn add(&mut self, row: &Brief, has_room: bool) {
+        self.rows.push((row.task.id, row.task.version));
         if has_room {
-            *self.room.kinds.entry(row.wake.kind.clone()).or_default() += 1;
+            *self.room.kinds.entry(row.task.kind.clone()).or_default() += 1;
             // One more than the last of them needs.
-            self.room.bytes = self.room.bytes.max(1).saturating_add(size);
+            self.room.bytes = self.room.bytes.max(1).saturating_add(row.size);
         }
     }
 }
@@ -196,7 +196,7 @@ impl Taken {
                 self.found.expired += items.count()?;
                 match what {
                     0 => self.claimed(id, items.task(id), room),
-                    1 => self.found.early.push(items.brief(id)?.pending),
+                    1 => self.found.early.push(row::pending(&items.brief(id)?.task)),
                     _ => *self.found.waiting.entry(items.text()?.into()).or_default() += 1,
                 }
             }
@@ -278,12 +278,9 @@ async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Re
     for (wake, said) in wakes.iter().zip(looked) {
         match said {
             Ok(Some((shard, row, now))) => {
-                let is_due = row.pending.due_at <= now;
-                let is_valid = row.pending.wake.version == wake.version;
-                let has_room = is_valid && is_due && room.take(&row.pending.wake.kind, row.size);
-                if is_valid {
-                    let chosen = chosen.entry(shard).or_default();
-                    chosen.add(&row.pending, row.size, has_room);
+                if row.task.version == wake.version {
+                    let has_room = row.task.due_at <= now && room.take(&row.task.kind, row.size);
+                    chosen.entry(shard).or_default().add(&row, has_room);
                 } else {
                     taken.found.stale += 1;
                 }
@@ -292,14 +289,6 @@ async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Re
             Err(error) => tracing::warn!(%error, "a wake-up was not looked at"),
         }
     }
-    match taking.take(chosen).await {
-        Ok(more) => taken.add(more),
-        Err(error) => return Err(error),
-    }
+    taken.add(taking.take(chosen).await?);
     Ok(taken)
-}
-
-/// Rows that were found in shards, and what is to be done with each.
-pub(super) fn by_due(row: &Brief) -> (Timestamp, TaskId) {
-    (row.pending.due_at, row.pending.wake.id)
 }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::Pending;
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake, When};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, When};
 
 const HAS_MAX: u8 = 1;
 const HAS_OWNER: u8 = 2;
@@ -47,39 +46,9 @@ pub(super) fn packed_payload(payload: &[u8], headers: &BTreeMap<String, String>)
 
 /// The row of an id, of its head and its payload.
 pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Garbled> {
-    let read = || {
-        let mut bytes = Bytes(head);
-        let head = Head::read(&mut bytes)?;
-        let owner = bytes.text(head.owner)?;
-        let last_error = bytes.text(head.fault)?;
-        if !bytes.0.is_empty() {
-            return None;
-        }
-        let (payload, headers) = unpacked_payload(payload)?;
-        Some(Task {
-            id,
-            kind: head.kind,
-            key: head.key,
-            payload,
-            headers,
-            due_at: head.due_at,
-            planned_at: head.planned_at,
-            state: head.state,
-            version: head.version,
-            wake_at: Some(head.wake_at).filter(|_| head.state != State::Dead),
-            attempt: head.attempt,
-            started: head.flags & STARTED != 0,
-            stalls: head.stalls,
-            max_attempts: Some(head.max_attempts).filter(|_| head.flags & HAS_MAX != 0),
-            hop: head.hop,
-            owner: Some(owner).filter(|_| head.flags & HAS_OWNER != 0),
-            last_error: Some(last_error).filter(|_| head.flags & HAS_ERROR != 0),
-            created_at: head.created_at,
-            updated_at: head.updated_at,
-            finished_at: Some(head.finished_at).filter(|time| time.as_millis() > 0),
-        })
-    };
-    read().ok_or(Garbled(id))
+    let Brief { mut task, .. } = brief(id, head)?;
+    (task.payload, task.headers) = unpacked_payload(payload).ok_or(Garbled(id))?;
+    Ok(task)
 }
 
 fn unpacked_payload(packed: &[u8]) -> Option<(Vec<u8>, BTreeMap<String, String>)> {
@@ -88,8 +57,8 @@ fn unpacked_payload(packed: &[u8]) -> Option<(Vec<u8>, BTreeMap<String, String>)
     if !packed.is_empty() {
         for _ in 0..bytes.number(4)? {
             let mut text = || {
-                let length = bytes.number(4)?;
-                bytes.text(usize::try_from(length).ok()?)
+                let length = bytes.small(4)?;
+                bytes.text(length)
             };
             headers.insert(text()?, text()?);
         }
@@ -97,128 +66,98 @@ fn unpacked_payload(packed: &[u8]) -> Option<(Vec<u8>, BTreeMap<String, String>)
     Some((bytes.0.to_vec(), headers))
 }
 
-/// What the first bytes of a row say, up to its key.
+/// A row without its payload.
 #[derive(Clone, Debug)]
 pub(super) struct Brief {
-    pub(super) state: State,
-    pub(super) wake_at: Timestamp,
+    pub(super) task: Task,
     /// How many bytes its payload has.
     pub(super) size: usize,
-    pub(super) pending: Pending,
 }
 
-pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Garbled> {
-    let head = Head::read(&mut Bytes(value)).ok_or(Garbled(id))?;
-    Ok(Brief {
-        state: head.state,
-        wake_at: head.wake_at,
-        size: head.size,
-        pending: Pending {
-            wake: Wake {
-                id,
-                kind: head.kind,
-                version: head.version,
-            },
-            key: head.key,
-            due_at: head.due_at,
-            planned_at: head.planned_at,
-        },
-    })
-}
-
-/// The state as rows and lanes have it.
-pub(super) const fn digit(state: State) -> u8 {
-    match state {
-        State::Scheduled => 0,
-        State::Running => 1,
-        State::Done => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
+impl Brief {
+    pub(super) fn by_due(&self) -> (Timestamp, TaskId) {
+        (self.task.due_at, self.task.id)
     }
 }
 
-fn state_of(digit: u8) -> Option<State> {
-    Some(match digit {
-        0 => State::Scheduled,
-        1 => State::Running,
-        2 => State::Done,
-        3 => State::Dead,
-        4 => State::Cancelled,
-        _ => return None,
-    })
+/// The head of a row, as `row.lua` packs it.
+pub(super) fn brief(id: TaskId, head: &[u8]) -> Result<Brief, Garbled> {
+    let read = || {
+        let mut bytes = Bytes(head);
+        let state = state_of(bytes.small(1)?)?;
+        let flags: u8 = bytes.small(1)?;
+        let version = bytes.number(6)?;
+        let mut signed = || Some(Timestamp::from_millis(bytes.number(8)?.cast_signed()));
+        let (due_at, planned_at) = (signed()?, signed()?);
+        let wake_at = Some(bytes.time()?).filter(|_| state != State::Dead);
+        let (attempt, stalls) = (bytes.small(4)?, bytes.small(4)?);
+        let max_attempts = Some(bytes.small(4)?).filter(|_| flags & HAS_MAX != 0);
+        let hop = bytes.small(4)?;
+        let (created_at, updated_at) = (bytes.time()?, bytes.time()?);
+        let finished_at = Some(bytes.time()?).filter(|time| time.as_millis() > 0);
+        let size = bytes.small(4)?;
+        // How many bytes it has with its headers, and by which try its id points to it, matter to scripts only.
+        bytes.take(10)?;
+        let [kind, key, owner, last_error] =
+            [bytes.small(1)?, bytes.small(1)?, bytes.small(2)?, bytes.small(4)?];
+        let kind = Kind::from(bytes.text(kind)?);
+        let key = Some(bytes.text(key)?)
+            .filter(|key| !key.is_empty())
+            .map(Key::from);
+        let owner = Some(bytes.text(owner)?).filter(|_| flags & HAS_OWNER != 0);
+        let last_error = Some(bytes.text(last_error)?).filter(|_| flags & HAS_ERROR != 0);
+        let is_all = bytes.0.is_empty() && flags < 2 * STARTED;
+        let task = Task {
+            id,
+            kind,
+            key,
+            payload: Vec::new(),
+            headers: BTreeMap::new(),
+            due_at,
+            planned_at,
+            state,
+            version,
+            wake_at,
+            attempt,
+            started: flags & STARTED != 0,
+            stalls,
+            max_attempts,
+            hop,
+            owner,
+            last_error,
+            created_at,
+            updated_at,
+            finished_at,
+        };
+        is_all.then_some(Brief { task, size })
+    };
+    read().ok_or(Garbled(id))
+}
+
+/// The states, each at the place of the digit that rows and lanes have for it.
+pub(super) const STATES: [State; 5] = [
+    State::Scheduled,
+    State::Running,
+    State::Done,
+    State::Dead,
+    State::Cancelled,
+];
+
+/// The state as rows and lanes have it.
+pub(super) fn digit(state: State) -> usize {
+    STATES
+        .iter()
+        .position(|one| *one == state)
+        .unwrap_or(STATES.len())
+}
+
+fn state_of(digit: usize) -> Option<State> {
+    STATES.get(digit).copied()
 }
 
 /// The name of a lane.
 pub(super) fn lane(state: State, kind: &Kind) -> String {
     format!("{}:{kind}", digit(state))
-}
-
-/// The head of a row, its kind and its key, as `row.lua` packs them.
-struct Head {
-    state: State,
-    flags: u8,
-    version: u64,
-    due_at: Timestamp,
-    planned_at: Timestamp,
-    wake_at: Timestamp,
-    attempt: u32,
-    stalls: u32,
-    max_attempts: u32,
-    hop: u32,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    finished_at: Timestamp,
-    size: usize,
-    owner: usize,
-    fault: usize,
-    kind: Kind,
-    key: Option<Key>,
-}
-
-impl Head {
-    fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
-        let state = state_of(u8::try_from(bytes.number(1)?).ok()?)?;
-        let flags = u8::try_from(bytes.number(1)?).ok()?;
-        if flags >= 2 * STARTED {
-            return None;
-        }
-        let version = bytes.number(6)?;
-        let mut signed = || Some(Timestamp::from_millis(bytes.number(8)?.cast_signed()));
-        let (due_at, planned_at) = (signed()?, signed()?);
-        let wake_at = bytes.time()?;
-        let mut small = || u32::try_from(bytes.number(4)?).ok();
-        let (attempt, stalls, max_attempts, hop) = (small()?, small()?, small()?, small()?);
-        let (created_at, updated_at, finished_at) = (bytes.time()?, bytes.time()?, bytes.time()?);
-        let mut length = |size| usize::try_from(bytes.number(size)?).ok();
-        let size = length(4)?;
-        let _weight = length(4)?;
-        let _try = length(6)?;
-        let (kind, key, owner, fault) = (length(1)?, length(1)?, length(2)?, length(4)?);
-        let kind = Kind::from(bytes.text(kind)?);
-        let key = Some(bytes.text(key)?)
-            .filter(|key| !key.is_empty())
-            .map(Key::from);
-        Some(Self {
-            state,
-            flags,
-            version,
-            due_at,
-            planned_at,
-            wake_at,
-            attempt,
-            stalls,
-            max_attempts,
-            hop,
-            created_at,
-            updated_at,
-            finished_at,
-            size,
-            owner,
-            fault,
-            kind,
-            key,
-        })
-    }
 }
 
 /// What is still to be read.
@@ -240,6 +179,11 @@ impl<'a> Bytes<'a> {
                 .rev()
                 .fold(0, |number, &byte| number << 8 | u64::from(byte)),
         )
+    }
+
+    /// The same where that is known to be enough for it.
+    fn small<T: TryFrom<u64>>(&mut self, size: usize) -> Option<T> {
+        T::try_from(self.number(size)?).ok()
     }
 
     fn time(&mut self) -> Option<Timestamp> {

@@ -45,7 +45,7 @@ enum Said {
     /// It is written, at this time.
     New(Timestamp),
     /// There is one, perhaps replaced by now.
-    Other(Scheduled),
+    Other(Box<Scheduled>),
     /// There is none in this shard.
     Free(Shard),
 }
@@ -141,19 +141,13 @@ impl New {
             .arg(&self.payload);
     }
 
-    /// What came of it, if that is known by now.
-    fn answer(self, said: Said) -> Result<Scheduled, (Self, Shard)> {
-        Ok(match said {
-            Said::New(now) => {
-                let mut row = self.row;
-                if let When::At(time) = row.due {
-                    row.due = When::At(Timestamp::from_millis(codec::stored(time)));
-                }
-                Scheduled::New(row::new(row, now))
-            }
-            Said::Other(scheduled) => scheduled,
-            Said::Free(shard) => return Err((self, shard)),
-        })
+    /// The row as it was written.
+    fn written(self, now: Timestamp) -> Scheduled {
+        let mut row = self.row;
+        if let When::At(time) = row.due {
+            row.due = When::At(Timestamp::from_millis(codec::stored(time)));
+        }
+        Scheduled::New(row::new(row, now))
     }
 }
 
@@ -215,11 +209,15 @@ impl Inserting<'_> {
         self.now = [self.now, asked.now].into_iter().flatten().min();
         let mut free = Vec::new();
         for ((place, new), said) in news.into_iter().zip(asked.rows) {
-            match said.map(|said| new.answer(said)) {
-                Ok(Ok(scheduled)) => self.found[place] = Some(Ok(scheduled)),
-                Ok(Err((new, shard))) => free.push((place, new, shard)),
-                Err(error) => self.found[place] = Some(Err(error)),
-            }
+            self.found[place] = Some(match said {
+                Ok(Said::Free(shard)) => {
+                    free.push((place, new, shard));
+                    continue;
+                }
+                Ok(Said::New(now)) => Ok(new.written(now)),
+                Ok(Said::Other(scheduled)) => Ok(*scheduled),
+                Err(error) => Err(error),
+            });
         }
         free
     }
@@ -252,7 +250,7 @@ impl Inserting<'_> {
         let mut pointed = Vec::new();
         for ((place, new), said) in news.into_iter().zip(asked.rows) {
             match said {
-                Ok(Said::Other(scheduled)) => self.found[place] = Some(Ok(scheduled)),
+                Ok(Said::Other(scheduled)) => self.found[place] = Some(Ok(*scheduled)),
                 Ok(_) => pointed.push((place, new)),
                 Err(error) => self.found[place] = Some(Err(error)),
             }
@@ -270,19 +268,12 @@ fn read(new: &New, shard: Shard, said: Value, now: Timestamp) -> Result<Said, Er
     let mut items = Items::of(said)?;
     let what = items.number()?;
     let id = items.id()?;
-    if what == 2 {
-        let head = items.bytes()?;
-        return Ok(Said::Other(Scheduled::Replaced(answer::task(
-            id,
-            &head,
-            &new.payload,
-        )?)));
-    }
-    let task = items.task(id)?;
-    Ok(Said::Other(match what {
-        3 => Scheduled::Running(task),
-        _ => Scheduled::Existing(task),
-    }))
+    let scheduled = match what {
+        2 => Scheduled::Replaced(answer::task(id, &items.bytes()?, &new.payload)?),
+        3 => Scheduled::Running(items.task(id)?),
+        _ => Scheduled::Existing(items.task(id)?),
+    };
+    Ok(Said::Other(Box::new(scheduled)))
 }
 
 /// The refusal of an id that points elsewhere.

@@ -5,7 +5,7 @@
 -- ARGV[6]  up to which time, or nothing: up to now
 -- ARGV[7]… of each lane: lane, how many of its members to leave out, how many to give
 -- Returns  of each lane an array: how many members it had to give; in how many ms the first is that comes after that time
---          (or -1), if all before were given; then of each row: id and first bytes
+--          (or -1), if all before were given; then of each row: id and row
 
 local name = ARGV[4]
 local since = ARGV[5] == '' and '-inf' or ARGV[5]
@@ -25,7 +25,7 @@ for at = 7, #ARGV, 3 do
     local row = member(name, lane, members[at], members[at + 1])
     if row then
       given[#given + 1] = members[at]
-      given[#given + 1] = brief(row)
+      given[#given + 1] = row.value
     end
   end
   if #ids < tonumber(count) then

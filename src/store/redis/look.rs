@@ -9,7 +9,7 @@ use super::codec::Brief;
 use super::database::Database;
 use super::shards::Shard;
 use crate::redis::{Lua, lua};
-use crate::store::{Ahead, Pending, Stamped};
+use crate::store::{Ahead, Pending, Stamped, row};
 use crate::timestamp::millis;
 use crate::{Error, Timestamp};
 
@@ -69,7 +69,7 @@ impl Place<'_> {
             let span = (Ahead::from(lanes.now), lanes.now.after(ahead.within));
             let (coming, next) = self.first("due", &lanes.ahead, ahead.limit, Some(span)).await?;
             let rows = coming.into_iter().flat_map(|lane| lane.rows);
-            found.extend(rows.map(|row| row.pending));
+            found.extend(rows.map(|row| row::pending(&row.task)));
             next_due = [next_due, next].into_iter().flatten().min();
         }
         Ok(Look {

@@ -42,7 +42,7 @@ async fn round(database: Arc<Database>, requests: Vec<Request<Vec<Change>, Made>
         .iter()
         .flat_map(|request| request.work.iter().cloned())
         .collect();
-    match change(&database, &changes).await {
+    match database.within(change(&database, &changes)).await {
         Ok(Stamped { now, found }) => {
             let mut found = found.into_iter();
             for Request { work, answer, .. } in requests {

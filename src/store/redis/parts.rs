@@ -19,11 +19,14 @@ const LATER: Value = Value::Int(8);
 /// How often a row is looked for in the shard that an id points to. More would be a circle that somebody else has made.
 const TRIES: usize = 3;
 
+/// What was said of rows, each by itself.
+type Rows<A> = Vec<Result<A, Error>>;
+
 /// What came of each row of a batch, in the order given.
 pub(super) struct Found<A> {
     /// The earliest time that a server said; none if none of those that were asked has answered.
     pub(super) now: Option<Timestamp>,
-    pub(super) rows: Vec<Result<A, Error>>,
+    pub(super) rows: Rows<A>,
 }
 
 impl<A> Found<A> {
@@ -41,7 +44,7 @@ impl<A> Found<A> {
     }
 
     /// An error if no server has answered.
-    pub(super) fn answered(self) -> Result<(Option<Timestamp>, Vec<Result<A, Error>>), Error> {
+    pub(super) fn answered(self) -> Result<(Option<Timestamp>, Rows<A>), Error> {
         let Self { now, mut rows } = self;
         if now.is_none() && rows.first().is_some_and(Result::is_err) {
             rows.swap_remove(0)?;
@@ -58,6 +61,9 @@ struct Told<A> {
     elsewhere: Vec<(usize, Shard)>,
 }
 
+/// Reads what is said of a row.
+type Reading<T, A> = dyn Fn(&T, Shard, Value, Timestamp) -> Result<A, Error> + Sync;
+
 /// A script that says something of each row that it is given: how it is called, and how its answers are read.
 pub(super) struct Asking<'a, T, A> {
     pub(super) database: &'a Database,
@@ -68,7 +74,7 @@ pub(super) struct Asking<'a, T, A> {
     /// How many bytes a row takes in the call.
     pub(super) size: fn(&T) -> usize,
     /// What is said of a row, in which shard, at what time.
-    pub(super) read: &'a (dyn Fn(&T, Shard, Value, Timestamp) -> Result<A, Error> + Sync),
+    pub(super) read: &'a Reading<T, A>,
 }
 
 impl<T: Sync, A: Send> Asking<'_, T, A> {

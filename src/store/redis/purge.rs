@@ -43,7 +43,7 @@ pub(super) async fn purge(database: &Database, limit: usize) -> Result<u64, Erro
     let mut left = BTreeMap::<Kind, usize>::new();
     let removing = looks.into_iter().map(|(place, rows)| {
         let rows = rows.into_iter().filter(|row| {
-            let left = left.entry(row.pending.wake.kind.clone()).or_insert(limit);
+            let left = left.entry(row.task.kind.clone()).or_insert(limit);
             let has_left = *left > 0;
             *left -= usize::from(has_left);
             has_left
@@ -79,14 +79,14 @@ async fn remove(place: Place<'_>, rows: Vec<Brief>) -> Result<u64, Error> {
     for part in rows.chunks(ROWS) {
         let mut call = database.script(&PURGE, shard, shards, false);
         for row in part {
-            call.arg(row.pending.wake.id.as_bytes());
+            call.arg(row.task.id.as_bytes());
         }
         let mut items = Items::of(database.write(call).await?.found)?;
         for row in part {
             let tried = items.number()?;
             count += u64::from(tried >= 0);
             if tried > 0 {
-                let own = of_id(shards, row.pending.wake.id);
+                let own = of_id(shards, row.task.id);
                 pointers.entry(own).or_default().push((row, tried));
             }
         }
@@ -95,7 +95,7 @@ async fn remove(place: Place<'_>, rows: Vec<Brief>) -> Result<u64, Error> {
         for part in rows.chunks(ROWS) {
             let mut call = database.script(&UNPOINT, *own, shards, false);
             for (row, tried) in part {
-                call.arg(row.pending.wake.id.as_bytes()).arg(shard).arg(*tried);
+                call.arg(row.task.id.as_bytes()).arg(shard).arg(*tried);
             }
             database.write(call).await?;
         }

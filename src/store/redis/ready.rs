@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use super::answer::Items;
-use super::claim::{Chosen, Room, Taking, by_due, claimer};
+use super::claim::{Chosen, Room, Taking, claimer};
 use super::codec::{Brief, lane};
 use super::database::Database;
 use super::look::Place;
@@ -131,27 +131,24 @@ impl Ready<'_> {
         for (shard, found) in looks {
             for found in found {
                 if let Some(last) = found.rows.last().filter(|_| found.has_more) {
-                    let until = known_until.entry(found.name).or_insert(by_due(last));
-                    *until = (*until).min(by_due(last));
+                    let until = known_until.entry(found.name).or_insert(last.by_due());
+                    *until = (*until).min(last.by_due());
                 }
                 due.extend(found.rows.into_iter().map(|row| (shard, row)));
             }
         }
-        due.sort_by_key(|(_, row)| by_due(row));
+        due.sort_by_key(|(_, row)| row.by_due());
         let is_known = |row: &Brief| {
-            let until = known_until.get(&lane(State::Scheduled, &row.pending.wake.kind));
-            until.is_none_or(|until| by_due(row) <= *until)
+            let until = known_until.get(&lane(State::Scheduled, &row.task.kind));
+            until.is_none_or(|until| row.by_due() <= *until)
         };
         let mut chosen = BTreeMap::<Shard, Chosen>::new();
         let mut room = self.room.clone();
         let mut meant = 0;
         for (shard, row) in due.iter().filter(|(_, row)| is_known(row)) {
-            if room.take(&row.pending.wake.kind, row.size) {
+            if room.take(&row.task.kind, row.size) {
                 meant += 1;
-                chosen
-                    .entry(*shard)
-                    .or_default()
-                    .add(&row.pending, row.size, true);
+                chosen.entry(*shard).or_default().add(row, true);
             }
         }
         let taking = Taking {

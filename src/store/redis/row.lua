@@ -108,7 +108,7 @@ local function unpacked(value)
   local name = string.sub(value, at, key_at - 1)
   local lane = lane_of(state, name)
   return {
-    value = value, brief = owner_at - 1, state = state, version = version, due = due, planned = planned, wake = wake,
+    value = value, state = state, version = version, due = due, planned = planned, wake = wake,
     attempt = attempt, stalls = stalls, max = flags % 2 >= HAS_MAX and max or nil, hop = hop, started = flags >= STARTED,
     created = created, updated = updated, finished = finished, size = size, weight = weight, try = try, kind = name,
     key = key > 0 and string.sub(value, key_at, owner_at - 1) or '',
@@ -186,11 +186,6 @@ local function mark(id, row)
   end
 end
 
--- The first bytes of a row, up to its key: all that a look at it needs.
-local function brief(row)
-  return string.sub(row.value, 1, row.brief)
-end
-
 -- Whether a row of this state is found by its `wake_at`.
 local function has_wake(state)
   return state ~= DEAD
@@ -200,7 +195,6 @@ end
 local function save(id, row)
   row.value = packed(row)
   row.lane = lane_of(row.state, row.kind)
-  row.brief = SIZE + #row.kind + #row.key
   mark(id, row)
   if row.state == SCHEDULED then
     soon_wake, soon_due = min(soon_wake, row.wake), min(soon_due, row.due)

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::claim::{Chosen, Room, Taken, Taking};
+use super::codec::Brief;
 use super::database::Database;
 use super::listen::Horizon;
 use super::look::{Look, Place};
 use super::parts::those_that_succeeded;
 use super::shards::Shard;
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
-use crate::{Error, State};
+use crate::{Error, State, Task};
 
 /// What a sweep looks at: scheduled and running rows.
 const LIVE: &str = "01";
@@ -121,26 +122,23 @@ fn choose(
         rows.extend(overdue.map(|row| (shard, look.now, row)));
     }
     // Leases that have ended first, and of all others those that are overdue the longest.
-    rows.sort_by_key(|(_, _, row)| (row.state != State::Running, row.wake_at, row.pending.wake.id));
+    rows.sort_by_key(|(_, _, Brief { task, .. })| (task.state != State::Running, task.wake_at, task.id));
     let mut left = BTreeMap::new();
     let mut room = Room::of(claim);
     let mut chosen = BTreeMap::<Shard, Chosen>::new();
     for (shard, now, row) in rows {
-        let kind = &row.pending.wake.kind;
-        let left = left.entry((row.state, kind.clone())).or_insert(limit);
+        let Task { kind, state, .. } = &row.task;
+        let left = left.entry((*state, kind.clone())).or_insert(limit);
         if *left == 0 {
             continue;
         }
         *left -= 1;
-        let is_due = row.pending.due_at <= now;
+        let is_due = row.task.due_at <= now;
         let has_room = is_due && room.take(kind, row.size);
-        if is_due && !has_room && row.state != State::Running {
+        if is_due && !has_room && *state != State::Running {
             *waiting.waiting.entry(kind.clone()).or_default() += 1;
         } else {
-            chosen
-                .entry(shard)
-                .or_default()
-                .add(&row.pending, row.size, has_room);
+            chosen.entry(shard).or_default().add(&row, has_room);
         }
     }
     chosen

@@ -7,7 +7,7 @@
 -- ARGV[8]  for how many kinds there is room
 -- ARGV[9]… of each kind: kind, room; then of each row: id, version
 -- Returns  of each row: 3 (stale), 4 (it cannot be read), `LATER`, where it is as a number below zero, or an array: 0
---          (claimed), whether its lease had ended (1 or 0), row, payload; 1 (early), the same, its first bytes; 2
+--          (claimed), whether its lease had ended (1 or 0), row, payload; 1 (early), the same, the row; 2
 --          (waiting), the same, its kind
 
 local owner, lease, retake, bytes = ARGV[4], tonumber(ARGV[5]), maybe(ARGV[6]), tonumber(ARGV[7])
@@ -31,7 +31,7 @@ local function take(id, version)
       row.wake = after(retake)
       save(id, row)
     end
-    return { 1, has_ended, brief(row) }
+    return { 1, has_ended, row.value }
   elseif bytes <= 0 or (room[row.kind] or 0) < 1 then
     return { 2, has_ended, row.kind }
   end

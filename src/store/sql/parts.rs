@@ -4,33 +4,6 @@ use std::future::Future;
 
 use super::obstacle::Why;
 
-/// How many bytes of values one statement carries, unless a single row is longer. Servers take more, but all of it has to
-/// be in their memory at once, several times over.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(in crate::store) const STATEMENT: usize = 4 << 20;
-
-/// The batches in which rows go into statements: each at most so many, and not more bytes than `budget` unless it is a
-/// single row.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(in crate::store) fn batches<T>(
-    mut rows: &[T],
-    count: usize,
-    budget: usize,
-    size: impl Fn(&T) -> usize,
-) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0_usize;
-        let fits = |row: &&T| {
-            bytes = bytes.saturating_add(size(row));
-            bytes <= budget
-        };
-        let count = rows.iter().take(count).take_while(fits).count();
-        let (now, later) = rows.split_at_checked(count.max(1))?;
-        rows = later;
-        Some(now)
-    })
-}
-
 /// Into how many parts a batch is split: so the row in the way of 500 others is found in three more steps, each of which
 /// may have to wait for it once.
 const PARTS: usize = 8;
@@ -62,8 +35,8 @@ where
     Ok(answers)
 }
 
-/// The parts in which a batch is tried again that failed because of some of its rows.
-pub(in crate::store) fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
+/// The parts of a batch that failed because of some of its rows.
+fn parts<T>(mut batch: Vec<T>) -> Vec<Vec<T>> {
     let size = batch.len().div_ceil(PARTS).max(1);
     let mut parts = Vec::with_capacity(PARTS);
     while !batch.is_empty() {

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::batches::{STATEMENT, batches};
 use super::obstacle::Why;
-use super::parts::{STATEMENT, batches, by_parts};
+use super::parts::by_parts;
 use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Clock, Error, Scheduled, TaskId, Timestamp};
 

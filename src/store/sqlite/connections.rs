@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use crate::store::sql::Why;
 use crate::{Clock, Error, Timestamp};
 
-/// For how long SQLite itself waits for another connection's lock.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// After how long a caller is told that the lock could not be had. Until then it is asked for again: SQLite's own
-/// waiting is not fair, so that among busy processes one can lose for longer than the timeout; and some steps, such
-/// as the change to write-ahead logging, it refuses without waiting.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// After how long who writes is told that the lock could not be had. Until then it is asked for again and again: SQLite
+/// does not queue for it, and where several processes write all the time it is free for moments only. SQLite's own
+/// waiting looks for such a moment ten times a second, and may miss all of them.
+const PATIENCE: Duration = Duration::from_secs(9);
 /// For how many milliseconds to wait before asking again, at the most.
-const PAUSE: u64 = 50;
+const PAUSE: u64 = 10;
 
 /// Up to so many connections to one file, opened as they are needed; callers wait for one in the order they come.
 ///

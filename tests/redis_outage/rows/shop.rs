@@ -22,7 +22,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 struct Run {
     id: TaskId,
-    attempt: u32,
+    version: u64,
     /// When it was, by the clock of this machine, which is that of all masters.
     at: Timestamp,
     due_at: Timestamp,
@@ -61,7 +61,7 @@ pub(super) struct Losses {
     pub(super) early: usize,
     /// They ran though they were cancelled.
     pub(super) cancelled: usize,
-    /// They were started again in the same attempt, so not because a lease had ended.
+    /// They were started again by the same claim, so not because a lease had ended.
     pub(super) twice: usize,
     /// They were started again because a lease had ended.
     pub(super) taken_over: usize,
@@ -93,7 +93,7 @@ impl Shop {
         let worker = worker.handle_with(KIND, policy, move |(), context| {
             let run = Run {
                 id: context.id(),
-                attempt: context.attempt(),
+                version: context.task().version,
                 at: now(),
                 due_at: context.due_at(),
                 late: context.lateness(),
@@ -178,10 +178,10 @@ impl Shop {
             longest_pause(&runs),
         );
         let mut started = BTreeSet::new();
-        let mut attempts = BTreeSet::new();
+        let mut claims = BTreeSet::new();
         let (mut early, mut twice, mut taken_over, mut cancelled) = (0, 0, 0, BTreeSet::new());
         for run in runs.iter() {
-            if !attempts.insert((run.id, run.attempt)) {
+            if !claims.insert((run.id, run.version)) {
                 twice += 1;
             } else if !started.insert(run.id) {
                 taken_over += 1;

@@ -76,6 +76,7 @@ async fn use_cases(servers: &Servers) {
         cases::a_removed_row_hides_no_older_one_of_its_key(servers),
         cases::a_sweep_looks_ahead_where_asked(servers),
         cases::redrive_yields_to_another_live_row_of_the_key(servers),
+        cases::live_and_dead_rows_are_never_removed(servers),
     );
 }
 

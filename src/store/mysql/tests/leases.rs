@@ -54,6 +54,8 @@ async fn a_claim_that_was_renewed_meanwhile_can_be_finished_at_every_level() {
         let store = &fixture.store;
         store.insert_all(due_rows([1])).await.unwrap();
         store.ready(&claim(1)).await.unwrap();
+        // What it sees of that is old by the end.
+        store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
         let mut service = begun(&fixture, level, strict).await;
         for started in [true, false] {
             let renewal = Renewal {

@@ -33,6 +33,8 @@ async fn a_claim_that_was_renewed_meanwhile_can_be_finished_at_every_level() {
         let store = &fixture.store;
         store.insert_all(due_rows([1])).await.unwrap();
         store.ready(&claim(1)).await.unwrap();
+        // What it sees of that is old by the end.
+        store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
         let mut service = fixture.foreign().await;
         begin(&mut service, level).await;
         for started in [true, false] {
@@ -64,6 +66,20 @@ async fn a_renewed_claim_is_not_swept_and_takes_nobodys_place() {
     assert_eq!(store.sweep(&claim(0), &narrow).await.unwrap().found.expired, 1);
     assert_eq!(fixture.find(id(5)).await.state, State::Scheduled);
     assert_eq!(fixture.find(id(1)).await.state, State::Running);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_renewed_after_the_sweep_has_looked_is_kept() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert_all(due_rows([1, 2])).await.unwrap();
+    store.ready(&brief(9)).await.unwrap();
+    let seen = [(id(1), 2), (id(2), 2)];
+    store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
+    let expired = super::super::sweep::expire(&store.database, &seen).await;
+    assert_eq!(expired.unwrap(), 1);
+    assert_eq!(fixture.find(id(1)).await.state, State::Running);
+    assert_eq!(fixture.find(id(2)).await.state, State::Scheduled);
 }
 
 #[tokio::test]

@@ -1,0 +1,251 @@
+//! Whether what callers were told is what happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use delayline::{State, Task, TaskId};
+
+use crate::home::{EFFECT, PLAIN_ATTEMPTS};
+use crate::ledger::{Asked, Call, What};
+use crate::verbs::{Changed, Said};
+use crate::worker::Start;
+
+/// All that is known at the end.
+pub(crate) struct Audit {
+    pub(crate) asked: Vec<Asked>,
+    pub(crate) starts: BTreeMap<TaskId, Vec<Start>>,
+    pub(crate) rows: BTreeMap<TaskId, Task>,
+    pub(crate) effects: Vec<String>,
+    /// Whether effects are in transactions.
+    pub(crate) has_transactions: bool,
+}
+
+/// What must not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wrong {
+    /// Its caller was told that it is there, and it is not, or it has ended without having run.
+    Lost,
+    /// It waits or runs though there was time to end it.
+    NotEnded,
+    /// It is dead though it had attempts left.
+    Dead,
+    /// It is cancelled and nobody has asked for it.
+    CancelledByNobody,
+    /// It was started before it was due.
+    Early,
+    /// It was started though its caller had been told that it was cancelled.
+    StartedAfterCancel,
+    /// It was started for what it was before, though its caller had been told that it was changed.
+    StartedAfterChange,
+    /// It was started, or is there, though its transaction was rolled back.
+    RolledBack,
+    /// Its effect and its row do not agree.
+    Effect,
+    /// The row and what was written in the same transaction do not agree.
+    HalfCommitted,
+    /// Nobody has asked for it.
+    Unasked,
+}
+
+/// What is wrong, and with which task.
+pub(crate) type Findings = Vec<(Wrong, TaskId)>;
+
+impl Audit {
+    pub(crate) fn findings(&self) -> Findings {
+        let mut effects = BTreeMap::<&str, usize>::new();
+        for effect in &self.effects {
+            *effects.entry(effect).or_default() += 1;
+        }
+        let mut findings = Vec::new();
+        for asked in &self.asked {
+            for (at, &id) in asked.ids.iter().enumerate() {
+                let mut found = |wrong| findings.push((wrong, id));
+                let row = self.rows.get(&id);
+                let one = One {
+                    id,
+                    is_first: at == 0,
+                    asked,
+                    starts: self.starts.get(&id).map_or(&[][..], Vec::as_slice),
+                    row,
+                };
+                one.end().into_iter().for_each(&mut found);
+                one.starts().into_iter().for_each(&mut found);
+                if !self.has_transactions {
+                    continue;
+                }
+                let count = |name: &str| effects.get(name).copied().unwrap_or(0);
+                let is_done = row.is_some_and(|row| row.state == State::Done);
+                if count(&id.to_string()) != usize::from(is_done && asked.kind == EFFECT) {
+                    found(Wrong::Effect);
+                }
+                if let Some(effect) = &asked.effect
+                    && at == 0
+                    && count(effect) != usize::from(row.is_some())
+                {
+                    found(Wrong::HalfCommitted);
+                }
+            }
+        }
+        let known: BTreeSet<_> = self.asked.iter().flat_map(|asked| &asked.ids).collect();
+        let all: BTreeSet<_> = self.starts.keys().chain(self.rows.keys()).collect();
+        findings.extend(all.difference(&known).map(|id| (Wrong::Unasked, **id)));
+        findings
+    }
+
+    /// All that is known of a task.
+    pub(crate) fn history(&self, id: TaskId) -> String {
+        let mut told = vec![format!("{id}:")];
+        let mut lines = Vec::new();
+        if let Some(asked) = self.asked.iter().find(|asked| asked.ids.contains(&id)) {
+            told.push(format!(
+                "  kind {}, of {:?}, effect {:?}",
+                asked.kind, asked.ids, asked.effect
+            ));
+            lines.extend(
+                asked
+                    .calls
+                    .iter()
+                    .map(|call| (call.asked, format!("asked {call:?}"))),
+            );
+        }
+        let starts = self.starts.get(&id).into_iter().flatten();
+        lines.extend(starts.map(|start| (start.at, format!("started {start:?}"))));
+        lines.sort();
+        told.extend(lines.into_iter().map(|(at, line)| format!("  {at} {line}")));
+        told.push(format!("  ends as {:?}", self.rows.get(&id)));
+        told.join("\n")
+    }
+}
+
+/// One task, and all calls of its caller.
+struct One<'a> {
+    id: TaskId,
+    is_first: bool,
+    asked: &'a Asked,
+    starts: &'a [Start],
+    row: Option<&'a Task>,
+}
+
+impl One<'_> {
+    /// The answers that say what it is now.
+    fn changes(&self) -> impl Iterator<Item = (&Call, &Changed)> {
+        self.asked.calls.iter().filter_map(|call| match &call.said {
+            Said::Changed(changed) if changed.id == self.id => Some((call, changed)),
+            _ => None,
+        })
+    }
+
+    /// What is wrong with how it ended.
+    fn end(&self) -> Option<Wrong> {
+        let calls = &self.asked.calls;
+        let is_there = self.changes().next().is_some();
+        let Some(row) = self.row else {
+            return (is_there || !self.starts.is_empty()).then_some(Wrong::Lost);
+        };
+        if self.is_first && calls[0].said == Said::RolledBack {
+            return Some(Wrong::RolledBack);
+        }
+        // The first call has scheduled it, and no history is removed meanwhile.
+        let is_known = self.is_first && matches!(calls[0].said, Said::Changed(_));
+        if is_known && calls.iter().any(|call| call.said == Said::NotFound) {
+            return Some(Wrong::Lost);
+        }
+        match row.state {
+            State::Scheduled | State::Running => Some(Wrong::NotEnded),
+            State::Done => self.starts.is_empty().then_some(Wrong::Lost),
+            State::Dead => {
+                let attempts = u32::try_from(self.starts.len()).unwrap();
+                (self.asked.kind == EFFECT || attempts < PLAIN_ATTEMPTS).then_some(Wrong::Dead)
+            }
+            State::Cancelled => {
+                let may_be = |call: &Call| match &call.said {
+                    Said::Changed(changed) => changed.id == self.id,
+                    Said::Unknown(_) => true,
+                    _ => false,
+                };
+                let mut cancels = calls.iter().filter(|call| call.what == What::Cancel);
+                (!cancels.any(may_be)).then_some(Wrong::CancelledByNobody)
+            }
+        }
+    }
+
+    /// What is wrong with when it was started.
+    fn starts(&self) -> BTreeSet<Wrong> {
+        let mut found = BTreeSet::new();
+        for start in self.starts {
+            if start.at < start.due_at {
+                found.insert(Wrong::Early);
+            }
+            for (call, changed) in self.changes().filter(|(call, _)| call.answered < start.at) {
+                if call.what == What::Cancel {
+                    found.insert(Wrong::StartedAfterCancel);
+                } else if start.version <= changed.version {
+                    found.insert(Wrong::StartedAfterChange);
+                }
+            }
+            if !self.is_planned(start) {
+                found.insert(Wrong::StartedAfterChange);
+            }
+        }
+        found
+    }
+
+    /// Whether it was started for a time that it may have had.
+    fn is_planned(&self, start: &Start) -> bool {
+        let before = || self.asked.calls.iter().filter(|call| call.asked <= start.at);
+        // It may be done at any time from when it was asked.
+        if before().any(|call| matches!(call.said, Said::Unknown(_))) {
+            return true;
+        }
+        let mut last: Option<(u64, i64)> = None;
+        for (call, changed) in self.changes().filter(|(call, _)| call.asked <= start.at) {
+            if call.answered < start.at {
+                last = last.max(Some((changed.version, changed.planned_at)));
+            } else if changed.planned_at == start.planned_at {
+                // At the same time: before or after it.
+                return true;
+            }
+        }
+        last.is_none_or(|(_, planned_at)| planned_at == start.planned_at)
+    }
+}
+
+impl fmt::Display for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls = || self.asked.iter().flat_map(|asked| &asked.calls);
+        let unknown = counts(calls().filter_map(|call| match &call.said {
+            Said::Unknown(why) => Some(why.chars().take(120).collect()),
+            _ => None,
+        }));
+        let states = counts(self.rows.values().map(|row| format!("{:?}", row.state)));
+        let starts = || self.starts.values().flatten();
+        let woken_by = counts(starts().map(|start| start.woken_by.clone()));
+        let mut late: Vec<_> = starts().map(|start| start.at - start.due_at).collect();
+        late.sort_unstable();
+        let late = [50, 99, 100].map(|percent| {
+            let at = (late.len() * percent).div_ceil(100).saturating_sub(1);
+            late.get(at).copied().unwrap_or(0)
+        });
+        let repeated = starts().count() - self.starts.len();
+        write!(
+            f,
+            "{} callers made {} calls; rows {states:?}; {} starts, {repeated} of them again, woken by {woken_by:?}, late \
+             p50 {} ms, p99 {} ms, max {} ms; {} effects; not answered {unknown:#?}",
+            self.asked.len(),
+            calls().count(),
+            starts().count(),
+            late[0],
+            late[1],
+            late[2],
+            self.effects.len(),
+        )
+    }
+}
+
+/// How often each is there.
+fn counts(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    of.fold(BTreeMap::new(), |mut counts, one| {
+        *counts.entry(one).or_default() += 1;
+        counts
+    })
+}

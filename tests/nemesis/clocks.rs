@@ -1,0 +1,121 @@
+//! A process that is suspended sees what it is to see.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::process::Process;
+use crate::suspend::Still;
+
+const SEEN: &str = "DELAYLINE_NEMESIS_CLOCKS";
+/// For how long it stands still.
+const SPAN: Duration = Duration::from_secs(2);
+/// Only so that a test which would hang fails.
+const SAFETY: Duration = Duration::from_secs(60);
+
+/// What a process sees of its clocks, of each the time that has passed.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    monotonic: Duration,
+    boottime: Duration,
+    of_day: Duration,
+}
+
+/// What the process does; nothing in any other.
+#[test]
+fn process() {
+    let Some(seen) = env::var_os(SEEN) else { return };
+    let boottime = || Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+    let of_day = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let (monotonic, booted, began) = (Instant::now(), boottime(), of_day());
+    loop {
+        let mut file = OpenOptions::new().append(true).open(&seen).unwrap();
+        let [monotonic, boottime, of_day] =
+            [monotonic.elapsed(), boottime() - booted, of_day() - began].map(|span| span.as_millis());
+        file.write_all(format!("{monotonic} {boottime} {of_day}\n").as_bytes())
+            .unwrap();
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// The last that a process has seen, once it has seen something after what is there.
+fn next(path: &Path) -> Seen {
+    let lines = || {
+        fs::read_to_string(path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let before = lines().len();
+    let began = Instant::now();
+    while lines().len() < before + 3 {
+        assert!(began.elapsed() < SAFETY, "the process has not gone on");
+        sleep(Duration::from_millis(5));
+    }
+    // Not the last, of which a part may be missing.
+    let line = &lines()[before + 1];
+    let [monotonic, boottime, of_day] = *line
+        .split(' ')
+        .map(|ms| Duration::from_millis(ms.parse().unwrap()))
+        .collect::<Vec<_>>()
+    else {
+        panic!("no clocks: {line}");
+    };
+    Seen {
+        monotonic,
+        boottime,
+        of_day,
+    }
+}
+
+/// By how much each clock is behind the clock of the day after a while in which the process stood still.
+fn behind(still: Still) -> (Duration, Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("seen");
+    fs::write(&path, "").unwrap();
+    let process = Process::start("clocks::process", &[(SEEN, path.clone().into())]);
+    let before = next(&path);
+    let stopped = process.stop(still);
+    sleep(SPAN);
+    drop(stopped);
+    let after = next(&path);
+    let of_day = after.of_day - before.of_day;
+    assert!(of_day >= SPAN, "{of_day:?}");
+    (
+        of_day.saturating_sub(after.monotonic - before.monotonic),
+        of_day.saturating_sub(after.boottime - before.boottime),
+    )
+}
+
+#[test]
+fn all_clocks_of_a_stopped_process_go_on() {
+    let (monotonic, boottime) = behind(Still::Stopped);
+    assert!(
+        monotonic < SPAN / 2 && boottime < SPAN / 2,
+        "{monotonic:?}, {boottime:?}"
+    );
+}
+
+#[test]
+fn during_a_suspend_the_monotonic_clock_stands_still() {
+    let (monotonic, boottime) = behind(Still::Suspended);
+    assert!(
+        monotonic > SPAN / 2 && boottime < SPAN / 2,
+        "{monotonic:?}, {boottime:?}"
+    );
+}
+
+#[test]
+fn during_a_pause_only_the_clock_of_the_day_goes_on() {
+    let (monotonic, boottime) = behind(Still::Paused);
+    assert!(
+        monotonic > SPAN / 2 && boottime > SPAN / 2,
+        "{monotonic:?}, {boottime:?}"
+    );
+}

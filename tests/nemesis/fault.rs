@@ -1,0 +1,84 @@
+//! What may happen.
+
+use crate::proxy::Network;
+use crate::suspend::Still;
+
+/// A fault, which lasts for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The network is like this on a line.
+    Network(Line, Network),
+    /// All connections of a line are reset, once.
+    Reset(Line),
+    /// A worker's process is killed, and started again at the end.
+    Killed(usize),
+    /// A worker's process is stopped.
+    Still(usize, Still),
+    /// Something happens to the server of the rows.
+    Store(Harm),
+    /// To the Redis that carries wake-ups.
+    Precise(Harm),
+    /// To the broker.
+    Broker(Harm),
+}
+
+/// Who is connected with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
+    WorkersToStore,
+    CallersToStore,
+    ToPrecise,
+    ToNameserver,
+    ToBroker,
+}
+
+impl Line {
+    pub(crate) fn is_to_store(self) -> bool {
+        matches!(self, Self::WorkersToStore | Self::CallersToStore)
+    }
+}
+
+/// What may happen to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// Its process is killed, and started again at the end.
+    Killed,
+    /// Its process is stopped.
+    Hung,
+    /// It forgets everything, once.
+    Emptied,
+    /// The service's account may not use its tables or keys.
+    Revoked,
+    /// The service's account may not come in, and those who are in are thrown out.
+    LockedOut,
+    /// It takes no writes, and those who are in are thrown out so that all hear of it.
+    ReadOnly,
+    /// The table has another name.
+    TableAway,
+    /// There is no room left, on its disk or in its memory.
+    Full,
+    /// A stranger's transaction has rows locked.
+    RowsLocked,
+}
+
+/// What a fault is done to: of faults at the same time each touches something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touched {
+    Line(Line),
+    Worker(usize),
+    Store,
+    Precise,
+    Broker,
+}
+
+impl Fault {
+    pub(crate) fn touched(self) -> Touched {
+        match self {
+            Self::Network(line, _) | Self::Reset(line) => Touched::Line(line),
+            Self::Killed(worker) | Self::Still(worker, _) => Touched::Worker(worker),
+            Self::Store(_) => Touched::Store,
+            Self::Precise(_) => Touched::Precise,
+            Self::Broker(_) => Touched::Broker,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One run: load, faults, calm, and then the audit.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::store::Page;
+use delayline::{State, Task, TaskId};
+use tokio::sync::Mutex;
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::audit::Audit;
+use crate::callers::Callers;
+use crate::home::{EFFECT, Home, Kept, PLAIN};
+use crate::ledger::Ledger;
+use crate::place::{Place, WakesInRedis};
+use crate::plan::{Planned, QUIET, plan};
+use crate::redis_servers::Shared;
+use crate::rocketmq_servers::RocketMqServers;
+use crate::worker;
+use crate::world::{World, start_brokers};
+
+/// For how long all runs take together, by default.
+const SECONDS: u64 = 120;
+/// How many stores share them.
+const STORES: u64 = 5;
+/// Within this everything has ended when the faults have.
+const ENDS_WITHIN: Duration = Duration::from_secs(90);
+/// By how much the memory of a worker may grow.
+const GROWTH: u64 = 64 << 20;
+/// How many histories are shown.
+const SHOWN: usize = 5;
+
+/// One at a time: a machine that is too busy is a fault that nobody has planned.
+static ROOM: Mutex<()> = Mutex::const_new(());
+static BROKERS: Shared<RocketMqServers> = Shared::new();
+
+/// A number from the environment.
+fn number<T: FromStr>(name: &str) -> Option<T> {
+    let told = env::var(name).ok()?;
+    let number = told.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name} is {told:?}: allowed is a number")))
+}
+
+/// Lets things happen to a store for its share of the time.
+pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce() -> P) {
+    let brokers = block_in_place(|| BROKERS.get(start_brokers));
+    let _room = ROOM.lock().await;
+    let seconds = number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS);
+    let span = Duration::from_secs(seconds) / u32::try_from(STORES).unwrap();
+    let seed = number("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let name = std::any::type_name::<P>().rsplit("::").next().unwrap();
+    tell!("{name}: {span:?} of faults; again by DELAYLINE_NEMESIS_SEED={seed}");
+
+    let store = Box::new(block_in_place(start));
+    let precise = seed
+        .is_multiple_of(2)
+        .then(|| block_in_place(WakesInRedis::start));
+    tell!(
+        "{name}: wake-ups in levels and in {}",
+        if precise.is_some() { "Redis" } else { "the table" }
+    );
+    let mut world = World::start(kept, store, precise, brokers).await;
+    let home = Home::open(world.for_test.clone()).await;
+    home.prepare().await;
+    world.start_workers();
+    let ledger = Arc::new(Ledger::default());
+    // A file has one writer at a time, and those who wait for it in other processes do so by looking again.
+    let rate = if kept == Kept::Sqlite { 40 } else { 200 };
+    let callers = Home::open(world.for_callers.clone()).await;
+    let callers = Callers::start(callers, ledger.clone(), seed, rate);
+    let began = Instant::now();
+    let plan = plan(seed, span, &world.possible());
+    let before = happen(&mut world, began, plan).await;
+    callers.stop().await;
+
+    let calm = Instant::now();
+    let mut left = live(&home).await;
+    while left > 0 && calm.elapsed() < ENDS_WITHIN {
+        sleep(Duration::from_millis(200)).await;
+        left = live(&home).await;
+    }
+    tell!(
+        "{name}: {left} had not ended {:.1?} after the last fault",
+        calm.elapsed()
+    );
+    world.assert_workers_live();
+    let memory = world.memory_of_workers();
+    world.end_workers();
+    let audit = Audit {
+        starts: worker::noted(&world.starts()),
+        rows: rows(&home).await,
+        effects: home.effects().await,
+        has_transactions: home.has_transactions(),
+        asked: Arc::into_inner(ledger).unwrap().into_all(),
+    };
+    tell!("{name}: {audit}");
+    tell!(
+        "{name}: a worker has {} MiB, {} MiB before the faults",
+        memory >> 20,
+        before >> 20
+    );
+    let findings = audit.findings();
+    if !findings.is_empty() {
+        let mut count = BTreeMap::<_, usize>::new();
+        for (wrong, id) in &findings {
+            let seen = count.entry(*wrong).or_default();
+            *seen += 1;
+            if *seen <= SHOWN {
+                tell!("{wrong:?}: {}", audit.history(*id));
+            }
+        }
+        panic!("{name}: {count:?} with DELAYLINE_NEMESIS_SEED={seed}");
+    }
+    assert!(
+        memory <= before + GROWTH,
+        "{name}: the memory of a worker grew, with DELAYLINE_NEMESIS_SEED={seed}"
+    );
+}
+
+/// Lets all of it happen; gives how much memory a worker had before.
+async fn happen(world: &mut World, began: Instant, plan: Vec<Planned>) -> u64 {
+    sleep_until(began + QUIET).await;
+    let memory = world.memory_of_workers();
+    let mut moments: Vec<_> = plan
+        .iter()
+        .flat_map(|planned| [(planned.begins, true, planned), (planned.ends, false, planned)])
+        .collect();
+    moments.sort_by_key(|(at, ..)| *at);
+    // What takes long, as a broker that starts again on a busy machine, puts off all that comes after it.
+    let mut put_off = Duration::ZERO;
+    for (at, begins, Planned { fault, .. }) in moments {
+        sleep_until(began + put_off + at).await;
+        let when = began.elapsed();
+        if begins {
+            world.apply(*fault).await;
+        } else {
+            world.undo(*fault).await;
+        }
+        put_off = put_off.max(began.elapsed() - at);
+        let what = if begins { "begins" } else { "ends" };
+        tell!(
+            "{when:7.1?} {what} {fault:?}, which took {:.1?}",
+            began.elapsed() - when
+        );
+    }
+    memory
+}
+
+/// All rows of a state.
+async fn all(home: &Home, state: State) -> Vec<Task> {
+    let mut rows = Vec::new();
+    for kind in [EFFECT, PLAIN] {
+        let mut page = Page {
+            kind: kind.into(),
+            state,
+            after: None,
+            limit: 500,
+        };
+        loop {
+            let found = home.scheduler.list(&page).await.unwrap();
+            let Some(last) = found.last() else { break };
+            page.after = Some((last.due_at, last.id));
+            rows.extend(found);
+        }
+    }
+    rows
+}
+
+/// How many rows wait or run.
+async fn live(home: &Home) -> usize {
+    all(home, State::Scheduled).await.len() + all(home, State::Running).await.len()
+}
+
+async fn rows(home: &Home) -> BTreeMap<TaskId, Task> {
+    let mut rows = BTreeMap::new();
+    for state in [
+        State::Scheduled,
+        State::Running,
+        State::Done,
+        State::Dead,
+        State::Cancelled,
+    ] {
+        rows.extend(all(home, state).await.into_iter().map(|row| (row.id, row)));
+    }
+    rows
+}

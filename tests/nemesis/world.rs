@@ -1,0 +1,214 @@
+//! Servers, lines between them, and workers: all that things happen to.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::block_in_place;
+
+use crate::fault::{Fault, Harm, Line};
+use crate::home::{Address, Kept};
+use crate::place::{Place, WakesInRedis};
+use crate::plan::Possible;
+use crate::process::Process;
+use crate::proxy::{Network, Proxy};
+use crate::rocketmq_servers::{BROKER, RocketMqServers};
+use crate::suspend::{Stopped, signal};
+use crate::worker;
+
+const WORKERS: usize = 3;
+/// Where the broker says that it is; there is a proxy.
+const BROKER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A nameserver and a broker that clients find behind a proxy.
+pub(crate) fn start_brokers() -> RocketMqServers {
+    RocketMqServers::start(&[
+        "--levels",
+        "1s 2s 5s 10s",
+        "--set",
+        &format!("brokerIP1={BROKER_HOST}"),
+    ])
+}
+
+pub(crate) struct World {
+    store: Box<dyn Place>,
+    precise: Option<WakesInRedis>,
+    brokers: Arc<RocketMqServers>,
+    lines: BTreeMap<Line, Vec<Proxy>>,
+    workers: Vec<Worker>,
+    /// How a worker reaches everything, and a caller.
+    pub(crate) for_workers: Address,
+    pub(crate) for_callers: Address,
+    /// And the test itself, over no line.
+    pub(crate) for_test: Address,
+    folder: TempDir,
+}
+
+struct Worker {
+    process: Process,
+    stopped: Option<Stopped>,
+}
+
+impl World {
+    pub(crate) async fn start(
+        kept: Kept,
+        mut store: Box<dyn Place>,
+        precise: Option<WakesInRedis>,
+        brokers: Arc<RocketMqServers>,
+    ) -> Self {
+        let mut lines = BTreeMap::new();
+        let to_store = lead_to(&store.addresses()).await;
+        store.announce(&addresses(&to_store)).await;
+        let workers_url = store.url(&addresses(&to_store));
+        let mut callers_url = workers_url.clone();
+        // The nodes of a cluster name each other by one address only.
+        if to_store.len() == 1 {
+            let callers = lead_to(&store.addresses()).await;
+            callers_url = store.url(&addresses(&callers));
+            lines.insert(Line::CallersToStore, callers);
+        }
+        if !to_store.is_empty() {
+            lines.insert(Line::WorkersToStore, to_store);
+        }
+        let test_url = store.url(&store.addresses());
+        let mut precise_url = None;
+        if let Some(precise) = &precise {
+            let proxies = lead_to(&precise.addresses()).await;
+            precise_url = Some(precise.url(&addresses(&proxies)));
+            lines.insert(Line::ToPrecise, proxies);
+        }
+        let nameserver: SocketAddr = brokers.nameserver.parse().unwrap();
+        let proxies = lead_to(&[nameserver]).await;
+        let nameserver = proxies[0].address().to_string();
+        lines.insert(Line::ToNameserver, proxies);
+        let port = brokers.port(BROKER);
+        let listener = TcpListener::bind((BROKER_HOST, port)).await.unwrap();
+        let broker = Proxy::start_on(listener, (Ipv4Addr::LOCALHOST, port).into());
+        lines.insert(Line::ToBroker, vec![broker]);
+
+        let for_workers = Address {
+            kept,
+            rows: workers_url,
+            precise: precise_url,
+            nameserver,
+            topic: format!("nemesis-{:016x}", fastrand::u64(..)),
+        };
+        let over = |rows| Address {
+            rows,
+            ..for_workers.clone()
+        };
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join(STARTS), "").unwrap();
+        Self {
+            for_callers: over(callers_url),
+            for_test: over(test_url),
+            for_workers,
+            store,
+            precise,
+            brokers,
+            lines,
+            workers: Vec::new(),
+            folder,
+        }
+    }
+
+    pub(crate) fn possible(&self) -> Possible {
+        Possible {
+            lines: self.lines.keys().copied().collect(),
+            workers: WORKERS,
+            store: self.store.harms(),
+            precise: self.precise.iter().flat_map(Place::harms).collect(),
+            broker: vec![Harm::Killed, Harm::Hung],
+        }
+    }
+
+    /// What the workers have noted of their handlers.
+    pub(crate) fn starts(&self) -> PathBuf {
+        self.folder.path().join(STARTS)
+    }
+
+    pub(crate) fn start_workers(&mut self) {
+        for _ in 0..WORKERS {
+            self.workers.push(worker(&self.for_workers, &self.starts()));
+        }
+    }
+
+    /// The most memory that a worker has now.
+    pub(crate) fn memory_of_workers(&self) -> u64 {
+        let memory = self.workers.iter().map(|worker| worker.process.memory());
+        memory.max().unwrap_or(0)
+    }
+
+    pub(crate) async fn apply(&mut self, fault: Fault) {
+        match fault {
+            Fault::Network(line, network) => self.set(line, network),
+            Fault::Reset(line) => self.lines[&line].iter().for_each(Proxy::reset),
+            Fault::Killed(worker) => self.workers[worker].process.kill(),
+            Fault::Still(worker, still) => {
+                let worker = &mut self.workers[worker];
+                worker.stopped = Some(worker.process.stop(still));
+            }
+            Fault::Store(harm) => self.store.apply(harm).await,
+            Fault::Precise(harm) => self.precise.as_mut().unwrap().apply(harm).await,
+            Fault::Broker(Harm::Killed) => block_in_place(|| self.brokers.kill(BROKER)),
+            Fault::Broker(_) => signal(self.brokers.process(BROKER), "STOP"),
+        }
+    }
+
+    pub(crate) async fn undo(&mut self, fault: Fault) {
+        match fault {
+            Fault::Network(line, _) => self.set(line, Network::Open),
+            Fault::Reset(_) => {}
+            Fault::Killed(number) => {
+                self.workers[number] = worker(&self.for_workers, &self.starts());
+            }
+            Fault::Still(worker, _) => drop(self.workers[worker].stopped.take()),
+            Fault::Store(harm) => self.store.undo(harm).await,
+            Fault::Precise(harm) => self.precise.as_mut().unwrap().undo(harm).await,
+            Fault::Broker(Harm::Killed) => block_in_place(|| self.brokers.start_again()),
+            Fault::Broker(_) => signal(self.brokers.process(BROKER), "CONT"),
+        }
+    }
+
+    fn set(&self, line: Line, network: Network) {
+        for proxy in &self.lines[&line] {
+            proxy.set(network);
+        }
+    }
+
+    /// All workers live.
+    pub(crate) fn assert_workers_live(&mut self) {
+        for worker in &mut self.workers {
+            worker.process.assert_lives();
+        }
+    }
+
+    /// Kills all workers.
+    pub(crate) fn end_workers(&mut self) {
+        self.workers.clear();
+    }
+}
+
+const STARTS: &str = "starts";
+
+fn worker(address: &Address, starts: &Path) -> Worker {
+    Worker {
+        process: worker::start(address, starts),
+        stopped: None,
+    }
+}
+
+async fn lead_to(targets: &[SocketAddr]) -> Vec<Proxy> {
+    let mut proxies = Vec::new();
+    for &target in targets {
+        proxies.push(Proxy::start(target).await);
+    }
+    proxies
+}
+
+fn addresses(proxies: &[Proxy]) -> Vec<SocketAddr> {
+    proxies.iter().map(Proxy::address).collect()
+}
