@@ -266,12 +266,7 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
-<<<<<<< HEAD
                     if after.started && !std::mem::replace(&mut held.counted, true) {
-=======
-                    if after.started && held.goes_on.is_none() && !std::mem::replace(&mut held.counted, true)
-                    {
->>>>>>> main
                         story.starts += 1;
                     }
                 }
