@@ -45,8 +45,9 @@ struct Book {
     refused: BTreeMap<(u64, Wake), Instant>,
     /// By the store's clock: the latest that it has ever been.
     highest: Option<Timestamp>,
-    /// When the store's clock was last stepped forwards.
+    /// When the store's clock was last stepped forwards, and back.
     stepped: Option<Duration>,
+    stepped_back: Option<Duration>,
     healed: Option<Duration>,
     /// What the service's own table says, and since when.
     tables: BTreeMap<Key, (Expected, Duration)>,
@@ -188,8 +189,12 @@ impl Ledger {
     /// The store's clock is stepped.
     pub(crate) fn stepped(&self, millis: i64) {
         self.note(|| format!("the store's clock is stepped by {millis} ms"));
+        let at = Some(self.elapsed());
+        let mut book = self.book();
         if millis > 0 {
-            self.book().stepped = Some(self.elapsed());
+            book.stepped = at;
+        } else {
+            book.stepped_back = at;
         }
     }
 
@@ -261,8 +266,7 @@ impl Ledger {
                 {
                     held.given_at = at;
                     held.lease_until = at + between(now, after.wake_at);
-                    if after.started && held.goes_on.is_none() && !std::mem::replace(&mut held.counted, true)
-                    {
+                    if after.started && !std::mem::replace(&mut held.counted, true) {
                         story.starts += 1;
                     }
                 }

@@ -30,13 +30,18 @@ impl Ledger {
         }
         let mut book = self.book();
         let story = book.stories.entry(task.id).or_default();
-        let starts = story.starts;
-        let Some(held) = story.claims.get(&task.version) else {
+        let Some(held) = story.claims.get_mut(&task.version) else {
             return;
         };
+        if held.goes_on.is_some() && !std::mem::replace(&mut held.counted, true) {
+            // By the contract every claim is an attempt whose handler has started, also one of several of one handler.
+            story.starts += 1;
+        }
+        let starts = story.starts;
+        let held = &story.claims[&task.version];
         // Taken back, it is its handler's; else it is one of its own, not started.
         let goes_on = held.goes_on.is_some();
-        // One handler is one attempt, however often its claim was taken back.
+        // A worker that has taken it back since it failed ends it by what it knew.
         let began = held.goes_on.and_then(|version| story.versions.get(&version));
         let attempt = began.map_or(task.attempt, |seen| seen.task.attempt);
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
@@ -57,7 +62,7 @@ impl Ledger {
         let has_failed = || match ending {
             Ending::Retry { after, .. } => attempt < limit && *after <= longest,
             Ending::Dead { give_back: false, .. } => {
-                attempt >= limit && starts >= limit || is_too_late(longest)
+                task.attempt >= limit && starts >= limit || is_too_late(longest)
             }
             _ => false,
         };

@@ -105,7 +105,7 @@ impl Ledger {
         if highest < task.due_at {
             wrong.push(("1 never early", format!("{task:?} started at {now}")));
         }
-        let stepped = book.stepped;
+        let (stepped, stepped_back) = (book.stepped, book.stepped_back);
         let is_followed = self.plan.is_followed(&task.kind);
         let asked = task
             .key
@@ -143,8 +143,10 @@ impl Ledger {
                         format!("{task:?} started after its lease: {held:?}"),
                     ));
                 }
-                // A step of the store's clock ends leases, and who has not heard the store since cannot know.
-                let is_excused = stepped.is_some_and(|stepped| stepped >= held.given_at && heard <= stepped);
+                // A step of the store's clock ends leases, and who has not heard the store since cannot know; nor who has
+                // heard it only after it was stepped back.
+                let unheard = |stepped| heard <= stepped || stepped_back > Some(stepped);
+                let is_excused = stepped.is_some_and(|stepped| stepped >= held.given_at && unheard(stepped));
                 if !owned && !is_excused {
                     let check = match task.version <= story.fence {
                         true => "3 definite answers",
