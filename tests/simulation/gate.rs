@@ -126,7 +126,7 @@ impl Gate {
             Fate::Lost
         } else if drawn < fail + lose + hang {
             Fate::Hangs {
-                has_effect: drawn % 2 == 0,
+                has_effect: drawn.is_multiple_of(2),
             }
         } else if drawn < fail + lose + hang + late {
             Fate::Late(Duration::from_millis(self.clock.random_below(9_000)))

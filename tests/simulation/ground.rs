@@ -148,7 +148,7 @@ impl Ground {
         for entry in journal {
             self.ledger.record(entry, what, self.clock.now());
         }
-        if state.operations % 32 == 0 {
+        if state.operations.is_multiple_of(32) {
             self.compare(state, what);
         }
     }
@@ -325,7 +325,7 @@ impl Ground {
         let mut state = self.state();
         let at = self.clock.now();
         let has_passed = |row: &Task| row.wake_at.is_some_and(|wake_at| wake_at <= at);
-        let locked = |id: &TaskId| state.model.rows.get(id).is_some_and(|row| has_passed(row));
+        let locked = |id: &TaskId| state.model.rows.get(id).is_some_and(has_passed);
         if !state.rows.keys().any(locked) {
             let looked = now(self.memory.sweep(claim, sweep));
             let right = state.model.sweep(claim, sweep, looked.now, &looked.found);

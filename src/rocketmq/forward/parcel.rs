@@ -141,7 +141,10 @@ mod tests {
 
     async fn row(task: NewTask) -> Task {
         let store = MemoryStore::new();
-        let scheduler = Scheduler::new(store.clone());
+        let scheduler = Scheduler::builder(std::sync::Arc::new(store.clone()))
+            .payload_limit(2 * LONGEST_BODY)
+            .build()
+            .unwrap();
         let id = scheduler.schedule(task).await.unwrap().task().id;
         store.find(&Target::Id(id)).await.unwrap().unwrap()
     }
