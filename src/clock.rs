@@ -39,6 +39,7 @@ enum Chance {
     /// The operating system's, asked each time: a copy of a process, as a restored snapshot is one, must not draw what
     /// the other draws.
     System,
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Seeded(Arc<Mutex<fastrand::Rng>>),
 }
 
