@@ -9,12 +9,12 @@ use super::*;
 /// The prefix of users who may not use another.
 pub(super) const PREFIX: &str = "shop";
 /// Every command that a user needs on one server.
-pub(super) const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +del +hmget +hset +zadd +zrange \
+pub(super) const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +hmget +hset +zadd +zrange \
     +zrangebyscore +zrem +zremrangebyrank +zscore";
 /// And behind sentinels: whom they name is asked whether it is the master.
 pub(super) const BEHIND_SENTINELS: &str = "+role";
 /// The same in a Cluster.
-pub(super) const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +del +hmget +hset +zadd +zrange \
+pub(super) const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +hmget +hset +zadd +zrange \
     +zrangebyscore +zrem +zremrangebyrank +zscore +cluster|slots +asking";
 
 /// The rules of a user who may use such commands, on the keys and the channels of a prefix.
