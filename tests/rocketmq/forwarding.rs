@@ -1,6 +1,7 @@
 //! Tasks that are published to a topic of the service's own, whose consumer is the plain client.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use delayline::rocketmq::Forward;
 use delayline::store::MemoryStore;
@@ -37,7 +38,9 @@ struct Service {
 
 impl Service {
     fn start(forward: &Forward, policy: Policy) -> Self {
-        let scheduler = Scheduler::new(MemoryStore::new());
+        let store = Arc::new(MemoryStore::new());
+        // More than a broker takes, too.
+        let scheduler = Scheduler::builder(store).payload_limit(8 << 20).build().unwrap();
         let worker = Worker::new(&scheduler).forward(KIND, policy, forward.clone());
         Self {
             worker: tokio::spawn(worker.run()),
