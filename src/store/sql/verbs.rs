@@ -18,9 +18,11 @@ use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Clock, Error, Scheduled, TaskId, Timestamp};
 
 /// For how long a verb waits for rows that somebody else keeps locked.
-pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(3);
+pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(7);
+/// For how long of this it waits for all of them together.
+const TOGETHER: Duration = Duration::from_secs(5);
 /// For how many milliseconds at the most, each time, it leaves alone what is locked before it waits for it.
-const PAUSES: [u64; 6] = [5, 20, 50, 100, 200, 400];
+const PAUSES: [u64; 3] = [5, 20, 50];
 /// On how many connections verbs wait, at the most.
 pub(in crate::store) const WAITING: usize = 4;
 
@@ -244,6 +246,17 @@ where
                     answer => drop(answers.insert(place, answer)),
                 }
             }
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        // In the order of ids, as all do: those that other verbs want as well are had in turn. It is a stranger who does
+        // not give a row free.
+        let waiting = call(left.clone(), Locked::Await);
+        match server.clock().timeout(TOGETHER, waiting).await {
+            Some(Ok(found)) => answers.extend(std::mem::take(&mut left).into_iter().zip(found)),
+            Some(Err(error)) if V::blame(&error).is_none() => return Err(error),
+            Some(Err(_)) | None => {}
         }
         for place in left {
             let found = by_parts(vec![vec![place]], V::blame, |places| call(places, Locked::Await)).await?;
