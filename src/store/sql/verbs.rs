@@ -252,12 +252,31 @@ where
         }
         // In the order of ids, as all do: those that other verbs want as well are had in turn. It is a stranger who does
         // not give a row free.
-        let waiting = call(left.clone(), Locked::Await);
-        match server.clock().timeout(TOGETHER, waiting).await {
-            Some(Ok(found)) => answers.extend(std::mem::take(&mut left).into_iter().zip(found)),
-            Some(Err(error)) if V::blame(&error).is_none() => return Err(error),
-            Some(Err(_)) | None => {}
-        }
+        let together = async {
+            while !left.is_empty() {
+                match call(left.clone(), Locked::Await).await {
+                    Ok(found) => {
+                        for (place, answer) in std::mem::take(&mut left).into_iter().zip(found) {
+                            match answer {
+                                Err(Why::Locked) => left.push(place),
+                                answer => drop(answers.insert(place, answer)),
+                            }
+                        }
+                    }
+                    // As the victim of a deadlock.
+                    Err(error) if V::blame(&error).is_some() => {}
+                    Err(error) => return Err(error),
+                }
+                let millis = server.clock().random_below(PAUSES[2]);
+                server.clock().sleep(Duration::from_millis(millis)).await;
+            }
+            Ok(())
+        };
+        server
+            .clock()
+            .timeout(TOGETHER, together)
+            .await
+            .unwrap_or(Ok(()))?;
         for place in left {
             let found = by_parts(vec![vec![place]], V::blame, |places| call(places, Locked::Await)).await?;
             answers.extend(found.into_iter().map(|answer| (place, answer)));
