@@ -48,7 +48,7 @@ const NAME: &str = "mysql";
 /// again. A call that gets no answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes
 /// what it spoke through; so do calls that fail otherwise.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 5 s at the most, on a
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 9 s at the most, on a
 /// connection for those who do, and then gives an error that is transient; a worker leaves it for later. On MySQL new rows
 /// that come in one batch with such a row wait for some seconds, too: only MariaDB can be told not to wait for a lock.
 /// Times are those of the server's clock. A call that comes back is

@@ -47,7 +47,7 @@ const NAME: &str = "postgres";
 /// [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes what it spoke through; so do calls that
 /// fail otherwise, so no connection stays that leads to a server which has become a standby.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 5 s at the most, on a
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 9 s at the most, on a
 /// connection for those who do, and then gives an error that is transient; a worker leaves it for later.
 #[derive(Clone)]
 pub struct PostgresStore {

@@ -18,9 +18,9 @@ use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Clock, Error, Scheduled, TaskId, Timestamp};
 
 /// For how long a verb waits for rows that somebody else keeps locked.
-pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(7);
+pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(9);
 /// For how long of this it waits for all of them together.
-const TOGETHER: Duration = Duration::from_secs(5);
+const TOGETHER: Duration = Duration::from_secs(8);
 /// For how many milliseconds at the most, each time, it leaves alone what is locked before it waits for it.
 const PAUSES: [u64; 3] = [5, 20, 50];
 /// On how many connections verbs wait, at the most.
