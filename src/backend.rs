@@ -2,11 +2,13 @@
 
 mod in_process;
 mod levels;
+mod look_ahead;
+mod rearm;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
-mod table;
+mod wake;
 mod wheel;
 
 use std::fmt::Debug;
@@ -15,19 +17,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::levels::LevelsBackend;
+pub(crate) use self::look_ahead::LookAhead;
+pub use self::rearm::{Rearming, rearm};
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisBackend, RedisCheckup, ShardCheckup};
+pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardCheckup};
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
-pub use self::table::TableBackend;
+pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
-use crate::{Error, LevelTable, Wake};
+use crate::Error;
+use crate::delay::LevelTable;
 
 /// Carries wake-ups from a moment to a later one.
 ///
 /// At least once is enough, early is allowed, and it does not matter if a backend loses everything: the rows are
 /// in the store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast.
-/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; a short one,
+/// with its test, is the example `own_backend`.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync {
     /// A short name for logs and errors, such as `redis`.
@@ -85,7 +91,7 @@ pub struct Delays {
     pub usual_lateness: Duration,
 }
 
-/// The delays that a backend can hold.
+/// The delays that a backend can hold. Who routes to it has to know both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Any delay up to the longest.

@@ -20,7 +20,7 @@ pub const TIMERS_LATENESS: Duration = Duration::from_millis(1_200);
 pub const TIMERS_LONGEST: Duration = Duration::from_secs(259_200);
 /// How late a precise backend (table, wheel, Redis) usually is at the most.
 pub const PRECISE_LATENESS: Duration = Duration::from_millis(50);
-/// How far ahead the table backend reads rows into its wheel.
+/// How far ahead a worker reads rows into its wheel, where the store itself is the precise backend.
 pub const LOOK_AHEAD: Duration = Duration::from_secs(2);
 
 /// How often a worker sweeps.
@@ -41,6 +41,12 @@ pub const WORKER_BYTES: usize = 64 << 20;
 /// How many bytes of payloads and headers go into one call of a store: each row may fit into what a server takes at once
 /// (MariaDB: 16 MB, MySQL before 8: 4 MB) where all of them do not. A larger row goes by itself.
 pub const BATCH_BYTES: usize = 1 << 20;
+
+/// How many bytes of payloads one take of claims has at the most.
+pub const CLAIM_BYTES: usize = 16 << 20;
+/// How often those who wait for claims of the same kinds ask the store, together: what is noticed only by another process
+/// is that late at the most.
+pub const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
 /// For how long a claim holds unless it is renewed.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -73,14 +79,14 @@ pub const CHECK_AGAIN: Duration = Duration::from_secs(1);
 pub const UNASKED: usize = 10_000;
 
 /// How many wake-ups wait to be sent before callers wait for them.
-pub const OUTBOX: usize = 10_000;
+pub const SEND_QUEUE: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.
-pub const OUTBOX_WAIT: Duration = Duration::from_millis(50);
+pub const SEND_QUEUE_WAIT: Duration = Duration::from_millis(50);
 /// How many rows, wake-ups or settlements go into one call of a store or a backend.
 pub const BATCH: usize = 500;
 /// After how long a call to a backend counts as failed.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// After how many calls in a row of which it took nothing a level backend, or a broker, is no longer sent to.
+/// After how many calls in a row of which it took nothing a carrier, or a broker, is no longer sent to.
 pub const UNWELL_AFTER: u32 = 3;
 /// How often an unhealthy backend is asked whether it is well again.
 pub const HEALTH_EVERY: Duration = Duration::from_secs(1);

@@ -189,6 +189,7 @@ impl fmt::Display for Level {
 
 /// How broker cost and precision are traded: what [`route`] goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Routing {
     /// What is due sooner than this goes to the precise backend. Default 1 s.
     pub handoff: Duration,
@@ -211,18 +212,41 @@ impl Default for Routing {
     }
 }
 
-/// The next step of a wake-up.
+impl Routing {
+    /// What is due sooner than this goes to the precise backend.
+    #[must_use]
+    pub fn handoff(mut self, handoff: Duration) -> Self {
+        self.handoff = handoff;
+        self
+    }
+
+    /// What is due later than this goes to the precise backend.
+    #[must_use]
+    pub fn horizon(mut self, horizon: Duration) -> Self {
+        self.horizon = horizon;
+        self
+    }
+
+    /// By how much a level may overshoot the due time.
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: Duration) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+}
+
+/// The next step of a wake-up. Who routes by himself has to know all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The time has come.
     Run,
     /// The precise backend, for all of the remaining time.
     Precise,
-    /// One hop through the level backend, after which it is routed again.
+    /// One hop through the carrier, after which it is routed again.
     Hop(Hop),
 }
 
-/// What the level backend does for a wake-up at once.
+/// What the carrier does for a wake-up at once. Who routes by himself has to know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
     /// It holds it for the delay of this level.
@@ -243,7 +267,7 @@ impl Hop {
 
 /// The next step of a wake-up whose task is due in `remaining` (zero: now, or overdue).
 ///
-/// `delays` are the level backend's; none, if there is no such backend or it is unhealthy. It is asked anew at every
+/// `delays` are the carrier's; none, if there is no such backend or it is unhealthy. It is asked anew at every
 /// arrival, and no plan is stored: so the lateness of earlier hops vanishes instead of adding up.
 pub fn route(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> Route {
     if remaining.is_zero() {

@@ -68,7 +68,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed when it is repeated later.
+    /// Whether the same call may succeed when it is repeated later: a server is away, is busy, or has somebody else's lock
+    /// in the way. Whether it took effect is not always known; each verb says how it is repeated.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store { transient, .. } | Self::Backend { transient, .. } => *transient,
@@ -76,6 +77,13 @@ impl Error {
                 false
             }
         }
+    }
+
+    /// Whether what was given cannot be used, be it an argument, a setting or a payload: [`Invalid`](Self::Invalid) and
+    /// [`Encode`](Self::Encode). Nothing was done, and the same call will never succeed: for a service that answers
+    /// requests it is the request that is wrong, and not the service.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Invalid { .. } | Self::Encode { .. })
     }
 
     /// The same for another who waited for the same call, its cause as text.

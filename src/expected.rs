@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::{Clock, Error, Failure, Key, Timestamp, defaults};
+use crate::clock::Clock;
+use crate::{Error, Failure, Key, Timestamp, defaults};
 
 /// What a service's own table says of a task now, whatever was scheduled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expected {
     /// It is to run at this time; at once, if that has passed. No task waits beyond [`Timestamp::MAX`].
     At(Timestamp),

@@ -13,6 +13,24 @@ use crate::store::Transaction;
 use crate::{Error, Key, Task, TaskId, Timestamp};
 
 /// What a handler answers when it did not fail.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::Outcome;
+///
+/// fn outcome(status: u16) -> Outcome {
+///     match status {
+///         200 => Outcome::Done,
+///         404 => Outcome::Discard("the customer is gone".to_owned()),
+///         429 => Outcome::Snooze(Duration::from_secs(30)),
+///         other => Outcome::Retry(format!("answered {other}")),
+///     }
+/// }
+///
+/// assert_eq!(outcome(200), Outcome::Done);
+/// assert_eq!(outcome(503), Outcome::Retry("answered 503".to_owned()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -20,6 +38,9 @@ pub enum Outcome {
     Done,
     /// The attempt failed for this reason: try again after the policy's pause, as long as the policy allows.
     Retry(String),
+    /// The attempt failed for this reason, and whoever was asked said not to come back within this time: try again as with
+    /// `Retry`, but let the policy's pause begin only then.
+    RetryAfter(String, Duration),
     /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
     Snooze(Duration),
     /// Done for this time: the same task under the same key, once more, due after this long.
@@ -29,6 +50,22 @@ pub enum Outcome {
 }
 
 /// Why a handler failed; made from any error by `?`, and then the attempt has failed and is tried again.
+///
+/// ```
+/// use delayline::Failure;
+///
+/// fn amount(text: &str) -> Result<u64, Failure> {
+///     let amount = text.parse()?;
+///     if amount == 0 {
+///         return Err("nothing to pay".into());
+///     }
+///     Ok(amount)
+/// }
+///
+/// assert!(amount("12").is_ok());
+/// assert!(amount("twelve").is_err());
+/// assert!(amount("0").is_err());
+/// ```
 #[derive(Debug)]
 pub struct Failure(Box<dyn std::error::Error + Send + Sync>);
 
@@ -56,8 +93,8 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WokenBy {
-    /// A wake-up from the level backend: its chain of hops ended on a level, or a timer was late.
-    Levels,
+    /// A wake-up from the carrier: its chain of hops ended on a level, or a timer was late.
+    Carrier,
     /// A wake-up from the precise backend.
     Precise,
     /// A free place: the task had been due before, and no worker had room for it, or another process had said so.
@@ -69,7 +106,7 @@ pub enum WokenBy {
 impl fmt::Display for WokenBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Levels => "levels",
+            Self::Carrier => "carrier",
             Self::Precise => "precise",
             Self::Room => "room",
             Self::Sweep => "sweep",
@@ -78,6 +115,32 @@ impl fmt::Display for WokenBy {
 }
 
 /// What a handler is told beside the payload.
+///
+/// ```
+/// use delayline::{Context, Failure, Outcome};
+///
+/// async fn charge(order: u64, context: Context) -> Result<Outcome, Failure> {
+///     if context.attempt() > 3 {
+///         return Ok(Outcome::Discard(format!("order {order} could not be charged")));
+///     }
+///     // The same for every attempt, so that whoever is asked twice charges once.
+///     let idempotency_key = context.id();
+///     println!("charge order {order}, as {idempotency_key}, {:?} late", context.lateness());
+///     Ok(Outcome::Done)
+/// }
+/// # use delayline::{NewTask, Scheduler, State, Worker, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let scheduler = Scheduler::new(MemoryStore::new());
+/// # let id = scheduler.schedule(NewTask::new("order.charge", &42)).await.unwrap().task().id;
+/// # let charged = async {
+/// #     while scheduler.find(id).await.unwrap().unwrap().state != State::Done {
+/// #         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+/// #     }
+/// # };
+/// # Worker::new(&scheduler).handle("order.charge", charge).run_until(charged).await.unwrap();
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     task: Arc<Task>,

@@ -16,18 +16,22 @@
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
 pub mod backend;
-mod clock;
+mod background_sender;
+mod backoff;
+mod claimant;
+mod claims;
+pub mod clock;
+mod coalescer;
 pub mod defaults;
 pub mod delay;
 mod error;
 mod expected;
+mod failure_counter;
 mod fnv;
 mod handler;
-mod merger;
-mod misses;
-mod outbox;
+mod inserts;
+mod kernel;
 mod place;
-mod rearm;
 mod receipt;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -45,23 +49,41 @@ mod task;
 pub mod testing;
 mod timestamp;
 mod turns;
-mod wake;
+mod verdict;
 mod wheel;
 mod worker;
 
-pub use clock::{Clock, Spawned};
-pub use delay::{LevelTable, Routing};
+/// The code of the pages in `docs/` is compiled, as that of `README.md` is.
+#[cfg(all(
+    doctest,
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "rocketmq",
+    feature = "sqlite"
+))]
+mod pages {
+    #[doc = include_str!("../docs/databases.md")]
+    mod databases {}
+    #[doc = include_str!("../docs/guarantees.md")]
+    mod guarantees {}
+    #[doc = include_str!("../docs/performance.md")]
+    mod performance {}
+    #[doc = include_str!("../docs/redis.md")]
+    mod redis {}
+    #[doc = include_str!("../docs/rocketmq.md")]
+    mod rocketmq {}
+}
+
+pub use claims::{ClaimId, Claimed, Claims};
 pub use error::Error;
 pub use expected::{Check, Expected};
 pub use handler::{Context, Failure, Outcome, WokenBy};
-pub use rearm::{Rearming, rearm};
 pub use receipt::Receipt;
-pub use request::{Answer, NewTask, Scheduled, Target, When};
+pub use request::{Answer, Expect, NewTask, Page, Scheduled, Target, When};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
 pub use stats::{Lateness, Stats};
-pub use store::{Expect, Page};
 pub use task::{Key, Kind, State, Task, TaskId};
 pub use timestamp::Timestamp;
-pub use wake::Wake;
 pub use worker::Worker;

@@ -49,7 +49,7 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn an_id_that_is_made_for_a_key_has_its_number() {
-        let (kind, clock) = (Kind::from("order.cancel"), crate::Clock::system());
+        let (kind, clock) = (Kind::from("order.cancel"), crate::clock::Clock::system());
         for number in 0..100 {
             let key = Key::from(number.to_string());
             let id = id_with_key(clock.new_id(), &kind, &key);
@@ -61,7 +61,7 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn ids_of_every_maker_are_shared_out_evenly() {
-        let clock = crate::Clock::system();
+        let clock = crate::clock::Clock::system();
         let counted = |n: u128| TaskId::from_bytes(n.to_be_bytes());
         // With a node that is the same in all of them.
         let timed = |n: u128| {

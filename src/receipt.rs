@@ -1,7 +1,8 @@
 //! What is left to do once a transaction of the service's own has committed.
 
-use crate::router::Trip;
-use crate::{Error, Wake};
+use crate::Error;
+use crate::backend::Wake;
+use crate::router::DueWake;
 
 /// The answer of a verb within a transaction, and the wake-ups that follow from it: given to
 /// [`Scheduler::committed`](crate::Scheduler::committed) after the commit, and dropped after a rollback.
@@ -37,7 +38,7 @@ impl<A> Receipt<A> {
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
     /// To be sent.
-    pub(crate) trips: Vec<Trip>,
+    pub(crate) due_wakes: Vec<DueWake>,
     /// Of no use any more.
     pub(crate) obsolete: Vec<Wake>,
 }

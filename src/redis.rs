@@ -8,9 +8,7 @@ mod failure;
 mod link;
 mod listening;
 mod node;
-mod pause;
 mod prefix;
-mod rounds;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
@@ -20,9 +18,7 @@ pub(crate) use self::failure::Role;
 pub(crate) use self::link::Link;
 pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
-pub(crate) use self::pause::pause;
 pub(crate) use self::prefix::check_prefix;
-pub(crate) use self::rounds::{LARGE, Request, Rounds};
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "redis";

@@ -5,11 +5,29 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::{Error, Key, Kind, Task, TaskId, Timestamp};
+use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// A task to schedule: what, when, and under which name.
 ///
 /// Due at once unless [`after`](Self::after) or [`at`](Self::at) says otherwise.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::NewTask;
+/// use serde::Serialize;
+///
+/// #[derive(Serialize)]
+/// struct Reminder<'a> {
+///     to: &'a str,
+/// }
+///
+/// let reminder = NewTask::new("mail.remind", &Reminder { to: "ada@example.org" })
+///     .key("ada@example.org")
+///     .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+///     .after(Duration::from_secs(3 * 24 * 3600))
+///     .replace();
+/// ```
 #[derive(Debug)]
 pub struct NewTask {
     pub(crate) id: Option<TaskId>,
@@ -98,7 +116,27 @@ impl NewTask {
     }
 }
 
-/// A due time: from now, or by the calendar.
+/// A due time: from now, or by the calendar. There is no third, so a store may match both.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Scheduler, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let id = scheduler.schedule(NewTask::new("post.publish", &7)).await?.task().id;
+///
+/// let new_year: Timestamp = "2030-01-01T00:00:00Z".parse()?;
+/// let moved = scheduler.reschedule(id, new_year).await?;
+/// assert_eq!(moved.task().map(|task| task.due_at), Some(new_year));
+///
+/// assert!(scheduler.reschedule(id, Duration::from_secs(60)).await?.is_done());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// This long from now, by the store's clock.
@@ -125,7 +163,24 @@ impl From<SystemTime> for When {
     }
 }
 
-/// Which task: by its id, or by its kind and the caller's own name for it.
+/// Which task: by its id, or by its kind and the caller's own name for it. A store has to know both, and there is no third.
+///
+/// ```
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Scheduler};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let task = scheduler.schedule(NewTask::new("post.publish", &7).key("post-7")).await?;
+///
+/// let by_id = scheduler.find(task.task().id).await?;
+/// let by_key = scheduler.find(("post.publish", "post-7")).await?;
+/// assert_eq!(by_id, by_key);
+/// assert_eq!(by_id.as_ref(), Some(task.task()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The task of this id.
@@ -163,7 +218,114 @@ impl Target {
     }
 }
 
+/// What a row must be like for a change to apply.
+///
+/// Every hop on the way is a new version too: who cares about the time only expects a due time. A store has to know all of
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything.
+    #[default]
+    Anything,
+    /// It must have this version.
+    Version(u64),
+    /// It must have this due time.
+    Due(Timestamp),
+}
+
+impl Expect {
+    /// Whether `task` is so.
+    pub fn holds(self, task: &Task) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Version(version) => task.version == version,
+            Self::Due(due) => task.due_at == due,
+        }
+    }
+}
+
+/// Which rows a list shows.
+///
+/// ```
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Page, Scheduler, State};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// scheduler.schedule_all((0..5).map(|post| NewTask::new("post.publish", &post))).await?;
+///
+/// let page = Page::new("post.publish", State::Scheduled).limit(3);
+/// let first = scheduler.list(&page).await?;
+/// let rest = scheduler.list(&page.after(&first[2])).await?;
+/// assert_eq!((first.len(), rest.len()), (3, 2));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// Of this kind.
+    pub kind: Kind,
+    /// In this state.
+    pub state: State,
+    /// After this one, the last of the page before: its due time and id.
+    pub after: Option<(Timestamp, TaskId)>,
+    /// How many at the most.
+    pub limit: usize,
+}
+
+impl Page {
+    /// The first 100 of a kind and a state.
+    pub fn new(kind: impl Into<Kind>, state: State) -> Self {
+        Self {
+            kind: kind.into(),
+            state,
+            after: None,
+            limit: 100,
+        }
+    }
+
+    /// The page after one that ended with `last`.
+    #[must_use]
+    pub fn after(mut self, last: &Task) -> Self {
+        self.after = Some((last.due_at, last.id));
+        self
+    }
+
+    /// How many at the most.
+    #[must_use]
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = rows;
+        self
+    }
+}
+
 /// What came of scheduling a task. In each case there is one task, and it is in the answer.
+///
+/// These are all there are, so that who matches them needs no case for what he does not know.
+///
+/// ```
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Scheduled, Scheduler};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let task = || NewTask::new("order.cancel", &42).key("42");
+///
+/// let first = scheduler.schedule(task()).await?;
+/// assert!(matches!(first, Scheduled::New(_)));
+/// // Who has lost the answer asks again, and there is still one task.
+/// let second = scheduler.schedule(task()).await?;
+/// assert!(matches!(second, Scheduled::Existing(_)));
+/// assert_eq!(second.task().id, first.task().id);
+///
+/// let third = scheduler.schedule(task().replace()).await?;
+/// assert!(matches!(third, Scheduled::Replaced(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheduled {
     /// It is new.
@@ -186,6 +348,29 @@ impl Scheduled {
 }
 
 /// What came of changing a task: true when it was given, and for as long as nobody changes the task again.
+///
+/// These are all there are, so that who matches them needs no case for what he does not know.
+///
+/// ```
+/// use delayline::store::MemoryStore;
+/// use delayline::{Answer, NewTask, Scheduler};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// scheduler.schedule(NewTask::new("order.cancel", &42).key("42")).await?;
+///
+/// // The customer has paid.
+/// let told = match scheduler.cancel(("order.cancel", "42")).await? {
+///     Answer::Done(_) => "the order stands",
+///     Answer::TooLate(_) => "the order is being cancelled right now",
+///     Answer::Finished(task) if task.state == delayline::State::Done => "the order was cancelled",
+///     Answer::Finished(_) | Answer::Conflict(_) | Answer::NotFound => "nothing was going to cancel it",
+/// };
+/// assert_eq!(told, "the order stands");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the answer says whether the task was changed"]
 pub enum Answer {

@@ -2,11 +2,35 @@
 
 use std::time::Duration;
 
-use crate::{Clock, Error, defaults};
+use crate::clock::Clock;
+use crate::{Error, defaults};
 
 /// How tasks of one kind are run, tried again and given up.
 ///
 /// Every setting has a default; see [`defaults`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::store::MemoryStore;
+/// use delayline::{Context, Failure, Outcome, Policy, Scheduler, Worker};
+///
+/// async fn charge(order: u64, _: Context) -> Result<Outcome, Failure> {
+///     println!("charged order {order}");
+///     Ok(Outcome::Done)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let policy = Policy::new()
+///     .max_attempts(5)
+///     .backoff(Duration::from_secs(10), Duration::from_secs(600))
+///     .deadline(Duration::from_secs(3600));
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let worker = Worker::new(&scheduler).handle_with("order.charge", policy, charge);
+/// # worker.run_until(std::future::ready(())).await.unwrap();
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub(crate) max_attempts: u32,

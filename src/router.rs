@@ -9,19 +9,22 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::backend::{Backend, Departure, Reach, SendError};
-use crate::delay::{Hop, Route, route};
-use crate::misses::Misses;
+use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake};
+use crate::clock::Clock;
+use crate::delay::{Hop, Route, Routing, route};
+use crate::failure_counter::FailureCounter;
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
-use crate::{Clock, Error, Kind, Routing, Wake, WokenBy, defaults};
+use crate::{Error, Kind, WokenBy, defaults};
 
-/// Chooses a backend for each wake-up and sends it there; what the level backend does not take goes to the precise
+/// Chooses a backend for each wake-up and sends it there; what the carrier does not take goes to the precise
 /// one at once.
 #[derive(Debug)]
 pub(crate) struct Router {
-    levels: Option<LevelBackend>,
+    carrier: Option<CarrierBackend>,
     precise: Arc<dyn Backend>,
+    /// The precise backend, where none was given.
+    look_ahead: Option<LookAhead>,
     routing: Routing,
     /// How far a wake-up of a kind may reach that has a check.
     reach: BTreeMap<Kind, Duration>,
@@ -29,23 +32,23 @@ pub(crate) struct Router {
     counters: Arc<Counters>,
 }
 
-/// The level backend, and whether it is sent to.
+/// The carrier, and whether it is sent to.
 #[derive(Debug)]
-struct LevelBackend {
+struct CarrierBackend {
     backend: Arc<dyn Backend>,
-    well: AtomicBool,
-    misses: Misses,
-    fell_ill: Notify,
+    healthy: AtomicBool,
+    failures: FailureCounter,
+    became_unhealthy: Notify,
 }
 
 /// A wake-up on its way, and when its task is due by the monotonic clock.
 #[derive(Clone, Debug)]
-pub(crate) struct Trip {
+pub(crate) struct DueWake {
     pub(crate) wake: Wake,
     pub(crate) due: Instant,
 }
 
-impl Trip {
+impl DueWake {
     /// How long until the task is due, in whole ms, as the rows have it.
     fn remaining(&self, now: Instant) -> Duration {
         duration(millis(self.due.saturating_duration_since(now)))
@@ -54,21 +57,29 @@ impl Trip {
 
 /// Where a wake-up goes next, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leg {
-    Level(Duration),
+enum NextHop {
+    Carrier(Duration),
     Precise(Duration),
 }
 
 impl Router {
     /// Refuses backends that cannot do what they are here for.
     pub(crate) fn new(
-        levels: Option<Arc<dyn Backend>>,
-        precise: Arc<dyn Backend>,
+        carrier: Option<Arc<dyn Backend>>,
+        precise: Option<Arc<dyn Backend>>,
         routing: Routing,
         reach: BTreeMap<Kind, Duration>,
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, Error> {
+        let (look_ahead, precise) = match precise {
+            Some(precise) => (None, precise),
+            None => {
+                let look_ahead = LookAhead::new(clock.clone());
+                let precise = look_ahead.backend();
+                (Some(look_ahead), precise)
+            }
+        };
         if !matches!(precise.delays().reach, Reach::Any { .. }) {
             return Err(Error::invalid(
                 "precise",
@@ -84,13 +95,14 @@ impl Router {
             ));
         }
         Ok(Self {
-            levels: levels.map(|backend| LevelBackend {
+            carrier: carrier.map(|backend| CarrierBackend {
                 backend,
-                well: AtomicBool::new(true),
-                misses: Misses::default(),
-                fell_ill: Notify::new(),
+                healthy: AtomicBool::new(true),
+                failures: FailureCounter::default(),
+                became_unhealthy: Notify::new(),
             }),
             precise,
+            look_ahead,
             routing,
             reach,
             clock,
@@ -100,10 +112,15 @@ impl Router {
 
     /// The backends, each of which a worker receives from, and what a wake-up from it is known as.
     pub(crate) fn backends(&self) -> impl Iterator<Item = (WokenBy, &Arc<dyn Backend>)> {
-        self.levels
+        self.carrier
             .iter()
-            .map(|levels| (WokenBy::Levels, &levels.backend))
+            .map(|carrier| (WokenBy::Carrier, &carrier.backend))
             .chain([(WokenBy::Precise, &self.precise)])
+    }
+
+    /// What is to be told of the tasks that are due soon, unless another precise backend was given.
+    pub(crate) fn look_ahead(&self) -> Option<&LookAhead> {
+        self.look_ahead.as_ref()
     }
 
     /// When the wake-up of a task of `kind` that is due in `remaining` will be overdue. Of an unknown kind: when it
@@ -113,8 +130,8 @@ impl Router {
             Some(kind) => self.reach(kind),
             None => self.reach.values().min().copied().unwrap_or(Duration::MAX),
         };
-        match self.leg(remaining, reach) {
-            (Leg::Level(delay) | Leg::Precise(delay), lateness) => delay.saturating_add(lateness),
+        match self.next_hop(remaining, reach) {
+            (NextHop::Carrier(delay) | NextHop::Precise(delay), lateness) => delay.saturating_add(lateness),
         }
     }
 
@@ -122,23 +139,23 @@ impl Router {
         self.reach.get(kind).copied().unwrap_or(Duration::MAX)
     }
 
-    /// The next leg, no longer than `reach`, of a task that is due in `remaining`; and how late the backend that
+    /// The next hop, no longer than `reach`, of a task that is due in `remaining`; and how late the backend that
     /// takes it usually is.
-    fn leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
-        self.levels
+    fn next_hop(&self, remaining: Duration, reach: Duration) -> (NextHop, Duration) {
+        self.carrier
             .as_ref()
-            .filter(|levels| levels.is_well())
-            .and_then(|levels| self.level_leg(&*levels.backend, remaining, reach))
-            .unwrap_or_else(|| self.precise_leg(remaining, reach))
+            .filter(|carrier| carrier.is_healthy())
+            .and_then(|carrier| self.carrier_leg(&*carrier.backend, remaining, reach))
+            .unwrap_or_else(|| self.precise_hop(remaining, reach))
     }
 
-    /// The leg through the level backend, unless the precise one is the right one.
-    fn level_leg(
+    /// The hop through the carrier, unless the precise one is the right one.
+    fn carrier_leg(
         &self,
         backend: &dyn Backend,
         remaining: Duration,
         reach: Duration,
-    ) -> Option<(Leg, Duration)> {
+    ) -> Option<(NextHop, Duration)> {
         let mut delays = backend.delays();
         if let Reach::Any { max } = &mut delays.reach {
             *max = reach.min(*max);
@@ -151,89 +168,93 @@ impl Router {
             (Route::Hop(hop), _) => Some(hop),
             (Route::Run | Route::Precise, _) => None,
         };
-        Some((Leg::Level(hop?.delay()), delays.usual_lateness))
+        Some((NextHop::Carrier(hop?.delay()), delays.usual_lateness))
     }
 
-    fn precise_leg(&self, remaining: Duration, reach: Duration) -> (Leg, Duration) {
+    fn precise_hop(&self, remaining: Duration, reach: Duration) -> (NextHop, Duration) {
         let delays = self.precise.delays();
         let delay = match delays.reach {
             Reach::Any { max } => remaining.min(max),
             Reach::Levels(_) => remaining,
         };
         let delay = delay.min(reach);
-        (Leg::Precise(delay), delays.usual_lateness)
+        (NextHop::Precise(delay), delays.usual_lateness)
     }
 
     /// Sends each wake-up on its way; what nobody takes is left to the sweep.
-    pub(crate) async fn send(&self, trips: Vec<Trip>) {
+    pub(crate) async fn send(&self, due_wakes: Vec<DueWake>) {
         let now = self.clock.instant();
-        let mut by_level = Vec::new();
-        let mut levels_batch = Vec::new();
+        let mut by_carrier = Vec::new();
+        let mut carrier_batch = Vec::new();
         let mut by_precise = Vec::new();
-        let ill = self.levels.as_ref().filter(|levels| !levels.is_well());
-        for trip in trips {
-            let (remaining, reach) = (trip.remaining(now), self.reach(&trip.wake.kind));
-            match self.leg(remaining, reach).0 {
-                Leg::Level(delay) => {
-                    levels_batch.push(Departure {
-                        wake: trip.wake.clone(),
+        let unhealthy = self.carrier.as_ref().filter(|carrier| !carrier.is_healthy());
+        for due_wake in due_wakes {
+            let (remaining, reach) = (due_wake.remaining(now), self.reach(&due_wake.wake.kind));
+            match self.next_hop(remaining, reach).0 {
+                NextHop::Carrier(delay) => {
+                    carrier_batch.push(Departure {
+                        wake: due_wake.wake.clone(),
                         delay,
                     });
-                    by_level.push(trip);
+                    by_carrier.push(due_wake);
                 }
-                Leg::Precise(_) => {
-                    let missed = ill.and_then(|levels| self.level_leg(&*levels.backend, remaining, reach));
+                NextHop::Precise(_) => {
+                    let missed =
+                        unhealthy.and_then(|carrier| self.carrier_leg(&*carrier.backend, remaining, reach));
                     self.counters.rerouted.add(usize::from(missed.is_some()));
-                    by_precise.push(trip);
+                    by_precise.push(due_wake);
                 }
             }
         }
-        // Both at once: what is due soon does not wait for a level backend that does not answer.
+        // Both at once: what is due soon does not wait for a carrier that does not answer.
         let (refused, ()) = tokio::join!(
             biased;
-            self.send_levels(by_level, levels_batch),
+            self.send_by_carrier(by_carrier, carrier_batch),
             self.send_precise(by_precise),
         );
         self.send_precise(refused).await;
     }
 
-    /// Gives those of `trips` that the level backend did not take; `batch` is their departures.
-    async fn send_levels(&self, trips: Vec<Trip>, batch: Vec<Departure>) -> Vec<Trip> {
-        let Some(levels) = self.levels.as_ref().filter(|_| !batch.is_empty()) else {
+    /// Gives those of `due_wakes` that the carrier did not take; `batch` is their departures.
+    async fn send_by_carrier(&self, due_wakes: Vec<DueWake>, batch: Vec<Departure>) -> Vec<DueWake> {
+        let Some(carrier) = self.carrier.as_ref().filter(|_| !batch.is_empty()) else {
             return Vec::new();
         };
         let mut failed = Vec::new();
-        match self.send_to(&levels.backend, &batch).await {
-            Ok(()) => levels.misses.took(),
+        match self.send_to(&carrier.backend, &batch).await {
+            Ok(()) => carrier.failures.succeeded(),
             Err(SendError {
                 failed: places,
                 cause,
             }) => {
                 failed = places;
-                levels.missed(batch.len(), failed.len(), &cause);
+                carrier.missed(batch.len(), failed.len(), &cause);
             }
         }
         self.counters
-            .sent_levels
+            .sent_by_carrier
             .add(batch.len().saturating_sub(failed.len()));
         self.counters.rerouted.add(failed.len());
-        let refused = failed.into_iter().filter_map(|place| trips.get(place).cloned());
+        let refused = failed
+            .into_iter()
+            .filter_map(|place| due_wakes.get(place).cloned());
         refused.collect()
     }
 
-    async fn send_precise(&self, trips: Vec<Trip>) {
-        if trips.is_empty() {
+    async fn send_precise(&self, due_wakes: Vec<DueWake>) {
+        if due_wakes.is_empty() {
             return;
         }
         let now = self.clock.instant();
-        let batch: Vec<_> = trips
+        let batch: Vec<_> = due_wakes
             .into_iter()
-            .map(|trip| {
-                let remaining = trip.remaining(now);
-                let reach = self.reach(&trip.wake.kind);
-                let (Leg::Level(delay) | Leg::Precise(delay), _) = self.precise_leg(remaining, reach);
+            .map(|due_wake| {
+                let remaining = due_wake.remaining(now);
+                let reach = self.reach(&due_wake.wake.kind);
+                let (NextHop::Carrier(delay) | NextHop::Precise(delay), _) =
+                    self.precise_hop(remaining, reach);
                 Departure {
-                    wake: trip.wake,
+                    wake: due_wake.wake,
                     delay,
                 }
             })
@@ -245,7 +266,11 @@ impl Router {
         }) = self.send_to(&self.precise, &batch).await
         {
             failed = places.len();
-            warn!(backend = self.precise.name(), wakes = failed, %cause, "wake-ups not sent; the sweep will find their tasks");
+            warn!(
+                backend = self.precise.name(), wakes = failed, %cause,
+                "wake-ups could not be sent, so their tasks wait for the sweep and are up to half a second late; \
+                 see that the backend is up"
+            );
         }
         self.counters.sent_precise.add(batch.len().saturating_sub(failed));
         self.counters.left_to_sweep.add(failed);
@@ -271,49 +296,58 @@ impl Router {
         let result = result.unwrap_or_else(|| Err(timed_out(self.precise.name())));
         if let Err(cause) = result {
             // They arrive, name a past version and are dropped.
-            warn!(backend = self.precise.name(), wakes = wakes.len(), %cause, "wake-ups not removed");
+            warn!(
+                backend = self.precise.name(), wakes = wakes.len(), %cause,
+                "wake-ups that nobody needs any more could not be removed; they cost a look when they come, and \
+                 nothing else"
+            );
         }
     }
 
-    /// Asks an ill level backend again and again until it is well. Never ends.
+    /// Asks an unhealthy carrier again and again until it is well. Never ends.
     pub(crate) async fn watch(&self) {
-        let Some(levels) = &self.levels else {
+        let Some(carrier) = &self.carrier else {
             return std::future::pending().await;
         };
         loop {
-            while levels.is_well() {
-                levels.fell_ill.notified().await;
+            while carrier.is_healthy() {
+                carrier.became_unhealthy.notified().await;
             }
             self.clock.sleep(defaults::HEALTH_EVERY).await;
             if let Some(Ok(())) = self
                 .clock
-                .timeout(defaults::SEND_TIMEOUT, levels.backend.health())
+                .timeout(defaults::SEND_TIMEOUT, carrier.backend.health())
                 .await
             {
-                levels.misses.took();
-                levels.well.store(true, Ordering::Relaxed);
-                info!(backend = levels.backend.name(), "the backend is well again");
+                carrier.failures.succeeded();
+                carrier.healthy.store(true, Ordering::Relaxed);
+                info!(
+                    backend = carrier.backend.name(),
+                    "the backend answers again and is sent to"
+                );
             }
         }
     }
 }
 
-impl LevelBackend {
-    fn is_well(&self) -> bool {
-        self.well.load(Ordering::Relaxed)
+impl CarrierBackend {
+    fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
     }
 
     /// Of a batch some wake-ups were not taken, or all.
     fn missed(&self, batch: usize, failed: usize, cause: &Error) {
         debug!(backend = self.backend.name(), wakes = failed, %cause, "wake-ups not sent; these go to the precise backend");
         if failed < batch {
-            self.misses.took();
-        } else if self.misses.missed() && self.well.swap(false, Ordering::Relaxed) {
+            self.failures.succeeded();
+        } else if self.failures.failed() && self.healthy.swap(false, Ordering::Relaxed) {
             warn!(
                 backend = self.backend.name(),
-                %cause, "the backend is unwell; wake-ups go to the precise one"
+                %cause,
+                "the backend takes nothing, so wake-ups go to the precise one until it does; nothing is late, but \
+                 that one has more to do: see that it is up"
             );
-            self.fell_ill.notify_one();
+            self.became_unhealthy.notify_one();
         }
     }
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// What one scheduler, and the worker beside it, did since it was built: counters, and how late handlers started.
+use crate::store::Ending;
+
+/// What one scheduler, its claims and the worker beside it did since it was built: counters, and how late handlers started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Wake-ups that the level backend took, be it by a level or by a timer.
-    pub sent_levels: u64,
+    /// Wake-ups that the carrier took, be it by a level or by a timer.
+    pub sent_by_carrier: u64,
     /// Wake-ups that the precise backend took.
     pub sent_precise: u64,
-    /// Wake-ups that the level backend did not take, or was not asked to because it was unwell, and that went to the
+    /// Wake-ups that the carrier did not take, or was not asked to because it was unwell, and that went to the
     /// precise one instead.
     pub rerouted: u64,
     /// Wake-ups that nobody took: the sweep finds their tasks.
@@ -30,7 +32,7 @@ pub struct Stats {
     pub hops: u64,
     /// Tasks claimed when their wake-up arrived.
     pub claimed_on_arrival: u64,
-    /// Tasks claimed when there was room for them again.
+    /// Tasks claimed when there was room for them again, or by [`Claims`](crate::Claims).
     pub claimed_when_ready: u64,
     /// Tasks claimed by the sweep.
     pub claimed_by_sweep: u64,
@@ -40,7 +42,7 @@ pub struct Stats {
     pub no_handler: u64,
     /// Leases of other workers, or of this one, that had ended and were taken back.
     pub expired: u64,
-    /// Handlers started.
+    /// Handlers started, and tasks given to claimants.
     pub started: u64,
     /// Tasks done, `Again` included.
     pub done: u64,
@@ -50,9 +52,10 @@ pub struct Stats {
     pub snoozed: u64,
     /// Tasks given up.
     pub dead: u64,
-    /// Tasks given back untouched, by a graceful stop.
+    /// Tasks given back untouched, by a graceful stop, or because their claimant had gone away.
     pub released: u64,
-    /// Claims that had been lost by the time they were to be renewed, started or settled.
+    /// Claims that had been lost by the time they were to be renewed, started or settled; those that had ended before
+    /// included, if a claimant ends one twice.
     pub lost_claims: u64,
     /// Tasks moved or cancelled because the service's own table said so: see [`Expected`](crate::Expected).
     pub followed: u64,
@@ -66,6 +69,7 @@ pub struct Stats {
 
 /// How long after its due time a handler was started, by the store's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Lateness {
     /// The median, in ms.
     pub p50_ms: u64,
@@ -114,7 +118,7 @@ macro_rules! counters {
 }
 
 counters!(
-    sent_levels,
+    sent_by_carrier,
     sent_precise,
     rerouted,
     left_to_sweep,
@@ -143,6 +147,19 @@ counters!(
 const LONGEST_MS: u64 = 24 * 3_600_000;
 
 impl Counters {
+    /// A claim was ended so.
+    pub(crate) fn ended(&self, ending: &Ending) {
+        let ended = match ending {
+            Ending::Done | Ending::Again { .. } => &self.done,
+            Ending::Retry { .. } => &self.retried,
+            Ending::Snooze { .. } => &self.snoozed,
+            Ending::Dead { .. } => &self.dead,
+            Ending::Release => &self.released,
+            Ending::Moved { .. } | Ending::Cancelled => &self.followed,
+        };
+        ended.add(1);
+    }
+
     /// A handler was started this late.
     pub(crate) fn late(&self, lateness: Duration) {
         let millis = u64::try_from(lateness.as_millis()).unwrap_or(LONGEST_MS);

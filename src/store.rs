@@ -9,7 +9,7 @@ mod memory;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[cfg(all(test, any(feature = "postgres", feature = "mysql", feature = "redis")))]
 #[path = "../tests/support/proxy.rs"]
 mod proxy;
 #[cfg(feature = "redis")]
@@ -20,6 +20,8 @@ mod rows;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod step;
+mod transition;
 
 use std::collections::BTreeMap;
 #[cfg(any(
@@ -42,12 +44,14 @@ pub use self::mysql::{MySqlBuilder, MySqlStore};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisRowsCheckup, RedisStore, RowsCheckup};
+pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheckup};
 #[cfg(feature = "sqlite")]
-pub use self::sqlite::SqliteStore;
+pub use self::sqlite::{SqliteBuilder, SqliteStore};
+pub use self::step::{Ending, Event, Step};
+use crate::backend::Wake;
 use crate::timestamp::millis;
 use crate::{
-    Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When, defaults,
+    Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp, When, defaults,
 };
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
@@ -100,10 +104,6 @@ pub trait Store: Debug + Send + Sync {
     /// else are waiting, unchanged. A row that another transaction has locked is none of these, and left to the sweep.
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error>;
 
-    /// Records hops: each row that is still scheduled and of that version gets hop + 1 and its new `wake_at`.
-    /// Says of each, in the order given, what came of it.
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error>;
-
     /// Claims due rows, the longest due first, as far as the claim has room for their kind and for their payloads,
     /// whatever their `wake_at`.
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error>;
@@ -117,21 +117,19 @@ pub trait Store: Debug + Send + Sync {
     /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
     ///   workers one at a time has it. Its version stays: the hop that follows adds to it.
     ///
-    /// Where `sweep.ahead` says so it looks ahead as [`upcoming`](Self::upcoming) does: so an idle worker needs one
-    /// statement for both. A row that another transaction has locked is left to the next sweep.
+    /// Where `sweep.ahead` says so it looks ahead as well, so that an idle worker needs one statement for both: at the
+    /// scheduled rows that become due up to `ahead.within` from now, the earliest due first; and at those that have
+    /// become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by
+    /// `ready` and the sweep. A row that another transaction has locked is left to the next sweep.
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error>;
 
-    /// Ends claims, each if the row is still running and of that version; says of each what came of it.
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error>;
+    /// Takes steps, each if its row is still of that version and in the state that its [`Event`] needs; says of each, in
+    /// the order given, what came of it.
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error>;
 
     /// Moves the end of leases to `lease` from now, each if the row is still running and of that version, also where it
     /// has ended and nobody has taken the row; and notes which handlers start. Says of each what came of it.
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error>;
-
-    /// Looks ahead: the scheduled rows that become due up to `ahead.within` from now, the earliest due first; and those
-    /// that have become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before
-    /// is found by `ready` and the sweep.
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error>;
 
     /// The row of a target; by key its live row, else the newest, as in [`change`](Self::change).
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
@@ -247,7 +245,7 @@ pub struct Change {
     pub expect: Expect,
 }
 
-/// What a caller may do with a row that is there.
+/// What a caller may do with a row that is there. A store has to know all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// A new `due_at` and `planned_at`; a duration counts from now by the store's clock. Attempts, hops and error
@@ -272,31 +270,6 @@ pub enum Verb {
         /// When its wake-up will be overdue, from now.
         look_in: Duration,
     },
-}
-
-/// What a row must be like for a change to apply.
-///
-/// Every hop on the way is a new version too: who cares about the time only expects a due time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expect {
-    /// Anything.
-    #[default]
-    Anything,
-    /// It must have this version.
-    Version(u64),
-    /// It must have this due time.
-    Due(Timestamp),
-}
-
-impl Expect {
-    /// Whether `task` is so.
-    pub fn holds(self, task: &Task) -> bool {
-        match self {
-            Self::Anything => true,
-            Self::Version(version) => task.version == version,
-            Self::Due(due) => task.due_at == due,
-        }
-    }
 }
 
 /// Who claims, for how long, and how many of which kinds.
@@ -409,87 +382,4 @@ pub struct Pending {
     pub due_at: Timestamp,
     /// When its caller wanted it to run: the due time before any retry or snooze.
     pub planned_at: Timestamp,
-}
-
-/// A hop to record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// Which row.
-    pub id: TaskId,
-    /// The version that it must have.
-    pub version: u64,
-    /// When the next wake-up will be overdue: `wake_at` is this long after now by the store's clock.
-    pub look_in: Duration,
-}
-
-/// The end of a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settlement {
-    /// Which row.
-    pub id: TaskId,
-    /// The version by which it was claimed.
-    pub version: u64,
-    /// How it ended.
-    pub ending: Ending,
-}
-
-/// How a claim ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Done; kept as long as the store keeps history.
-    Done,
-    /// Dead; kept until somebody acts.
-    Dead {
-        /// Why, for `last_error`.
-        error: String,
-        /// Whether the claim was no attempt (the handler was not started), so that it is given back.
-        give_back: bool,
-    },
-    /// Scheduled again after a failed attempt; `planned_at` stays.
-    Retry {
-        /// Due this long after now.
-        after: Duration,
-        /// When its wake-up will be overdue, from now.
-        look_in: Duration,
-        /// Why, for `last_error`.
-        error: String,
-    },
-    /// Scheduled again at the handler's wish, the attempt given back; `planned_at` stays.
-    Snooze {
-        /// Due this long after now.
-        after: Duration,
-        /// When its wake-up will be overdue, from now.
-        look_in: Duration,
-    },
-    /// Done for this time and scheduled once more: as a new task, but the same row. `planned_at` is the new time.
-    Again {
-        /// Due this long after now.
-        after: Duration,
-        /// When its wake-up will be overdue, from now.
-        look_in: Duration,
-    },
-    /// Given back as it was, due as before, the attempt given back; `wake_at` is now.
-    Release,
-    /// Not to run yet: scheduled for another time, as by [`Verb::Reschedule`].
-    Moved {
-        /// The new time.
-        due: Timestamp,
-        /// When its wake-up will be overdue, from now.
-        look_in: Duration,
-    },
-    /// Not to run at all: cancelled, as by [`Verb::Cancel`].
-    Cancelled,
-}
-
-/// Which rows a list shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Of this kind.
-    pub kind: Kind,
-    /// In this state.
-    pub state: State,
-    /// After this one, the last of the page before: its due time and id.
-    pub after: Option<(Timestamp, TaskId)>,
-    /// How many at the most.
-    pub limit: usize,
 }

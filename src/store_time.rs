@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::clock::{Moment, instant_after};
+use crate::clock::{Clock, Moment, instant_after};
 use crate::store::{Stamped, Store};
 use crate::timestamp::duration;
-use crate::{Clock, Error, Timestamp, When};
+use crate::{Error, Timestamp, When};
 
 /// How long after it was called a store is believed to have read its clock, at the most.
 ///
@@ -100,9 +100,17 @@ impl StoreTime {
         reading
     }
 
+    /// The last reading, as if the store had read its clock later by what this machine has slept since: the monotonic
+    /// clock does not count that.
     fn last(&self) -> Option<Reading> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.map(|last| last.reading)
+        let last = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let now = self.clock.moment();
+        let awake = now.instant().saturating_duration_since(last.at.instant());
+        let slept = last.at.steadily_until(&now).saturating_sub(awake);
+        Some(Reading {
+            now: last.reading.now.after(slept),
+            ..last.reading
+        })
     }
 
     /// The last reading; asks the store if it never answered yet, or not for long: its clock may have been stepped since.
@@ -113,6 +121,11 @@ impl StoreTime {
         {
             return Ok(last);
         }
+        self.ask(store).await
+    }
+
+    /// Asks the store.
+    pub(crate) async fn ask(&self, store: &dyn Store) -> Result<Reading, Error> {
         let asked = self.clock.instant();
         Ok(self.read(asked, store.now().await?))
     }
@@ -179,5 +192,24 @@ impl<T> Heard<T> {
     /// The moment of `due` by the monotonic clock.
     pub(crate) fn instant_of(&self, due: Timestamp) -> Instant {
         instant_after(self.at, self.until(due))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_machine_has_slept_since_the_last_answer_has_passed_in_the_store() {
+        let clock = Clock::simulated(1);
+        let store = MemoryStore::with_clock(Clock::simulated(2));
+        let time = StoreTime::new(clock.clone());
+        let due = time.ask(&store).await.unwrap().now.after(Duration::from_secs(60));
+        let slept = Duration::from_secs(50);
+        clock.suspend(slept);
+        tokio::time::sleep(slept + Duration::from_secs(1)).await;
+        let left = time.until(When::At(due), &store).await.unwrap();
+        assert_eq!(left, Duration::from_secs(60) - slept - Duration::from_secs(1));
     }
 }

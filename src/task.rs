@@ -74,7 +74,7 @@ macro_rules! name {
             }
 
             /// Refuses a name that is empty, too long or has a control character.
-            pub(crate) fn check(&self) -> Result<(), Error> {
+            pub fn check(&self) -> Result<(), Error> {
                 let fits = (1..=$longest).contains(&self.0.len());
                 if fits && !self.0.chars().any(char::is_control) {
                     return Ok(());
@@ -121,6 +121,8 @@ name!(Kind, "kind", 100);
 name!(Key, "key", 255);
 
 /// Where a task is in its life. The diagram is in `DESIGN.md`.
+///
+/// These are all there are: who matches them needs no other case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -144,6 +146,25 @@ impl State {
 }
 
 /// A task as its row has it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Scheduler, State};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// scheduler.schedule(NewTask::new("post.publish", &7).key("post-7").after(Duration::from_secs(60))).await?;
+///
+/// let task = scheduler.find(("post.publish", "post-7")).await?.expect("it was scheduled");
+/// assert_eq!((task.state, task.attempt), (State::Scheduled, 0));
+/// assert_eq!(task.payload, b"7");
+/// println!("{} of {} is due at {}", task.id, task.kind, task.due_at);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {

@@ -11,6 +11,22 @@ use crate::Error;
 /// A moment in time: whole milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// Printed and parsed as RFC 3339, e.g. `2026-11-21T08:00:00Z`.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use delayline::Timestamp;
+///
+/// # fn main() -> Result<(), delayline::Error> {
+/// let time: Timestamp = "2026-11-21T09:00:00+01:00".parse()?;
+/// assert_eq!(time.to_string(), "2026-11-21T08:00:00Z");
+/// assert_eq!(time.after(Duration::from_secs(60)).millis_since(time), 60_000);
+///
+/// let now = Timestamp::from(SystemTime::now());
+/// assert!(now < Timestamp::MAX);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);

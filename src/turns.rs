@@ -1,13 +1,15 @@
-//! A few calls in flight at once, and slow ones aside.
+//! Few calls for much that waits: a few in flight at once, and slow ones aside.
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
 
-use crate::Clock;
+use crate::clock::Clock;
+use crate::defaults;
 
 /// How many calls are in flight: the store works on one while the answer of the other travels.
 const CALLS: usize = 2;
@@ -17,12 +19,100 @@ const SLOW: Duration = Duration::from_millis(100);
 /// How many calls are in flight at the most, slow ones included.
 const CALLS_AT_MOST: usize = 16;
 
-/// Says when the next call of a stream of calls may begin.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    turns: Arc<Semaphore>,
-    bound: Arc<Semaphore>,
-    clock: Clock,
+/// Begins a call with all that waits, as far as it goes into one, whenever a call may begin, until nobody can send more.
+///
+/// `ended` is told of each call that has ended meanwhile; those still in flight are given back.
+pub(crate) async fn take_turns<T, F>(
+    clock: &Clock,
+    waiting: mpsc::UnboundedReceiver<T>,
+    load: impl Fn(&T) -> Load,
+    call: impl Fn(Vec<T>, Turn) -> F,
+    ended: impl Fn(Result<(), JoinError>),
+) -> JoinSet<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (turns, bound) = (
+        Arc::new(Semaphore::new(CALLS)),
+        Arc::new(Semaphore::new(CALLS_AT_MOST)),
+    );
+    let mut queue = Queue {
+        waiting,
+        left: None,
+        load,
+    };
+    let mut calls = JoinSet::new();
+    loop {
+        // Before what waits: what comes until then is in the same call.
+        let turn = Turn {
+            _bound: permit(&bound).await,
+            turn: permit(&turns).await,
+            clock: clock.clone(),
+        };
+        let batch = loop {
+            tokio::select! {
+                biased;
+                Some(call) = calls.join_next() => ended(call),
+                batch = queue.next() => break batch,
+            }
+        };
+        match batch {
+            Some(batch) => clock.spawn_in(&mut calls, call(batch, turn)),
+            None => return calls,
+        };
+    }
+}
+
+async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let permit = Arc::clone(semaphore).acquire_owned().await;
+    permit.unwrap_or_else(|_| unreachable!("neither semaphore is ever closed"))
+}
+
+/// How much something adds to a call, of which [`defaults::BATCH`] and [`defaults::BATCH_BYTES`] go into one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) items: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Load {
+    /// One item, whose bytes nobody counts.
+    pub(crate) const ONE: Self = Self { items: 1, bytes: 0 };
+}
+
+/// What waits, in the order in which it came.
+struct Queue<T, L> {
+    waiting: mpsc::UnboundedReceiver<T>,
+    /// The first for which there was no room in the last call.
+    left: Option<T>,
+    load: L,
+}
+
+impl<T, L: Fn(&T) -> Load> Queue<T, L> {
+    /// Waits until there is something; gives all that there is, as far as it goes into one call. None: nobody can send
+    /// more. Nothing is taken before the last await.
+    async fn next(&mut self) -> Option<Vec<T>> {
+        let mut batch = Vec::new();
+        let (mut items, mut bytes) = (0, 0);
+        loop {
+            let next = match self.left.take() {
+                Some(left) => left,
+                None if batch.is_empty() => self.waiting.recv().await?,
+                None => match self.waiting.try_recv() {
+                    Ok(next) => next,
+                    Err(_) => return Some(batch),
+                },
+            };
+            let load = (self.load)(&next);
+            items += load.items;
+            bytes += load.bytes;
+            if !batch.is_empty() && (items > defaults::BATCH || bytes > defaults::BATCH_BYTES) {
+                self.left = Some(next);
+                return Some(batch);
+            }
+            batch.push(next);
+        }
+    }
 }
 
 /// The right to one call.
@@ -30,32 +120,6 @@ pub(crate) struct Turn {
     turn: OwnedSemaphorePermit,
     _bound: OwnedSemaphorePermit,
     clock: Clock,
-}
-
-impl Turns {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self {
-            turns: Arc::new(Semaphore::new(CALLS)),
-            bound: Arc::new(Semaphore::new(CALLS_AT_MOST)),
-            clock,
-        }
-    }
-
-    /// Waits for the next turn.
-    pub(crate) async fn next(&self) -> Turn {
-        let bound = permit(&self.bound).await;
-        let turn = permit(&self.turns).await;
-        Turn {
-            turn,
-            _bound: bound,
-            clock: self.clock.clone(),
-        }
-    }
-}
-
-async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    let permit = Arc::clone(semaphore).acquire_owned().await;
-    permit.unwrap_or_else(|_| unreachable!("neither semaphore is ever closed"))
 }
 
 impl Turn {

@@ -419,6 +419,9 @@ mod tests {
 
     #[test]
     fn an_entry_costs_24_bytes_beside_its_value() {
-        assert_eq!(size_of::<Node<crate::Wake>>(), size_of::<crate::Wake>() + 24);
+        assert_eq!(
+            size_of::<Node<crate::backend::Wake>>(),
+            size_of::<crate::backend::Wake>() + 24
+        );
     }
 }

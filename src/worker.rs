@@ -1,20 +1,21 @@
 //! The worker: wake-up, look at the row, then drop, hop, or claim and run.
 
 mod arrivals;
+mod attempt;
 mod budget;
+mod check_queue;
 mod engine;
 mod following;
 mod handlers;
 mod held;
-mod inquiry;
 mod lane;
 mod lease;
-mod patrol;
 mod ready;
+mod recheck;
 mod renewing;
 mod settle;
+mod stop;
 mod sweep;
-mod verdict;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,18 +24,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::handler::{Handler, raw, typed};
 use crate::retry::Policy;
-use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, defaults};
+use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, claimant, defaults};
 use engine::Engine;
 use handlers::Senders;
+use stop::Stage;
 
 /// Receives wake-ups, moves each task's wake-up on until the task is due, and runs its handler.
 ///
 /// Any number of workers, in any number of processes, may run over one store and its backends.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use delayline::store::MemoryStore;
+/// use delayline::{Context, NewTask, Outcome, Scheduler, State, Worker};
+/// use tokio::sync::Notify;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let id = scheduler.schedule(NewTask::new("mail.send", "hello")).await?.task().id;
+///
+/// let sent = Arc::new(Notify::new());
+/// let sending = Arc::clone(&sent);
+/// let worker = Worker::new(&scheduler).handle("mail.send", move |text: String, _: Context| {
+///     let sent = Arc::clone(&sending);
+///     async move {
+///         println!("{text}");
+///         sent.notify_one();
+///         Ok(Outcome::Done)
+///     }
+/// });
+/// // A service waits for its signal to stop.
+/// worker.run_until(sent.notified()).await?;
+///
+/// let task = scheduler.find(id).await?;
+/// assert_eq!(task.map(|task| task.state), Some(State::Done));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Worker {
     scheduler: Scheduler,
     kinds: Vec<(Kind, Policy, Handler)>,
@@ -54,22 +87,9 @@ struct Options {
     on_dead: Option<Alarm>,
 }
 
-/// Whether a worker stops, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stop {
-    No,
-    /// Takes nothing new, and waits for what runs.
-    Gracefully,
-    /// Stops what runs.
-    Now,
-}
-
 /// For how long a worker whose patience has ended waits for its handlers to come to their next await, and at the
 /// least for the store to take what is given back.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-
-/// The longest name of a worker, in bytes.
-const LONGEST_NAME: usize = 255;
 
 type Alarm = Arc<dyn Fn(&Task) + Send + Sync>;
 
@@ -212,47 +232,42 @@ impl Worker {
         tokio::select! {
             biased;
             () = &mut stop => return Ok(()),
-            checked = self.scheduler.parts.store.check() => match checked {
+            checked = self.scheduler.kernel.store.check() => match checked {
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(%error, "the store could not be checked; the worker starts nevertheless");
+                    tracing::warn!(
+                        %error,
+                        "whether the store is fit for this release could not be found out; the worker starts \
+                         nevertheless, and works when the store answers"
+                    );
                 }
                 checked => checked?,
             },
         }
         let stop_timeout = self.options.stop_timeout;
-        let clock = self.scheduler.parts.clock.clone();
+        let clock = self.scheduler.kernel.clock.clone();
         let (settle, settlements) = mpsc::unbounded_channel();
         let (note, notes) = mpsc::unbounded_channel();
         let engine = Arc::new(Engine::new(
-            Arc::clone(&self.scheduler.parts),
+            Arc::clone(&self.scheduler.kernel),
             kinds,
             self.options,
         ));
-        let (stopping, stopped) = watch::channel(Stop::No);
 
         // What takes tasks in, what runs them, and what keeps and ends their claims.
         let mut intake = JoinSet::new();
-        for (woken_by, backend) in engine.parts.router.backends() {
+        for (woken_by, backend) in engine.kernel.router.backends() {
             clock.spawn_in(
                 &mut intake,
-                arrivals::receive(engine.clone(), woken_by, backend.clone(), stopped.clone()),
+                arrivals::receive(engine.clone(), woken_by, backend.clone()),
             );
         }
-        clock.spawn_in(
-            &mut intake,
-            ready::claim_for_room(engine.clone(), stopped.clone()),
-        );
-        clock.spawn_in(&mut intake, sweep::sweep(engine.clone(), stopped.clone()));
-        for inquiry in engine.inquiries.values() {
-            let follow = following::follow(
-                engine.clone(),
-                Arc::clone(inquiry),
-                settle.clone(),
-                stopped.clone(),
-            );
+        clock.spawn_in(&mut intake, ready::claim_for_room(engine.clone()));
+        clock.spawn_in(&mut intake, sweep::sweep(engine.clone()));
+        for check_queue in engine.check_queues.values() {
+            let follow = following::follow(engine.clone(), Arc::clone(check_queue), settle.clone());
             clock.spawn_in(&mut intake, follow);
-            let patrol = patrol::patrol(engine.clone(), Arc::clone(inquiry), stopped.clone());
-            clock.spawn_in(&mut intake, patrol);
+            let recheck = recheck::recheck(engine.clone(), Arc::clone(check_queue));
+            clock.spawn_in(&mut intake, recheck);
         }
         let mut lanes = JoinSet::new();
         for lane in engine.lanes.values() {
@@ -260,7 +275,7 @@ impl Worker {
                 settle: settle.clone(),
                 note: note.clone(),
             };
-            let run = handlers::run(engine.clone(), Arc::clone(lane), senders, stopped.clone());
+            let run = handlers::run(engine.clone(), Arc::clone(lane), senders);
             clock.spawn_in(&mut lanes, run);
         }
         let mut keeping = JoinSet::new();
@@ -278,7 +293,7 @@ impl Worker {
             Some(ended) = settling.join_next() => return Err(defect(ended)),
         }
 
-        stopping.send_replace(Stop::Gracefully);
+        engine.stop.enter(Stage::Draining);
         let graceful = async {
             all_ended(&mut intake).await?;
             engine.release_queued(&settle);
@@ -287,7 +302,7 @@ impl Worker {
         let ended = clock.timeout(stop_timeout, graceful).await;
         intake.shutdown().await;
         engine.release_queued(&settle);
-        stopping.send_replace(Stop::Now);
+        engine.stop.enter(Stage::Stopping);
         // A handler gives its claim back when it has come to its next await. If it never does, the lease ends.
         let stopped = clock.timeout(LAST_WAIT, all_ended(&mut lanes)).await;
         lanes.shutdown().await;
@@ -307,24 +322,12 @@ impl Worker {
             payload_memory,
             ..
         } = &self.options;
-        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(lease) {
-            return Err(Error::invalid(
-                "lease",
-                format_args!("{lease:?}"),
-                "allowed is 1 s or more, up to a day",
-            ));
-        }
+        claimant::check_lease(*lease)?;
         if *payload_memory == 0 {
             return Err(Error::invalid("payload_memory", 0, "allowed is 1 or more"));
         }
-        if let Some(name) = name
-            && (name.len() > LONGEST_NAME || name.chars().any(char::is_control))
-        {
-            return Err(Error::invalid(
-                "name",
-                name.escape_debug(),
-                format!("allowed are up to {LONGEST_NAME} bytes without control characters"),
-            ));
+        if let Some(name) = name {
+            claimant::check_name("name", name)?;
         }
         if sweep_every.is_zero() {
             return Err(Error::invalid("sweep_every", "0s", "allowed is more than zero"));

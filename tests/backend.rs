@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::backend::{Backend, LevelsBackend, TableBackend, WheelBackend};
-use delayline::store::MemoryStore;
+use delayline::backend::{Backend, LevelsBackend, WheelBackend};
+use delayline::backend_conformance;
+use delayline::clock::Clock;
+use delayline::delay::LevelTable;
 use delayline::testing::backend::BackendFixture;
-use delayline::{Clock, LevelTable, backend_conformance};
 
 struct Wheel;
 
@@ -15,25 +16,6 @@ struct Wheel;
 impl BackendFixture for Wheel {
     async fn open(&self) -> Arc<dyn Backend> {
         Arc::new(WheelBackend::with_clock(Clock::simulated(1)))
-    }
-
-    fn shortest_delay(&self) -> Duration {
-        Duration::from_millis(20)
-    }
-
-    fn earliness(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-struct Table;
-
-#[async_trait]
-impl BackendFixture for Table {
-    async fn open(&self) -> Arc<dyn Backend> {
-        let clock = Clock::simulated(1);
-        let store = MemoryStore::with_clock(clock.clone());
-        Arc::new(TableBackend::new(Arc::new(store), clock))
     }
 
     fn shortest_delay(&self) -> Duration {
@@ -74,5 +56,4 @@ backend_conformance!(
     flavor = "multi_thread",
     worker_threads = 2
 );
-backend_conformance!(table, Table, start_paused = true);
 backend_conformance!(levels, Levels, start_paused = true);

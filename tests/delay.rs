@@ -125,10 +125,7 @@ fn routes_by_the_time_that_remains() {
 #[test]
 fn without_tolerance_a_level_leaves_time_for_its_usual_lateness() {
     let levels = LevelTable::default();
-    let routing = Routing {
-        tolerance: Duration::ZERO,
-        ..Routing::default()
-    };
+    let routing = Routing::default().tolerance(Duration::ZERO);
     for (remaining, expected) in [
         (Duration::ZERO, "run"),
         (S, "precise"),
@@ -147,11 +144,7 @@ fn without_tolerance_a_level_leaves_time_for_its_usual_lateness() {
 #[test]
 fn the_bounds_are_settings() {
     let levels = LevelTable::default();
-    let routing = Routing {
-        handoff: 30 * S,
-        horizon: H,
-        ..Routing::default()
-    };
+    let routing = Routing::default().handoff(30 * S).horizon(H);
     for (remaining, expected) in [
         (30 * S - MS, "precise"),
         (30 * S, "30s"),
@@ -166,10 +159,7 @@ fn the_bounds_are_settings() {
 fn a_delay_shorter_than_every_level_is_precise_whatever_the_tolerance() {
     let levels = table("10s 5s");
     for tolerance in [Duration::ZERO, 200 * MS, 10 * S] {
-        let routing = Routing {
-            tolerance,
-            ..Routing::default()
-        };
+        let routing = Routing::default().tolerance(tolerance);
         assert_eq!(step(5 * S - MS, &routing, &levels), "precise", "{tolerance:?}");
     }
     assert_eq!(step(5 * S, &Routing::default(), &levels), "5s");
@@ -186,17 +176,13 @@ fn without_a_healthy_level_backend_everything_is_precise() {
 #[test]
 fn extreme_settings_do_not_overflow() {
     let levels = LevelTable::default();
-    let greedy = Routing {
-        handoff: Duration::ZERO,
-        horizon: Duration::MAX,
-        tolerance: Duration::MAX,
-    };
+    let greedy = Routing::default()
+        .handoff(Duration::ZERO)
+        .horizon(Duration::MAX)
+        .tolerance(Duration::MAX);
     assert_eq!(step(Duration::MAX, &greedy, &levels), "2h");
     assert_eq!(step(S, &greedy, &levels), "2h");
-    let strict = Routing {
-        tolerance: Duration::ZERO,
-        ..greedy
-    };
+    let strict = greedy.tolerance(Duration::ZERO);
     assert_eq!(
         route(S, &strict, Some(&by_levels(&levels, Duration::MAX))),
         Route::Precise
@@ -244,10 +230,7 @@ fn a_timer_leaves_the_handoff_even_when_it_is_as_late_as_usual() {
 #[test]
 fn timers_are_chained_as_far_as_the_horizon_lets_them() {
     let timers = by_timers(3 * D, 1_200 * MS);
-    let far = Routing {
-        horizon: 30 * D,
-        ..Routing::default()
-    };
+    let far = Routing::default().horizon(30 * D);
     assert_eq!(
         plan(30 * D, &far, Some(&timers)).to_string(),
         "9 x 3d + 2d 23h 59m 57s 800ms + 2s 200ms precise"
@@ -264,10 +247,7 @@ fn timers_are_chained_as_far_as_the_horizon_lets_them() {
 
 #[test]
 fn timers_that_can_hold_nothing_are_not_used() {
-    let routing = Routing {
-        handoff: Duration::ZERO,
-        ..Routing::default()
-    };
+    let routing = Routing::default().handoff(Duration::ZERO);
     for (max, usual) in [
         (Duration::ZERO, Duration::ZERO),
         (S, 1_200 * MS),
@@ -501,11 +481,7 @@ fn fifteen_minutes_take_two_hops_also_when_each_is_150_ms_late() {
 #[test]
 fn without_tolerance_and_with_a_handoff_of_30_s_fifteen_minutes_take_three_hops() {
     let levels = LevelTable::default();
-    let routing = Routing {
-        handoff: 30 * S,
-        tolerance: Duration::ZERO,
-        ..Routing::default()
-    };
+    let routing = Routing::default().handoff(30 * S).tolerance(Duration::ZERO);
     for late in 1..=150 {
         let chain = travel(15 * M, &routing, &by_levels(&levels, USUAL), || late * MS);
         assert_eq!(
@@ -560,10 +536,11 @@ fn any_table() -> impl Strategy<Value = (Vec<Duration>, LevelTable)> {
 
 fn any_routing() -> impl Strategy<Value = Routing> {
     let tolerance = prop_oneof![Just(0), Just(1), Just(200), 0..=60_000_u64];
-    (0..=60_000_u64, 0..=172_800_000_u64, tolerance).prop_map(|(handoff, horizon, tolerance)| Routing {
-        handoff: Duration::from_millis(handoff),
-        horizon: Duration::from_millis(horizon),
-        tolerance: Duration::from_millis(tolerance),
+    (0..=60_000_u64, 0..=172_800_000_u64, tolerance).prop_map(|(handoff, horizon, tolerance)| {
+        Routing::default()
+            .handoff(Duration::from_millis(handoff))
+            .horizon(Duration::from_millis(horizon))
+            .tolerance(Duration::from_millis(tolerance))
     })
 }
 
@@ -696,7 +673,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         prop_assume!(!delay.is_zero());
-        let routing = Routing { tolerance: Duration::ZERO, ..routing };
+        let routing = routing.tolerance(Duration::ZERO);
         let levels = by_levels(&table, Duration::from_millis(usual));
         prop_assert!(!plan(delay, &routing, Some(&levels)).precise.is_zero());
         let mut chance = fastrand::Rng::with_seed(seed);

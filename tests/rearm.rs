@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use delayline::backend::{Arrival, Backend, Delays, Departure, Reach, SendError, Wake, rearm};
 use delayline::store::MemoryStore;
-use delayline::{Error, NewTask, Scheduler, Wake, rearm};
+use delayline::{Error, NewTask, Scheduler};
 
 /// Takes wake-ups, but of each batch only the first half for so many times.
 #[derive(Debug, Default)]

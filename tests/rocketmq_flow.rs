@@ -7,15 +7,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::{Backend, Departure, RocketMqBackend};
+use delayline::TaskId;
+use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::{TaskId, Wake};
 use tokio::time::timeout;
 
 /// Only so that a test which would hang fails.
 const SAFETY: Duration = Duration::from_secs(120);
-const STOPPED: &str = "a broker delivers wake-ups and no worker takes them";
-const FLOWS: &str = "the wake-ups of a broker are taken again";
+const STOPPED: &str = "a broker delivers wake-ups and no worker consumes them";
+const FLOWS: &str = "the wake-ups of a broker are consumed again";
 
 /// Keeps what is written.
 #[derive(Clone, Default)]

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use delayline::backend::{Backend, Departure, RocketMqBackend};
+use delayline::TaskId;
+use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::{TaskId, Wake};
 
 const SAFETY: Duration = Duration::from_secs(60);
 const MIB: u64 = 1_024 * 1_024;

@@ -9,9 +9,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::{Backend, Departure, RocketMqBackend};
+use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::{Error, TaskId, Wake};
+use delayline::{Error, TaskId};
 use tokio::time::timeout;
 
 use self::servers::RocketMqServers;

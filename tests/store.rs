@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::Clock;
+use delayline::clock::Clock;
 use delayline::store::{MemoryStore, Store};
 use delayline::testing::store::StoreFixture;
 use delayline::testing::store_conformance;
@@ -101,8 +101,10 @@ mod files {
         async fn store(&self, history: Duration) -> Arc<dyn Store> {
             let number = self.files.fetch_add(1, Ordering::Relaxed);
             let path = self.folder.path().join(format!("{number}.db"));
-            let store = SqliteStore::open_with_clock(path, self.clock.clone()).await;
-            Arc::new(store.expect("a new file").keep_history(history))
+            let store = SqliteStore::builder(path)
+                .clock(self.clock.clone())
+                .keep_history(history);
+            Arc::new(store.open().await.expect("a new file"))
         }
 
         async fn pass(&self, time: Duration) {

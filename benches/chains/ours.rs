@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use delayline::backend::{RedisBackend, RocketMqBackend};
+use delayline::delay::Routing;
 use delayline::rocketmq::RocketMqOptions;
 use delayline::store::SqliteStore;
-use delayline::{Context, NewTask, Outcome, Routing, Scheduler, Stats, Worker};
+use delayline::{Context, NewTask, Outcome, Scheduler, Stats, Worker};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -33,11 +34,9 @@ impl Side {
 
     /// Chains end in Redis.
     pub(crate) async fn on_handoff(rocketmq: &str, redis: &str) -> Result<Self, Error> {
-        let routing = Routing {
-            handoff: Duration::from_secs(5),
-            tolerance: Duration::ZERO,
-            ..Routing::default()
-        };
+        let routing = Routing::default()
+            .handoff(Duration::from_secs(5))
+            .tolerance(Duration::ZERO);
         Self::start(rocketmq, redis, routing).await
     }
 
@@ -47,8 +46,8 @@ impl Side {
         let store = SqliteStore::open(file.path().join("tasks.db")).await?;
         let options = RocketMqOptions::new(rocketmq).topic(&name).group(&name);
         let scheduler = Scheduler::builder(Arc::new(store))
-            .levels(Arc::new(RocketMqBackend::connect(options).await?))
-            .precise(Arc::new(RedisBackend::connect(redis)?.prefix(&name)?))
+            .carrier(Arc::new(RocketMqBackend::connect(options).await?))
+            .precise(Arc::new(RedisBackend::builder(redis).prefix(&name).build()?))
             .routing(routing)
             .build()?;
         let late = Arc::new(Mutex::new(Vec::with_capacity(STEADY)));
@@ -89,7 +88,7 @@ impl Side {
             scheduled??;
         }
         let stats = self.until(|stats| stats.done >= STEADY as u64).await?;
-        let each = stats.sent_levels as f64 / STEADY as f64;
+        let each = stats.sent_by_carrier as f64 / STEADY as f64;
         if each + 0.05 < f64::from(hops) {
             return Err(format!("each task took {each:.2} levels, and not {hops}").into());
         }
@@ -120,17 +119,17 @@ impl Side {
         while let Some(caller) = callers.join_next().await {
             count += caller??;
         }
-        self.until(|stats| stats.sent_levels + stats.sent_precise + stats.left_to_sweep >= count)
+        self.until(|stats| stats.sent_by_carrier + stats.sent_precise + stats.left_to_sweep >= count)
             .await?;
         let seconds = start.elapsed().as_secs_f64();
         let stats = self.scheduler.stats();
-        if stats.sent_levels < count {
+        if stats.sent_by_carrier < count {
             println!(
                 "{} of {count} wake-ups were sent to the broker",
-                stats.sent_levels
+                stats.sent_by_carrier
             );
         }
-        Ok(stats.sent_levels as f64 / seconds)
+        Ok(stats.sent_by_carrier as f64 / seconds)
     }
 
     /// How many ms it takes until tasks that come out of one level at once have all run, or have all taken their

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use delayline::LevelTable;
+use delayline::delay::LevelTable;
 use rocketmq_client_rust::{
     ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus,
     DefaultMQProducer, DefaultMQPushConsumer, MQPushConsumer,

@@ -75,8 +75,8 @@ async fn ours(rate: u32, down: Duration) {
     let callers = Callers::start(&shop, &node, rate, 1_200..12_000);
     sleep(BEFORE).await;
     let (servers, outage) = kill_for(servers, down).await;
-    let sent = node.scheduler.stats().sent_levels;
-    while node.scheduler.stats().sent_levels == sent {
+    let sent = node.scheduler.stats().sent_by_carrier;
+    while node.scheduler.stats().sent_by_carrier == sent {
         sleep(Duration::from_millis(20)).await;
     }
     let used = outage.started.elapsed();

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Backend, Departure, RedisBackend};
+use delayline::backend::{Backend, Departure, RedisBackend, Wake};
 use delayline::store::RedisStore;
-use delayline::{Context, NewTask, Outcome, Policy, Scheduler, TaskId, Wake, Worker};
+use delayline::{Context, NewTask, Outcome, Policy, Scheduler, TaskId, Worker};
 use tokio::sync::mpsc;
 
 use crate::work::info;
@@ -27,7 +27,7 @@ pub(crate) const NAMES: &[&str] = &[
 
 /// Of wake-ups alone.
 pub(crate) async fn wakes(url: &str) -> Result<Vec<f64>, Error> {
-    let sender = RedisBackend::connect(url)?;
+    let sender = RedisBackend::new(url)?;
     let departure = |number: usize, delay| Departure {
         wake: Wake {
             id: TaskId::from_bytes((number as u128).to_be_bytes()),
@@ -45,7 +45,7 @@ pub(crate) async fn wakes(url: &str) -> Result<Vec<f64>, Error> {
     let (came, mut comes) = mpsc::unbounded_channel();
     let mut working = tokio::task::JoinSet::new();
     for _ in 0..WORKERS {
-        let (worker, came) = (RedisBackend::connect(url)?, came.clone());
+        let (worker, came) = (RedisBackend::new(url)?, came.clone());
         working.spawn(async move {
             while let Ok(arrivals) = worker.receive(BATCH).await {
                 for _ in &arrivals {
@@ -68,7 +68,7 @@ pub(crate) async fn wakes(url: &str) -> Result<Vec<f64>, Error> {
 
 /// Of rows.
 pub(crate) async fn rows(url: &str) -> Result<Vec<f64>, Error> {
-    let scheduler = Scheduler::new(RedisStore::connect(url)?);
+    let scheduler = Scheduler::new(RedisStore::new(url)?);
     for _ in 0..PENDING / BATCH {
         let tasks = (0..BATCH).map(|_| NewTask::from_bytes("bench", [b'x'; 100]).after(HOUR));
         scheduler.schedule_all(tasks).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn rows(url: &str) -> Result<Vec<f64>, Error> {
     let mut working = tokio::task::JoinSet::new();
     for _ in 0..WORKERS {
         // As in a process of its own.
-        let scheduler = Scheduler::new(RedisStore::connect(url)?);
+        let scheduler = Scheduler::new(RedisStore::new(url)?);
         let came = came.clone();
         let handler = move |_: Context| {
             // Nobody hears of the last ones.

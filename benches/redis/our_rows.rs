@@ -27,7 +27,7 @@ fn task(id: &Id, delay: Duration) -> NewTask {
 impl Side for OurRows {
     async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self {
-            scheduler: Scheduler::new(RedisStore::connect(url)?),
+            scheduler: Scheduler::new(RedisStore::new(url)?),
         })
     }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Arrival, Backend, Departure, RedisBackend};
-use delayline::{Kind, TaskId, Wake};
+use delayline::backend::{Arrival, Backend, Departure, RedisBackend, Wake};
+use delayline::{Kind, TaskId};
 
 use crate::Error;
 use crate::side::{self, Id, Side, Taking};
@@ -34,7 +34,7 @@ fn departure(id: &Id, version: u64, delay: Duration) -> Departure {
 impl Side for Ours {
     async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self {
-            backend: Arc::new(RedisBackend::connect(url)?),
+            backend: Arc::new(RedisBackend::new(url)?),
         })
     }
 

@@ -12,8 +12,9 @@ mod sides;
 
 use std::time::{Duration, Instant};
 
+use delayline::clock::Clock;
 use delayline::store::Store as _;
-use delayline::{Clock, NewTask, Outcome, Scheduler, Worker};
+use delayline::{NewTask, Outcome, Scheduler, Worker};
 
 use crate::limit::Limit;
 use crate::sides::Side;

@@ -16,9 +16,10 @@ mod consumer;
 use std::time::Duration;
 
 use clap::Parser;
+use delayline::clock::Clock;
 use delayline::rocketmq::Forward;
 use delayline::store::SqliteStore;
-use delayline::{Clock, NewTask, Policy, Scheduler, Worker};
+use delayline::{NewTask, Policy, Scheduler, Worker};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

@@ -25,10 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::{Backend, LevelsBackend};
-use delayline::store::{Page, SqliteStore};
+use delayline::delay::{LevelTable, Routing};
+use delayline::store::SqliteStore;
 use delayline::{
-    Answer, Context, Failure, LevelTable, NewTask, Outcome, Routing, Scheduler, SchedulerBuilder, Shift,
-    State, Target, Worker,
+    Answer, Context, Failure, NewTask, Outcome, Page, Scheduler, SchedulerBuilder, Shift, State, Target,
+    Worker,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -69,7 +70,7 @@ async fn main() -> ExitCode {
         Ok(clean) => ExitCode::from(u8::from(!clean)),
         Err(error) => {
             eprintln!("order_auto_cancel: {error}");
-            let invalid = matches!(error.downcast_ref(), Some(delayline::Error::Invalid { .. }));
+            let invalid = error.downcast_ref().is_some_and(delayline::Error::is_invalid);
             ExitCode::from(if invalid { 2 } else { 1 })
         }
     }
@@ -87,12 +88,12 @@ async fn run(options: &Options) -> Result<bool, Error> {
     let orders = Orders::open(&file).await?;
 
     let builder = Scheduler::builder(Arc::new(store))
-        .levels(levels(options).await?)
-        .routing(Routing {
-            handoff: options.handoff,
-            tolerance: options.tolerance,
-            ..Routing::default()
-        });
+        .carrier(levels(options).await?)
+        .routing(
+            Routing::default()
+                .handoff(options.handoff)
+                .tolerance(options.tolerance),
+        );
     let scheduler = precise(builder, options)?.build()?;
 
     finish_half_done(&orders, &scheduler).await?;
@@ -147,7 +148,7 @@ async fn levels(options: &Options) -> Result<Arc<dyn Backend>, Error> {
 fn precise(builder: SchedulerBuilder, options: &Options) -> Result<SchedulerBuilder, Error> {
     Ok(match &options.redis {
         #[cfg(feature = "redis")]
-        Some(url) => builder.precise(Arc::new(delayline::backend::RedisBackend::connect(url)?)),
+        Some(url) => builder.precise(Arc::new(delayline::backend::RedisBackend::new(url)?)),
         _ => builder,
     })
 }
@@ -279,12 +280,7 @@ async fn all_ended(orders: &Orders, scheduler: &Scheduler) -> Result<(), Error> 
 
 async fn any_task_left(scheduler: &Scheduler) -> Result<bool, Error> {
     for state in [State::Scheduled, State::Running] {
-        let page = Page {
-            kind: CANCEL.into(),
-            state,
-            after: None,
-            limit: 1,
-        };
+        let page = Page::new(CANCEL, state).limit(1);
         if !scheduler.list(&page).await?.is_empty() {
             return Ok(true);
         }

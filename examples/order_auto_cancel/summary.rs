@@ -22,8 +22,8 @@ pub(crate) struct Summary {
     hops_max: u64,
     /// Of all that were cancelled, from the time last promised until their handler ran.
     late_ms: Lateness,
-    /// Of these, those whose last wake-up came from a level.
-    late_level_ms: Lateness,
+    /// Of these, those whose last wake-up came from the carrier.
+    late_carrier_ms: Lateness,
     /// Of these, those whose last wake-up came from the precise backend.
     late_precise_ms: Lateness,
     woken_by: WokenBy,
@@ -40,7 +40,7 @@ struct Lateness {
 /// How many handlers were started by what.
 #[derive(Debug, Serialize)]
 struct WokenBy {
-    levels: usize,
+    carrier: usize,
     precise: usize,
     room: usize,
     sweep: usize,
@@ -84,10 +84,10 @@ impl Summary {
             early: effects.iter().filter(|&&(late_ms, ..)| late_ms < 0).count() as u64,
             hops_max: effects.iter().map(|&(_, hops, _)| hops.into()).max().unwrap_or(0),
             late_ms: late(None),
-            late_level_ms: late(Some("levels")),
+            late_carrier_ms: late(Some("carrier")),
             late_precise_ms: late(Some("precise")),
             woken_by: WokenBy {
-                levels: woken_by("levels"),
+                carrier: woken_by("carrier"),
                 precise: woken_by("precise"),
                 room: woken_by("room"),
                 sweep: woken_by("sweep"),
@@ -146,7 +146,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "at most {hops_max} hops; woken at last by: a level {}, the precise backend {}, a free place {}, the sweep {}",
-            woken_by.levels, woken_by.precise, woken_by.room, woken_by.sweep
+            woken_by.carrier, woken_by.precise, woken_by.room, woken_by.sweep
         )
     }
 }

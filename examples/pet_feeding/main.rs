@@ -72,7 +72,9 @@ async fn run(options: &Options) -> Result<(), Error> {
     match &options.redis {
         #[cfg(feature = "redis")]
         Some(url) => {
-            let store = delayline::store::RedisStore::connect(url)?.prefix("pet_feeding")?;
+            let store = delayline::store::RedisStore::builder(url)
+                .prefix("pet_feeding")
+                .build()?;
             play(Arc::new(store), options.players, hour).await
         }
         #[cfg(not(feature = "redis"))]

@@ -7,7 +7,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Arrival, SendError};
-use crate::{Clock, Error, Wake};
+use crate::Error;
+use crate::backend::Wake;
+use crate::clock::Clock;
 
 /// Holds wake-ups until their times, which are in ms from an origin of the owner's.
 pub(super) trait Queue {
@@ -44,13 +46,17 @@ impl<Q: Queue> InProcess<Q> {
         }
     }
 
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.time_of(self.clock.instant())
     }
 
     /// The time since the origin.
-    pub(super) fn elapsed(&self) -> Duration {
-        self.clock.instant().duration_since(self.origin)
+    pub(super) fn time_of(&self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.origin)
     }
 
     /// Changes the queue, given the time since the origin, and tells those who wait if they must look sooner.

@@ -8,7 +8,10 @@ use async_trait::async_trait;
 
 use super::in_process::{InProcess, Queue, next_millis};
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
-use crate::{Clock, Error, LevelTable, Wake, defaults};
+use crate::backend::Wake;
+use crate::clock::Clock;
+use crate::delay::LevelTable;
+use crate::{Error, defaults};
 
 /// How often a RocketMQ broker looks at each level, in ms (`ScheduleMessageService.DELAY_FOR_A_WHILE`).
 const LOOK_EVERY: u64 = 100;

@@ -1,6 +1,6 @@
 //! Carries wake-ups in Redis ZSETs.
 
-mod carrier;
+mod builder;
 mod checkup;
 mod consumer;
 mod grouped;
@@ -11,6 +11,7 @@ mod kinds;
 mod member;
 mod membership;
 mod merging;
+mod sender;
 mod shards;
 mod taking;
 mod watch;
@@ -24,7 +25,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
-use self::carrier::Carrier;
+pub use self::builder::RedisBackendBuilder;
 pub use self::checkup::{RedisCheckup, ShardCheckup};
 use self::consumer::Consumer;
 use self::grouped::grouped;
@@ -34,11 +35,14 @@ use self::kinds::Kinds;
 use self::member::Member;
 use self::membership::Membership;
 use self::merging::Merging;
+use self::sender::Sender;
 use self::shards::{Shard, Shards};
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
-use crate::redis::{Address, Call, LARGE, Link, Lua, NAME, Role, check_prefix, lua};
-use crate::{Error, Wake, defaults};
+use crate::backend::Wake;
+use crate::coalescer::LARGE;
+use crate::redis::{Call, Link, Lua, NAME, lua};
+use crate::{Error, defaults};
 
 const PREFIX: &str = "delayline";
 /// The longest delay: 100 years. A double, which a score is, has room for every ms of it.
@@ -68,7 +72,7 @@ pub struct RedisBackend {
     prefix: String,
     shards: Option<u16>,
     lease: Duration,
-    /// Made with the first call, of what was set until then.
+    /// Made with the first call, which is within a runtime.
     parts: OnceLock<Parts>,
     inbox: Arc<Inbox>,
     foreign: Arc<AtomicU64>,
@@ -78,7 +82,7 @@ pub struct RedisBackend {
 
 /// What depends on the settings.
 struct Parts {
-    carrier: Arc<Carrier>,
+    sender: Arc<Sender>,
     merging: Merging,
     membership: Membership,
     /// Whether the others were told that this process receives.
@@ -95,48 +99,31 @@ impl RedisBackend {
     /// With `rediss` TLS is spoken (feature `redis-tls`); then `?ca=FILE` names authorities to trust instead of the
     /// system's, and `&cert=FILE&key=FILE` what a server is shown that asks for it, all in PEM.
     ///
-    /// Connects when it is first needed, so that a server that is down keeps nobody from starting; ask for
-    /// [`health`](Backend::health) to know at once.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        let address = Address::parse(url)?;
-        Ok(Self {
-            link: Arc::new(Link::new(address, Role::Backend, defaults::SEND_TIMEOUT)),
-            prefix: PREFIX.into(),
-            shards: None,
-            lease: defaults::LEASE,
-            parts: OnceLock::new(),
-            inbox: Arc::default(),
-            foreign: Arc::default(),
-            consumer: Mutex::default(),
-        })
-    }
-
-    /// Keeps everything under `{prefix}:…`; default `delayline`. Who shares a server shares wake-ups under one prefix.
-    pub fn prefix(mut self, prefix: &str) -> Result<Self, Error> {
-        check_prefix(prefix)?;
-        self.prefix = prefix.into();
-        Ok(self)
-    }
-
-    /// Over how many shards wake-ups are spread, 1 to 1024; default 1, in a Cluster 16.
+    /// It does not connect before it is first needed, so that a server that is down keeps nobody from starting; ask for
+    /// [`health`](Backend::health) to know at once. The settings are the defaults of [`builder`](Self::builder).
     ///
-    /// The number is fixed when the prefix is first used, and kept in Redis. Without this, whatever number is there is
-    /// taken. With it another number is refused: sending and receiving fail with [`Error::Invalid`], which names both.
-    /// To change it, choose another prefix, and have it filled by `delayline redis rebuild`.
-    pub fn shards(mut self, shards: u16) -> Result<Self, Error> {
-        shards::check(shards)?;
-        self.shards = Some(shards);
-        Ok(self)
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use delayline::Scheduler;
+    /// use delayline::backend::RedisBackend;
+    /// use delayline::store::MemoryStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let scheduler = Scheduler::builder(Arc::new(MemoryStore::new()))
+    ///     .precise(Arc::new(RedisBackend::new("redis://cache.example")?))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Self::builder(url).build()
     }
 
-    /// For how long a received wake-up may stay unacknowledged before it comes again; default 30 s.
-    pub fn lease(mut self, lease: Duration) -> Result<Self, Error> {
-        if !(MIN_LEASE..=MAX_LEASE).contains(&lease) {
-            let value = format!("{lease:?}");
-            return Err(Error::invalid("redis lease", value, "allowed are 10 ms to 1 day"));
-        }
-        self.lease = lease;
-        Ok(self)
+    /// A backend with settings of its own, on the servers of a URL.
+    pub fn builder(url: &str) -> RedisBackendBuilder {
+        RedisBackendBuilder::new(url)
     }
 
     /// Keeps arrivals for one more lease from now: for whoever needs longer with them than he thought. Gives those that
@@ -146,7 +133,7 @@ impl RedisBackend {
     pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
         let mut held = Vec::with_capacity(arrivals.len());
         for (shard, part) in self.claimed(arrivals).await? {
-            let keys = self.parts().carrier.names.shard(shard);
+            let keys = self.parts().sender.names.shard(shard);
             let mut call = Call::script(&EXTEND, &[&keys.leased]);
             call.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
             add_claims(&mut call, &part);
@@ -163,14 +150,14 @@ impl RedisBackend {
             let address = self.link.address();
             let names = Names::new(&self.prefix, address.database());
             let shards = Shards::new(names.shards.clone(), self.shards, address.topology());
-            let carrier = Arc::new(Carrier {
+            let sender = Arc::new(Sender {
                 link: self.link.clone(),
                 names,
                 shards,
             });
             Parts {
-                merging: Merging::start(&carrier),
-                carrier,
+                merging: Merging::start(&sender),
+                sender,
                 membership: Membership::new(self.lease),
                 is_known: Arc::default(),
             }
@@ -184,13 +171,13 @@ impl RedisBackend {
             return;
         }
         let Parts {
-            carrier,
+            sender,
             membership,
             is_known,
             ..
         } = self.parts();
         let taking = Taking {
-            carrier: carrier.clone(),
+            sender: sender.clone(),
             lease: self.lease,
             kinds: Kinds::default(),
             foreign: self.foreign.clone(),
@@ -207,7 +194,7 @@ impl RedisBackend {
 
     /// Arrivals by the shards in which they were claimed.
     async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Shard, Vec<Arrival>)>, Error> {
-        let shards = self.parts().carrier.shards.number(&self.link).await?;
+        let shards = self.parts().sender.shards.number(&self.link).await?;
         Ok(grouped(arrivals, shards, |arrival| arrival.wake.id))
     }
 
@@ -237,20 +224,20 @@ impl Backend for RedisBackend {
     }
 
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        let Parts { carrier, merging, .. } = self.parts();
+        let Parts { sender, merging, .. } = self.parts();
         match batch.len() {
             0 => Ok(()),
             1..LARGE => merging.send(batch).await,
-            LARGE.. => carrier.send(batch).await,
+            LARGE.. => sender.send(batch).await,
         }
     }
 
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error> {
-        let Parts { carrier, merging, .. } = self.parts();
+        let Parts { sender, merging, .. } = self.parts();
         match wakes.len() {
             0 => Ok(()),
             1..LARGE => merging.remove(wakes).await,
-            LARGE.. => carrier.remove(wakes).await,
+            LARGE.. => sender.remove(wakes).await,
         }
     }
 
@@ -264,7 +251,7 @@ impl Backend for RedisBackend {
         let ended = async {
             let parts = self.claimed(arrivals).await?;
             let ended = parts.into_iter().map(|(shard, part)| async move {
-                let keys = self.parts().carrier.names.shard(shard);
+                let keys = self.parts().sender.names.shard(shard);
                 let mut call = Call::script(&ACKNOWLEDGE, &[&keys.leased]);
                 add_claims(&mut call, &part);
                 self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
@@ -297,7 +284,7 @@ impl Backend for RedisBackend {
         if parts.is_known.swap(false, Ordering::Relaxed) {
             let call = parts
                 .membership
-                .heartbeat(&parts.carrier.names, &parts.carrier.shards, false);
+                .heartbeat(&parts.sender.names, &parts.sender.shards, false);
             if let Err(error) = Membership::send(call, &self.link).await {
                 tracing::debug!(%error, "the others were not told; they find out within a lease");
             }

@@ -1,37 +1,37 @@
 //! Wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
 
 mod backlog;
-mod backoff;
-mod by_levels;
-mod by_timers;
+mod clients;
 mod connection;
-mod consumer;
-mod flow;
-mod handover;
-mod holding;
-mod lines;
-mod lookout;
+mod consumer_lag;
+mod decision;
+mod delay_mode;
+mod delay_support;
+mod health_check;
 mod master;
 mod masters;
-mod offers;
+mod observation;
 mod producer;
-mod seen;
-mod timers;
-mod wanted;
+mod routing_table;
+mod wake_listener;
 
+use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::{sleep, timeout};
 
-use self::connection::Connection;
-use self::handover::Handover;
-pub use self::timers::RocketMqTimers;
-use self::wanted::Wanted;
-use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
-use crate::rocketmq::{NAME, RocketMqOptions};
-use crate::{Error, Wake};
+use self::connection::BrokerConnection;
+use self::delay_mode::DelayMode;
+use crate::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
+use crate::rocketmq::{Delivered, NAME, RocketMqOptions, joined, transient};
+use crate::{Error, defaults};
+
+/// How long after a failure the consumer is started again.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// Carries wake-ups as delayed messages of RocketMQ brokers, through their delay levels.
 ///
@@ -40,75 +40,138 @@ use crate::{Error, Wake};
 /// acknowledged within 10 s is answered all the same and left to the sweep; none is ever sent back to the broker.
 ///
 /// Nameservers and brokers may be of any version since 4.8, with or without access control and TLS.
-#[derive(Debug)]
-pub struct RocketMqBackend {
-    /// Behind a pointer that hides its type: the client's types are nested so deeply that whoever compiles code
-    /// with one of them in it must raise the compiler's limit.
-    connection: Box<dyn Backend>,
-    handover: Arc<Handover>,
-}
+pub struct RocketMqBackend(Hidden);
 
 impl RocketMqBackend {
     /// Connects to the nameservers, reads the masters' level tables, and makes the topic where it is missing.
     ///
     /// The options may be just the nameservers: `RocketMqBackend::connect("localhost:9876")`.
     pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
-        Self::open(options.into(), Wanted::levels).await
-    }
-
-    /// Apart from `connect`, which is compiled where it is called.
-    fn open(
-        options: RocketMqOptions,
-        wanted: fn(&RocketMqOptions) -> Wanted,
-    ) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
-        Box::pin(async move {
-            let wanted = wanted(&options);
-            let connection = Connection::open(options, wanted).await?;
-            Ok(Self {
-                handover: connection.handover(),
-                connection: Box::new(connection),
-            })
-        })
+        open(options.into(), DelayMode::levels).await.map(Self)
     }
 }
 
-#[async_trait]
-impl Backend for RocketMqBackend {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+/// Carries wake-ups as timer messages of RocketMQ brokers of version 5: any delay up to the brokers' longest, which is
+/// 3 days by default, in one message.
+///
+/// It stands in the place of a [`RocketMqBackend`], and shares topic, group and messages with it: a service may go from
+/// one to the other while its tasks are on their way. It costs a message where levels cost a chain, and is ten times
+/// less punctual: a timer comes up to 1.2 s late. So it brings each task up to shortly before its time, and the
+/// precise backend the rest of the way.
+///
+/// Every master must have `timerWheelEnable`, which is the default. A delay may be as long as the least
+/// `timerMaxDelaySec` of them, so that each can stand in for each.
+pub struct RocketMqTimers(Hidden);
 
-    fn delays(&self) -> Delays {
-        self.connection.delays()
-    }
-
-    async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        self.connection.send(batch).await
-    }
-
-    /// Does nothing: a broker does not give a delayed message back.
-    async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
-        self.connection.receive(max).await
-    }
-
-    async fn acknowledge(&self, arrivals: Vec<Arrival>) {
-        self.handover.acknowledge(&arrivals);
-    }
-
-    fn foreign(&self) -> u64 {
-        self.handover.foreign()
-    }
-
-    async fn health(&self) -> Result<(), Error> {
-        self.connection.health().await
-    }
-
-    /// What has been received and not been acknowledged is left to other workers of the group.
-    async fn close(&self) -> Result<(), Error> {
-        self.connection.close().await
+impl RocketMqTimers {
+    /// Connects to the nameservers, asks the masters how long they hold a timer, and makes the topic where it is
+    /// missing.
+    ///
+    /// Fails for good if a master is of a version before 5.0, or has its timers switched off; one that comes later is
+    /// left out.
+    pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
+        open(options.into(), DelayMode::timers).await.map(Self)
     }
 }
+
+/// A connection behind a pointer that hides what is in it: the client's types are nested so deeply that whoever compiles
+/// code with one of them in it must raise the compiler's limit.
+type Hidden = Box<dyn Deref<Target = BrokerConnection> + Send + Sync>;
+
+/// Apart from `connect`, which is compiled where it is called.
+fn open(
+    options: RocketMqOptions,
+    mode: fn(&RocketMqOptions) -> DelayMode,
+) -> Pin<Box<dyn Future<Output = Result<Hidden, Error>> + Send>> {
+    Box::pin(async move {
+        let mode = mode(&options);
+        let connection = BrokerConnection::open(options, mode).await?;
+        Ok(Box::new(Box::new(connection)) as Hidden)
+    })
+}
+
+/// Levels and timers differ in what is asked of masters and in what a message says; all else is the same.
+macro_rules! backend {
+    ($name:ident) => {
+        #[async_trait]
+        impl Backend for $name {
+            fn name(&self) -> &'static str {
+                NAME
+            }
+
+            fn delays(&self) -> Delays {
+                self.0.masters.routes().delays()
+            }
+
+            async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+                let (producer, masters) = (self.0.clients.producer(), self.0.masters.clone());
+                let sending = producer::send(producer, masters, batch.to_vec());
+                let sent = self.0.client.run(sending).await;
+                sent.unwrap_or_else(|cause| Err(SendError::all(batch.len(), cause)))
+            }
+
+            /// Does nothing: a broker does not give a delayed message back.
+            async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
+                Ok(())
+            }
+
+            async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
+                while let Err(error) = self.0.consume().await {
+                    if !error.is_transient() {
+                        return Err(error);
+                    }
+                    tracing::warn!(
+                        %error,
+                        "the RocketMQ consumer cannot start, so no wake-ups arrive from brokers and each task waits for \
+                         the sweep, half a second or more; it is tried again every second: see that the nameservers and \
+                         brokers are up"
+                    );
+                    sleep(RESTART_AFTER).await;
+                }
+                let taken = self.0.listener.delivery_queue.take(max).await?;
+                let arrival = |Delivered { item: wake, ticket }| Arrival { wake, ticket };
+                Ok(taken.into_iter().map(arrival).collect())
+            }
+
+            async fn acknowledge(&self, arrivals: Vec<Arrival>) {
+                let tickets = arrivals.into_iter().map(|arrival| arrival.ticket);
+                self.0.listener.delivery_queue.acknowledge(tickets);
+            }
+
+            fn foreign(&self) -> u64 {
+                self.0.listener.foreign()
+            }
+
+            async fn health(&self) -> Result<(), Error> {
+                let (masters, checks) = (self.0.masters.clone(), self.0.checks.clone());
+                let asking = self.0.client.spawn(async move {
+                    if !masters.routes().has_any() {
+                        checks.check().await;
+                    }
+                    checks.probe_any().await
+                });
+                match timeout(defaults::SEND_TIMEOUT, joined(asking)).await {
+                    Ok(answer) => answer.flatten(),
+                    Err(_) => Err(transient("no broker answered in time")),
+                }
+            }
+
+            /// What has been received and not been acknowledged is left to other workers of the group.
+            async fn close(&self) -> Result<(), Error> {
+                self.0.close().await;
+                Ok(())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("delays", &self.delays())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+backend!(RocketMqBackend);
+backend!(RocketMqTimers);

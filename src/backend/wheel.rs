@@ -9,8 +9,10 @@ use async_trait::async_trait;
 
 use super::in_process::{InProcess, Queue, next_millis};
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
+use crate::backend::Wake;
+use crate::clock::Clock;
 use crate::wheel::{Entry, Wheel};
-use crate::{Clock, Error, TaskId, Wake, defaults};
+use crate::{Error, TaskId, defaults};
 
 /// Carries wake-ups in this process, to the millisecond: a timing wheel.
 ///
@@ -18,6 +20,23 @@ use crate::{Clock, Error, TaskId, Wake, defaults};
 /// forgotten, so acknowledging does nothing.
 pub struct WheelBackend {
     held: InProcess<WakeWheel>,
+    bounds: Bounds,
+}
+
+/// What a wheel does not hold; whoever bounds it tells it again.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// Longer delays than this.
+    pub(super) within: Duration,
+    /// More wake-ups than this.
+    pub(super) capacity: usize,
+}
+
+impl Bounds {
+    const NONE: Self = Self {
+        within: Duration::MAX,
+        capacity: usize::MAX,
+    };
 }
 
 impl WheelBackend {
@@ -28,8 +47,25 @@ impl WheelBackend {
 
     /// An empty one that goes by `clock`.
     pub fn with_clock(clock: Clock) -> Self {
+        Self::bounded("wheel", clock, Bounds::NONE)
+    }
+
+    pub(super) fn bounded(name: &'static str, clock: Clock, bounds: Bounds) -> Self {
         Self {
-            held: InProcess::new("wheel", clock, WakeWheel::new()),
+            held: InProcess::new(name, clock, WakeWheel::new()),
+            bounds,
+        }
+    }
+
+    /// The times by which it goes, and what it holds.
+    pub(super) fn held(&self) -> &InProcess<WakeWheel> {
+        &self.held
+    }
+
+    /// Holds a wake-up if there is room.
+    pub(super) fn hold(&self, wheel: &mut WakeWheel, wake: &Wake, at: Duration) {
+        if wheel.len() < self.bounds.capacity {
+            wheel.hold(wake, next_millis(at));
         }
     }
 }
@@ -49,7 +85,7 @@ impl fmt::Debug for WheelBackend {
 #[async_trait]
 impl Backend for WheelBackend {
     fn name(&self) -> &'static str {
-        "wheel"
+        self.held.name()
     }
 
     fn delays(&self) -> Delays {
@@ -62,7 +98,9 @@ impl Backend for WheelBackend {
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
         self.held.send(batch.len(), |wheel, now| {
             for Departure { wake, delay } in batch {
-                wheel.hold(wake, next_millis(now.saturating_add(*delay)));
+                if *delay <= self.bounds.within {
+                    self.hold(wheel, wake, now.saturating_add(*delay));
+                }
             }
         })
     }

@@ -82,8 +82,8 @@ impl Link {
 
     /// The answer to `call`, or an error within `limit`.
     ///
-    /// If the connection turns out to be lost, the call is made once more on a new one: every call of this crate
-    /// may be repeated.
+    /// If the connection turns out to be lost, the call is made once more on a new one, though it may have been done: every
+    /// call of this crate may be repeated. What would be answered otherwise then has a number, by which it is known.
     pub(crate) async fn call<T: FromRedisValue>(&self, limit: Duration, call: &Call) -> Result<T, Error> {
         let mut used = None;
         let answer = tokio::time::timeout(limit, self.attempts(call, &mut used)).await;

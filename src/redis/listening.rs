@@ -6,10 +6,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::failure::Role;
-use super::pause::pause;
+use crate::backoff::{Backoff, jittered};
 
 /// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
 const ASK_EVERY: Duration = Duration::from_secs(8);
@@ -30,23 +31,26 @@ pub(crate) trait Ear: Send + Sync + 'static {
 
 /// Listens on a channel until it is aborted, and connects anew whenever the connection is lost.
 pub(crate) async fn listen(address: &Address, role: Role, channel: &str, ear: Arc<impl Ear>) {
-    let mut failures = 0;
+    let mut backoff = Backoff::CALLS;
     loop {
         let mut has_begun = false;
         let listened = listen_once(address, channel, &ear, &mut has_begun).await;
         if has_begun {
-            failures = 0;
+            backoff.succeeded();
             ear.ends();
         }
         match listened {
-            Err(error) if failures == 0 => {
+            Err(error) if backoff.failures() == 0 => {
                 let error = role.failure(address, error);
-                tracing::warn!(%error, channel, "not told of what comes earlier; looking for it often instead");
+                tracing::warn!(
+                    %error, channel,
+                    "Redis cannot tell of what other processes schedule, so it is asked often instead, which costs \
+                     it more; see whether the account may subscribe"
+                );
             }
             _ => tracing::debug!(channel, "listening was interrupted"),
         }
-        tokio::time::sleep(pause(failures)).await;
-        failures += 1;
+        tokio::time::sleep(jittered(backoff.failed(Instant::now()))).await;
     }
 }
 

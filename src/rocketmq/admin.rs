@@ -1,4 +1,4 @@
-//! What is asked of nameservers and brokers beside messages: who is there, how they are set, what they hold.
+//! What is asked of nameservers and brokers beside messages: routes, configuration, statistics, topics and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use rocketmq_protocol::protocol::route::topic_route_data::TopicRouteData;
 use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::client::Base;
-use super::door::Door;
+use super::access_check::AccessCheck;
+use super::broker_info::BrokerInfo;
+use super::client::ClientFactory;
 use super::failure::{answer, explained, failure, is_hung_up, is_silence, transient};
-use super::told::Told;
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -25,9 +25,9 @@ const WRITE: u32 = 2;
 const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
-/// The most queues of each master that are sent to: there is an offer for each of them and each level.
+/// The most queues of each master that are sent to: there is a route for each of them and each level.
 const MOST_QUEUES: u32 = 128;
-/// A nameserver answers so for a topic that no broker has told it of.
+/// A nameserver answers so for a topic that no broker has registered.
 const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
 const NO_GROUP: i32 = 26;
@@ -39,45 +39,45 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// The masters by name, each with its address.
-pub(crate) type Masters = BTreeMap<CheetahString, CheetahString>;
+pub(crate) type MasterAddresses = BTreeMap<CheetahString, CheetahString>;
 
 /// Asks nameservers and brokers.
 ///
 /// Must be closed in the end, and be used in the client's runtime only.
 pub(crate) struct Admin {
     client: DefaultMQAdminExt,
-    base: Base,
+    factory: ClientFactory,
 }
 
 /// Why a broker did not say what it was asked.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
+pub(crate) enum AskError {
     /// It is there, and does not say: by its access rules, for one.
     Refused(Error),
     /// It may or may not be there.
-    Absent(Error),
+    Unreachable(Error),
 }
 
-impl Unanswered {
+impl AskError {
     fn new(doing: &'static str, cause: ClientError) -> Self {
         let answered = answer(&cause).is_some();
         let error = failure(doing, cause);
         if answered {
             Self::Refused(error)
         } else {
-            Self::Absent(error)
+            Self::Unreachable(error)
         }
     }
 }
 
 impl Admin {
-    /// Starts a client; asks nobody yet.
-    pub(crate) async fn open(base: &Base) -> Result<Self, Error> {
-        let mut client = base.admin();
+    /// Starts a client; asks no server yet.
+    pub(crate) async fn open(factory: &ClientFactory) -> Result<Self, Error> {
+        let mut client = factory.admin();
         match client.start().await {
             Ok(()) => Ok(Self {
                 client,
-                base: base.clone(),
+                factory: factory.clone(),
             }),
             Err(cause) => {
                 client.shutdown().await;
@@ -95,7 +95,7 @@ impl Admin {
         let cluster = RouteAdmin::examine_broker_cluster_info(&self.client)
             .await
             .map_err(|cause| {
-                let meaning = match self.base.speaks_tls() {
+                let meaning = match self.factory.speaks_tls() {
                     false if is_silence(&cause) => {
                         Some("a server may want TLS: see RocketMqOptions::tls (feature rocketmq-tls)")
                     }
@@ -117,9 +117,9 @@ impl Admin {
     }
 
     /// The masters that the nameservers know; an error if there is none.
-    pub(crate) async fn masters(&self) -> Result<Masters, Error> {
+    pub(crate) async fn masters(&self) -> Result<MasterAddresses, Error> {
         let brokers = self.brokers().await?.into_iter();
-        let masters: Masters = brokers
+        let masters: MasterAddresses = brokers
             .filter_map(|(name, master)| Some((name, master?)))
             .collect();
         if masters.is_empty() {
@@ -129,18 +129,18 @@ impl Admin {
     }
 
     /// A broker's settings, as it has them now (request `GET_BROKER_CONFIG`).
-    pub(crate) async fn settings(&self, address: &CheetahString) -> Result<Told, Unanswered> {
+    pub(crate) async fn broker_config(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.get_broker_config(address.clone()).await {
             Ok(settings) => Ok(settings.into_iter().collect()),
-            Err(cause) => Err(Unanswered::new("asking a broker for its settings", cause)),
+            Err(cause) => Err(AskError::new("asking a broker for its configuration", cause)),
         }
     }
 
-    /// A broker's figures, its version among them (request `GET_BROKER_RUNTIME_INFO`).
-    pub(crate) async fn figures(&self, address: &CheetahString) -> Result<Told, Unanswered> {
+    /// A broker's stats, its version among them (request `GET_BROKER_RUNTIME_INFO`).
+    pub(crate) async fn runtime_stats(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.fetch_broker_runtime_stats(address.clone()).await {
-            Ok(figures) => Ok(figures.table.into_iter().collect()),
-            Err(cause) => Err(Unanswered::new("asking a broker for its figures", cause)),
+            Ok(stats) => Ok(stats.table.into_iter().collect()),
+            Err(cause) => Err(AskError::new("asking a broker for its runtime statistics", cause)),
         }
     }
 
@@ -149,10 +149,19 @@ impl Admin {
     ///
     /// Before anything consumes: a consumer that starts earlier learns of a topic only when it next reads routes.
     /// What is there stays as its operator made it.
-    pub(crate) async fn ensure(&self, masters: &Masters, topic: &str, group: &str) -> Result<(), Error> {
+    pub(crate) async fn ensure(
+        &self,
+        masters: &MasterAddresses,
+        topic: &str,
+        group: &str,
+    ) -> Result<(), Error> {
         for (name, address) in masters {
             if let Err(error) = self.ensure_group(address, group).await {
-                tracing::warn!(broker = %name, group, %error, "a broker has not made the consumer group");
+                tracing::warn!(
+                    broker = %name, group, %error,
+                    "a broker refuses to make the consumer group, so workers receive nothing from it and tasks whose \
+                     wake-ups are there wait for the sweep: make the group, or let the account do so"
+                );
             }
         }
         let known = self.brokers_with(topic).await?;
@@ -164,7 +173,10 @@ impl Admin {
                     made.insert(name.clone());
                 }
                 Err(error) => {
-                    tracing::warn!(broker = %name, topic, %error, "a broker has not made the topic");
+                    tracing::warn!(
+                        broker = %name, topic, %error,
+                        "a broker refuses to make the topic, so it is not sent to: make the topic, or let the account do so"
+                    );
                     failed = Some(error);
                 }
             }
@@ -196,12 +208,16 @@ impl Admin {
         brokers: impl Iterator<Item = (&CheetahString, &CheetahString)>,
         topic: &str,
     ) -> Result<(), Error> {
-        let door = Door::open(&self.base).await?;
+        let access = AccessCheck::open(&self.factory).await?;
         let mut checked = Ok(());
         for (_, address) in brokers {
-            match door.knock(address, topic).await {
+            match access.check(address, topic).await {
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(broker = %address, topic, %error, "a broker did not answer");
+                    tracing::warn!(
+                        broker = %address, topic, %error,
+                        "a broker did not answer when it was asked for access to the topic, which is unknown until a \
+                         message is sent: see that it is up"
+                    );
                 }
                 answer => {
                     checked = answer;
@@ -209,12 +225,12 @@ impl Admin {
                 }
             }
         }
-        door.close().await;
+        access.close().await;
         checked
     }
 
     /// Whether any broker has the topic, as far as the nameservers know.
-    pub(crate) async fn knows(&self, topic: &str) -> Result<bool, Error> {
+    pub(crate) async fn topic_exists(&self, topic: &str) -> Result<bool, Error> {
         Ok(!self.brokers_with(topic).await?.is_empty())
     }
 
@@ -259,7 +275,7 @@ impl Admin {
 
     /// Whether a master makes consumer groups by itself, if it says so.
     pub(crate) async fn makes_groups(&self, address: &CheetahString) -> Option<bool> {
-        let asked = timeout(GROUP_WITHIN, self.settings(address)).await;
+        let asked = timeout(GROUP_WITHIN, self.broker_config(address)).await;
         asked.ok()?.ok()?.read("autoCreateSubscriptionGroup")
     }
 
@@ -276,9 +292,9 @@ impl Admin {
         }
     }
 
-    /// How far the group has taken what a master has delivered to the topic: how many messages of all queues, and how
-    /// many it has not taken yet. None, if it does not say.
-    pub(crate) async fn taken(
+    /// How far the group has consumed what a master has delivered to the topic: how many messages of all queues, and
+    /// how many it has not consumed yet. None, if it does not say.
+    pub(crate) async fn consumer_progress(
         &self,
         address: &CheetahString,
         topic: &str,
@@ -296,13 +312,16 @@ impl Admin {
         let stats = timeout(GROUP_WITHIN, asked).await.ok()?.ok()?;
         let queues = stats.offset_table.values();
         let each = queues.map(|queue| {
-            let taken = queue.get_consumer_offset().max(0);
-            (taken, queue.get_broker_offset().saturating_sub(taken).max(0))
-        });
-        let sum = each.fold((0_u64, 0_u64), |sum, (taken, left)| {
+            let consumed = queue.get_consumer_offset().max(0);
             (
-                sum.0.saturating_add(taken.unsigned_abs()),
-                sum.1.saturating_add(left.unsigned_abs()),
+                consumed,
+                queue.get_broker_offset().saturating_sub(consumed).max(0),
+            )
+        });
+        let sum = each.fold((0_u64, 0_u64), |sum, (consumed, lag)| {
+            (
+                sum.0.saturating_add(consumed.unsigned_abs()),
+                sum.1.saturating_add(lag.unsigned_abs()),
             )
         });
         Some(sum)

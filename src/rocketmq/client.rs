@@ -44,18 +44,18 @@ const REFRESH: Duration = Duration::from_secs(10);
 pub(crate) struct Client {
     owner: Mutex<Option<RuntimeOwner>>,
     tasks: Handle,
-    base: Base,
+    factory: ClientFactory,
 }
 
 /// What producers, consumers and admin clients are made with.
 #[derive(Clone)]
-pub(crate) struct Base {
+pub(crate) struct ClientFactory {
     runtime: Arc<ClientRuntime>,
     config: ClientConfig,
     hook: Arc<Hook>,
 }
 
-impl Base {
+impl ClientFactory {
     pub(crate) fn runtime(&self) -> Arc<ClientRuntime> {
         self.runtime.clone()
     }
@@ -76,13 +76,17 @@ impl Base {
         admin
     }
 
-    /// Starts a producer whose sends take no longer than `patience`.
-    pub(crate) async fn producer(&self, group: &str, patience: Duration) -> Result<DefaultMQProducer, Error> {
+    /// Starts a producer whose sends take no longer than `send_timeout`.
+    pub(crate) async fn producer(
+        &self,
+        group: &str,
+        send_timeout: Duration,
+    ) -> Result<DefaultMQProducer, Error> {
         let mut producer = DefaultMQProducer::builder(self.runtime())
             .client_config(self.config())
             .rpc_hook(self.hook())
             .producer_group(group)
-            .send_msg_timeout(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX))
+            .send_msg_timeout(u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX))
             .build();
         match producer.start().await {
             Ok(()) => Ok(producer),
@@ -107,13 +111,13 @@ impl Client {
     /// Starts the runtime and in it what it is for; ends it again if that fails, or takes too long.
     pub(crate) async fn open<T: Send + 'static, F>(
         options: RocketMqOptions,
-        opening: impl FnOnce(Base, RocketMqOptions) -> F,
+        opening: impl FnOnce(ClientFactory, RocketMqOptions) -> F,
     ) -> Result<(Self, T), Error>
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let client = Self::start(&options).await?;
-        match client.run_within(opening(client.base(), options)).await {
+        match client.run_within(opening(client.factory(), options)).await {
             Ok(opened) => Ok((client, opened)),
             Err(error) => {
                 client.close().await;
@@ -156,7 +160,7 @@ impl Client {
         Ok(Self {
             owner: Mutex::new(Some(owner)),
             tasks,
-            base: Base {
+            factory: ClientFactory {
                 runtime,
                 config,
                 hook: Arc::new(Hook::new(options.credentials.as_ref())),
@@ -165,8 +169,8 @@ impl Client {
     }
 
     /// What producers, consumers and admin clients are made with.
-    pub(crate) fn base(&self) -> Base {
-        self.base.clone()
+    pub(crate) fn factory(&self) -> ClientFactory {
+        self.factory.clone()
     }
 
     /// Runs a future in the client's runtime; it is abandoned when the caller is.
@@ -175,7 +179,7 @@ impl Client {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
         let task = self.spawn(future);
-        let _abandon = Abandon(task.abort_handle());
+        let _abandon = AbortOnDrop(task.abort_handle());
         joined(task).await
     }
 
@@ -203,9 +207,13 @@ impl Client {
     pub(crate) async fn close(&self) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(owner) = owner else { return };
-        let report = self.base.runtime.shutdown().await;
+        let report = self.factory.runtime.shutdown().await;
         if !report.is_healthy() {
-            tracing::warn!(report = %report.to_json(), "the RocketMQ client did not end cleanly");
+            tracing::warn!(
+                report = %report.to_json(),
+                "the RocketMQ client did not end cleanly, so some of its threads or connections may outlive the close; no \
+                 task is affected"
+            );
         }
         owner.shutdown_tasks().await;
         owner.shutdown_background();
@@ -223,9 +231,9 @@ pub(crate) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
     })
 }
 
-struct Abandon(AbortHandle);
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Abandon {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -26,12 +26,12 @@ const CONFIGURATION: &str = "core.configuration.";
 
 /// What the client failed to do, and why as far as it says: it keeps the texts of servers to itself.
 #[derive(Debug)]
-struct Failure {
+struct ClientFailure {
     doing: &'static str,
     cause: ClientError,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ClientFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let descriptor = self.cause.descriptor();
         let code = descriptor.code().as_str();
@@ -70,14 +70,14 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ClientFailure {}
 
 /// The error of a call of the client.
 pub(crate) fn failure(doing: &'static str, cause: ClientError) -> Error {
     Error::Backend {
         backend: NAME,
         transient: is_transient(&cause),
-        source: Box::new(Failure { doing, cause }),
+        source: Box::new(ClientFailure { doing, cause }),
     }
 }
 

@@ -1,16 +1,10 @@
 //! Publishes due tasks to a topic of the service's own.
 
-mod outlet;
-mod parcel;
+mod task_message;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 
-use self::outlet::TopicOutlet;
-use self::parcel::Parcel;
-use super::RocketMqOptions;
+use super::{PublishError, Publisher, RocketMqOptions, message};
 use crate::{Context, Error, Failure, Outcome};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
@@ -40,29 +34,11 @@ use crate::{Context, Error, Failure, Outcome};
 /// A cheap handle: clone it to forward several kinds through one connection, each with a tag of its own.
 #[derive(Clone)]
 pub struct Forward {
-    /// Its type hidden: see `RocketMqBackend`.
-    outlet: Arc<dyn Outlet>,
+    publisher: Publisher,
+    topic: String,
     tag: Option<String>,
     properties: Vec<(String, String)>,
     by_key: bool,
-}
-
-/// Takes messages to brokers.
-trait Outlet: fmt::Debug + Send + Sync {
-    fn publish(&self, parcel: Parcel) -> Answered<'_, Result<(), Unpublished>>;
-
-    fn close(&self) -> Answered<'_, ()>;
-}
-
-type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Why a message was not published, as far as is known.
-#[derive(Debug)]
-enum Unpublished {
-    /// It may be later, or may have been.
-    Perhaps(Error),
-    /// No broker will ever take it.
-    Never(String),
 }
 
 impl Forward {
@@ -73,18 +49,13 @@ impl Forward {
         options: impl Into<RocketMqOptions>,
         topic: impl Into<String>,
     ) -> Result<Self, Error> {
-        Self::open(options.into().topic(topic)).await
-    }
-
-    /// Apart from `connect`, which is compiled where it is called.
-    fn open(options: RocketMqOptions) -> Answered<'static, Result<Self, Error>> {
-        Box::pin(async {
-            Ok(Self {
-                outlet: Arc::new(TopicOutlet::open(options).await?),
-                tag: None,
-                properties: Vec::new(),
-                by_key: false,
-            })
+        let topic = topic.into();
+        Ok(Self {
+            publisher: Publisher::open(options.into().topic(&topic), Some(topic.clone())).await?,
+            topic,
+            tag: None,
+            properties: Vec::new(),
+            by_key: false,
         })
     }
 
@@ -123,29 +94,29 @@ impl Forward {
     ///
     /// Without it, it goes with the last clone.
     pub async fn close(&self) {
-        self.outlet.close().await;
+        self.publisher.close().await;
     }
 
     /// Refuses what no message can have.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(tag) = &self.tag {
-            parcel::check_tag(tag)?;
+            message::check_tag(tag)?;
         }
         self.properties
             .iter()
-            .try_for_each(|(name, value)| parcel::check_property(name, value))
+            .try_for_each(|(name, value)| task_message::check_property(name, value))
     }
 
     /// Publishes the task.
     pub(crate) async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
-        let parcel = match Parcel::new(self, context.task()) {
-            Ok(parcel) => parcel,
+        let message = match task_message::message(self, context.task()) {
+            Ok(message) => message,
             Err(reason) => return Ok(Outcome::Discard(reason)),
         };
-        match self.outlet.publish(parcel).await {
+        match self.publisher.publish(message).await {
             Ok(()) => Ok(Outcome::Done),
-            Err(Unpublished::Perhaps(error)) => Err(error.into()),
-            Err(Unpublished::Never(reason)) => Ok(Outcome::Discard(reason)),
+            Err(PublishError::Failed(error)) => Err(error.into()),
+            Err(PublishError::Rejected(reason)) => Ok(Outcome::Discard(reason)),
         }
     }
 }
@@ -153,7 +124,7 @@ impl Forward {
 impl fmt::Debug for Forward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forward")
-            .field("outlet", &self.outlet)
+            .field("topic", &self.topic)
             .field("tag", &self.tag)
             .field("by_key", &self.by_key)
             .finish_non_exhaustive()

@@ -54,9 +54,9 @@ impl RPCHook for Hook {
     ) -> Result<(), SharedError> {
         if answer.code() == SUCCESS
             && [ROUTE, CLUSTER].contains(&request.code())
-            && let Some(mended) = answer.body().and_then(|body| route::mended(body))
+            && let Some(sanitized) = answer.body().and_then(|body| route::sanitized(body))
         {
-            answer.set_body_mut_ref(mended);
+            answer.set_body_mut_ref(sanitized);
         }
         if is_refusal(answer) {
             answer.set_code_ref(NO_PERMISSION);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_are_mended_and_other_answers_are_left_as_they_are() {
+    fn routes_are_sanitized_and_other_answers_are_left_as_they_are() {
         let answer = || {
             RemotingCommand::create_response_command_with_code(SUCCESS)
                 .set_body(&br#"{"queueDatas":[{"topicSynFlag":0}]}"#[..])

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::credentials::Credentials;
 #[cfg(feature = "rocketmq-tls")]
-use super::tls::Tls;
-use crate::{Error, LevelTable};
+use super::tls::TlsFiles;
+use crate::Error;
+use crate::delay::LevelTable;
 
 /// The longest name of a topic that a broker takes.
 const LONGEST_TOPIC: usize = 127;
@@ -29,7 +30,7 @@ pub struct RocketMqOptions {
     pub(crate) levels: Option<LevelTable>,
     pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "rocketmq-tls")]
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<TlsFiles>,
     pub(crate) longest_timer: Option<Duration>,
     pub(crate) lazy: bool,
 }
@@ -94,7 +95,7 @@ impl RocketMqOptions {
     #[cfg(feature = "rocketmq-tls")]
     #[must_use]
     pub fn tls(mut self, authorities: impl Into<PathBuf>) -> Self {
-        self.tls = Some(Tls::new(authorities.into()));
+        self.tls = Some(TlsFiles::new(authorities.into()));
         self
     }
 
@@ -108,7 +109,8 @@ impl RocketMqOptions {
         certificate: impl Into<PathBuf>,
         key: impl Into<PathBuf>,
     ) -> Self {
-        self.tls = Some(Tls::new(authorities.into()).showing(certificate.into(), key.into()));
+        self.tls =
+            Some(TlsFiles::new(authorities.into()).with_client_certificate(certificate.into(), key.into()));
         self
     }
 
@@ -153,7 +155,7 @@ impl RocketMqOptions {
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
-        check_name("topic", &self.topic, LONGEST_TOPIC)?;
+        check_topic(&self.topic)?;
         check_name("group", &self.group, LONGEST_GROUP)
     }
 }
@@ -168,6 +170,11 @@ fn without_secrets(nameservers: &str) -> &str {
         true => nameservers,
         false => "(not shown, as it may hold a password)",
     }
+}
+
+/// Refuses what cannot be the name of a topic.
+pub(super) fn check_topic(topic: &str) -> Result<(), Error> {
+    check_name("topic", topic, LONGEST_TOPIC)
 }
 
 fn check_name(field: &'static str, name: &str, longest: usize) -> Result<(), Error> {

@@ -20,28 +20,28 @@ const LONGEST: usize = 255;
 /// And the client believes everything: it makes 2^31 queues where a nameserver says so, and logs names as they come. So
 /// numbers are cut down to what can be meant, brokers whose names nobody can have meant are left out, and what cannot be
 /// read here is not given to the client either.
-pub(super) fn mended(answer: &[u8]) -> Option<Vec<u8>> {
-    let Some(told) = read(answer) else {
+pub(super) fn sanitized(answer: &[u8]) -> Option<Vec<u8>> {
+    let Some(original) = read(answer) else {
         return (!answer.is_empty()).then(Vec::new);
     };
-    let mut mended = told.clone();
+    let mut sanitized = original.clone();
     for list in ["brokerDatas", "brokerAddrTable", "queueDatas"] {
-        if let Some(list) = mended.get_mut(list) {
+        if let Some(list) = sanitized.get_mut(list) {
             retain_objects(list);
         }
     }
-    for rest in mended.values_mut() {
+    for rest in sanitized.values_mut() {
         retain_plain(rest);
     }
-    mended.retain(|_, value| !matches!(value, Value::String(text) if !is_plain(text)));
+    sanitized.retain(|_, value| !matches!(value, Value::String(text) if !is_plain(text)));
     for list in ["brokerDatas", "brokerAddrTable"] {
-        for broker in entries(&mut mended, list) {
+        for broker in entries(&mut sanitized, list) {
             if !broker.contains_key("enableActingMaster") {
                 broker.insert("enableActingMaster".into(), false.into());
             }
         }
     }
-    for queues in entries(&mut mended, "queueDatas") {
+    for queues in entries(&mut sanitized, "queueDatas") {
         if !queues.contains_key("topicSysFlag")
             && let Some(flag) = queues.remove("topicSynFlag")
         {
@@ -55,8 +55,8 @@ pub(super) fn mended(answer: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
-    if !mended.get("orderTopicConf").is_none_or(is_order_bearable) {
-        mended.remove("orderTopicConf");
+    if !sanitized.get("orderTopicConf").is_none_or(is_order_bearable) {
+        sanitized.remove("orderTopicConf");
     }
     let count = |answer: &Map<String, Value>| {
         let lists = ["brokerDatas", "brokerAddrTable", "queueDatas"].map(|list| answer.get(list));
@@ -67,17 +67,18 @@ pub(super) fn mended(answer: &[u8]) -> Option<Vec<u8>> {
         });
         lengths.iter().sum::<usize>()
     };
-    if count(&mended) < count(&told) {
+    if count(&sanitized) < count(&original) {
         // Once, for routes are read every few seconds.
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| {
+        static WARNED: Once = Once::new();
+        WARNED.call_once(|| {
             tracing::warn!(
-                "a nameserver names brokers that cannot be meant, which are left out: names and addresses have at most \
-                 {LONGEST} bytes that can be printed, and there are at most {MOST_BROKERS} brokers"
+                "a nameserver lists brokers with malformed names or addresses, or too many, which are not sent to: allowed \
+                 are {MOST_BROKERS} brokers, and {LONGEST} printable bytes for each name and address; see who registers \
+                 brokers there"
             );
         });
     }
-    (mended != told).then(|| Value::from(mended).to_string().into_bytes())
+    (sanitized != original).then(|| Value::from(sanitized).to_string().into_bytes())
 }
 
 /// The answer; none, unless it is what both this and the client would read.
@@ -220,38 +221,38 @@ mod tests {
     const ROUTE_4_8_0: &str = r#"{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":"broker-a","cluster":"DefaultCluster"}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":7,"readQueueNums":8,"topicSynFlag":3,"writeQueueNums":8}]}"#;
 
     #[test]
-    fn the_client_reads_a_mended_cluster() {
-        let mended = mended(CLUSTER_4_9_7.as_bytes()).unwrap();
-        let cluster = ClusterInfo::decode(&mended).unwrap();
+    fn the_client_reads_a_sanitized_cluster() {
+        let sanitized = sanitized(CLUSTER_4_9_7.as_bytes()).unwrap();
+        let cluster = ClusterInfo::decode(&sanitized).unwrap();
         let brokers = cluster.broker_addr_table.unwrap();
         assert_eq!(brokers["broker-a"].broker_addrs()[&0], "127.0.0.1:10911");
         assert_eq!(brokers["broker-a"].broker_addrs()[&1], "127.0.0.1:11911");
     }
 
     #[test]
-    fn the_client_reads_mended_routes_and_would_not_read_them_otherwise() {
+    fn the_client_reads_sanitized_routes_and_would_not_read_them_otherwise() {
         for (route, flag) in [(ROUTE_4_9_7, 0), (ROUTE_4_8_0, 3)] {
             assert!(TopicRouteData::decode(route.as_bytes()).is_err());
-            let route = TopicRouteData::decode(&mended(route.as_bytes()).unwrap()).unwrap();
+            let route = TopicRouteData::decode(&sanitized(route.as_bytes()).unwrap()).unwrap();
             assert_eq!(route.broker_datas[0].broker_addrs()[&0], "127.0.0.1:10911");
             assert_eq!(route.queue_datas[0].topic_sys_flag, flag);
         }
     }
 
     #[test]
-    fn what_needs_no_mending_is_left_as_it_is() {
-        let once = mended(ROUTE_4_8_0.as_bytes()).unwrap();
-        assert_eq!(mended(&once), None);
+    fn what_needs_no_sanitizing_is_left_as_it_is() {
+        let once = sanitized(ROUTE_4_8_0.as_bytes()).unwrap();
+        assert_eq!(sanitized(&once), None);
         let later = r#"{"brokerDatas":[{"brokerAddrs":{0:"a:1"},"enableActingMaster":true}]}"#;
-        assert_eq!(mended(later.as_bytes()), None);
+        assert_eq!(sanitized(later.as_bytes()), None);
     }
 
     #[test]
     fn names_that_look_like_json_stay_what_they_are() {
         let answer =
             r#"{"brokerAddrTable":{"{1:\\\",2:":{"brokerAddrs":{0:",3:"},"more":[4,{5:{6:[7,8]}}]}}}"#;
-        let mended: Value = serde_json::from_slice(&mended(answer.as_bytes()).unwrap()).unwrap();
-        let broker = &mended["brokerAddrTable"]["{1:\\\",2:"];
+        let sanitized: Value = serde_json::from_slice(&sanitized(answer.as_bytes()).unwrap()).unwrap();
+        let broker = &sanitized["brokerAddrTable"]["{1:\\\",2:"];
         assert_eq!(broker["brokerAddrs"]["0"], ",3:");
         assert_eq!(broker["more"], serde_json::json!([4, {"5": {"6": [7, 8]}}]));
     }
@@ -265,12 +266,12 @@ mod tests {
         for garbage in [
             "{", "\"", "{0:", "{\"a\\", "null", "7", "[]", "\u{0}", &deep, list, below,
         ] {
-            assert_eq!(mended(garbage.as_bytes()), Some(Vec::new()), "{garbage}");
+            assert_eq!(sanitized(garbage.as_bytes()), Some(Vec::new()), "{garbage}");
         }
-        assert_eq!(mended(&[0xff, 0xfe]), Some(Vec::new()));
-        assert_eq!(mended(b""), None);
+        assert_eq!(sanitized(&[0xff, 0xfe]), Some(Vec::new()));
+        assert_eq!(sanitized(b""), None);
         assert!(TopicRouteData::decode(b"").is_err() && ClusterInfo::decode(b"").is_err());
-        assert_eq!(mended(br#"{"brokerDatas":7}"#), None);
+        assert_eq!(sanitized(br#"{"brokerDatas":7}"#), None);
     }
 
     fn route(queues: &str) -> TopicRouteData {
@@ -278,8 +279,8 @@ mod tests {
             r#"{"brokerAddrs":{"0":"a:1"},"brokerName":"a","cluster":"c","enableActingMaster":false}"#;
         let answer =
             format!(r#"{{"brokerDatas":[{broker}],"filterServerTable":{{}},"queueDatas":{queues}}}"#);
-        let mended = mended(answer.as_bytes()).unwrap_or(answer.into_bytes());
-        TopicRouteData::decode(&mended).unwrap()
+        let sanitized = sanitized(answer.as_bytes()).unwrap_or(answer.into_bytes());
+        TopicRouteData::decode(&sanitized).unwrap()
     }
 
     #[test]
@@ -310,7 +311,7 @@ mod tests {
         ] {
             let answer = format!(r#"{{"orderTopicConf":{order}}}"#);
             let expected = (!stays).then(|| b"{}".to_vec());
-            assert_eq!(mended(answer.as_bytes()), expected, "{order}");
+            assert_eq!(sanitized(answer.as_bytes()), expected, "{order}");
         }
     }
 
@@ -331,7 +332,7 @@ mod tests {
         }
         let names: Vec<_> = ["good \"ü\""].into_iter().chain(unlikely).collect();
         let answer = serde_json::json!({ "brokerAddrTable": table, "clusterAddrTable": {"c": names} });
-        let cluster = ClusterInfo::decode(&mended(answer.to_string().as_bytes()).unwrap()).unwrap();
+        let cluster = ClusterInfo::decode(&sanitized(answer.to_string().as_bytes()).unwrap()).unwrap();
         let brokers = cluster.broker_addr_table.unwrap();
         assert_eq!(
             brokers.keys().map(|name| name.as_str()).collect::<Vec<_>>(),
@@ -343,14 +344,14 @@ mod tests {
             .map(|number| (format!("b{number}"), broker("b", "b:1")))
             .collect();
         let answer = serde_json::json!({ "brokerAddrTable": many });
-        let cluster = ClusterInfo::decode(&mended(answer.to_string().as_bytes()).unwrap()).unwrap();
+        let cluster = ClusterInfo::decode(&sanitized(answer.to_string().as_bytes()).unwrap()).unwrap();
         assert_eq!(cluster.broker_addr_table.unwrap().len(), MOST_BROKERS);
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in r#"([{}\[\],:"\\0-9a-zü]|"[a-z]*":){0,60}"#) {
-            let _ = mended(text.as_bytes());
+            let _ = sanitized(text.as_bytes());
             prop_assert_eq!(quoted(&text).replace('"', ""), text.replace('"', ""));
         }
     }

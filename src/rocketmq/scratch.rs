@@ -8,13 +8,13 @@ use std::time::Duration;
 use rocketmq_model::common::message::message_single::Message;
 use tokio::time::sleep;
 
-use super::admin::{Admin, Masters};
-use super::client::{Base, Client};
+use super::admin::{Admin, MasterAddresses};
+use super::client::{Client, ClientFactory};
 use super::options::RocketMqOptions;
 use crate::Error;
 
 /// For how long a message may be on its way to a broker.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_WITHIN: Duration = Duration::from_secs(1);
 /// How long a broker may take to notice a message that it has.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Scratch {
     client: Client,
     options: RocketMqOptions,
-    masters: Masters,
+    masters: MasterAddresses,
     refusals: Vec<Error>,
 }
 
@@ -38,8 +38,8 @@ impl Scratch {
             let mark = format!("_{:016x}", fastrand::u64(..));
             options.topic += &mark;
             options.group += &mark;
-            let making = async |base: Base, options: RocketMqOptions| {
-                let admin = Admin::open(&base).await?;
+            let making = async |factory: ClientFactory, options: RocketMqOptions| {
+                let admin = Admin::open(&factory).await?;
                 let made = make(&admin, &options.topic, &options.group).await;
                 admin.close().await;
                 made
@@ -75,10 +75,10 @@ impl Scratch {
     /// Apart from `delete`, which is compiled where it is called.
     fn end(self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
         Box::pin(async move {
-            let base = self.client.base();
+            let factory = self.client.factory();
             let deleting = self.client.run_within(async move {
-                let admin = Admin::open(&base).await?;
-                answer_held_questions(&base, &self.options).await;
+                let admin = Admin::open(&factory).await?;
+                answer_held_questions(&factory, &self.options).await;
                 let deleted = delete(&admin, &self.masters, &self.options).await;
                 admin.close().await;
                 deleted
@@ -90,7 +90,7 @@ impl Scratch {
     }
 }
 
-async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(Masters, Vec<Error>), Error> {
+async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(MasterAddresses, Vec<Error>), Error> {
     let masters = admin.masters().await?;
     let mut refusals = Vec::new();
     for address in masters.values() {
@@ -105,8 +105,8 @@ async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(Masters, Vec<E
 /// A broker holds the question of a consumer for a message until there is one, for up to 20 s and though the consumer
 /// has gone. Then it looks for the topic and the group again; it would complain of the one in its log, and make the
 /// other anew.
-async fn answer_held_questions(base: &Base, options: &RocketMqOptions) {
-    let Ok(mut producer) = base.producer(&options.group, PATIENCE).await else {
+async fn answer_held_questions(factory: &ClientFactory, options: &RocketMqOptions) {
+    let Ok(mut producer) = factory.producer(&options.group, SEND_WITHIN).await else {
         return;
     };
     for topic in topics(options) {
@@ -128,7 +128,7 @@ fn topics(options: &RocketMqOptions) -> [String; 2] {
     [options.topic.clone(), format!("%RETRY%{}", options.group)]
 }
 
-async fn delete(admin: &Admin, masters: &Masters, options: &RocketMqOptions) -> Result<(), Error> {
+async fn delete(admin: &Admin, masters: &MasterAddresses, options: &RocketMqOptions) -> Result<(), Error> {
     let mut failed = None;
     let topics = topics(options);
     for address in masters.values() {

@@ -7,17 +7,18 @@ use std::time::Duration;
 use cheetah_string::CheetahString;
 use tokio::time::{sleep, timeout};
 
-use super::admin::{Admin, Unanswered};
+use super::admin::{Admin, AskError};
+use super::broker_info::BrokerInfo;
 use super::client::Client;
 use super::failure::transient;
 use super::options::RocketMqOptions;
-use super::told::Told;
 use super::version::Version;
-use crate::{Error, LevelTable};
+use crate::Error;
+use crate::delay::LevelTable;
 
 /// For how long the nameservers, and then each master, may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// For how many seconds after its start a broker may have no figures (an error in its `prepareRuntimeInfo`, seen with
+/// For how many seconds after its start a broker may have no stats (an error in its `prepareRuntimeInfo`, seen with
 /// 4.8.0 to 5.3.3).
 const FIGURES_WITHIN: u32 = 5;
 
@@ -80,7 +81,7 @@ pub struct Access {
 }
 
 impl Survey {
-    /// Asks the nameservers for their brokers, and each master for its settings and figures.
+    /// Asks the nameservers for their brokers, and each master for its settings and stats.
     ///
     /// A master that does not answer is in the survey too, and why it did not. Nothing is made or changed.
     pub async fn take(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
@@ -88,10 +89,10 @@ impl Survey {
     }
 
     /// The levels that wake-ups can take: the masters' own table if all have the same; of unlike ones each delay once,
-    /// by length; RocketMQ's own if no master tells.
+    /// by length; RocketMQ's own if no master reports it.
     pub fn levels(&self) -> LevelTable {
-        let told = self.masters.iter().filter_map(|master| master.levels.as_ref());
-        LevelTable::of_all(told).unwrap_or_default()
+        let tables = self.masters.iter().filter_map(|master| master.levels.as_ref());
+        LevelTable::of_all(tables).unwrap_or_default()
     }
 }
 
@@ -99,9 +100,9 @@ impl Survey {
 fn take(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Survey, Error>> + Send>> {
     Box::pin(async move {
         let client = Client::start(&options).await?;
-        let base = client.base();
+        let factory = client.factory();
         let asking = client.run(async move {
-            let admin = Admin::open(&base).await?;
+            let admin = Admin::open(&factory).await?;
             let survey = ask(&admin).await;
             admin.close().await;
             survey
@@ -145,24 +146,24 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
         ..Master::default()
     };
     let answered = timeout(ANSWER_WITHIN, async {
-        match admin.settings(&address).await {
+        match admin.broker_config(&address).await {
             Ok(settings) => master.note_settings(&settings),
-            Err(Unanswered::Refused(error)) => master.unanswered.push(error),
+            Err(AskError::Refused(error)) => master.unanswered.push(error),
             // The second question would only take as long.
-            Err(Unanswered::Absent(error)) => return master.unanswered.push(error),
+            Err(AskError::Unreachable(error)) => return master.unanswered.push(error),
         }
-        let mut figures = admin.figures(&address).await;
+        let mut stats = admin.runtime_stats(&address).await;
         for _ in 0..FIGURES_WITHIN {
-            // Who tells its settings tells its figures too, unless it has only just been started.
-            if master.levels.is_none() || !matches!(figures, Err(Unanswered::Refused(_))) {
+            // A broker that reports its settings reports its stats too, unless it has only just been started.
+            if master.levels.is_none() || !matches!(stats, Err(AskError::Refused(_))) {
                 break;
             }
             sleep(Duration::from_secs(1)).await;
-            figures = admin.figures(&address).await;
+            stats = admin.runtime_stats(&address).await;
         }
-        match figures {
-            Ok(figures) => master.note_figures(&figures),
-            Err(Unanswered::Refused(error) | Unanswered::Absent(error)) => master.unanswered.push(error),
+        match stats {
+            Ok(stats) => master.note_stats(&stats),
+            Err(AskError::Refused(error) | AskError::Unreachable(error)) => master.unanswered.push(error),
         }
     });
     if answered.await.is_err() {
@@ -173,7 +174,7 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
 }
 
 impl Master {
-    fn note_settings(&mut self, settings: &Told) {
+    fn note_settings(&mut self, settings: &BrokerInfo) {
         match settings.levels() {
             Ok(levels) => self.levels = Some(levels),
             Err(error) => self.unanswered.push(error),
@@ -202,10 +203,10 @@ impl Master {
         self.makes_groups = settings.read("autoCreateSubscriptionGroup");
     }
 
-    fn note_figures(&mut self, figures: &Told) {
-        self.version = figures.version();
+    fn note_stats(&mut self, stats: &BrokerInfo) {
+        self.version = stats.version();
         // Below 0 if the broker does not know.
-        self.disk_used = figures
+        self.disk_used = stats
             .read("commitLogDiskRatio")
             .filter(|used| (0.0..=1.0).contains(used));
     }
@@ -217,11 +218,11 @@ mod tests {
 
     fn master<const S: usize, const F: usize>(
         settings: [(&str, &str); S],
-        figures: [(&str, &str); F],
+        stats: [(&str, &str); F],
     ) -> Master {
         let mut master = Master::default();
         master.note_settings(&settings.into());
-        master.note_figures(&figures.into());
+        master.note_stats(&stats.into());
         master
     }
 

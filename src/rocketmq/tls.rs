@@ -1,4 +1,4 @@
-//! Whom to trust, and what to show.
+//! The files of TLS: trusted authorities, and the client's certificate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use crate::Error;
 
 /// How TLS is spoken: always with a look at the server's certificate.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub(super) struct TlsFiles {
     authorities: PathBuf,
-    shown: Option<Shown>,
+    client_certificate: Option<ClientCertificate>,
 }
 
 /// What a server is shown, if it asks for it.
 #[derive(Clone)]
-struct Shown {
+struct ClientCertificate {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Tls {
+impl TlsFiles {
     pub(super) fn new(authorities: PathBuf) -> Self {
         Self {
             authorities,
-            shown: None,
+            client_certificate: None,
         }
     }
 
-    pub(super) fn showing(mut self, certificate: PathBuf, key: PathBuf) -> Self {
-        self.shown = Some(Shown { certificate, key });
+    pub(super) fn with_client_certificate(mut self, certificate: PathBuf, key: PathBuf) -> Self {
+        self.client_certificate = Some(ClientCertificate { certificate, key });
         self
     }
 
@@ -41,7 +41,7 @@ impl Tls {
             &self.authorities,
             "-----BEGIN CERTIFICATE-----",
         )?;
-        if let Some(Shown { certificate, key }) = &self.shown {
+        if let Some(ClientCertificate { certificate, key }) = &self.client_certificate {
             check_file("tls certificate", certificate, "-----BEGIN CERTIFICATE-----")?;
             check_file("tls key", key, "PRIVATE KEY-----")?;
         }
@@ -54,10 +54,10 @@ impl Tls {
         config.set_tls_test_mode_enable(false);
         // Or the client reads one of the system's, in which somebody may have switched all of this off.
         config.tls_config.config_file = String::new();
-        config.set_tls_client_trust_cert_path(spelt("tls authorities", &self.authorities)?);
-        if let Some(Shown { certificate, key }) = &self.shown {
-            config.set_tls_client_cert_path(spelt("tls certificate", certificate)?);
-            config.set_tls_client_key_path(spelt("tls key", key)?);
+        config.set_tls_client_trust_cert_path(utf8("tls authorities", &self.authorities)?);
+        if let Some(ClientCertificate { certificate, key }) = &self.client_certificate {
+            config.set_tls_client_cert_path(utf8("tls certificate", certificate)?);
+            config.set_tls_client_key_path(utf8("tls key", key)?);
         }
         Ok(())
     }
@@ -74,17 +74,20 @@ fn check_file(field: &'static str, path: &Path, mark: &str) -> Result<(), Error>
     Err(Error::invalid(field, path.display().to_string(), allowed))
 }
 
-fn spelt(field: &'static str, path: &Path) -> Result<String, Error> {
+fn utf8(field: &'static str, path: &Path) -> Result<String, Error> {
     path.to_str()
         .map(str::to_owned)
         .ok_or_else(|| Error::invalid(field, path.display().to_string(), "the path must be valid UTF-8"))
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
+        f.debug_struct("TlsFiles")
             .field("authorities", &self.authorities)
-            .field("shown", &self.shown.as_ref().map(|shown| &shown.certificate))
+            .field(
+                "client_certificate",
+                &self.client_certificate.as_ref().map(|files| &files.certificate),
+            )
             .finish()
     }
 }

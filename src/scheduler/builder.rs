@@ -3,21 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Parts, Scheduler};
-use crate::backend::{Backend, TableBackend};
-use crate::merger::Merger;
-use crate::outbox::Outbox;
+use super::Scheduler;
+use crate::backend::Backend;
+use crate::background_sender::BackgroundSender;
+use crate::claims::Shared;
+use crate::clock::Clock;
+use crate::delay::Routing;
+use crate::inserts::Inserts;
+use crate::kernel::Kernel;
 use crate::router::Router;
 use crate::stats::Counters;
 use crate::store::{Limited, Store};
 use crate::store_time::StoreTime;
-use crate::{Check, Clock, Error, Kind, Routing, defaults};
+use crate::{Check, Error, Kind, defaults};
 
 /// Puts a scheduler together; made by [`Scheduler::builder`].
 #[derive(Debug)]
 pub struct SchedulerBuilder {
     store: Arc<dyn Store>,
-    levels: Option<Arc<dyn Backend>>,
+    carrier: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
     routing: Routing,
     checks: Vec<(Kind, Check)>,
@@ -30,7 +34,7 @@ impl SchedulerBuilder {
     pub(super) fn over(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            levels: None,
+            carrier: None,
             precise: None,
             routing: Routing::default(),
             checks: Vec::new(),
@@ -42,13 +46,13 @@ impl SchedulerBuilder {
     /// The backend that carries most of each delay and need not be precise: one that chains it through levels, such as
     /// `RocketMqBackend`, or one that holds any delay, such as `RocketMqTimers`. Default: none.
     #[must_use]
-    pub fn levels(mut self, backend: Arc<dyn Backend>) -> Self {
-        self.levels = Some(backend);
+    pub fn carrier(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.carrier = Some(backend);
         self
     }
 
-    /// The backend for the last stretch, and for all delays when the level backend is away. Default: the table, that
-    /// is, the store itself.
+    /// The backend for the last stretch, and for all delays when the carrier is away. Default: the store
+    /// itself, in which a worker looks ahead.
     #[must_use]
     pub fn precise(mut self, backend: Arc<dyn Backend>) -> Self {
         self.precise = Some(backend);
@@ -96,7 +100,7 @@ impl SchedulerBuilder {
     pub fn build(self) -> Result<Scheduler, Error> {
         let Self {
             store,
-            levels,
+            carrier,
             precise,
             routing,
             checks: given,
@@ -113,16 +117,10 @@ impl SchedulerBuilder {
                 return Err(Error::invalid("kind", kind, "allowed is one check a kind"));
             }
         }
-        let (table, precise) = match precise {
-            Some(precise) => (None, precise),
-            None => {
-                let table = Arc::new(TableBackend::new(Arc::clone(&store), clock.clone()));
-                (Some(Arc::clone(&table)), table as Arc<dyn Backend>)
-            }
-        };
+        let time = Arc::new(StoreTime::new(clock.clone()));
         let counters = Arc::new(Counters::default());
         let router = Router::new(
-            levels,
+            carrier,
             precise,
             routing,
             reach,
@@ -134,24 +132,25 @@ impl SchedulerBuilder {
             let router = Arc::clone(&router);
             clock.spawn(async move { router.watch().await })
         };
-        let outbox = Outbox::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
-        let time = Arc::new(StoreTime::new(clock.clone()));
-        let merger = Merger::new(Arc::clone(&store), Arc::clone(&time), clock.clone());
-        let parts = Parts {
+        let sender = BackgroundSender::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
+        let inserts = Inserts::new(Arc::clone(&store), Arc::clone(&time), &clock);
+        let claims = Shared::start(&store, &clock);
+        let kernel = Kernel {
             store,
             router,
-            table,
             checks,
             time,
             clock,
             counters,
-            merger,
-            outbox,
+            listening: Default::default(),
+            inserts,
+            sender,
+            claims,
             payload_limit,
             _watching: watching,
         };
         Ok(Scheduler {
-            parts: Arc::new(parts),
+            kernel: Arc::new(kernel),
         })
     }
 }

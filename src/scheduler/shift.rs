@@ -7,6 +7,7 @@ use crate::timestamp::millis;
 
 /// By how much a task is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shift {
     /// This much later.
     Later(Duration),

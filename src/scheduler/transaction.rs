@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Shift, only};
 use crate::receipt::{Follow, Receipt};
-use crate::store::{Change, Expect, Transaction, Verb};
-use crate::{Answer, Error, NewTask, Scheduled, Scheduler, Target, When};
+use crate::store::{Change, Transaction, Verb};
+use crate::{Answer, Error, Expect, NewTask, Scheduled, Scheduler, Target, When};
 
 /// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
 /// meanwhile, so not for ever.
@@ -33,8 +33,8 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Receipt<Vec<Scheduled>>, Error> {
         let rows = self.rows(tasks).await?;
-        let asked = self.parts.clock.instant();
-        let heard = self.parts.time.heard(asked, transaction.insert(rows).await?);
+        let asked = self.kernel.clock.instant();
+        let heard = self.kernel.time.heard(asked, transaction.insert(rows).await?);
         let follow = Follow::scheduled(&heard, heard.found.iter());
         Ok(Receipt::new(heard.found, follow))
     }
@@ -101,7 +101,7 @@ impl Scheduler {
     /// Sends the wake-ups that follow from a transaction, which has committed; gives the answer.
     pub async fn committed<A>(&self, receipt: Receipt<A>) -> A {
         let (answer, follow) = receipt.into_parts();
-        self.parts.follow(follow).await;
+        self.kernel.follow(follow).await;
         answer
     }
 
@@ -111,9 +111,9 @@ impl Scheduler {
         change: Change,
     ) -> Result<Receipt<Answer>, Error> {
         change.target.check()?;
-        let asked = self.parts.clock.instant();
+        let asked = self.kernel.clock.instant();
         let heard = self
-            .parts
+            .kernel
             .time
             .heard(asked, transaction.change(vec![change]).await?);
         let follow = Follow::changed(&heard, heard.found.iter());

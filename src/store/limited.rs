@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep,
-};
-use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
+use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
+use crate::backend::Wake;
+use crate::clock::Clock;
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
 
 /// A little longer than a store's own limit, which tells more and closes what hangs.
 const LIMIT: Duration = defaults::STORE_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -69,12 +68,10 @@ within! {
     async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
     async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked>;
-    async fn hop(&self, hops: &[Hop]) -> Vec<Guarded>;
     async fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>>;
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked>;
-    async fn settle(&self, settlements: Vec<Settlement>) -> Vec<Guarded>;
+    async fn advance(&self, steps: &[Step]) -> Vec<Guarded>;
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Vec<Guarded>;
-    async fn upcoming(&self, ahead: Ahead) -> Stamped<Vec<Pending>>;
     async fn find(&self, target: &Target) -> Option<Task>;
     async fn list(&self, page: &Page) -> Vec<Task>;
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Vec<Kind>;

@@ -8,16 +8,32 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::rows::{LAST_TIME, Rows};
+use super::transition::Transition;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep, row,
+    Ahead, Change, Claim, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step, Store, Sweep, row,
 };
-use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, defaults};
+use crate::backend::Wake;
+use crate::clock::Clock;
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
 ///
 /// A clone is another handle of the same rows. Every call is one step under one lock, which is never held across an
 /// await, so it comes out the same way every time under a simulated clock.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::Scheduler;
+/// use delayline::store::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new().keep_history(Duration::from_secs(3600));
+/// let scheduler = Scheduler::new(store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
@@ -108,18 +124,6 @@ impl Store for MemoryStore {
         Ok(look.stamped())
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        let (mut rows, now) = self.look();
-        let record = |hop: &Hop| {
-            rows.guarded(hop.id, State::Scheduled, hop.version, |row| {
-                row.version += 1;
-                row.hop += 1;
-                row.wake_at = Some(now.after(hop.look_in));
-            })
-        };
-        Ok(hops.iter().map(record).collect())
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         let (mut rows, now) = self.look();
         let mut look = Look::new(claim, now);
@@ -157,31 +161,25 @@ impl Store for MemoryStore {
         Ok(look.stamped())
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
         let (mut rows, now) = self.look();
-        let end = |settlement: Settlement| {
-            rows.guarded(settlement.id, State::Running, settlement.version, |row| {
-                row::end(row, settlement.ending, now, self.history);
+        let take = |step: &Step| {
+            let transition = Transition::of(&step.event, self.history);
+            rows.guarded(step.id, step.event.needs(), step.version, |row| {
+                transition.apply(row, now);
             })
         };
-        Ok(settlements.into_iter().map(end).collect())
+        Ok(steps.iter().map(take).collect())
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         let (mut rows, now) = self.look();
         let extend = |renewal: &Renewal| {
             rows.guarded(renewal.id, State::Running, renewal.version, |row| {
-                row.wake_at = Some(now.after(lease));
-                row.started |= renewal.started;
+                row::renew(row, renewal.started, lease, now);
             })
         };
         Ok(claims.iter().map(extend).collect())
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        let (rows, now) = self.look();
-        let found = rows.upcoming(now, ahead);
-        Ok(Stamped { now, found })
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

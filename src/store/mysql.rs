@@ -5,11 +5,11 @@ mod claim;
 mod codec;
 mod connections;
 mod errors;
+mod guarded;
 mod lanes;
 mod read;
 mod schema;
 mod session;
-mod settle;
 mod sql;
 mod sweep;
 mod transaction;
@@ -30,11 +30,11 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
+use crate::backend::Wake;
 use crate::store::sql::{change_each, insert_each};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 const NAME: &str = "mysql";
 
@@ -48,7 +48,7 @@ const NAME: &str = "mysql";
 /// again. A call that gets no answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes
 /// what it spoke through; so do calls that fail otherwise.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 9 s at the most, on a
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for about 3 s, on a
 /// connection for those who do, and then gives an error that is transient; a worker leaves it for later. On MySQL new rows
 /// that come in one batch with such a row wait for some seconds, too: only MariaDB can be told not to wait for a lock.
 /// Times are those of the server's clock. A call that comes back is
@@ -76,10 +76,27 @@ impl MySqlStore {
     ///
     /// It makes no table: that does [`migrate`](Self::migrate).
     ///
+    /// Without `?ssl-mode=…` (which is `PREFERRED`) it speaks TLS if the server and the build have it (feature `sql-tls`, or
+    /// one of sqlx's own), and silently plaintext otherwise. `REQUIRED` insists on TLS but trusts any certificate;
+    /// `VERIFY_CA`, with `&ssl-ca=FILE`, wants one by a trusted authority, and `VERIFY_IDENTITY` also one for this host.
+    ///
     /// # Errors
     ///
     /// [`Error::Invalid`] for a URL that cannot be used; [`Error::Store`], transient if the server is away. None of them
     /// tells the password.
+    ///
+    /// ```no_run
+    /// use delayline::Scheduler;
+    /// use delayline::store::MySqlStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MySqlStore::connect("mysql://shop:secret@db/shop?ssl-mode=REQUIRED").await?;
+    /// store.migrate().await?;
+    /// let scheduler = Scheduler::new(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect(url: &str) -> Result<Self, Error> {
         // The driver takes any scheme, and then goes where nobody has meant.
         let is_meant = ["mysql://", "mariadb://"]
@@ -100,6 +117,18 @@ impl MySqlStore {
     /// Sets up a store for the database that these options name.
     ///
     /// The store sets the time zone, SQL mode, isolation level and lock timeout of its connections itself.
+    ///
+    /// ```no_run
+    /// use delayline::store::MySqlStore;
+    /// use sqlx::mysql::MySqlConnectOptions;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let database: MySqlConnectOptions = "mysql://shop:secret@db/shop".parse()?;
+    /// let store = MySqlStore::builder(database).table("shop_tasks").connections(16).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(options: MySqlConnectOptions) -> MySqlBuilder {
         MySqlBuilder::new(options)
     }
@@ -172,10 +201,6 @@ impl Store for MySqlStore {
         self.server.bounded(looked).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.server.bounded(settle::hop(&self.server, hops)).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         self.server.bounded(claim::ready(&self.server, claim)).await
     }
@@ -185,19 +210,14 @@ impl Store for MySqlStore {
         self.server.bounded(looked).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let settled = settle::settle(&self.server, &settlements, self.history);
-        self.server.bounded(settled).await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let advanced = guarded::advance(&self.server, steps, self.history);
+        self.server.bounded(advanced).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renewed = settle::renew(&self.server, claims, lease);
+        let renewed = guarded::renew(&self.server, claims, lease);
         self.server.bounded(renewed).await
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        let coming = sweep::upcoming(&self.server, ahead);
-        self.server.bounded(coming).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

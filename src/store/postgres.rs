@@ -5,11 +5,11 @@ mod claim;
 mod codec;
 mod connections;
 mod errors;
+mod guarded;
 mod listen;
 mod read;
 mod schema;
 mod session;
-mod settle;
 mod sql;
 mod sweep;
 mod table;
@@ -27,11 +27,11 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
+use crate::backend::Wake;
 use crate::store::sql::{change_each, insert_each};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake};
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 const NAME: &str = "postgres";
 
@@ -47,7 +47,7 @@ const NAME: &str = "postgres";
 /// [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes what it spoke through; so do calls that
 /// fail otherwise, so no connection stays that leads to a server which has become a standby.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for 9 s at the most, on a
+/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for about 3 s, on a
 /// connection for those who do, and then gives an error that is transient; a worker leaves it for later.
 #[derive(Clone)]
 pub struct PostgresStore {
@@ -57,6 +57,23 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Connects to `postgres://user:password@host:port/database`, with the defaults of [`builder`](Self::builder).
+    ///
+    /// Without `?sslmode=…` it speaks TLS if the server and the build have it (feature `sql-tls`, or one of sqlx's own), and
+    /// silently plaintext otherwise. `require` insists on TLS but trusts any certificate; `verify-ca`, with
+    /// `&sslrootcert=FILE`, wants one by a trusted authority, and `verify-full` also one for this host.
+    ///
+    /// ```no_run
+    /// use delayline::Scheduler;
+    /// use delayline::store::PostgresStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = PostgresStore::connect("postgres://shop:secret@db/shop?sslmode=require").await?;
+    /// store.migrate().await?;
+    /// let scheduler = Scheduler::new(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect(url: &str) -> Result<Self, Error> {
         // The driver takes any scheme, and then goes where nobody has meant.
         let is_meant = ["postgres://", "postgresql://"]
@@ -72,6 +89,18 @@ impl PostgresStore {
     }
 
     /// A store with settings of its own, on a database that `options` lead to.
+    ///
+    /// ```no_run
+    /// use delayline::store::PostgresStore;
+    /// use sqlx::postgres::PgConnectOptions;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let database: PgConnectOptions = "postgres://shop:secret@db/shop".parse()?;
+    /// let store = PostgresStore::builder(database).table("shop_tasks").notify().connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(options: PgConnectOptions) -> PostgresBuilder {
         PostgresBuilder::new(options)
     }
@@ -136,10 +165,6 @@ impl Store for PostgresStore {
         self.database.bounded(looked).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.database.bounded(settle::hop(&self.database, hops)).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         let claimed = claim::ready(&self.database, claim);
         self.database.bounded(claimed).await
@@ -150,19 +175,14 @@ impl Store for PostgresStore {
         self.database.bounded(looked).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let settled = settle::settle(&self.database, &settlements, self.history);
-        self.database.bounded(settled).await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let advanced = guarded::advance(&self.database, steps, self.history);
+        self.database.bounded(advanced).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renewed = settle::renew(&self.database, claims, lease);
+        let renewed = guarded::renew(&self.database, claims, lease);
         self.database.bounded(renewed).await
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        let coming = read::upcoming(&self.database, ahead);
-        self.database.bounded(coming).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod away;
+mod builder;
 mod change;
 mod checkup;
 mod claim;
@@ -13,6 +14,7 @@ mod listen;
 mod look;
 mod merging;
 mod parts;
+mod pointers;
 mod purge;
 mod quiet;
 mod read;
@@ -26,15 +28,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
-use self::database::{Database, Settings};
+use self::database::Database;
 use self::merging::Merging;
-use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep,
-};
-use crate::redis::{Address, NAME, check_prefix};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
+use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
+use crate::backend::Wake;
+use crate::redis::NAME;
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -54,11 +55,16 @@ const PREFIX: &str = "delayline";
 ///
 /// - When a master fails and a replica takes its place, what was acknowledged in the last moments may be gone: tasks that
 ///   were scheduled, moved or cancelled are as they were before, a finished one may run again, and one that a worker
-///   has claimed may be given to another as well. [`wait`](Self::wait) makes that rarer: a write is then an error unless
-///   so many replicas have it. It does not rule it out, as a replica that has not may still be the one that is promoted.
-/// - When the machine of a server fails, what its append-only file had not on disk yet is gone: up to a second with
-///   `appendfsync everysec`, nothing with `always`, and all since the last snapshot without such a file. `wait` does not
-///   change that.
+///   has claimed may be given to another as well. [`wait`](RedisStoreBuilder::wait) makes that rarer: a write is then an
+///   error unless so many replicas have it. It does not rule it out, as a replica that has not may still be the one that
+///   is promoted.
+/// - An id that a caller chose together with a key may be on another master than its task, as is said below, and be taken
+///   back without it. Then verbs by that id find no task, and those by its key do, until a worker meets the task, which
+///   is due or overdue then, or somebody schedules it once more: either mends the id.
+/// - When a server or its machine fails, what its append-only file does not have yet is gone: a second or two with
+///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
+///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`
+///   does not change that.
 /// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
 ///   refuses one whose `maxmemory-policy` does.
 ///
@@ -74,9 +80,9 @@ const PREFIX: &str = "delayline";
 ///
 /// # Shards, and how a prefix grows
 ///
-/// Rows are spread over *shards*: 1 on one server, 64 in a Cluster, unless [`shards`](Self::shards) says otherwise where
-/// the prefix is first used. Their number never changes. A shard is all on one master, and a Cluster grows by moving its own
-/// slots, and the shards with them, to further masters, while everybody works.
+/// Rows are spread over *shards*: 1 on one server, 64 in a Cluster, unless [`shards`](RedisStoreBuilder::shards) says
+/// otherwise where the prefix is first used. Their number never changes. A shard is all on one master, and a Cluster grows
+/// by moving its own slots, and the shards with them, to further masters, while everybody works.
 ///
 /// A prefix can go from one server to a Cluster, as it is, while no process uses it: stop them, have
 /// `redis-cli --cluster import` move the keys, and start them with the Cluster's URL. With one shard all rows are then on one
@@ -98,65 +104,26 @@ impl RedisStore {
     /// `redis+sentinel://…host[:port],…/master[/database]` for the master that sentinels name, or
     /// `redis+cluster://…host[:port],…` for a Cluster; each with `rediss` for TLS.
     ///
-    /// Connects when it is first needed; ask for [`check`](Store::check) to know at once.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        Ok(Self::of(Settings {
-            address: Address::parse(url)?,
-            prefix: PREFIX.to_owned(),
-            shards: None,
-            history: defaults::HISTORY,
-            wait: None,
-        }))
-    }
-
-    /// Keeps everything under `{prefix:tasks…`; default `delayline`. Who shares a server shares tasks under one prefix.
-    pub fn prefix(self, prefix: &str) -> Result<Self, Error> {
-        check_prefix(prefix)?;
-        let prefix = prefix.to_owned();
-        Ok(self.with(|settings| settings.prefix = prefix))
-    }
-
-    /// Over how many shards rows are spread, 1 to 1024; otherwise 1, and 64 in a Cluster. The number is fixed when the prefix
-    /// is first used, and kept with the rows. Who asks for another one is refused by every call; who asks for none goes by
-    /// what is kept.
+    /// It does not connect before it is first needed, so that a server that is down keeps nobody from starting; ask for
+    /// [`check`](Store::check) to know at once. The settings are the defaults of [`builder`](Self::builder).
     ///
-    /// The keys of a shard are on one master of a Cluster, whose own slots are moved from master to master, so it can grow
-    /// to as many masters as there are shards. Each shard is asked by itself, so more of them cost more calls.
-    pub fn shards(self, shards: u16) -> Result<Self, Error> {
-        shards::check(shards)?;
-        Ok(self.with(|settings| settings.shards = Some(shards)))
-    }
-
-    /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
-    #[must_use]
-    pub fn keep_history(self, history: Duration) -> Self {
-        self.with(|settings| settings.history = history)
-    }
-
-    /// After each write waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails, and
-    /// whether it took effect is not known. Not waited for unless told.
+    /// ```no_run
+    /// use delayline::Scheduler;
+    /// use delayline::store::RedisStore;
     ///
-    /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
-    /// other, as they share a connection. A replica that was promoted leaves one less: where that is too few, all writes to
-    /// the new master are errors until it has another. See above for what it cannot do.
-    #[must_use]
-    pub fn wait(self, replicas: u32, timeout: Duration) -> Self {
-        // For `WAIT` zero is for ever.
-        let timeout = timeout.max(Duration::from_millis(1));
-        self.with(|settings| settings.wait = Some((replicas, timeout)).filter(|_| replicas > 0))
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let scheduler = Scheduler::new(RedisStore::new("redis://cache.example")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Self::builder(url).build()
     }
 
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = self.database.settings.clone();
-        change(&mut settings);
-        Self::of(settings)
-    }
-
-    fn of(settings: Settings) -> Self {
-        Self {
-            database: Arc::new(Database::new(settings)),
-            merging: Arc::default(),
-        }
+    /// A store with settings of its own, on the server of a URL.
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url)
     }
 }
 
@@ -196,10 +163,6 @@ impl Store for RedisStore {
         self.database.within(arrive).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.database.within(guarded::hop(&self.database, hops)).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         self.database.within(ready::ready(&self.database, claim)).await
     }
@@ -209,18 +172,14 @@ impl Store for RedisStore {
         self.database.within(sweep).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let settle = guarded::settle(&self.database, &settlements);
-        self.database.within(settle).await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let advance = guarded::advance(&self.database, steps);
+        self.database.within(advance).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
         let renew = guarded::renew(&self.database, claims, lease);
         self.database.within(renew).await
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        self.database.within(sweep::upcoming(&self.database, ahead)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::{Claim, Ending, NewRow, Pending, Verb};
+use crate::backend::Wake;
+use crate::store::{Claim, NewRow, Pending};
 use crate::timestamp::duration;
-use crate::{State, Task, Timestamp, Wake, When};
+use crate::{State, Task, Timestamp, When};
 
 /// A new row, scheduled.
 pub(super) fn new(new: NewRow, now: Timestamp) -> Task {
@@ -77,10 +78,18 @@ pub(super) fn lease_has_ended(row: &Task, now: Timestamp) -> bool {
 pub(super) fn expire(row: &mut Task, now: Timestamp) {
     enter(row, State::Scheduled, now);
     if !row.started {
-        give_attempt_back(row);
+        row.attempt = row.attempt.saturating_sub(1);
     }
     row.started = false;
     row.stalls = row.stalls.saturating_add(1);
+}
+
+/// A lease that goes on; no transition.
+pub(super) fn renew(row: &mut Task, started: bool, lease: Duration, now: Timestamp) {
+    row.wake_at = Some(now.after(lease));
+    row.started |= started;
+    // Where the clock has gone back since the claim, this lease is none that was given while it was ahead.
+    row.updated_at = row.updated_at.min(now);
 }
 
 /// A lease that was given while the clock was ahead; no transition.
@@ -88,89 +97,34 @@ pub(super) fn mend_lease(row: &mut Task, now: Timestamp) {
     let lease = row
         .wake_at
         .map_or(0, |wake_at| wake_at.millis_since(row.updated_at));
-    // One that was renewed since ends when it should.
-    if lease > 0 {
-        row.wake_at = Some(now.after(duration(lease)));
-    }
+    row.wake_at = Some(now.after(duration(lease)));
     row.updated_at = now;
 }
 
-/// One transition, to be as if it had just been scheduled.
-pub(super) fn schedule_anew(row: &mut Task, due_at: Timestamp, look_in: Duration, now: Timestamp) {
-    enter(row, State::Scheduled, now);
-    row.due_at = due_at;
-    row.planned_at = due_at.max(now);
-    row.wake_at = Some(now.after(look_in));
-    row.attempt = 0;
-    row.started = false;
-    row.stalls = 0;
-    row.hop = 0;
-    row.last_error = None;
-    row.finished_at = None;
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, TaskId};
 
-/// One transition, by a verb that its caller may use on it as it is.
-pub(super) fn apply(row: &mut Task, verb: &Verb, now: Timestamp, history: Duration) {
-    match *verb {
-        Verb::Reschedule { due, look_in } => schedule_anew(row, due_at(due, now), look_in, now),
-        Verb::RunNow { look_in } | Verb::Redrive { look_in } => schedule_anew(row, now, look_in, now),
-        Verb::Cancel | Verb::Dismiss => finish(row, State::Cancelled, Some(now.after(history)), now),
+    #[test]
+    fn a_lease_that_was_renewed_after_the_clock_went_back_needs_no_mending() {
+        let ms = Timestamp::from_millis;
+        let lease = Duration::from_secs(30);
+        let new_row = NewRow {
+            id: TaskId::from_bytes([1; 16]),
+            kind: Kind::from("order.cancel"),
+            key: None,
+            payload: Vec::new(),
+            headers: Default::default(),
+            due: When::At(ms(0)),
+            look_in: Duration::ZERO,
+            max_attempts: None,
+            replace: false,
+        };
+        let mut row = new(new_row, ms(0));
+        enter(&mut row, State::Running, ms(25_000));
+        renew(&mut row, true, lease, ms(1_000));
+        assert_eq!(row.wake_at, Some(ms(31_000)));
+        assert!(row.updated_at <= ms(1_000), "{row:?}");
     }
-}
-
-/// One transition, the end of its claim.
-pub(super) fn end(row: &mut Task, ending: Ending, now: Timestamp, history: Duration) {
-    match ending {
-        Ending::Done => finish(row, State::Done, Some(now.after(history)), now),
-        Ending::Dead { error, give_back } => {
-            finish(row, State::Dead, None, now);
-            row.last_error = Some(error);
-            if give_back {
-                give_attempt_back(row);
-            }
-        }
-        Ending::Retry {
-            after,
-            look_in,
-            error,
-        } => {
-            schedule_later(row, after, look_in, now);
-            row.last_error = Some(error);
-        }
-        Ending::Snooze { after, look_in } => {
-            schedule_later(row, after, look_in, now);
-            give_attempt_back(row);
-        }
-        Ending::Again { after, look_in } => schedule_anew(row, now.after(after), look_in, now),
-        Ending::Release => {
-            enter(row, State::Scheduled, now);
-            row.wake_at = Some(now);
-            give_attempt_back(row);
-            row.started = false;
-        }
-        Ending::Moved { due, look_in } => schedule_anew(row, due, look_in, now),
-        Ending::Cancelled => {
-            finish(row, State::Cancelled, Some(now.after(history)), now);
-            give_attempt_back(row);
-        }
-    }
-}
-
-fn finish(row: &mut Task, state: State, wake_at: Option<Timestamp>, now: Timestamp) {
-    enter(row, state, now);
-    row.wake_at = wake_at;
-    row.finished_at = Some(now);
-    row.started = false;
-}
-
-fn schedule_later(row: &mut Task, after: Duration, look_in: Duration, now: Timestamp) {
-    enter(row, State::Scheduled, now);
-    row.due_at = now.after(after);
-    row.wake_at = Some(now.after(look_in));
-    row.started = false;
-    row.stalls = 0;
-}
-
-fn give_attempt_back(row: &mut Task) {
-    row.attempt = row.attempt.saturating_sub(1);
 }

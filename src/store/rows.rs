@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 use std::time::Duration;
 
+use super::transition::Transition;
 use super::{Change, Expect, NewRow, Verb, row};
 use crate::{Answer, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp};
 
@@ -157,7 +158,7 @@ impl Rows {
             row.payload = new.payload;
             row.headers = new.headers;
             row.max_attempts = new.max_attempts;
-            row::schedule_anew(&mut row, row::due_at(new.due, now), new.look_in, now);
+            Transition::anew(new.due, new.look_in).apply(&mut row, now);
             self.change(row.id, |old| *old = row.clone());
             return Scheduled::Replaced(row);
         }
@@ -195,7 +196,7 @@ impl Rows {
         if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
             return Answer::Conflict(other.clone());
         }
-        self.change(id, |row| row::apply(row, &change.verb, now, history))
+        self.change(id, |row| Transition::by(&change.verb, history).apply(row, now))
             .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 

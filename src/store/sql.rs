@@ -1,5 +1,7 @@
 //! What the SQL stores have in common: how new rows and changes of rows are decided.
 
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+mod advance;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod batches;
 mod change;
@@ -10,8 +12,6 @@ mod connections;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod each;
 mod ensure;
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
-mod held;
 mod insert;
 mod loaded;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
@@ -22,6 +22,8 @@ mod session;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod verbs;
 
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(super) use self::advance::{Advanced, advance};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::batches::{STATEMENT, batches};
 pub(super) use self::change::change;
@@ -33,8 +35,6 @@ pub(super) use self::connections::{Away, Connections, Dial, Lent};
 pub(super) use self::each::Each;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::ensure::ensure;
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
-pub(super) use self::held::{end, hop};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::insert::insert;
 pub(super) use self::insert::{all, insert_at_once};
@@ -44,7 +44,7 @@ pub(super) use self::obstacle::{Obstacle, Why};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
 pub(super) use self::session::{Changed, Held, Lock, Session};
-#[cfg(feature = "postgres")]
-pub(super) use self::verbs::PATIENCE;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::verbs::{Answers, Locked, Verbs, WAITING, change_each, insert_each};
+pub(super) use self::verbs::{
+    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, insert_each,
+};

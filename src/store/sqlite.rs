@@ -1,12 +1,13 @@
 //! Keeps rows in an SQLite file.
 
+mod builder;
 mod claim;
 mod codec;
 mod connections;
+mod guarded;
 mod read;
 mod schema;
 mod session;
-mod settle;
 mod sql;
 mod sweep;
 mod transaction;
@@ -24,13 +25,15 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
+pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
 use self::unreadable::Unreadable;
 use super::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
-use crate::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, Timestamp, Wake, defaults};
+use crate::backend::Wake;
+use crate::clock::Clock;
+use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -80,15 +83,32 @@ struct File {
 }
 
 impl SqliteStore {
-    /// Opens the file, which is created unless it is there, brings its schema up to date, and goes by the machine's
-    /// clock.
+    /// Opens the file, which is created unless it is there, and brings its schema up to date, with the defaults of
+    /// [`builder`](Self::builder).
+    ///
+    /// ```
+    /// use delayline::Scheduler;
+    /// use delayline::store::SqliteStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("tasks.db");
+    /// let store = SqliteStore::open(path).await?;
+    /// let scheduler = Scheduler::new(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::open_with_clock(path, Clock::system()).await
+        Self::builder(path).open().await
     }
 
-    /// As [`open`](Self::open), but goes by `clock`.
-    pub async fn open_with_clock(path: impl AsRef<Path>, clock: Clock) -> Result<Self, Error> {
-        let path = path.as_ref();
+    /// A store with settings of its own, in the file at `path`.
+    pub fn builder(path: impl AsRef<Path>) -> SqliteBuilder {
+        SqliteBuilder::new(path.as_ref().to_owned())
+    }
+
+    async fn opened(path: &Path, clock: Clock, history: Duration) -> Result<Self, Error> {
         let common = SqliteConnectOptions::new()
             .filename(path)
             .row_buffer_size(ROWS_AHEAD)
@@ -116,7 +136,7 @@ impl SqliteStore {
         prepared.map_err(|error| not_opened(path, error))?;
         Ok(Self {
             file: Arc::new(file),
-            history: defaults::HISTORY,
+            history,
         })
     }
 
@@ -133,13 +153,6 @@ impl SqliteStore {
     /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
         transaction::Joined::new(self, connection)
-    }
-
-    /// Keeps rows that this handle finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
-    #[must_use]
-    pub fn keep_history(mut self, history: Duration) -> Self {
-        self.history = history;
-        self
     }
 }
 
@@ -215,10 +228,6 @@ impl Store for SqliteStore {
         self.file.within(claim::arrive(&self.file, wakes, claim)).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.file.within(settle::hop(&self.file, hops)).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         self.file.within(claim::ready(&self.file, claim)).await
     }
@@ -227,17 +236,13 @@ impl Store for SqliteStore {
         self.file.within(sweep::sweep(&self.file, claim, sweep)).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let settle = settle::settle(&self.file, settlements, self.history);
-        self.file.within(settle).await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let advanced = guarded::advance(&self.file, steps, self.history);
+        self.file.within(advanced).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        self.file.within(settle::renew(&self.file, claims, lease)).await
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        self.file.within(read::upcoming(&self.file, ahead)).await
+        self.file.within(guarded::renew(&self.file, claims, lease)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

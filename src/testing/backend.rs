@@ -31,8 +31,8 @@ pub use self::receivers::{
     an_unacknowledged_one_comes_again, receive_waits_for_what_is_sent_meanwhile,
     two_processes_share_the_wake_ups, two_receivers_share_the_wake_ups,
 };
-use crate::backend::{Backend, Departure, Reach};
-use crate::{Kind, TaskId, Wake};
+use crate::backend::{Backend, Departure, Reach, Wake};
+use crate::{Kind, TaskId};
 
 /// For how long a case waits for what must come. Only a broken backend takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);

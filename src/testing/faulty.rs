@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
-use crate::{Clock, Error, Wake};
+use crate::Error;
+use crate::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
+use crate::clock::Clock;
 
 /// Loses, doubles, delays and hastens wake-ups, and refuses some, as its [`Faults`] say; all chance is the clock's.
 #[derive(Debug)]

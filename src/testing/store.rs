@@ -200,6 +200,7 @@ macro_rules! store_cases {
                 a_released_claim_is_as_it_was_and_looked_at_at_once
                 a_moved_claim_is_scheduled_anew_for_its_time
                 a_cancelled_claim_is_kept_as_history_and_was_no_attempt
+                a_claim_whose_handler_an_earlier_one_started_is_given_back
                 only_a_running_row_can_be_settled
                 a_claim_settles_once
                 a_claim_settles_by_its_version_only
@@ -215,6 +216,7 @@ macro_rules! store_cases {
                 a_claim_that_lost_its_lease_cannot_renew
                 only_a_running_row_of_the_version_is_renewed
                 renewals_are_answered_in_the_order_given
+                who_lost_a_claim_does_not_end_the_lease_of_the_next
             }
             look {
                 a_row_is_found_by_id_and_by_key

@@ -4,49 +4,47 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::Stop;
+use super::attempt::Attempt;
 use super::engine::{Engine, Reserved};
-use super::lane::Accepted;
 use super::lease::Lease;
-use crate::backend::{Arrival, Backend};
+use crate::backend::{Arrival, Backend, Wake};
 use crate::clock::Moment;
-use crate::router::Trip;
-use crate::store::{Claim, Guarded, Hop, Looked, Pending, Stamped};
+use crate::router::DueWake;
+use crate::store::{Claim, Guarded, Looked, Pending, Step};
 use crate::store_time::{Heard, Reading};
-use crate::{Error, Kind, Task, TaskId, Wake, WokenBy, defaults};
+use crate::{Error, Kind, Task, TaskId, WokenBy, defaults};
 
 /// Receives from one backend until stopped.
-pub(crate) async fn receive(
-    engine: Arc<Engine>,
-    woken_by: WokenBy,
-    backend: Arc<dyn Backend>,
-    mut stopped: watch::Receiver<Stop>,
-) {
-    let clock = &engine.parts.clock;
+pub(crate) async fn receive(engine: Arc<Engine>, woken_by: WokenBy, backend: Arc<dyn Backend>) {
+    let clock = &engine.kernel.clock;
     loop {
         let received = tokio::select! {
             biased;
-            _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
+            () = engine.stop.begun() => return,
             received = backend.receive(defaults::BATCH) => received,
         };
         match received {
             Ok(arrivals) => {
-                engine.parts.counters.received.add(arrivals.len());
+                engine.kernel.counters.received.add(arrivals.len());
                 look_with_patience(&engine, woken_by, &arrivals).await;
                 // Also when the store could not be asked: the sweep finds their tasks, redelivery helps nobody.
                 let acknowledged = backend.acknowledge(arrivals);
                 if clock.timeout(ACKNOWLEDGE_TIMEOUT, acknowledged).await.is_none() {
                     warn!(
                         backend = backend.name(),
-                        "arrivals were not acknowledged in time; they may come again"
+                        "wake-ups could not be acknowledged in time and may come again, which costs a look each \
+                         and nothing else"
                     );
                 }
             }
             Err(error) => {
-                warn!(backend = backend.name(), %error, "not receiving");
+                warn!(
+                    backend = backend.name(), %error,
+                    "wake-ups cannot be received, so their tasks wait for the sweep and are up to half a second late; \
+                     it is tried again every second"
+                );
                 clock.sleep(RECEIVE_AGAIN).await;
             }
         }
@@ -75,15 +73,19 @@ async fn look_with_patience(engine: &Engine, woken_by: WokenBy, arrivals: &[Arri
             *kept = wake;
         }
     }
-    engine.parts.counters.stale.add(arrivals.len() - newest.len());
+    engine.kernel.counters.stale.add(arrivals.len() - newest.len());
     let wakes: Vec<Wake> = newest.into_values().cloned().collect();
     let mut pauses = LOOK_AGAIN.into_iter();
     while let Err(error) = look(engine, woken_by, &wakes).await {
         let Some(pause) = pauses.next().filter(|_| error.is_transient()) else {
-            warn!(%error, wakes = wakes.len(), "the store could not be asked; the sweep will find these tasks");
+            warn!(
+                %error, wakes = wakes.len(),
+                "the store could not be asked about wake-ups that have come, so their tasks wait for the sweep; \
+                 see that the store is up"
+            );
             return;
         };
-        engine.parts.clock.sleep(pause).await;
+        engine.kernel.clock.sleep(pause).await;
     }
 }
 
@@ -93,9 +95,8 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
         *wanted.entry(&wake.kind).or_default() += 1;
     }
     let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
-    let is_of_table = woken_by == WokenBy::Precise && engine.parts.table.is_some();
     let within;
-    let wakes = if is_of_table {
+    let wakes = if woken_by == WokenBy::Precise {
         let waiting;
         (within, waiting) = split_by_room(wakes, &reserved.claim);
         engine.waiting(&waiting);
@@ -106,16 +107,17 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     if wakes.is_empty() {
         return Ok(());
     }
-    let asked = engine.parts.clock.moment();
-    let looked = engine.parts.store.arrive(wakes, &reserved.claim).await?;
-    act(engine, looked, asked, reserved, woken_by).await?;
+    let asked = engine.kernel.clock.moment();
+    let looked = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
+    let heard = engine.kernel.time.heard(asked.instant(), looked);
+    act(engine, heard, asked, reserved, woken_by).await?;
     Ok(())
 }
 
 /// The wake-ups that there is room for, or no handler, and of the others how many there are of each kind.
 ///
-/// Only where the table has told of them, which tells again what is not due yet: to look at more rows than can be claimed
-/// is worth it only if nobody else would ever look at those that were moved.
+/// Only of the precise backend, whose wake-ups nearly all come when their tasks are due: to look at more of them than can
+/// be claimed costs the store, and those few that are not due yet are overdue soon, and found by the sweep.
 fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, usize>) {
     let mut room = claim.room.clone();
     let mut waiting = BTreeMap::new();
@@ -138,13 +140,12 @@ fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, us
 /// are left to a later sweep.
 pub(crate) async fn act(
     engine: &Engine,
-    looked: Stamped<Looked>,
+    heard: Heard<Looked>,
     asked: Moment,
     reserved: Reserved<'_>,
     woken_by: WokenBy,
 ) -> Result<usize, Error> {
-    let counters = &engine.parts.counters;
-    let heard = engine.parts.time.heard(asked.instant(), looked);
+    let counters = &engine.kernel.counters;
     counters.stale.add(heard.found.stale);
     counters.expired.add(heard.found.expired);
     let Heard { now, at, found } = heard;
@@ -163,12 +164,12 @@ pub(crate) async fn act(
     engine.waiting(&waiting);
     let (early, left) = ask_first(engine, early);
     for early in early.chunks(defaults::BATCH) {
-        let trips = record(engine, &heard, early, Duration::MAX).await?;
+        let due_wakes = record(engine, &heard, early, Duration::MAX).await?;
         match woken_by {
             // A backend that hangs must not hold up the sweep, which is there to do without it.
-            WokenBy::Sweep => engine.parts.send_soon(trips).await,
+            WokenBy::Sweep => engine.kernel.send_soon(due_wakes).await,
             // Sent before the arrival is acknowledged.
-            WokenBy::Levels | WokenBy::Precise | WokenBy::Room => engine.parts.router.send(trips).await,
+            WokenBy::Carrier | WokenBy::Precise | WokenBy::Room => engine.kernel.router.send(due_wakes).await,
         }
     }
     Ok(left)
@@ -176,19 +177,19 @@ pub(crate) async fn act(
 
 /// Hands over the rows of kinds that have a check; gives those that can go on at once, and how many had no place.
 fn ask_first(engine: &Engine, early: Vec<Pending>) -> (Vec<Pending>, usize) {
-    if engine.inquiries.is_empty() {
+    if engine.check_queues.is_empty() {
         return (early, 0);
     }
     let mut rest = Vec::with_capacity(early.len());
     let mut left = 0;
     for row in early {
         // One without a key was scheduled by a process that has no check: nobody knows what to ask.
-        match (engine.inquiries.get(&row.wake.kind), row.key.clone()) {
-            (Some(inquiry), Some(key)) => left += usize::from(!inquiry.add_early(key, row)),
+        match (engine.check_queues.get(&row.wake.kind), row.key.clone()) {
+            (Some(check_queue), Some(key)) => left += usize::from(!check_queue.add_early(key, row)),
             _ => rest.push(row),
         }
     }
-    engine.parts.counters.left_to_sweep.add(left);
+    engine.kernel.counters.left_to_sweep.add(left);
     (rest, left)
 }
 
@@ -208,45 +209,40 @@ pub(crate) fn accept(
     let claimed_at = Reading {
         now,
         at,
-        answered: engine.parts.clock.instant(),
+        answered: engine.kernel.clock.instant(),
     };
     let lease = Lease::new(asked, now, engine.lease);
-    let counters = &engine.parts.counters;
+    let counters = &engine.kernel.counters;
     let claimed_by = match woken_by {
-        WokenBy::Levels | WokenBy::Precise => &counters.claimed_on_arrival,
+        WokenBy::Carrier | WokenBy::Precise => &counters.claimed_on_arrival,
         WokenBy::Room => &counters.claimed_when_ready,
         WokenBy::Sweep => &counters.claimed_by_sweep,
     };
     claimed_by.add(claimed.len());
-    let mut by_kind: BTreeMap<Kind, Vec<Arc<Task>>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<Kind, Vec<Arc<Attempt>>> = BTreeMap::new();
     for task in claimed {
         // A store that claims more than it was asked to leaves the rest to the end of their leases.
         if reserved.take(&task.kind).is_some() {
-            by_kind.entry(task.kind.clone()).or_default().push(Arc::new(task));
+            let bytes = engine.budget.take(task.payload.len());
+            let of_kind = by_kind.entry(task.kind.clone()).or_default();
+            of_kind.push(Attempt::new(task, woken_by, claimed_at, bytes));
         }
     }
-    for (kind, tasks) in by_kind {
+    for (kind, attempts) in by_kind {
         let Some(lane) = engine.lanes.get(&kind) else {
             continue;
         };
-        let inquiry = engine.inquiries.get(&kind);
-        let ask = |task: &Arc<Task>| inquiry.is_some() && task.key.is_some();
-        let (unsure, sure): (Vec<_>, Vec<_>) = tasks.into_iter().partition(ask);
-        let accept = |tasks: &[Arc<Task>], ask_first| {
-            let claims = tasks.iter().map(|task| Accepted {
-                task: Arc::clone(task),
-                woken_by,
-                claimed: claimed_at,
-                lease,
-                bytes: engine.budget.take(task.payload.len()),
-            });
-            let lost = lane.accept(claims.collect(), ask_first);
-            engine.parts.counters.lost_claims.add(lost);
+        let check_queue = engine.check_queues.get(&kind);
+        let ask = |attempt: &Arc<Attempt>| check_queue.is_some() && attempt.task.key.is_some();
+        let (unsure, sure): (Vec<_>, Vec<_>) = attempts.into_iter().partition(ask);
+        let accept = |attempts: &[Arc<Attempt>], ask_first| {
+            let lost = lane.accept(attempts, lease, ask_first);
+            engine.kernel.counters.lost_claims.add(lost);
         };
         accept(&sure, false);
         accept(&unsure, true);
-        if let Some(inquiry) = inquiry {
-            inquiry.add_claimed(unsure);
+        if let Some(check_queue) = check_queue {
+            check_queue.add_claimed(unsure);
         }
     }
     Heard { now, at, found: () }
@@ -259,21 +255,17 @@ pub(crate) async fn record(
     heard: &Heard<()>,
     early: &[Pending],
     within: Duration,
-) -> Result<Vec<Trip>, Error> {
-    let parts = &engine.parts;
+) -> Result<Vec<DueWake>, Error> {
+    let kernel = &engine.kernel;
     let furthest = heard.now.after(within);
-    let hops: Vec<Hop> = early
-        .iter()
-        .map(|Pending { wake, due_at, .. }| Hop {
-            id: wake.id,
-            version: wake.version,
-            look_in: parts
-                .router
-                .look_in(Some(&wake.kind), heard.until(furthest.min(*due_at))),
-        })
-        .collect();
-    let won = parts.store.hop(&hops).await?;
-    let trips: Vec<Trip> = early
+    let hop = |Pending { wake, due_at, .. }: &Pending| {
+        let until = heard.until(furthest.min(*due_at));
+        let look_in = kernel.router.look_in(Some(&wake.kind), until);
+        Step::hop(wake.id, wake.version, look_in)
+    };
+    let hops: Vec<_> = early.iter().map(hop).collect();
+    let won = kernel.store.advance(&hops).await?;
+    let due_wakes: Vec<DueWake> = early
         .iter()
         .zip(won)
         // Of a row that is locked it is not known: it is overdue soon, and found by the sweep.
@@ -284,14 +276,14 @@ pub(crate) async fn record(
                 version: wake.version + 1,
                 ..wake.clone()
             };
-            Trip {
+            DueWake {
                 wake,
                 due: heard.instant_of(furthest.min(*due_at)),
             }
         })
         .collect();
-    parts.counters.hops.add(trips.len());
-    Ok(trips)
+    kernel.counters.hops.add(due_wakes.len());
+    Ok(due_wakes)
 }
 
 #[cfg(test)]

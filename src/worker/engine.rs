@@ -9,22 +9,24 @@ use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
 use super::budget::{Budget, Taken};
-use super::inquiry::Inquiry;
+use super::check_queue::CheckQueue;
 use super::lane::{Finished, Lane, Settled};
 use super::lease::{Lease, Now};
+use super::stop::Stop;
 use super::{Alarm, Options};
 use crate::handler::Handler;
+use crate::kernel::Kernel;
 use crate::retry::Policy;
-use crate::scheduler::Parts;
 use crate::store::{Claim, Ending};
+use crate::verdict::tell_dead;
 use crate::{Check, Kind, State, Task, Timestamp};
 
 /// The worker's lanes, one a kind, and what they stand on.
 pub(crate) struct Engine {
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) kernel: Arc<Kernel>,
     pub(crate) lanes: BTreeMap<Kind, Arc<Lane>>,
     /// Of the kinds that have a check, with a handler here or not.
-    pub(crate) inquiries: BTreeMap<Kind, Arc<Inquiry>>,
+    pub(crate) check_queues: BTreeMap<Kind, Arc<CheckQueue>>,
     pub(crate) lease: Duration,
     pub(crate) sweep_every: Duration,
     /// There is room again in a lane with a backlog.
@@ -33,6 +35,8 @@ pub(crate) struct Engine {
     pub(crate) unsure: Notify,
     /// For the payloads of all lanes.
     pub(crate) budget: Budget,
+    /// How far it is to stop.
+    pub(crate) stop: Stop,
     owner: Arc<str>,
     on_dead: Option<Alarm>,
     /// Kinds without a handler that were warned about.
@@ -48,34 +52,44 @@ impl Engine {
         self.room.notify_one();
     }
 
-    pub(crate) fn new(parts: Arc<Parts>, kinds: BTreeMap<Kind, (Policy, Handler)>, options: Options) -> Self {
+    pub(crate) fn new(
+        kernel: Arc<Kernel>,
+        kinds: BTreeMap<Kind, (Policy, Handler)>,
+        options: Options,
+    ) -> Self {
         let owner = options.name.unwrap_or_else(|| {
-            let number = parts.clock.random_below(1 << 32);
+            let number = kernel.clock.random_below(1 << 32);
             format!("worker-{number:08x}")
         });
         let lanes = kinds
             .into_iter()
             .map(|(kind, (policy, handler))| {
-                let check = parts.checks.get(&kind);
+                let check = kernel.checks.get(&kind);
                 let ask_after = check.map_or(Duration::MAX, Check::period);
                 let lane = Lane::new(kind.clone(), policy, handler, ask_after);
                 (kind, Arc::new(lane))
             })
             .collect();
-        let inquiries = parts
+        let check_queues = kernel
             .checks
             .iter()
-            .map(|(kind, check)| (kind.clone(), Arc::new(Inquiry::new(kind.clone(), check.clone()))))
+            .map(|(kind, check)| {
+                (
+                    kind.clone(),
+                    Arc::new(CheckQueue::new(kind.clone(), check.clone())),
+                )
+            })
             .collect();
         Self {
-            parts,
+            kernel,
             lanes,
-            inquiries,
+            check_queues,
             lease: options.lease,
             sweep_every: options.sweep_every,
             room: Notify::new(),
             unsure: Notify::new(),
             budget: Budget::new(options.payload_memory),
+            stop: Stop::default(),
             owner: owner.into(),
             on_dead: options.on_dead,
             unknown: Mutex::default(),
@@ -108,42 +122,50 @@ impl Engine {
     /// Now, by all that this worker knows of time.
     pub(crate) fn now(&self) -> Now {
         Now {
-            moment: self.parts.clock.moment(),
-            store: self.parts.time.now(),
+            moment: self.kernel.clock.moment(),
+            store: self.kernel.time.now(),
         }
     }
 
     /// The lease of what the store was asked for at `asked`.
     pub(crate) fn lease_from(&self, asked: &Now) -> Lease {
-        let store = asked.store.or_else(|| self.parts.time.now());
+        let store = asked.store.or_else(|| self.kernel.time.now());
         Lease::new(asked.moment, store.unwrap_or(Timestamp::MAX), self.lease)
     }
 
     /// Due tasks were seen that were not claimed.
     pub(crate) fn waiting(&self, waiting: &BTreeMap<Kind, usize>) {
         for (kind, &count) in waiting {
+            let is_awaited = self.kernel.claims.waiting.may_be_due(kind);
             if let Some(lane) = self.lanes.get(kind) {
-                self.parts.counters.no_room.add(count);
+                self.kernel.counters.no_room.add(count);
                 lane.set_backlog(true);
                 self.room.notify_one();
                 continue;
             }
-            self.parts.counters.no_handler.add(count);
+            self.kernel.counters.no_handler.add(count);
+            if is_awaited {
+                continue;
+            }
             let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
             if unknown.insert(kind.clone()) {
-                warn!(%kind, "a task is due that this worker has no handler for; it waits for a worker that has");
+                warn!(
+                    %kind,
+                    "a task is due that this worker has no handler for; it waits for one that has, or for who claims \
+                     it: register a handler, or see that they run"
+                );
             }
         }
     }
 
     /// Gives back what was claimed and not started.
     pub(crate) fn release_queued(&self, settle: &mpsc::UnboundedSender<Settled>) {
-        let since = self.parts.clock.moment();
+        let since = self.kernel.clock.moment();
         for lane in self.lanes.values() {
-            for task in lane.take_queued(since) {
+            for attempt in lane.take_queued(since) {
                 let _ = settle.send(Settled {
                     lane: Arc::clone(lane),
-                    task,
+                    attempt,
                     ending: Ending::Release,
                     finished: Finished::No,
                     since,
@@ -153,14 +175,14 @@ impl Engine {
     }
 
     /// A task is dead: tells people.
-    pub(crate) fn dead(&self, task: &Task, reason: &str, give_back: bool, ended_at: Timestamp) {
-        self.parts.counters.dead.add(1);
-        error!(id = %task.id, kind = %task.kind, key = task.key.as_ref().map(crate::Key::as_str), attempt = task.attempt, reason, "a task is dead");
+    pub(crate) fn dead(&self, task: &Task, reason: &str, given_back: u32, ended_at: Timestamp) {
+        let attempt = task.attempt.saturating_sub(given_back);
+        tell_dead(task, attempt, reason);
         if let Some(alarm) = &self.on_dead {
             let task = Task {
                 state: State::Dead,
                 version: task.version + 1,
-                attempt: task.attempt - u32::from(give_back && task.attempt > 0),
+                attempt,
                 wake_at: None,
                 last_error: Some(reason.to_owned()),
                 updated_at: ended_at,
@@ -169,7 +191,10 @@ impl Engine {
             };
             // The rest of the worker must not end with a user's alarm.
             if catch_unwind(AssertUnwindSafe(|| alarm(&task))).is_err() {
-                error!(id = %task.id, "the alarm panicked");
+                error!(
+                    id = %task.id,
+                    "the function given to Worker::on_dead panicked; the task is dead all the same"
+                );
             }
         }
     }

@@ -3,61 +3,68 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::Stop;
 use super::arrivals::record;
+use super::attempt::Attempt;
+use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
-use super::inquiry::{Asked, Inquiry};
 use super::lane::{Finished, Lane, Settled};
 use crate::expected::Course;
-use crate::router::Trip;
-use crate::scheduler::trip;
-use crate::store::{Change, Ending, Expect, Pending, Verb};
+use crate::router::DueWake;
+use crate::scheduler::due_wake;
+use crate::store::{Change, Ending, Pending, Verb};
 use crate::store_time::Heard;
-use crate::{Answer, Error, Expected, State, Target, Task, Timestamp, When, defaults};
+use crate::{Answer, Error, Expect, Expected, State, Target, Timestamp, When, defaults};
 
 /// Asks the check of one kind about what waits, a batch at a time, and does as it says, until stopped.
 ///
 /// A task of its own, so that a check that hangs holds up nothing but its kind.
 pub(crate) async fn follow(
     engine: Arc<Engine>,
-    inquiry: Arc<Inquiry>,
+    check_queue: Arc<CheckQueue>,
     settle: mpsc::UnboundedSender<Settled>,
-    mut stopped: watch::Receiver<Stop>,
 ) {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let limit = (engine.lease / defaults::RENEWALS).min(defaults::CHECK_TIMEOUT);
     let mut failing = false;
     loop {
         // Stopped while it waits for an answer: claims are then given back, and the sweep finds the others.
         let (asked, answer) = tokio::select! {
             biased;
-            _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
+            () = engine.stop.begun() => return,
             answered = async {
-                let mut asked = inquiry.next().await;
+                let mut asked = check_queue.next().await;
                 let keys = std::mem::take(&mut asked.keys);
-                (asked, inquiry.check.ask(keys, &parts.clock, limit).await)
+                (asked, check_queue.check.ask(keys, &kernel.clock, limit).await)
             } => answered,
         };
         let answered = match answer {
             Ok(answers) => {
                 if std::mem::take(&mut failing) {
-                    info!(kind = %inquiry.kind, "the check answers again");
+                    info!(kind = %check_queue.kind, "the check answers again, and tasks of its kind run");
                 }
-                obey(&engine, &inquiry, asked, &answers, &settle).await
+                obey(&engine, &check_queue, asked, &answers, &settle).await
             }
             Err(cause) => {
-                parts.counters.check_failed.add(1);
+                kernel.counters.check_failed.add(1);
                 if !std::mem::replace(&mut failing, true) {
-                    warn!(kind = %inquiry.kind, cause, "the check failed; until it answers no task of this kind is run");
+                    warn!(
+                        kind = %check_queue.kind, cause,
+                        "the check failed, so no task of its kind is run until it answers; see the service's own \
+                         table"
+                    );
                 }
-                put_off(&engine, &inquiry, asked, &settle).await
+                put_off(&engine, &check_queue, asked, &settle).await
             }
         };
         if let Err(error) = answered {
-            warn!(%error, kind = %inquiry.kind, "the store could not be told; the sweep will find these tasks");
+            warn!(
+                %error, kind = %check_queue.kind,
+                "what the check said could not be written, so these tasks wait for the sweep; see that the store \
+                 is up"
+            );
         }
     }
 }
@@ -67,35 +74,35 @@ type Settle = mpsc::UnboundedSender<Settled>;
 /// Does as the check says of each.
 async fn obey(
     engine: &Engine,
-    inquiry: &Inquiry,
+    check_queue: &CheckQueue,
     Asked {
         claimed, due, early, ..
     }: Asked,
     answers: &[Expected],
     settle: &Settle,
 ) -> Result<(), Error> {
-    let parts = &engine.parts;
-    let Some(heard) = parts.time.carried_on() else {
+    let kernel = &engine.kernel;
+    let Some(heard) = kernel.time.carried_on() else {
         // Nothing was found by a store that never answered.
         return Ok(());
     };
-    let look_in = |due| parts.router.look_in(Some(&inquiry.kind), heard.until(due));
+    let look_in = |due| kernel.router.look_in(Some(&check_queue.kind), heard.until(due));
     let (of_claimed, others) = answers.split_at(claimed.len());
     let (of_due, of_early) = others.split_at(due.len());
 
-    if let Some(lane) = engine.lanes.get(&inquiry.kind) {
+    if let Some(lane) = engine.lanes.get(&check_queue.kind) {
         let mut to_run = Vec::new();
-        for (task, expected) in claimed.into_iter().zip(of_claimed) {
-            match expected.course_of_claimed(task.planned_at, heard.now) {
-                Course::Keep | Course::RunNow => to_run.push(task),
+        for (attempt, expected) in claimed.into_iter().zip(of_claimed) {
+            match expected.course_of_claimed(attempt.task.planned_at, heard.now) {
+                Course::Keep | Course::RunNow => to_run.push(attempt),
                 Course::Move(due) => {
                     let look_in = look_in(due);
-                    end(engine, lane, task, Ending::Moved { due, look_in }, settle);
+                    end(engine, lane, attempt, Ending::Moved { due, look_in }, settle);
                 }
-                Course::Cancel => end(engine, lane, task, Ending::Cancelled, settle),
+                Course::Cancel => end(engine, lane, attempt, Ending::Cancelled, settle),
             }
         }
-        lane.passed(&to_run, parts.clock.moment());
+        lane.passed(&to_run, kernel.clock.moment());
     }
 
     let mut kept = Vec::new();
@@ -123,17 +130,17 @@ async fn obey(
     }
     let hopped = hop(engine, &heard, &kept, Duration::MAX).await;
     if !changes.is_empty() {
-        let asked = parts.clock.instant();
-        let heard = parts.time.heard(asked, parts.store.change(changes).await?);
-        let mut trips = Vec::new();
+        let asked = kernel.clock.instant();
+        let heard = kernel.time.heard(asked, kernel.store.change(changes).await?);
+        let mut due_wakes = Vec::new();
         for answer in &heard.found {
             // Any other answer: somebody else was faster, and sends what follows. An error: the sweep finds the row.
             if let Ok(Answer::Done(task)) = answer {
-                parts.counters.followed.add(1);
-                trips.extend((task.state == State::Scheduled).then(|| trip(&heard, task)));
+                kernel.counters.followed.add(1);
+                due_wakes.extend((task.state == State::Scheduled).then(|| due_wake(&heard, task)));
             }
         }
-        parts.send_soon(trips).await;
+        kernel.send_soon(due_wakes).await;
     }
     hopped
 }
@@ -155,32 +162,32 @@ fn change(row: &Pending, verb: Verb) -> Change {
 /// Nobody knows what is expected: nothing runs, and all of it is asked about again soon.
 async fn put_off(
     engine: &Engine,
-    inquiry: &Inquiry,
+    check_queue: &CheckQueue,
     Asked { claimed, early, .. }: Asked,
     settle: &Settle,
 ) -> Result<(), Error> {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let after = defaults::CHECK_AGAIN;
-    if let Some(lane) = engine.lanes.get(&inquiry.kind) {
-        let look_in = parts.router.look_in(Some(&inquiry.kind), after);
-        for task in claimed {
-            end(engine, lane, task, Ending::Snooze { after, look_in }, settle);
+    if let Some(lane) = engine.lanes.get(&check_queue.kind) {
+        let look_in = kernel.router.look_in(Some(&check_queue.kind), after);
+        for attempt in claimed {
+            end(engine, lane, attempt, Ending::Snooze { after, look_in }, settle);
         }
     }
-    match parts.time.carried_on() {
+    match kernel.time.carried_on() {
         Some(heard) => hop(engine, &heard, &early, after).await,
         None => Ok(()),
     }
 }
 
 /// Ends a claim whose handler was not started, unless it has been lost or given back meanwhile.
-fn end(engine: &Engine, lane: &Arc<Lane>, task: Arc<Task>, ending: Ending, settle: &Settle) {
-    let since = engine.parts.clock.moment();
-    if lane.refused(&task, since) {
+fn end(engine: &Engine, lane: &Arc<Lane>, attempt: Arc<Attempt>, ending: Ending, settle: &Settle) {
+    let since = engine.kernel.clock.moment();
+    if lane.refused(&attempt, since) {
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),
-            task,
+            attempt,
             ending,
             finished: Finished::No,
             since,
@@ -193,7 +200,7 @@ async fn hop(engine: &Engine, heard: &Heard<()>, rows: &[Pending], within: Durat
     if rows.is_empty() {
         return Ok(());
     }
-    let trips: Vec<Trip> = record(engine, heard, rows, within).await?;
-    engine.parts.send_soon(trips).await;
+    let due_wakes: Vec<DueWake> = record(engine, heard, rows, within).await?;
+    engine.kernel.send_soon(due_wakes).await;
     Ok(())
 }

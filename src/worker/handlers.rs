@@ -3,32 +3,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::Stop;
+use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::{Finished, Lane, Next, Settled, Starting};
+use super::lane::{Finished, Lane, Next, Settled};
 use super::renewing::Note;
-use super::verdict::{Verdict, refusal};
-use crate::handler::Finishing;
+use super::stop::Stage;
 use crate::timestamp::duration;
-use crate::{Context, Failure, Outcome, Task};
+use crate::verdict::{Verdict, refusal};
+use crate::{Context, Failure, Outcome};
 
 /// Runs handlers, as many at once as the lane's policy says, until stopped; then until the last has ended.
-pub(crate) async fn run(
-    engine: Arc<Engine>,
-    lane: Arc<Lane>,
-    senders: Senders,
-    mut stopped: watch::Receiver<Stop>,
-) {
+pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) {
     let mut handlers = Handlers::new();
     // Only looked up, never walked through: its order is no matter.
-    let mut running: HashMap<Id, Running> = HashMap::new();
+    let mut running: HashMap<Id, Arc<Attempt>> = HashMap::new();
     loop {
-        let stop = *stopped.borrow_and_update();
-        let stopping = stop > Stop::No;
-        if stop == Stop::Now {
+        let stage = engine.stop.stage();
+        let stopping = stage > Stage::Working;
+        if stage == Stage::Stopping {
             handlers.abort_all();
         }
         while !stopping && handlers.len() + lane.noting() < lane.policy.concurrency {
@@ -44,15 +39,15 @@ pub(crate) async fn run(
             biased;
             Some(ended) = handlers.join_next_with_id(), if !handlers.is_empty() => ended,
             () = lane.changed(), if !stopping => continue,
-            _ = stopped.changed(), if stop < Stop::Now => continue,
+            () = engine.stop.beyond(stage), if stage < Stage::Stopping => continue,
         };
         let (handler, verdict) = match ended {
             Ok((handler, Ended::Answered(answer))) => (handler, Verdict::Answered(answer)),
             Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
             Ok((handler, Ended::TooLate)) => {
-                if let Some(Running { task, .. }) = running.remove(&handler) {
-                    lane.handler_ended(&task);
-                    lane.put_back(&task);
+                if let Some(attempt) = running.remove(&handler) {
+                    lane.handler_ended(&attempt);
+                    lane.put_back(&attempt);
                 }
                 engine.unsure.notify_one();
                 continue;
@@ -60,9 +55,9 @@ pub(crate) async fn run(
             Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
             Err(error) => (error.id(), Verdict::Stopped),
         };
-        if let Some(running) = running.remove(&handler) {
-            lane.handler_ended(&running.task);
-            finish(&engine, &lane, &senders.settle, running, verdict);
+        if let Some(attempt) = running.remove(&handler) {
+            lane.handler_ended(&attempt);
+            finish(&engine, &lane, &senders.settle, attempt, verdict);
         }
     }
 }
@@ -75,12 +70,6 @@ pub(crate) struct Senders {
 }
 
 type Handlers = JoinSet<Ended>;
-
-/// A task whose handler was started, or was to be.
-struct Running {
-    task: Arc<Task>,
-    finishing: Finishing,
-}
 
 /// How the task of a handler ended by itself.
 enum Ended {
@@ -97,28 +86,21 @@ fn start_next(
     lane: &Arc<Lane>,
     senders: &Senders,
     handlers: &mut Handlers,
-) -> Option<(Id, Running)> {
-    let parts = &engine.parts;
+) -> Option<(Id, Arc<Attempt>)> {
+    let kernel = &engine.kernel;
     while handlers.len() + lane.noting() < lane.policy.concurrency {
         let now = engine.now();
-        let Starting {
-            task,
-            woken_by,
-            finishing,
-            store_now,
-            store_earliest,
-            lease,
-        } = match lane.next(&now)? {
-            Next::Start(starting) => starting,
-            Next::Note(task) => {
+        let (attempt, lease) = match lane.next(&now)? {
+            Next::Start(attempt, lease) => (attempt, lease),
+            Next::Note(attempt) => {
                 let lane = Arc::clone(lane);
                 // The other end is gone only when the worker is.
-                let _ = senders.note.send(Note { lane, task });
+                let _ = senders.note.send(Note { lane, attempt });
                 continue;
             }
-            Next::Ask(task) => {
-                if let Some(inquiry) = engine.inquiries.get(&lane.kind) {
-                    inquiry.add_claimed(vec![task]);
+            Next::Ask(attempt) => {
+                if let Some(check_queue) = engine.check_queues.get(&lane.kind) {
+                    check_queue.add_claimed(vec![attempt]);
                 }
                 continue;
             }
@@ -127,18 +109,20 @@ fn start_next(
                 return None;
             }
         };
-        if let Some(verdict) = refusal(&task, &lane.policy, store_earliest) {
-            finish(
-                engine,
-                lane,
-                &senders.settle,
-                Running { task, finishing },
-                verdict,
-            );
+        let Attempt { task, claimed, .. } = &*attempt;
+        // Nothing is too late that may be in time.
+        let earliest = claimed.earliest(now.moment.instant());
+        if let Some(verdict) = refusal(task, &lane.policy, earliest) {
+            finish(engine, lane, &senders.settle, attempt, verdict);
             continue;
         }
-        let lateness = duration(store_now.millis_since(task.due_at));
-        let context = Context::new(Arc::clone(&task), lateness, woken_by, finishing.clone());
+        let lateness = duration(claimed.now(now.moment.instant()).millis_since(task.due_at));
+        let context = Context::new(
+            Arc::clone(task),
+            lateness,
+            attempt.woken_by,
+            attempt.finishing.clone(),
+        );
         let timeout = lane.policy.execution_timeout;
         let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
         // Called inside as well, since it may panic before its first await.
@@ -147,10 +131,10 @@ fn start_next(
             if !lease.holds(&inside.now()) {
                 return Ended::TooLate;
             }
-            inside.parts.counters.started.add(1);
-            inside.parts.counters.late(lateness);
+            inside.kernel.counters.started.add(1);
+            inside.kernel.counters.late(lateness);
             match inside
-                .parts
+                .kernel
                 .clock
                 .timeout(timeout, async move { handler(context).await })
                 .await
@@ -159,10 +143,10 @@ fn start_next(
                 None => Ended::TimedOut,
             }
         };
-        let started = parts.clock.spawn_in(handlers, run);
+        let started = kernel.clock.spawn_in(handlers, run);
         let id = started.id();
-        lane.started(&task, started, now.moment.instant().checked_add(timeout));
-        return Some((id, Running { task, finishing }));
+        lane.started(&attempt, started, now.moment.instant().checked_add(timeout));
+        return Some((id, attempt));
     }
     None
 }
@@ -172,22 +156,23 @@ fn finish(
     engine: &Engine,
     lane: &Arc<Lane>,
     settle: &mpsc::UnboundedSender<Settled>,
-    Running { task, finishing }: Running,
+    attempt: Arc<Attempt>,
     verdict: Verdict,
 ) {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let (verdict, finished) = match verdict {
-        verdict if !finishing.has_begun() => (verdict, Finished::No),
+        verdict if !attempt.finishing.has_begun() => (verdict, Finished::No),
         Verdict::Answered(Ok(Outcome::Done)) => (Verdict::NotCommitted, Finished::Yes),
         verdict => (verdict, Finished::Perhaps),
     };
-    let since = parts.clock.moment();
-    if let Some((current, store_earliest)) = lane.settling(&task, since) {
-        let ending = verdict.ending(&current, &lane.policy, store_earliest, parts);
+    let since = kernel.clock.moment();
+    if let Some(store_earliest) = lane.settling(&attempt, since) {
+        // By the attempt that it was started as, whatever became of its claim since.
+        let ending = verdict.ending(&attempt.task, &lane.policy, store_earliest, kernel);
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
             lane: Arc::clone(lane),
-            task,
+            attempt,
             ending,
             finished,
             since,

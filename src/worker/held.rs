@@ -5,31 +5,23 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::budget::Taken;
+use super::attempt::Attempt;
 use super::lease::Lease;
+use crate::Task;
 use crate::clock::Moment;
-use crate::handler::Finishing;
-use crate::retry::Policy;
-use crate::store_time::Reading;
-use crate::{Task, WokenBy};
 
 /// A claim that this worker holds.
 pub(super) struct Held {
-    /// As it was claimed last.
-    pub(super) task: Arc<Task>,
-    /// The version by which its handler knows it: an older one, where the claim was lost and taken back meanwhile.
-    pub(super) known_as: u64,
-    pub(super) woken_by: WokenBy,
-    pub(super) finishing: Finishing,
+    /// What its handler is, or will be.
+    pub(super) attempt: Arc<Attempt>,
+    /// The task as it was claimed last: later than the attempt, where that was lost and taken back meanwhile.
+    pub(super) claim: Arc<Task>,
     pub(super) lease: Lease,
-    /// The time by the store's clock when it was claimed, and the moment of it.
-    pub(super) claimed: Reading,
     pub(super) phase: Phase,
     /// When the check of its kind said that it is to run.
     pub(super) passed: Option<Moment>,
     /// Whether the store knows that its handler starts.
     pub(super) noted: bool,
-    pub(super) _bytes: Taken,
 }
 
 pub(super) enum Phase {
@@ -56,9 +48,15 @@ impl Held {
         self.phase = Phase::Settling { since, ran };
     }
 
+    /// Whether its handler was started by an earlier claim, which the store counts as its attempt. Then this claim is to be
+    /// none: it is given back when it is settled, and when its lease ends as long as no start is noted for it.
+    pub(super) fn goes_on(&self) -> bool {
+        self.claim.attempt > self.attempt.task.attempt
+    }
+
     /// Whether its row may have ended by this worker's own doing.
     pub(super) fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Settling { .. }) || self.finishing.has_begun()
+        matches!(self.phase, Phase::Settling { .. }) || self.attempt.finishing.has_begun()
     }
 
     /// Whether `task` is a claim of the same task right after this one, whose handler has been started: its lease has
@@ -68,15 +66,7 @@ impl Held {
         matches!(
             self.phase,
             Phase::Running { .. } | Phase::Settling { ran: true, .. }
-        ) && task.version == self.task.version + 2
-            && task.stalls == self.task.stalls + 1
+        ) && task.version == self.claim.version + 2
+            && task.stalls == self.claim.stalls + 1
     }
-}
-
-/// Whether the store has to know of a start before it happens: if the worker may die of it, or if there may be no other.
-///
-/// Of all others it learns by the first renewal: to tell it each time would be one more write for every task. What ends
-/// before is settled, and where the worker dies before, the end of the lease gives the attempt back, once.
-pub(super) fn needs_note(task: &Task, policy: &Policy) -> bool {
-    task.stalls > 0 || task.attempt >= task.max_attempts.unwrap_or(policy.max_attempts)
 }

@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::budget::Taken;
-use super::held::{Held, Phase, needs_note};
+use super::attempt::Attempt;
+use super::held::{Held, Phase};
 use super::lease::{Lease, Now};
 use crate::clock::Moment;
-use crate::handler::{Finishing, Handler};
+use crate::handler::Handler;
 use crate::retry::Policy;
 use crate::store::{Ending, Renewal};
-use crate::store_time::Reading;
-use crate::{Kind, Task, TaskId, Timestamp, WokenBy};
+use crate::verdict::needs_note;
+use crate::{Kind, Task, TaskId, Timestamp};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
 pub(crate) struct Lane {
@@ -39,51 +39,36 @@ struct LaneState {
     queue: VecDeque<TaskId>,
     /// How many starts are being noted.
     noting: usize,
-    /// Handlers that were told to stop and have not come to an end, by the claims that they know. Nothing else is
+    /// Handlers that were told to stop and have not come to an end, by the versions of their attempts. Nothing else is
     /// started for their tasks.
     stopping: BTreeSet<(TaskId, u64)>,
     /// Whether the store may have due tasks for which there was no room.
     backlog: bool,
 }
 
-/// A claim that came.
-pub(crate) struct Accepted {
-    pub(crate) task: Arc<Task>,
-    pub(crate) woken_by: WokenBy,
-    pub(crate) claimed: Reading,
-    pub(crate) lease: Lease,
-    pub(crate) bytes: Taken,
-}
-
 /// What is next in a lane.
 pub(crate) enum Next {
     /// A claim whose lease holds, and whose start is noted where that must be.
-    Start(Starting),
+    Start(Arc<Attempt>, Lease),
     /// A claim whose start is to be noted in the store first.
-    Note(Arc<Task>),
+    Note(Arc<Attempt>),
     /// A claim whose check said so long ago that it is to run that it is asked once more.
-    Ask(Arc<Task>),
+    Ask(Arc<Attempt>),
     /// Only claims that must be renewed first, as nobody knows whether they still hold.
     Unsure,
 }
 
-/// A claim to start a handler for.
-pub(crate) struct Starting {
-    pub(crate) task: Arc<Task>,
-    pub(crate) woken_by: WokenBy,
-    pub(crate) finishing: Finishing,
-    /// The time by the store's clock, as far as is believed.
-    pub(crate) store_now: Timestamp,
-    /// It is this or later: by which nothing is too late that may be in time.
-    pub(crate) store_earliest: Timestamp,
-    pub(crate) lease: Lease,
+/// A claim as the store knows it.
+pub(crate) struct Current {
+    pub(crate) claim: Arc<Task>,
+    /// Whether its handler was started by an earlier claim, which counts as its attempt.
+    pub(crate) goes_on: bool,
 }
 
-/// A claim that has ended.
+/// An attempt that has ended.
 pub(crate) struct Settled {
     pub(crate) lane: Arc<Lane>,
-    /// As its handler was given it, by which the lane knows it.
-    pub(crate) task: Arc<Task>,
+    pub(crate) attempt: Arc<Attempt>,
     pub(crate) ending: Ending,
     pub(crate) finished: Finished,
     pub(crate) since: Moment,
@@ -162,29 +147,23 @@ impl Lane {
     /// [`passed`](Self::passed). Says how many older claims are thereby known to be lost.
     ///
     /// A claim that this worker had lost without knowing, and whose handler has been at it all the time, is taken back.
-    pub(crate) fn accept(&self, claims: Vec<Accepted>, ask_first: bool) -> usize {
+    pub(crate) fn accept(&self, claims: &[Arc<Attempt>], lease: Lease, ask_first: bool) -> usize {
         let mut replaced = 0;
         {
             let mut state = self.state();
-            for Accepted {
-                task,
-                woken_by,
-                claimed,
-                lease,
-                bytes,
-            } in claims
-            {
+            for attempt in claims {
                 state.reserved -= 1;
+                let task = &attempt.task;
                 let id = task.id;
                 if let Some(held) = state.claims.get_mut(&id) {
-                    if held.task.version > task.version {
+                    if held.claim.version > task.version {
                         // Its answer was late: it has been lost, and the task claimed again since.
                         replaced += 1;
                         continue;
                     }
-                    if held.is_followed_by(&task) {
-                        held.finishing.set_version(task.version);
-                        (held.task, held.lease, held.noted) = (task, lease, false);
+                    if held.is_followed_by(task) {
+                        held.attempt.finishing.set_version(task.version);
+                        (held.claim, held.lease, held.noted) = (Arc::clone(task), lease, false);
                         continue;
                     }
                     // If it is being settled, that will be refused, and tells.
@@ -192,16 +171,12 @@ impl Lane {
                     state.forget(id);
                 }
                 let held = Held {
-                    known_as: task.version,
-                    finishing: Finishing::new(task.version),
-                    task,
-                    woken_by,
+                    attempt: Arc::clone(attempt),
+                    claim: Arc::clone(task),
                     lease,
-                    claimed,
                     phase: if ask_first { Phase::Asking } else { Phase::Queued },
                     passed: None,
                     noted: false,
-                    _bytes: bytes,
                 };
                 state.claims.insert(id, held);
                 if !ask_first {
@@ -214,14 +189,14 @@ impl Lane {
     }
 
     /// These claims are to run, says the check of their kind.
-    pub(crate) fn passed(&self, tasks: &[Arc<Task>], now: Moment) {
+    pub(crate) fn passed(&self, attempts: &[Arc<Attempt>], now: Moment) {
         {
             let mut state = self.state();
-            for task in tasks {
-                if let Some(held) = state.asking(task) {
+            for attempt in attempts {
+                if let Some(held) = state.asking(attempt) {
                     held.phase = Phase::Queued;
                     held.passed = Some(now);
-                    state.queue.push_back(task.id);
+                    state.queue.push_back(attempt.task.id);
                 }
             }
         }
@@ -229,9 +204,9 @@ impl Lane {
     }
 
     /// This claim is not to run, and is about to be settled; false if it has been lost or given back meanwhile.
-    pub(crate) fn refused(&self, task: &Task, since: Moment) -> bool {
+    pub(crate) fn refused(&self, attempt: &Arc<Attempt>, since: Moment) -> bool {
         let mut state = self.state();
-        let held = state.asking(task);
+        let held = state.asking(attempt);
         held.map(|held| held.settle(since)).is_some()
     }
 
@@ -247,16 +222,16 @@ impl Lane {
                     if until.is_some_and(|until| now.instant() >= until) {
                         return None;
                     }
-                    true
+                    !held.goes_on()
                 }
                 Phase::Settling { since, ran } => {
                     if since.until(now) >= patience {
                         return None;
                     }
-                    ran
+                    ran && !held.goes_on()
                 }
             };
-            let version = held.task.version;
+            let version = held.claim.version;
             Some(Renewal { id, version, started })
         });
         renewals.collect()
@@ -273,7 +248,7 @@ impl Lane {
     pub(crate) fn renewed(&self, renewal: &Renewal, lease: Lease) {
         let mut state = self.state();
         let held = state.claims.get_mut(&renewal.id);
-        if let Some(held) = held.filter(|held| held.task.version == renewal.version) {
+        if let Some(held) = held.filter(|held| held.claim.version == renewal.version) {
             held.lease = lease;
             held.noted |= renewal.started;
         }
@@ -286,10 +261,10 @@ impl Lane {
 
     /// What came of noting that its handler starts: if it is noted, it starts next; else in its turn, when that has been
     /// tried again.
-    pub(crate) fn noted(&self, task: &Task, lease: Option<Lease>) {
+    pub(crate) fn noted(&self, attempt: &Arc<Attempt>, lease: Option<Lease>) {
         {
             let mut state = self.state();
-            let Some(held) = state.held(task) else {
+            let Some(held) = state.held(attempt) else {
                 return;
             };
             if !matches!(held.phase, Phase::Noting) {
@@ -301,7 +276,7 @@ impl Lane {
                 held.lease = lease;
             }
             state.noting -= 1;
-            state.queue.push_front(task.id);
+            state.queue.push_front(attempt.task.id);
         }
         self.changed.notify_one();
     }
@@ -317,7 +292,7 @@ impl Lane {
     pub(crate) fn lost(&self, id: TaskId, version: u64) -> bool {
         let mut state = self.state();
         let held = state.claims.get(&id);
-        if !held.is_some_and(|held| held.task.version == version && !held.is_ending()) {
+        if !held.is_some_and(|held| held.claim.version == version && !held.is_ending()) {
             return false;
         }
         state.forget(id);
@@ -325,16 +300,25 @@ impl Lane {
     }
 
     /// The claim has been settled, or never will be.
-    pub(crate) fn settled(&self, task: &Task) {
+    pub(crate) fn settled(&self, attempt: &Arc<Attempt>) {
         let mut state = self.state();
-        if state.held(task).is_some() {
-            state.forget(task.id);
+        if state.held(attempt).is_some() {
+            state.forget(attempt.task.id);
         }
     }
 
-    /// The claim by which the store knows a task now; none if it is lost.
-    pub(crate) fn current(&self, task: &Task) -> Option<Arc<Task>> {
-        self.state().held(task).map(|held| Arc::clone(&held.task))
+    /// The claim by which the store knows an attempt now. Of one that is lost, the claim that it was.
+    pub(crate) fn current(&self, attempt: &Arc<Attempt>) -> Current {
+        match self.state().held(attempt) {
+            Some(held) => Current {
+                claim: Arc::clone(&held.claim),
+                goes_on: held.goes_on(),
+            },
+            None => Current {
+                claim: Arc::clone(&attempt.task),
+                goes_on: false,
+            },
+        }
     }
 
     /// Takes the oldest claim that was not started and may be, to be started or refused.
@@ -361,62 +345,56 @@ impl Lane {
             let is_old = |passed: Moment| passed.until(&now.moment) >= ask_after;
             if held.passed.is_some_and(is_old) {
                 held.phase = Phase::Asking;
-                return Some(Next::Ask(Arc::clone(&held.task)));
+                return Some(Next::Ask(Arc::clone(&held.attempt)));
             }
-            if !held.noted && needs_note(&held.task, &self.policy) {
+            if !held.noted && needs_note(&held.claim, &self.policy) {
                 held.phase = Phase::Noting;
                 state.noting += 1;
-                return Some(Next::Note(Arc::clone(&held.task)));
+                return Some(Next::Note(Arc::clone(&held.attempt)));
             }
-            return Some(Next::Start(Starting {
-                task: Arc::clone(&held.task),
-                woken_by: held.woken_by,
-                finishing: held.finishing.clone(),
-                store_now: held.claimed.now(now.moment.instant()),
-                store_earliest: held.claimed.earliest(now.moment.instant()),
-                lease: held.lease,
-            }));
+            return Some(Next::Start(Arc::clone(&held.attempt), held.lease));
         }
         unsure.then_some(Next::Unsure)
     }
 
     /// The claim's handler has been started, and is to be stopped if the claim was lost meanwhile.
-    pub(crate) fn started(&self, task: &Task, handler: AbortHandle, until: Option<Instant>) {
+    pub(crate) fn started(&self, attempt: &Arc<Attempt>, handler: AbortHandle, until: Option<Instant>) {
         let mut state = self.state();
-        match state.held(task) {
+        match state.held(attempt) {
             Some(held) => held.phase = Phase::Running { handler, until },
             None => {
                 handler.abort();
-                state.stopping.insert((task.id, task.version));
+                state.stopping.insert((attempt.task.id, attempt.task.version));
             }
         }
     }
 
     /// The claim's handler was to start when its lease had ended: it waits for a renewal.
-    pub(crate) fn put_back(&self, task: &Task) {
+    pub(crate) fn put_back(&self, attempt: &Arc<Attempt>) {
         let mut state = self.state();
-        if let Some(held) = state.held(task) {
+        if let Some(held) = state.held(attempt) {
             held.phase = Phase::Queued;
-            state.queue.push_front(task.id);
+            // Perhaps it was lost and taken back meanwhile: then that is the claim by which it starts.
+            held.attempt = held.attempt.anew(&held.claim);
+            state.queue.push_front(attempt.task.id);
         }
     }
 
     /// The claim's handler has come to an end, by itself or stopped.
-    pub(crate) fn handler_ended(&self, task: &Task) {
-        self.state().stopping.remove(&(task.id, task.version));
+    pub(crate) fn handler_ended(&self, attempt: &Attempt) {
+        let ended = (attempt.task.id, attempt.task.version);
+        self.state().stopping.remove(&ended);
     }
 
-    /// The claim is about to be settled; gives it as the store knows it, and a time than which the store's clock is not
-    /// earlier, or none if the claim is lost.
-    pub(crate) fn settling(&self, task: &Task, since: Moment) -> Option<(Arc<Task>, Timestamp)> {
-        let mut state = self.state();
-        let held = state.held(task)?;
-        held.settle(since);
-        Some((Arc::clone(&held.task), held.claimed.earliest(since.instant())))
+    /// The claim is about to be settled; gives a time than which the store's clock is not earlier, or none if the claim
+    /// is lost.
+    pub(crate) fn settling(&self, attempt: &Arc<Attempt>, since: Moment) -> Option<Timestamp> {
+        self.state().held(attempt)?.settle(since);
+        Some(attempt.claimed.earliest(since.instant()))
     }
 
     /// Takes what was not started, to be settled.
-    pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Task>> {
+    pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Attempt>> {
         let mut state = self.state();
         state.queue.clear();
         state.noting = 0;
@@ -426,23 +404,24 @@ impl Lane {
             .filter(|held| matches!(held.phase, Phase::Asking | Phase::Queued | Phase::Noting));
         let release = |held: &mut Held| {
             held.settle(since);
-            Arc::clone(&held.task)
+            Arc::clone(&held.attempt)
         };
         unstarted.map(release).collect()
     }
 }
 
 impl LaneState {
-    /// The claim of a task as its handler knows it, unless it is another one by now.
-    fn held(&mut self, task: &Task) -> Option<&mut Held> {
+    /// The claim of an attempt, unless it is another's by now.
+    fn held(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
         self.claims
-            .get_mut(&task.id)
-            .filter(|held| held.known_as == task.version)
+            .get_mut(&attempt.task.id)
+            .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
     }
 
-    /// The claim of a task, if its check is still to say whether it is to run.
-    fn asking(&mut self, task: &Task) -> Option<&mut Held> {
-        self.held(task).filter(|held| matches!(held.phase, Phase::Asking))
+    /// The claim of an attempt, if its check is still to say whether it is to run.
+    fn asking(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        self.held(attempt)
+            .filter(|held| matches!(held.phase, Phase::Asking))
     }
 
     fn forget(&mut self, id: TaskId) {
@@ -452,7 +431,7 @@ impl LaneState {
         match &held.phase {
             Phase::Running { handler, .. } => {
                 handler.abort();
-                self.stopping.insert((id, held.known_as));
+                self.stopping.insert((id, held.attempt.task.version));
             }
             // Left here it would start its task a second time, should this worker claim it again.
             Phase::Queued => self.queue.retain(|&queued| queued != id),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::Timestamp;
 use crate::clock::Moment;
+use crate::timestamp::millis;
 
 /// The lease of a claim, by this process's clocks and by what it has heard of the store's.
 ///
@@ -16,6 +17,9 @@ pub(crate) struct Lease {
     /// By the store's clock; not later than its row says.
     until: Timestamp,
 }
+
+/// How far what is believed of the store's clock may go back without a step of it: as long as an answer takes.
+const UNSTEPPED: Duration = Duration::from_millis(250);
 
 /// Now, by this process's clocks and by the store's, as far as that is known.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +40,15 @@ impl Lease {
 
     /// Whether nobody else can have the claim by now. If not, nothing may start by it until it has been renewed.
     pub(crate) fn holds(&self, now: &Now) -> bool {
-        self.asked.until(&now.moment) < self.length && now.store.is_none_or(|store| store < self.until)
+        self.asked.until(&now.moment) < self.length
+            && now
+                .store
+                .is_none_or(|store| store < self.until && !self.is_from_the_future(store))
+    }
+
+    /// Whether the store's clock was stepped back since it was given. Then whoever removes history may mend it, to end
+    /// earlier by that clock than is known here, and a step forwards may end it unseen; until it has been renewed.
+    fn is_from_the_future(&self, store: Timestamp) -> bool {
+        store < self.until.shifted(-millis(self.length + UNSTEPPED))
     }
 }

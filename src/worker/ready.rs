@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::warn;
 
-use super::Stop;
 use super::arrivals::accept;
 use super::engine::Engine;
 use super::lane::Lane;
+use super::stop::Stage;
 use crate::{WokenBy, defaults};
 
 /// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
-pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop>) {
-    let parts = &engine.parts;
+pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
+    let kernel = &engine.kernel;
     loop {
         let room = engine.room.notified();
         let mut hungry: Vec<_> = engine.lanes.values().filter(|lane| is_hungry(lane)).collect();
@@ -24,11 +23,11 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
         if hungry.is_empty() {
             tokio::select! {
                 biased;
-                _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
+                () = engine.stop.begun() => return,
                 () = room => continue,
             }
         }
-        if *stopped.borrow() > Stop::No {
+        if engine.stop.stage() > Stage::Working {
             return;
         }
         for lane in &hungry {
@@ -43,10 +42,10 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
             }
         });
         reserved.claim.room.retain(|_, room| *room > 0);
-        let asked = parts.clock.moment();
-        match parts.store.ready(&reserved.claim).await {
+        let asked = kernel.clock.moment();
+        match kernel.store.ready(&reserved.claim).await {
             Ok(claimed) => {
-                let heard = parts.time.heard(asked.instant(), claimed);
+                let heard = kernel.time.heard(asked.instant(), claimed);
                 let bytes: usize = heard.found.iter().map(|task| task.payload.len()).sum();
                 let was_cut_off = bytes >= reserved.claim.bytes;
                 for lane in &hungry {
@@ -59,12 +58,16 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>, mut stopped: watch::Rece
                 accept(&engine, heard, asked, reserved, WokenBy::Room);
             }
             Err(error) => {
-                warn!(%error, "waiting tasks were not claimed; that will be repeated");
+                warn!(
+                    %error,
+                    "due tasks could not be claimed and are late until they are; it is tried again: see that the \
+                     store is up"
+                );
                 for lane in &hungry {
                     lane.set_backlog(true);
                 }
                 drop(reserved);
-                parts.clock.sleep(CLAIM_AGAIN).await;
+                kernel.clock.sleep(CLAIM_AGAIN).await;
             }
         }
     }

@@ -7,17 +7,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::Lane;
+use super::lane::{Current, Lane};
 use super::pass_on;
 use crate::store::{Guarded, Renewal, unanswered};
-use crate::turns::Turns;
-use crate::{Error, Task, defaults};
+use crate::turns::{Load, Turn, take_turns};
+use crate::{Error, defaults};
 
 /// Renews the leases of all held claims, three times in each lease, and at once where a lease may have ended: after a
 /// suspend, a pause of the process, a step of the store's clock. Never ends.
 pub(crate) async fn keep(engine: Arc<Engine>) {
-    let clock = &engine.parts.clock;
+    let clock = &engine.kernel.clock;
     let mut pause = engine.lease / defaults::RENEWALS;
     loop {
         tokio::select! {
@@ -38,7 +39,7 @@ const RENEW_AGAIN: Duration = Duration::from_secs(1);
 
 /// Renews all held claims, in batches that do not wait for one another; says whether the store answered for all.
 pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
-    let clock = &engine.parts.clock;
+    let clock = &engine.kernel.clock;
     let mut renewals = Vec::new();
     for lane in engine.lanes.values() {
         let of_lane = lane.renewable(&clock.moment(), engine.lease);
@@ -57,11 +58,15 @@ pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
 }
 
 async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<(), Error> {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let now = engine.now();
     let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
     let renewed = extend(engine, &renewals).await.inspect_err(|error| {
-        warn!(%error, claims = batch.len(), "leases were not renewed; nothing starts by one that may have ended");
+        warn!(
+            %error, claims = batch.len(),
+            "leases could not be renewed; what is claimed and waits does not start until they are, and after a \
+             lease others may run it: see that the store is up"
+        );
     })?;
     for ((lane, renewal), renewed) in batch.iter().zip(renewed) {
         match renewed {
@@ -69,7 +74,7 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
             // It is tried again until the lease ends.
             Guarded::Blocked => {}
             Guarded::Lost if lane.lost(renewal.id, renewal.version) => {
-                parts.counters.lost_claims.add(1);
+                kernel.counters.lost_claims.add(1);
                 engine.room.notify_one();
                 warn!(id = %renewal.id, kind = %lane.kind, "a claim was lost; if its handler runs, it is stopped");
             }
@@ -83,56 +88,49 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
 /// Asks the store to move the ends of leases, and to note starts. A call that hangs must not cost the leases: there is
 /// time for others.
 async fn extend(engine: &Engine, renewals: &[Renewal]) -> Result<Vec<Guarded>, Error> {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let limit = engine.lease / defaults::RENEWALS;
-    let renewing = parts.store.renew(renewals, engine.lease);
-    parts
+    let renewing = kernel.store.renew(renewals, engine.lease);
+    kernel
         .clock
         .timeout(limit, renewing)
         .await
-        .unwrap_or_else(|| Err(unanswered(parts.store.name(), limit)))
+        .unwrap_or_else(|| Err(unanswered(kernel.store.name(), limit)))
 }
 
 /// A start to be noted before it happens.
 pub(crate) struct Note {
     pub(crate) lane: Arc<Lane>,
-    pub(crate) task: Arc<Task>,
+    pub(crate) attempt: Arc<Attempt>,
 }
 
 /// Tells the store which handlers are about to start, as many at once as are waiting, until nobody can ask for more.
-pub(crate) async fn note(engine: Arc<Engine>, mut starting: mpsc::UnboundedReceiver<Note>) {
-    let clock = &engine.parts.clock;
-    let turns = Turns::new(clock.clone());
-    let mut calls = JoinSet::new();
-    loop {
-        let turn = turns.next().await;
-        // Bounded by the lanes: no more than may run at once.
-        let mut batch = Vec::new();
-        let came = loop {
-            tokio::select! {
-                biased;
-                Some(ended) = calls.join_next() => pass_on(ended),
-                came = starting.recv_many(&mut batch, defaults::BATCH) => break came,
-            };
-        };
-        if came == 0 {
-            return;
-        }
+pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<Note>) {
+    let clock = &engine.kernel.clock;
+    let call = |batch, turn: Turn| {
         let engine = Arc::clone(&engine);
-        clock.spawn_in(
-            &mut calls,
-            async move { turn.take(note_batch(&engine, batch)).await },
-        );
-    }
+        async move { turn.take(note_batch(&engine, batch)).await }
+    };
+    // Bounded by the lanes: no more than may run at once. What is in flight at the end nobody waits for any more.
+    take_turns(
+        clock,
+        starting,
+        |_| Load::ONE,
+        call,
+        |ended| {
+            pass_on(ended);
+        },
+    )
+    .await;
 }
 
 async fn note_batch(engine: &Engine, batch: Vec<Note>) {
     let now = engine.now();
-    let renewal = |Note { lane, task }: &Note| {
-        let current = lane.current(task);
+    let renewal = |Note { lane, attempt }: &Note| {
+        let Current { claim, .. } = lane.current(attempt);
         Renewal {
-            id: task.id,
-            version: current.map_or(task.version, |current| current.version),
+            id: claim.id,
+            version: claim.version,
             started: true,
         }
     };
@@ -140,27 +138,31 @@ async fn note_batch(engine: &Engine, batch: Vec<Note>) {
     let noted = match extend(engine, &renewals).await {
         Ok(noted) => noted,
         Err(error) => {
-            warn!(%error, claims = batch.len(), "starts were not noted; these tasks do not start before they are");
+            warn!(
+                %error, claims = batch.len(),
+                "the store could not be told which tasks are about to start, so they wait until it can; see that \
+                 it is up"
+            );
             vec![Guarded::Blocked; batch.len()]
         }
     };
     let mut blocked = Vec::new();
-    for ((Note { lane, task }, renewal), noted) in batch.into_iter().zip(renewals).zip(noted) {
+    for ((Note { lane, attempt }, renewal), noted) in batch.into_iter().zip(renewals).zip(noted) {
         match noted {
-            Guarded::Done => lane.noted(&task, Some(engine.lease_from(&now))),
-            Guarded::Blocked => blocked.push((lane, task)),
+            Guarded::Done => lane.noted(&attempt, Some(engine.lease_from(&now))),
+            Guarded::Blocked => blocked.push((lane, attempt)),
             Guarded::Lost => {
                 let lost = lane.lost(renewal.id, renewal.version);
-                engine.parts.counters.lost_claims.add(usize::from(lost));
+                engine.kernel.counters.lost_claims.add(usize::from(lost));
                 engine.room.notify_one();
                 lane.look_again();
             }
         }
     }
     if !blocked.is_empty() {
-        engine.parts.clock.sleep(NOTE_AGAIN).await;
-        for (lane, task) in blocked {
-            lane.noted(&task, None);
+        engine.kernel.clock.sleep(NOTE_AGAIN).await;
+        for (lane, attempt) in blocked {
+            lane.noted(&attempt, None);
         }
     }
 }

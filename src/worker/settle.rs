@@ -1,50 +1,43 @@
 //! Ends claims in the store, in batches.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use super::lane::{Finished, Settled};
+use super::lane::{Current, Finished, Settled};
 use super::pass_on;
-use super::verdict::next_after;
-use crate::clock::instant_after;
-use crate::router::Trip;
-use crate::store::{Ending, Guarded, Settlement};
-use crate::turns::Turns;
-use crate::{Error, State, Target, Task, Wake, defaults};
+use crate::backoff::Backoff;
+use crate::store::{Ending, Event, Guarded, Step};
+use crate::turns::{Load, Turn, take_turns};
+use crate::verdict::next_wake;
+use crate::{Error, State, Target, Task};
 
 /// Settles what has ended, as much at once as is waiting, until nobody can send more.
 ///
 /// A few calls are in flight at once, and a row that is locked or out of reach is tried again apart from the others: no
 /// end waits for another.
-pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiver<Settled>) {
-    let clock = &engine.parts.clock;
-    let turns = Turns::new(clock.clone());
-    let mut calls = JoinSet::new();
-    loop {
-        let turn = turns.next().await;
-        // Bounded by the lanes: each claim is here at most once.
-        let mut batch = Vec::new();
-        let came = loop {
-            tokio::select! {
-                biased;
-                Some(ended) = calls.join_next() => pass_on(ended),
-                came = ended.recv_many(&mut batch, defaults::BATCH) => break came,
-            };
-        };
-        if came == 0 {
-            break;
-        }
+pub(crate) async fn settle(engine: Arc<Engine>, ended: mpsc::UnboundedReceiver<Settled>) {
+    let clock = &engine.kernel.clock;
+    let call = |batch, turn: Turn| {
         let engine = Arc::clone(&engine);
-        clock.spawn_in(&mut calls, async move {
+        async move {
             let left = turn.take(write(&engine, batch, false)).await;
             repeat(&engine, left).await;
-        });
-    }
+        }
+    };
+    // Bounded by the lanes: each claim is here at most once.
+    let mut calls = take_turns(
+        clock,
+        ended,
+        |_| Load::ONE,
+        call,
+        |ended| {
+            pass_on(ended);
+        },
+    )
+    .await;
     while let Some(ended) = calls.join_next().await {
         pass_on(ended);
     }
@@ -52,9 +45,10 @@ pub(crate) async fn settle(engine: Arc<Engine>, mut ended: mpsc::UnboundedReceiv
 
 /// Settles what could not be, again and again.
 async fn repeat(engine: &Engine, mut left: Vec<Settled>) {
-    let mut pauses = Pauses::default();
+    let clock = &engine.kernel.clock;
+    let mut backoff = Backoff::CALLS;
     while !left.is_empty() {
-        engine.parts.clock.sleep(pauses.next()).await;
+        clock.sleep(backoff.failed(clock.instant())).await;
         left = write(engine, left, true).await;
     }
 }
@@ -65,35 +59,44 @@ async fn write(engine: &Engine, batch: Vec<Settled>, repeated: bool) -> Vec<Sett
     match call(engine, &batch).await {
         Ok(came) => conclude(engine, batch, came, repeated).await,
         Err(cause) if cause.is_transient() => {
-            warn!(%cause, claims = batch.len(), "ends of claims are not written yet; that is repeated");
+            warn!(
+                %cause, claims = batch.len(),
+                "ends of claims could not be written yet; it is tried again, and tasks run once more only if it \
+                 fails for a whole lease"
+            );
             batch
         }
         Err(cause) if batch.len() == 1 => given_up_in_the_end(engine, batch, &cause).await,
         Err(cause) => {
             // One row may spoil the batch: each by itself.
-            warn!(%cause, claims = batch.len(), "ends of claims were not written together");
+            warn!(
+                %cause, claims = batch.len(),
+                "a batch of ends of claims was refused, so each is written by itself"
+            );
             one_by_one(engine, batch).await
         }
     }
 }
 
-/// The store's answer for each of a batch.
-async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<Guarded>, Error> {
-    let settlement = |settled: &Settled| Settlement {
-        id: settled.task.id,
-        version: current(settled).version,
-        ending: settled.ending.clone(),
+/// The claims that were to be ended of a batch, and the store's answer for each.
+async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<(Current, Guarded)>, Error> {
+    let claims: Vec<_> = batch.iter().map(current).collect();
+    let end = |(settled, Current { claim, goes_on }): (&Settled, &Current)| Step {
+        id: claim.id,
+        version: claim.version,
+        event: Event::End {
+            ending: settled.ending.clone(),
+            goes_on: *goes_on,
+        },
     };
-    engine
-        .parts
-        .store
-        .settle(batch.iter().map(settlement).collect())
-        .await
+    let ends: Vec<_> = batch.iter().zip(&claims).map(end).collect();
+    let came = engine.kernel.store.advance(&ends).await?;
+    Ok(claims.into_iter().zip(came).collect())
 }
 
 /// The claim as the store knows it: it may have been lost and taken back meanwhile.
-fn current(Settled { lane, task, .. }: &Settled) -> Arc<Task> {
-    lane.current(task).unwrap_or_else(|| Arc::clone(task))
+fn current(Settled { lane, attempt, .. }: &Settled) -> Current {
+    lane.current(attempt)
 }
 
 /// Writes each ending by itself. Where others can be written, one that the store refuses for good never will be; where
@@ -132,7 +135,7 @@ const REFUSED_AT_MOST: usize = 3;
 /// The store refuses this claim's end, and perhaps everything, for a moment: a table that is being renamed, a right that
 /// was withdrawn. Only when a lease has passed over it the claim is given up.
 async fn given_up_in_the_end(engine: &Engine, batch: Vec<Settled>, cause: &Error) -> Vec<Settled> {
-    let now = engine.parts.clock.moment();
+    let now = engine.kernel.clock.moment();
     let (over, left): (Vec<_>, Vec<_>) = batch
         .into_iter()
         .partition(|settled| settled.since.until(&now) >= engine.lease);
@@ -140,31 +143,42 @@ async fn given_up_in_the_end(engine: &Engine, batch: Vec<Settled>, cause: &Error
         give_up(engine, settled, cause).await;
     }
     if !left.is_empty() {
-        warn!(%cause, claims = left.len(), "the store refuses ends of claims; that is repeated for as long as a lease");
+        warn!(
+            %cause, claims = left.len(),
+            "the store refuses to write ends of claims; it is tried for as long as a lease, then their tasks run \
+             once more: see whether the store may be written to"
+        );
     }
     left
 }
 
 /// The row cannot be written; when its lease ends the task is tried again. Unless an earlier try has had its effect.
 async fn give_up(engine: &Engine, settled: &Settled, cause: &Error) {
-    let claim = current(settled);
+    let Current { claim, goes_on } = current(settled);
     if was_settled(engine, &claim, &settled.ending).await {
-        count(engine, &claim, &settled.ending);
+        count(engine, &claim, goes_on, &settled.ending);
     } else {
-        error!(%cause, id = %claim.id, kind = %claim.kind, "the end of a claim cannot be written; its task is tried again when its lease has ended");
-        engine.parts.counters.lost_claims.add(1);
+        error!(
+            %cause, id = %claim.id, kind = %claim.kind,
+            "the end of a claim cannot be written; its task is tried again when its lease has ended"
+        );
+        engine.kernel.counters.lost_claims.add(1);
     }
-    settled.lane.settled(&settled.task);
+    settled.lane.settled(&settled.attempt);
     engine.room.notify_one();
 }
 
 /// Does what follows when claims were settled, or were somebody else's; gives those of which it is not known.
-async fn conclude(engine: &Engine, batch: Vec<Settled>, came: Vec<Guarded>, repeated: bool) -> Vec<Settled> {
-    let settled_at = engine.parts.clock.instant();
-    let mut trips = Vec::new();
+async fn conclude(
+    engine: &Engine,
+    batch: Vec<Settled>,
+    came: Vec<(Current, Guarded)>,
+    repeated: bool,
+) -> Vec<Settled> {
+    let settled_at = engine.kernel.clock.instant();
+    let mut due_wakes = Vec::new();
     let mut left = Vec::new();
-    for (settled, came) in batch.into_iter().zip(came) {
-        let claim = current(&settled);
+    for (settled, (Current { claim, goes_on }, came)) in batch.into_iter().zip(came) {
         let won = match came {
             Guarded::Done => true,
             Guarded::Lost => repeated && was_settled(engine, &claim, &settled.ending).await,
@@ -174,46 +188,27 @@ async fn conclude(engine: &Engine, batch: Vec<Settled>, came: Vec<Guarded>, repe
             }
         };
         if won {
-            count(engine, &claim, &settled.ending);
-            let now = engine.parts.time.now().unwrap_or(claim.updated_at);
-            if let Some(after) = next_after(&settled.ending, now) {
-                let wake = Wake {
-                    id: claim.id,
-                    kind: claim.kind.clone(),
-                    version: claim.version + 1,
-                };
-                trips.push(Trip {
-                    wake,
-                    due: instant_after(settled_at, after),
-                });
-            }
-        } else if current(&settled).version != claim.version {
+            count(engine, &claim, goes_on, &settled.ending);
+            let now = engine.kernel.time.now().unwrap_or(claim.updated_at);
+            due_wakes.extend(next_wake(&claim, &settled.ending, now, settled_at));
+        } else if current(&settled).claim.version != claim.version {
             // Lost and taken back while this was on its way: the end is for the claim that there is now.
             left.push(settled);
             continue;
         } else if has_finished(engine, &settled).await {
-            engine.parts.counters.done.add(1);
+            engine.kernel.counters.done.add(1);
         } else {
-            engine.parts.counters.lost_claims.add(1);
-            warn!(id = %claim.id, kind = %claim.kind, "a claim was lost before its end was written; another worker may run its task");
+            engine.kernel.counters.lost_claims.add(1);
+            warn!(
+                id = %claim.id, kind = %claim.kind,
+                "a claim was lost before its end was written; another worker may run its task"
+            );
         }
-        settled.lane.settled(&settled.task);
+        settled.lane.settled(&settled.attempt);
     }
     engine.room.notify_one();
-    engine.parts.send_soon(trips).await;
+    engine.kernel.send_soon(due_wakes).await;
     left
-}
-
-/// How long to wait for a store that failed, again and again: twice as long each time, up to a second.
-#[derive(Default)]
-struct Pauses(u32);
-
-impl Pauses {
-    fn next(&mut self) -> Duration {
-        let pause = Duration::from_millis(50 << self.0.min(5));
-        self.0 += 1;
-        pause.min(Duration::from_secs(1))
-    }
 }
 
 /// Whether a claim that is gone was finished in a transaction of its handler's.
@@ -222,7 +217,7 @@ async fn has_finished(engine: &Engine, settled: &Settled) -> bool {
         Finished::No => false,
         // Asking the store for each would cost more than settling did.
         Finished::Yes => true,
-        Finished::Perhaps => became(engine, &current(settled), State::Done).await,
+        Finished::Perhaps => became(engine, &current(settled).claim, State::Done).await,
     }
 }
 
@@ -243,30 +238,24 @@ async fn was_settled(engine: &Engine, task: &Task, ending: &Ending) -> bool {
 
 /// Whether a claim that is gone made its row this by one transition.
 async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
-    let mut pauses = Pauses::default();
+    let clock = &engine.kernel.clock;
+    let mut backoff = Backoff::CALLS;
     loop {
-        match engine.parts.store.find(&Target::Id(task.id)).await {
+        match engine.kernel.store.find(&Target::Id(task.id)).await {
             Ok(Some(row)) => {
                 return row.version == task.version + 1 && row.state == expected && row.owner == task.owner;
             }
             Ok(None) => return false,
-            Err(cause) if cause.is_transient() => engine.parts.clock.sleep(pauses.next()).await,
+            Err(cause) if cause.is_transient() => clock.sleep(backoff.failed(clock.instant())).await,
             Err(_) => return false,
         }
     }
 }
 
-fn count(engine: &Engine, task: &Task, ending: &Ending) {
-    let counters = &engine.parts.counters;
-    match ending {
-        Ending::Done | Ending::Again { .. } => counters.done.add(1),
-        Ending::Retry { .. } => counters.retried.add(1),
-        Ending::Snooze { .. } => counters.snoozed.add(1),
-        Ending::Release => counters.released.add(1),
-        Ending::Moved { .. } | Ending::Cancelled => counters.followed.add(1),
-        Ending::Dead { error, give_back } => {
-            let ended_at = engine.parts.time.now().unwrap_or(task.updated_at);
-            engine.dead(task, error, *give_back, ended_at);
-        }
+fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
+    engine.kernel.counters.ended(ending);
+    if let Ending::Dead { error, give_back } = ending {
+        let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
+        engine.dead(task, error, u32::from(*give_back) + u32::from(goes_on), ended_at);
     }
 }

@@ -1,43 +1,54 @@
 //! The safety net: rows whose time to be looked at has passed.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::warn;
 
-use super::Stop;
 use super::arrivals::act;
 use super::engine::Engine;
 use super::renewing;
-use crate::backend::TableBackend;
+use crate::backend::LookAhead;
 use crate::store::Sweep;
 use crate::{Error, WokenBy, defaults};
 
-/// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history
-/// is over. It needs no backend: with all of them away tasks still run, each up to one pause late.
-pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop>) {
-    let clock = &engine.parts.clock;
-    // Several workers started together should not sweep together.
+/// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history is
+/// over, and for what is due soon. It needs no backend: with all of them away tasks still run, each up to one pause late.
+pub(crate) async fn sweep(engine: Arc<Engine>) {
+    let clock = &engine.kernel.clock;
+    // What is due soon is not known yet.
+    let mut pause = Duration::ZERO;
+    // Several workers started together should not go on sweeping together.
     let millis = u64::try_from(engine.sweep_every.as_millis()).unwrap_or(u64::MAX);
-    let mut pause = Duration::from_millis(clock.random_below(millis));
+    let mut spread = Some(Duration::from_millis(clock.random_below(millis)));
     let mut until_purge = 0_u32;
     loop {
         let told = async {
+            let _listening = engine.kernel.listening.lock().await;
             clock.sleep(TOLD_PAUSE).await;
-            engine.parts.store.notified().await;
+            engine.kernel.store.notified().await;
         };
         let is_told = tokio::select! {
             biased;
-            _ = stopped.wait_for(|&stop| stop > Stop::No) => return,
+            () = engine.stop.begun() => return,
             () = clock.sleep(pause) => false,
             // Another process has scheduled what is due soon, and its wake-ups may be out of reach.
             () = told => true,
         };
-        pause = engine.sweep_every;
+        pause = spread.take().unwrap_or(engine.sweep_every);
         match sweep_once(&engine).await {
             Ok(next) => pause = pause.min(next),
-            Err(error) => warn!(%error, "the sweep failed and will be repeated"),
+            Err(error) => {
+                if engine.kernel.router.look_ahead().is_some() {
+                    pause = pause.min(LookAhead::AGAIN);
+                }
+                warn!(
+                    %error,
+                    "the sweep failed, so lost wake-ups and ended leases are noticed later; it is repeated: see \
+                     that the store is up"
+                );
+            }
         }
         if is_told {
             // What was due at once is no longer ahead, and not yet overdue.
@@ -53,7 +64,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
             Ok(_) => until_purge = PURGE_EVERY,
             Err(error) => {
                 until_purge = PURGE_EVERY;
-                warn!(%error, "old history was not removed; that will be repeated");
+                warn!(%error, "old history could not be removed and takes room until it is; it is tried again");
             }
         }
     }
@@ -62,40 +73,47 @@ pub(crate) async fn sweep(engine: Arc<Engine>, mut stopped: watch::Receiver<Stop
 /// The least pause before a sweep because of what another process says, however much it says.
 const TOLD_PAUSE: Duration = Duration::from_millis(20);
 
+/// How often the store is asked for its time while a sweep hangs.
+const HEAR_EVERY: Duration = Duration::from_secs(1);
+
 /// Sweeps between two removals of history: one in half a minute, by default.
 const PURGE_EVERY: u32 = 60;
 
 /// Says when to sweep again at the latest.
 async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
-    let parts = &engine.parts;
+    let kernel = &engine.kernel;
     let now = engine.now();
     if engine.lanes.values().any(|lane| lane.is_unsure(&now)) {
         // Claims of its own that it may still have are kept, rather than ended and taken again.
         renewing::renew(engine).await;
     }
-    let table = parts.table.as_deref();
-    let table_asked = table.map(TableBackend::elapsed).unwrap_or_default();
+    let look_ahead = kernel.router.look_ahead();
     let sweep = Sweep {
         limit: defaults::SWEEP_LIMIT,
         retake: defaults::RETAKE,
-        ahead: table.map(TableBackend::wanted),
+        ahead: look_ahead.map(|_| LookAhead::WANTED),
     };
     // Half, so that wake-ups that arrive meanwhile find room too.
     let reserved = engine.reserve(|lane| lane.room().div_ceil(2));
-    let asked = parts.clock.moment();
-    let looked = parts.store.sweep(&reserved.claim, &sweep).await?;
+    let asked = kernel.clock.moment();
+    let looked = tokio::select! {
+        biased;
+        looked = kernel.store.sweep(&reserved.claim, &sweep) => looked?,
+        never = hear(engine) => match never {},
+    };
+    let heard = kernel.time.heard(asked.instant(), looked);
     let mut next = Duration::MAX;
-    if let Some(table) = table {
-        next = table.looked(table_asked, looked.now, &looked.found.ahead);
+    if let Some(look_ahead) = look_ahead {
+        next = look_ahead.take(asked.instant(), &heard, &heard.found.ahead);
     }
-    let taken = looked.found.claimed.len() + looked.found.early.len();
-    for task in &looked.found.claimed {
+    let taken = heard.found.claimed.len() + heard.found.early.len();
+    for task in &heard.found.claimed {
         // Where one was overdue there may be many: they need not wait for one sweep after the other.
         if let Some(lane) = engine.lanes.get(&task.kind) {
             lane.set_backlog(true);
         }
     }
-    let left = act(engine, looked, asked, reserved, WokenBy::Sweep).await?;
+    let left = act(engine, heard, asked, reserved, WokenBy::Sweep).await?;
     engine.room.notify_one();
     if taken - left >= defaults::SWEEP_LIMIT {
         // There is more, and a place for it.
@@ -104,10 +122,20 @@ async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
     Ok(next)
 }
 
+/// Hears of the store's time as long as a sweep hangs: by it leases end, and what is claimed and waits may not start.
+async fn hear(engine: &Engine) -> Infallible {
+    let kernel = &engine.kernel;
+    loop {
+        kernel.clock.sleep(HEAR_EVERY).await;
+        // If this fails as well, claims end by this process's own clock.
+        let _ = kernel.time.ask(&*kernel.store).await;
+    }
+}
+
 /// Says whether there is more to remove right away.
 async fn purge(engine: &Engine) -> Result<bool, Error> {
-    let purged = engine.parts.store.purge(defaults::BATCH).await?;
+    let purged = engine.kernel.store.purge(defaults::BATCH).await?;
     let purged = usize::try_from(purged).unwrap_or(usize::MAX);
-    engine.parts.counters.purged.add(purged);
+    engine.kernel.counters.purged.add(purged);
     Ok(purged >= defaults::BATCH)
 }

@@ -72,6 +72,17 @@ pub(crate) enum Touched {
 }
 
 impl Fault {
+    /// Whether this fault waits for locks that the other may keep somebody from giving back, for as long as that lasts.
+    pub(crate) fn waits_for(self, other: Self) -> bool {
+        let waits = matches!(self, Self::Store(Harm::TableAway | Harm::RowsLocked));
+        let keeps = match other {
+            Self::Still(..) => true,
+            Self::Network(line, _) => line.is_to_store(),
+            Self::Reset(_) | Self::Killed(_) | Self::Store(_) | Self::Precise(_) | Self::Broker(_) => false,
+        };
+        waits && keeps
+    }
+
     pub(crate) fn touched(self) -> Touched {
         match self {
             Self::Network(line, _) | Self::Reset(line) => Touched::Line(line),

@@ -126,9 +126,9 @@ impl Home {
             .group(&address.topic)
             .lazy();
         let levels = RocketMqBackend::connect(options).await.unwrap();
-        let mut builder = Scheduler::builder(store).levels(Arc::new(levels));
+        let mut builder = Scheduler::builder(store).carrier(Arc::new(levels));
         if let Some(precise) = &address.precise {
-            let precise = RedisBackend::connect(precise).unwrap().lease(LEASE).unwrap();
+            let precise = RedisBackend::builder(precise).lease(LEASE).build().unwrap();
             builder = builder.precise(Arc::new(precise));
         }
         Self {
@@ -195,7 +195,7 @@ impl AnyService {
                     Kept::Postgres => Self::Postgres(OnPostgres::open(url).await),
                     Kept::MariaDb => Self::MariaDb(OnMySql::open(url).await),
                     Kept::Sqlite => Self::Sqlite(OnSqlite::open(url).await),
-                    Kept::Redis => Self::Redis(RedisStore::connect(&url).unwrap()),
+                    Kept::Redis => Self::Redis(RedisStore::new(&url).unwrap()),
                 }
             });
             match opened.await {

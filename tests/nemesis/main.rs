@@ -3,8 +3,8 @@
 //! moments from a seed; and callers, workers and handlers that go on. Then nothing is lost, nothing was early, no answer
 //! was false, effects happened once, and all has ended.
 //!
-//! `DELAYLINE_NEMESIS_SECONDS` sets for how long this goes in all (default 120), `DELAYLINE_NEMESIS_SEED` repeats what a
-//! run has printed. With `RUST_LOG=delayline=warn` workers tell what they go through.
+//! `DELAYLINE_NEMESIS_SECONDS` sets for how long this goes (default 120), `DELAYLINE_NEMESIS_SEED` repeats what a run has
+//! printed. Each test has servers of its own, so several may run at once, as far as the machine can. With `RUST_LOG=delayline=warn` workers tell what they go through.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 /// Prints a line also for who does not ask for the output of tests: what happened is of interest when all is well, too.

@@ -41,10 +41,12 @@ pub(crate) fn plan(seed: u64, span: Duration, possible: &Possible) -> Vec<Planne
         for _ in 0..chance.usize(1..=AT_ONCE) {
             let begins = now + millis(&mut chance, 0..1_000);
             let fault = fault(&mut chance, possible);
-            if together
-                .iter()
-                .all(|other| other.fault.touched() != fault.touched())
-            {
+            let is_fit = |other: &Planned| {
+                other.fault.touched() != fault.touched()
+                    && !fault.waits_for(other.fault)
+                    && !other.fault.waits_for(fault)
+            };
+            if together.iter().all(is_fit) {
                 let ends = begins + lasts(&mut chance);
                 together.push(Planned { begins, ends, fault });
             }
@@ -121,7 +123,7 @@ mod tests {
         Possible {
             lines: vec![Line::WorkersToStore, Line::CallersToStore],
             workers: 3,
-            store: vec![Harm::Killed, Harm::Full],
+            store: vec![Harm::Killed, Harm::TableAway],
             precise: Vec::new(),
             broker: vec![Harm::Hung],
         }
@@ -144,6 +146,8 @@ mod tests {
                 let others = plan[at + 1..].iter();
                 for other in others.filter(|other| other.begins < one.ends) {
                     assert_ne!(one.fault.touched(), other.fault.touched(), "seed {seed}");
+                    assert!(!one.fault.waits_for(other.fault), "seed {seed}");
+                    assert!(!other.fault.waits_for(one.fault), "seed {seed}");
                 }
             }
             let longest = plan.iter().map(|planned| planned.ends - planned.begins).max();

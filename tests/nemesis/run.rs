@@ -6,9 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::store::Page;
-use delayline::{State, Task, TaskId};
-use tokio::sync::Mutex;
+use delayline::{Page, State, Task, TaskId};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -18,25 +16,17 @@ use crate::home::{EFFECT, Home, Kept, PLAIN};
 use crate::ledger::Ledger;
 use crate::place::{Place, WakesInRedis};
 use crate::plan::{Planned, QUIET, plan};
-use crate::redis_servers::Shared;
-use crate::rocketmq_servers::RocketMqServers;
 use crate::worker;
 use crate::world::{World, start_brokers};
 
-/// For how long all runs take together, by default.
+/// For how many seconds things happen, by default.
 const SECONDS: u64 = 120;
-/// How many stores share them.
-const STORES: u64 = 5;
 /// Within this everything has ended when the faults have.
 const ENDS_WITHIN: Duration = Duration::from_secs(90);
 /// By how much the memory of a worker may grow.
 const GROWTH: u64 = 64 << 20;
 /// How many histories are shown.
 const SHOWN: usize = 5;
-
-/// One at a time: a machine that is too busy is a fault that nobody has planned.
-static ROOM: Mutex<()> = Mutex::const_new(());
-static BROKERS: Shared<RocketMqServers> = Shared::new();
 
 /// A number from the environment.
 fn number<T: FromStr>(name: &str) -> Option<T> {
@@ -45,12 +35,10 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|_| panic!("{name} is {told:?}: allowed is a number")))
 }
 
-/// Lets things happen to a store for its share of the time.
+/// Lets things happen to a store, and to all that speak to it.
 pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce() -> P) {
-    let brokers = block_in_place(|| BROKERS.get(start_brokers));
-    let _room = ROOM.lock().await;
-    let seconds = number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS);
-    let span = Duration::from_secs(seconds) / u32::try_from(STORES).unwrap();
+    let brokers = block_in_place(start_brokers);
+    let span = Duration::from_secs(number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
     let seed = number("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let name = std::any::type_name::<P>().rsplit("::").next().unwrap();
     tell!("{name}: {span:?} of faults; again by DELAYLINE_NEMESIS_SEED={seed}");
@@ -154,12 +142,7 @@ async fn happen(world: &mut World, began: Instant, plan: Vec<Planned>) -> u64 {
 async fn all(home: &Home, state: State) -> Vec<Task> {
     let mut rows = Vec::new();
     for kind in [EFFECT, PLAIN] {
-        let mut page = Page {
-            kind: kind.into(),
-            state,
-            after: None,
-            limit: 500,
-        };
+        let mut page = Page::new(kind, state).limit(500);
         loop {
             let found = home.scheduler.list(&page).await.unwrap();
             let Some(last) = found.last() else { break };

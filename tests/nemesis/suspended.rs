@@ -37,7 +37,7 @@ async fn process() {
         return;
     };
     let folder = Path::new(&folder).to_owned();
-    let scheduler = Scheduler::new(RedisStore::connect(&redis).unwrap());
+    let scheduler = Scheduler::new(RedisStore::new(&redis).unwrap());
     let policy = Policy::new().concurrency(CONCURRENCY).prefetch(PREFETCH);
     let worker = Worker::new(&scheduler).lease(LEASE);
     let worker = worker.handle_with(KIND, policy, move |(), context| {
@@ -71,7 +71,7 @@ async fn what_was_cancelled_does_not_start(still: Still) {
     let redis = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(STARTS), "").unwrap();
-    let store = RedisStore::connect(&redis.url()).unwrap();
+    let store = RedisStore::new(&redis.url()).unwrap();
     let scheduler = Scheduler::new(store);
     let tasks = (0..CONCURRENCY + PREFETCH).map(|_| NewTask::new(KIND, &()));
     let scheduled = scheduler.schedule_all(tasks).await.unwrap();

@@ -1,7 +1,7 @@
 //! What callers ask, and what they are told.
 
 use delayline::store::Transaction;
-use delayline::{Answer, Error, NewTask, Receipt, Scheduled, Scheduler, Shift, Target, Task, When};
+use delayline::{Answer, Error, NewTask, Receipt, Scheduled, Scheduler, Shift, State, Target, Task, When};
 
 /// What is asked of a task.
 #[derive(Debug)]
@@ -69,6 +69,13 @@ impl From<&Scheduled> for Said {
 impl From<&Answer> for Said {
     fn from(answer: &Answer) -> Self {
         match answer {
+            // By a try whose answer was lost: the row is shown as it is now, and a worker has had it since.
+            Answer::Done(task) if !matches!(task.state, State::Scheduled | State::Cancelled) => {
+                Self::Changed(Changed {
+                    version: 0,
+                    ..Changed::from(task)
+                })
+            }
             Answer::Done(task) => task.into(),
             Answer::TooLate(_) => Self::Not("it is running"),
             Answer::Finished(_) => Self::Not("it has ended"),

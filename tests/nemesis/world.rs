@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -36,7 +35,7 @@ pub(crate) fn start_brokers() -> RocketMqServers {
 pub(crate) struct World {
     store: Box<dyn Place>,
     precise: Option<WakesInRedis>,
-    brokers: Arc<RocketMqServers>,
+    brokers: RocketMqServers,
     lines: BTreeMap<Line, Vec<Proxy>>,
     workers: Vec<Worker>,
     /// How a worker reaches everything, and a caller.
@@ -57,7 +56,7 @@ impl World {
         kept: Kept,
         mut store: Box<dyn Place>,
         precise: Option<WakesInRedis>,
-        brokers: Arc<RocketMqServers>,
+        brokers: RocketMqServers,
     ) -> Self {
         let mut lines = BTreeMap::new();
         let to_store = lead_to(&store.addresses()).await;

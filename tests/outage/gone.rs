@@ -25,7 +25,7 @@ async fn a_nameserver_that_is_gone_is_not_missed() {
     shop.assert_each_ran_once().await;
     println!(
         "sent through levels {}, otherwise because they were unwell {}",
-        after.sent_levels - before.sent_levels,
+        after.sent_by_carrier - before.sent_by_carrier,
         after.rerouted - before.rerouted
     );
     println!("{}", shop.lateness());
@@ -67,7 +67,7 @@ async fn a_service_starts_while_all_of_rocketmq_is_away_and_uses_it_when_it_come
     let node = shop.worker("a").await;
     node.schedule(&shop, 20, 1_200..3_000).await;
     shop.until_all_ran().await;
-    assert_eq!(node.scheduler.stats().sent_levels, 0);
+    assert_eq!(node.scheduler.stats().sent_by_carrier, 0);
     let lateness = shop.lateness();
 
     own.start_again();

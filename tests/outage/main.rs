@@ -103,9 +103,9 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Waits until wake-ups travel by levels: sent through `sender`, and received by a worker.
 async fn until_levels_carry(shop: &Shop, sender: &Node, when: &str) {
-    let sent = sender.scheduler.stats().sent_levels;
-    until(&format!("{when}, the level backend takes wake-ups"), || {
-        sender.scheduler.stats().sent_levels > sent + 10
+    let sent = sender.scheduler.stats().sent_by_carrier;
+    until(&format!("{when}, the carrier takes wake-ups"), || {
+        sender.scheduler.stats().sent_by_carrier > sent + 10
     })
     .await;
     let woken = shop.woken_by_levels();

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use delayline::backend::{RedisBackend, RocketMqBackend};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::store::Page;
-use delayline::{NewTask, Outcome, Policy, Scheduler, State, Task, TaskId, WokenBy, Worker};
+use delayline::{NewTask, Outcome, Page, Policy, Scheduler, State, Task, TaskId, WokenBy, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -120,9 +119,9 @@ impl Shop {
             .group(&self.place.group)
             .lazy();
         let levels = RocketMqBackend::connect(options).await.unwrap();
-        let precise = RedisBackend::connect(&self.place.redis).unwrap();
+        let precise = RedisBackend::new(&self.place.redis).unwrap();
         let scheduler = Scheduler::builder(self.service.store())
-            .levels(Arc::new(levels))
+            .carrier(Arc::new(levels))
             .precise(Arc::new(precise))
             .build()
             .unwrap();
@@ -139,7 +138,7 @@ impl Shop {
     /// How many were run at the arrival of a wake-up through a level.
     pub(crate) fn woken_by_levels(&self) -> usize {
         let runs = self.runs.lock().unwrap();
-        runs.iter().filter(|run| run.woken_by == WokenBy::Levels).count()
+        runs.iter().filter(|run| run.woken_by == WokenBy::Carrier).count()
     }
 
     /// Says that a task must run.
@@ -226,12 +225,7 @@ impl Node {
 
     /// The tasks that some worker has claimed.
     pub(crate) async fn claimed(&self) -> Vec<Task> {
-        let page = Page {
-            kind: KIND.into(),
-            state: State::Running,
-            after: None,
-            limit: 1_000,
-        };
+        let page = Page::new(KIND, State::Running).limit(1_000);
         self.scheduler.list(&page).await.unwrap()
     }
 

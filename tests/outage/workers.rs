@@ -19,7 +19,7 @@ fn shared() -> (RedisServer, Place) {
 async fn until_it_has_a_share(shop: &Shop, name: &str) {
     let share = || {
         let runs = shop.runs().into_iter();
-        runs.filter(|run| run.node == name && run.woken_by == WokenBy::Levels)
+        runs.filter(|run| run.node == name && run.woken_by == WokenBy::Carrier)
             .count()
     };
     let before = share();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{Clock, NewTask, Outcome, Scheduler, Worker};
+use delayline::clock::Clock;
+use delayline::{NewTask, Outcome, Scheduler, Worker};
 use tokio::sync::mpsc;
 
 use crate::service::Service;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use delayline::store::Page;
-use delayline::{Answer, Kind, NewTask, Outcome, Scheduler, State, Target, TaskId, When, Worker};
+use delayline::{Answer, NewTask, Outcome, Page, Scheduler, State, Target, TaskId, When, Worker};
 
 use crate::child::{Process, say};
 use crate::killed::scheduler;
@@ -52,12 +51,7 @@ pub(crate) async fn work<S: Service>(service: S) {
 }
 
 async fn is_any(scheduler: &Scheduler, state: State) -> bool {
-    let page = Page {
-        kind: Kind::from(KIND),
-        state,
-        after: None,
-        limit: 1,
-    };
+    let page = Page::new(KIND, state).limit(1);
     !scheduler.list(&page).await.unwrap().is_empty()
 }
 

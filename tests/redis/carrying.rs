@@ -39,7 +39,7 @@ async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent()
 async fn what_a_dead_receiver_held_comes_to_another_when_the_lease_has_ended_and_not_before() {
     let server = RedisServer::start();
     let lease = Duration::from_millis(500);
-    let dead = backend(&server).lease(lease).unwrap();
+    let dead = builder(&server).lease(lease).build().unwrap();
     safely(dead.send(&[departure(1, Duration::ZERO), departure(2, HOUR)]))
         .await
         .unwrap();
@@ -49,7 +49,7 @@ async fn what_a_dead_receiver_held_comes_to_another_when_the_lease_has_ended_and
         .unwrap();
     drop(dead);
 
-    let alive = backend(&server).lease(lease).unwrap();
+    let alive = builder(&server).lease(lease).build().unwrap();
     assert_eq!(wakes(&safely(alive.receive(10)).await.unwrap()), [wake(1)]);
     let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
     assert!(seconds * 1_000 + micros / 1_000 >= lease_end);
@@ -58,7 +58,10 @@ async fn what_a_dead_receiver_held_comes_to_another_when_the_lease_has_ended_and
 #[tokio::test]
 async fn a_lease_that_began_while_a_receiver_slept_ends_for_it_too() {
     let server = RedisServer::start();
-    let backend = backend(&server).lease(Duration::from_millis(300)).unwrap();
+    let backend = builder(&server)
+        .lease(Duration::from_millis(300))
+        .build()
+        .unwrap();
     safely(backend.send(&[departure(2, HOUR)])).await.unwrap();
     let receiving = tokio::spawn(async move { backend.receive(10).await });
     until_listening(&server, 1).await;
@@ -169,7 +172,10 @@ async fn waiting_costs_the_server_next_to_nothing() {
 #[tokio::test]
 async fn what_was_acknowledged_never_comes_again() {
     let server = RedisServer::start();
-    let backend = backend(&server).lease(Duration::from_millis(200)).unwrap();
+    let backend = builder(&server)
+        .lease(Duration::from_millis(200))
+        .build()
+        .unwrap();
     let batch: Vec<_> = (0..1_200)
         .map(|number| departure(number, Duration::ZERO))
         .collect();

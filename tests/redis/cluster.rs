@@ -13,8 +13,8 @@ const LEASE: Duration = Duration::from_secs(20);
 const SLOTS: u16 = 16;
 
 fn backend(cluster: &RedisCluster) -> Arc<RedisBackend> {
-    let backend = RedisBackend::connect(&cluster.url()).unwrap();
-    Arc::new(backend.lease(LEASE).unwrap())
+    let builder = RedisBackend::builder(&cluster.url());
+    Arc::new(builder.lease(LEASE).build().unwrap())
 }
 
 async fn start() -> RedisCluster {

@@ -86,11 +86,11 @@ impl Redis {
     }
 
     async fn connect(&self) -> Arc<dyn Backend> {
-        let backend = RedisBackend::connect(&self.url).unwrap();
-        let mut backend = backend.prefix(&self.prefix).unwrap().lease(LEASE).unwrap();
+        let mut builder = RedisBackend::builder(&self.url).prefix(&self.prefix).lease(LEASE);
         if let Some(shards) = self.shards {
-            backend = backend.shards(shards).unwrap();
+            builder = builder.shards(shards);
         }
+        let backend = builder.build().unwrap();
         // To connect to six nodes over TLS may take longer than a call, on a slow machine.
         safely(async { while backend.health().await.is_err() {} }).await;
         Arc::new(backend)

@@ -210,7 +210,7 @@ impl Relay {
 async fn a_connection_that_leads_to_nowhere_is_replaced() {
     let server = RedisServer::start();
     let relay = Relay::start(&server).await;
-    let backend = Arc::new(RedisBackend::connect(&relay.url).unwrap());
+    let backend = Arc::new(RedisBackend::new(&relay.url).unwrap());
     safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
     let receiving = tokio::spawn({
         let backend = backend.clone();

@@ -20,8 +20,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Arrival, Backend, Departure, RedisBackend};
-use delayline::{Error, TaskId, Wake};
+use delayline::backend::{Arrival, Backend, Departure, RedisBackend, RedisBackendBuilder, Wake};
+use delayline::{Error, TaskId};
 use tokio::time::timeout;
 
 use support::RedisServer;
@@ -60,7 +60,11 @@ fn departure(number: u64, delay: Duration) -> Departure {
 }
 
 fn backend(server: &RedisServer) -> RedisBackend {
-    RedisBackend::connect(&server.url()).unwrap()
+    builder(server).build().unwrap()
+}
+
+fn builder(server: &RedisServer) -> RedisBackendBuilder {
+    RedisBackend::builder(&server.url())
 }
 
 fn wakes(arrivals: &[Arrival]) -> Vec<Wake> {

@@ -39,7 +39,7 @@ fn shown(error: &Error) -> String {
 }
 
 async fn failure(url: &str) -> Error {
-    let backend = RedisBackend::connect(url).unwrap().prefix(PREFIX).unwrap();
+    let backend = RedisBackend::builder(url).prefix(PREFIX).build().unwrap();
     let sent = safely(backend.send(&[departure(1, HOUR)]))
         .await
         .unwrap_err()
@@ -77,7 +77,7 @@ async fn a_certificate_is_shown_to_a_server_that_asks_for_it() {
 
     let (certificate, key) = server.client_certificate();
     let url = format!("{url}&cert={}&key={}", certificate.display(), key.display());
-    let backend = RedisBackend::connect(&url).unwrap().prefix(PREFIX).unwrap();
+    let backend = RedisBackend::builder(&url).prefix(PREFIX).build().unwrap();
     safely(backend.send(&[departure(1, Duration::ZERO)]))
         .await
         .unwrap();
@@ -166,8 +166,8 @@ fn assert_just_enough(commands: &str, mut servers: Vec<redis::Connection>) {
 #[tokio::test]
 async fn a_user_needs_these_commands_and_no_others() {
     let server = RedisTlsServer::start(&rules(PREFIX, SINGLE));
-    let backend = RedisBackend::connect(&trusting(&server.url(), &server.ca())).unwrap();
-    let backend = Arc::new(backend.prefix(PREFIX).unwrap());
+    let builder = RedisBackend::builder(&trusting(&server.url(), &server.ca()));
+    let backend = Arc::new(builder.prefix(PREFIX).build().unwrap());
     let mut admin = server.admin();
     // Who waited for the server to start had no name yet.
     let () = redis::cmd("CONFIG").arg("RESETSTAT").query(&mut admin).unwrap();
@@ -186,9 +186,10 @@ async fn a_user_needs_these_commands_and_no_others() {
 #[tokio::test]
 async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     let cluster = RedisCluster::start_with_tls(&rules(PREFIX, CLUSTERED));
-    let backend = RedisBackend::connect(&trusting(&cluster.url(), &cluster.ca())).unwrap();
+    let builder = RedisBackend::builder(&trusting(&cluster.url(), &cluster.ca()));
     // One slot, so that the test knows where everything is.
-    let backend = Arc::new(backend.prefix(PREFIX).unwrap().shards(1).unwrap());
+    let builder = builder.prefix(PREFIX).shards(1);
+    let backend = Arc::new(builder.clone().build().unwrap());
     let key = "{shop:wakes:0}:due";
     let slot = cluster.slot_of(key);
     let master = cluster.master_of(slot);
@@ -209,8 +210,7 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     })
     .await;
     // Of a slot that is on its way each key is asked for at its new master first.
-    let backend = RedisBackend::connect(&trusting(&cluster.url(), &cluster.ca())).unwrap();
-    let backend = backend.prefix(PREFIX).unwrap().shards(1).unwrap();
+    let backend = builder.build().unwrap();
     safely(backend.send(&[departure(5, HOUR)])).await.unwrap();
     let migration = cluster.begin_migration(slot, (master + 1) % 3);
     migration.move_keys();

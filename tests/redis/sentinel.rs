@@ -24,7 +24,7 @@ async fn loses_a_master(
     url: &str,
     lose: impl FnOnce(&mut RedisSentinel) -> usize,
 ) {
-    let connect = || Arc::new(RedisBackend::connect(url).unwrap());
+    let connect = || Arc::new(RedisBackend::new(url).unwrap());
     let [sender, receiver, idle] = [(); 3].map(|()| connect());
     safely(idle.health()).await.unwrap();
     let first = receiving(&receiver);
@@ -80,7 +80,7 @@ async fn when_the_master_hangs_its_replica_is_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_comes_back_as_a_replica_is_left_for_the_new_one() {
     let mut servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
-    let sender = RedisBackend::connect(&servers.url()).unwrap();
+    let sender = RedisBackend::new(&servers.url()).unwrap();
     safely(sender.send(&[departure(1, HOUR)])).await.unwrap();
     let former = servers.stop_master();
     servers.wait_for_promotion(former);
@@ -88,7 +88,7 @@ async fn a_master_that_comes_back_as_a_replica_is_left_for_the_new_one() {
     servers.signal(former, "CONT");
     servers.wait_for_replica();
     send_until_taken(&sender, &[departure(2, Duration::ZERO)]).await;
-    let receiver = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
+    let receiver = Arc::new(RedisBackend::new(&servers.url()).unwrap());
     assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(2)]);
 }
 
@@ -97,7 +97,7 @@ async fn a_sentinel_that_hangs_is_not_the_only_one_that_is_asked() {
     let servers = tokio::task::spawn_blocking(RedisSentinel::start).await.unwrap();
     servers.signal_sentinel(0, "STOP");
     for number in 0..5 {
-        let backend = RedisBackend::connect(&servers.url()).unwrap();
+        let backend = RedisBackend::new(&servers.url()).unwrap();
         send_until_taken(&backend, &[departure(number, HOUR)]).await;
     }
 }
@@ -107,14 +107,14 @@ async fn a_password_that_only_the_servers_ask_for_will_do() {
     let servers = tokio::task::spawn_blocking(RedisSentinel::start_with_password)
         .await
         .unwrap();
-    let backend = Arc::new(RedisBackend::connect(&servers.url()).unwrap());
+    let backend = Arc::new(RedisBackend::new(&servers.url()).unwrap());
     safely(backend.send(&[departure(1, Duration::ZERO)]))
         .await
         .unwrap();
     assert_eq!(wakes(&safely(receiving(&backend)).await.unwrap()), [wake(1)]);
     for wrong in [":wrong-secret@", ""] {
         let url = servers.url().replace(":secret@", wrong);
-        let backend = RedisBackend::connect(&url).unwrap();
+        let backend = RedisBackend::new(&url).unwrap();
         let error = safely(backend.send(&[departure(2, HOUR)]))
             .await
             .unwrap_err()

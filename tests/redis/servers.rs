@@ -19,7 +19,7 @@ async fn without_the_right_to_publish_and_listen_it_works_by_looking() {
         ],
     );
     let url = server.url().replace("redis://", "redis://clerk:s3cret@");
-    let backend = Arc::new(RedisBackend::connect(&url).unwrap());
+    let backend = Arc::new(RedisBackend::new(&url).unwrap());
     safely(backend.send(&[departure(0, HOUR)])).await.unwrap();
     let receiving = tokio::spawn({
         let backend = backend.clone();
@@ -134,7 +134,7 @@ async fn a_wrong_password_is_an_error_without_the_password() {
     let server = RedisServer::start_with(&["--requirepass", "right"]);
     for userinfo in [":s3cret@", "clerk:s3cret@", ""] {
         let url = server.url().replace("redis://", &format!("redis://{userinfo}"));
-        let backend = RedisBackend::connect(&url).unwrap();
+        let backend = RedisBackend::new(&url).unwrap();
         let sent = safely(backend.send(&[departure(1, HOUR)])).await.unwrap_err();
         let errors = [
             sent.cause,
@@ -150,9 +150,7 @@ async fn a_wrong_password_is_an_error_without_the_password() {
         }
     }
     let url = server.url().replace("redis://", "redis://:right@");
-    safely(RedisBackend::connect(&url).unwrap().health())
-        .await
-        .unwrap();
+    safely(RedisBackend::new(&url).unwrap().health()).await.unwrap();
 }
 
 #[tokio::test]
@@ -161,8 +159,8 @@ async fn prefixes_and_databases_are_apart() {
     let second = format!("{}/2", server.url());
     let backends = [
         backend(&server),
-        backend(&server).prefix("other").unwrap(),
-        RedisBackend::connect(&second).unwrap(),
+        builder(&server).prefix("other").build().unwrap(),
+        RedisBackend::new(&second).unwrap(),
     ];
     for (number, backend) in (0..).zip(&backends) {
         safely(backend.send(&[departure(number, Duration::ZERO)]))
@@ -182,7 +180,7 @@ async fn a_node_of_a_cluster_takes_all_keys() {
         info.contains("cluster_state:ok")
     })
     .await;
-    let backend = backend(&server).prefix("orders in Köln").unwrap();
+    let backend = builder(&server).prefix("orders in Köln").build().unwrap();
     safely(backend.send(&[departure(1, Duration::ZERO)]))
         .await
         .unwrap();
@@ -204,16 +202,16 @@ async fn a_node_of_a_cluster_takes_all_keys() {
 
 #[test]
 fn settings_that_cannot_be_used_are_refused() {
-    let backend = || RedisBackend::connect("redis://127.0.0.1").unwrap();
+    let builder = || RedisBackend::builder("redis://127.0.0.1");
     for prefix in ["", "a{b", "}", "a\nb", &"x".repeat(101)] {
         assert!(
-            matches!(backend().prefix(prefix), Err(Error::Invalid { .. })),
+            matches!(builder().prefix(prefix).build(), Err(Error::Invalid { .. })),
             "{prefix:?}"
         );
     }
     for lease in [Duration::ZERO, Duration::from_secs(86_401)] {
         assert!(
-            matches!(backend().lease(lease), Err(Error::Invalid { .. })),
+            matches!(builder().lease(lease).build(), Err(Error::Invalid { .. })),
             "{lease:?}"
         );
     }

@@ -7,7 +7,11 @@ const MEMBERS: &str = "{delayline:wakes}:members";
 const LEASE: Duration = Duration::from_millis(900);
 
 fn in_shards(server: &RedisServer) -> RedisBackend {
-    backend(server).shards(16).unwrap().lease(LEASE).unwrap()
+    leased_in_shards(server, LEASE)
+}
+
+fn leased_in_shards(server: &RedisServer, lease: Duration) -> RedisBackend {
+    builder(server).shards(16).lease(lease).build().unwrap()
 }
 
 fn receiving(backend: &Arc<RedisBackend>) -> tokio::task::JoinHandle<Result<Vec<Arrival>, Error>> {
@@ -52,7 +56,7 @@ async fn another_number_of_shards_is_refused_by_an_error_that_names_both() {
     safely(in_shards(&server).send(&[departure(1, HOUR)]))
         .await
         .unwrap();
-    let other = backend(&server).shards(4).unwrap();
+    let other = builder(&server).shards(4).build().unwrap();
     let sent = safely(other.send(&[departure(2, HOUR)])).await.unwrap_err();
     assert_eq!(sent.failed, [0]);
     let received = safely(other.receive(1)).await.unwrap_err();
@@ -66,7 +70,7 @@ async fn another_number_of_shards_is_refused_by_an_error_that_names_both() {
         );
     }
     // Under another prefix it may be so.
-    let elsewhere = backend(&server).prefix("elsewhere").unwrap().shards(4).unwrap();
+    let elsewhere = builder(&server).prefix("elsewhere").shards(4).build().unwrap();
     safely(elsewhere.send(&[departure(2, HOUR)])).await.unwrap();
     let kept: u16 = ask(&server, &["HGET", "{elsewhere:wakes}:shards", "shards"]);
     assert_eq!(kept, 4);
@@ -106,10 +110,8 @@ async fn what_is_no_number_of_shards_is_an_error_that_names_the_key() {
 #[test]
 fn a_number_of_shards_that_cannot_be_is_refused() {
     for shards in [0, 1_025, u16::MAX] {
-        let error = RedisBackend::connect("redis://127.0.0.1")
-            .unwrap()
-            .shards(shards)
-            .unwrap_err();
+        let builder = RedisBackend::builder("redis://127.0.0.1");
+        let error = builder.shards(shards).build().unwrap_err();
         assert!(error.to_string().contains("allowed are 1 to 1024"), "{error}");
     }
 }
@@ -117,7 +119,7 @@ fn a_number_of_shards_that_cannot_be_is_refused() {
 #[tokio::test]
 async fn a_claim_that_lost_its_lease_cannot_acknowledge() {
     let server = RedisServer::start();
-    let [late, next] = [(); 2].map(|()| backend(&server).lease(LEASE).unwrap());
+    let [late, next] = [(); 2].map(|()| builder(&server).lease(LEASE).build().unwrap());
     safely(late.send(&[departure(1, Duration::ZERO)])).await.unwrap();
     let lost = safely(late.receive(1)).await.unwrap();
     let held = safely(next.receive(1)).await.unwrap();
@@ -137,7 +139,7 @@ async fn a_claim_that_lost_its_lease_cannot_acknowledge() {
 #[tokio::test]
 async fn an_extended_claim_is_held_for_another_lease_and_known_anew() {
     let server = RedisServer::start();
-    let backend = backend(&server).lease(LEASE).unwrap();
+    let backend = builder(&server).lease(LEASE).build().unwrap();
     safely(backend.send(&[departure(1, Duration::ZERO)]))
         .await
         .unwrap();
@@ -193,8 +195,9 @@ async fn waiting_for_all(
     let batch: Vec<_> = (0..200)
         .map(|number| departure(number, Duration::from_millis(5)))
         .collect();
-    super::backend(server)
+    super::builder(server)
         .shards(16)
+        .build()
         .unwrap()
         .send(&batch)
         .await
@@ -216,7 +219,7 @@ async fn who_closes_is_missed_by_nobody() {
     let server = RedisServer::start();
     let [leaving, staying] = [(); 2].map(|()| {
         // So long that nobody finds out by the end of a lease.
-        Arc::new(in_shards(&server).lease(Duration::from_secs(3_600)).unwrap())
+        Arc::new(leased_in_shards(&server, Duration::from_secs(3_600)))
     });
     let gone = receiving(&leaving);
     until_members_is(&server, 1).await;
@@ -257,7 +260,7 @@ async fn each_shard_is_asked_about_by_one_process_only() {
     let batch: Vec<_> = (0..1_000).map(|number| departure(number, HOUR)).collect();
     // With so short a lease every shard is looked at once a second, and every process beats three times.
     let handles: Vec<_> = (0..4)
-        .map(|_| Arc::new(in_shards(&server).lease(Duration::from_secs(1)).unwrap()))
+        .map(|_| Arc::new(leased_in_shards(&server, Duration::from_secs(1))))
         .collect();
     safely(handles[0].send(&batch)).await.unwrap();
     let receiving: Vec<_> = handles.iter().map(receiving).collect();

@@ -24,7 +24,7 @@ pub(crate) fn start(database: &str, redis: &str) -> Process {
 
 /// A scheduler as each process has one.
 pub(crate) fn scheduler(service: &OnSqlite, redis: &str) -> Scheduler {
-    let precise = RedisBackend::connect(redis).unwrap().lease(LEASE).unwrap();
+    let precise = RedisBackend::builder(redis).lease(LEASE).build().unwrap();
     let builder = Scheduler::builder(service.store()).precise(Arc::new(precise));
     builder.build().unwrap()
 }

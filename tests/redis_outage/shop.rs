@@ -38,7 +38,7 @@ pub(crate) struct Shop {
 impl Shop {
     pub(crate) async fn open(redis: &str) -> Self {
         let service = OnSqlite::new().await;
-        let precise = RedisBackend::connect(redis).unwrap();
+        let precise = RedisBackend::new(redis).unwrap();
         let scheduler = Scheduler::builder(service.store())
             .precise(Arc::new(precise))
             .build()

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use delayline::clock::Clock;
 use delayline::rocketmq::Forward;
 use delayline::store::MemoryStore;
-use delayline::{Clock, NewTask, Policy, Scheduled, Scheduler, State, Target, Timestamp, Worker};
+use delayline::{NewTask, Policy, Scheduled, Scheduler, State, Target, Timestamp, Worker};
 use tokio::task::JoinHandle;
 
 use super::raw::Received;

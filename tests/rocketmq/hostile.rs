@@ -152,7 +152,7 @@ async fn a_scheduler_says_how_many_foreign_messages_came() {
     let place = Place::new();
     let store = Arc::new(delayline::store::MemoryStore::new());
     let scheduler = delayline::Scheduler::builder(store)
-        .levels(place.connect().await)
+        .carrier(place.connect().await)
         .build()
         .unwrap();
     assert_eq!(scheduler.stats().foreign, 0);

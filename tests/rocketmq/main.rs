@@ -29,9 +29,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend, RocketMqTimers};
+use delayline::backend::{Arrival, Backend, Departure, Reach, RocketMqBackend, RocketMqTimers, Wake};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::{Error, TaskId, Wake};
+use delayline::{Error, TaskId};
 use tokio::time::timeout;
 
 use self::raw::Raw;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use delayline::clock::Clock;
 use delayline::store::MemoryStore;
-use delayline::{Clock, Context, Failure, NewTask, Outcome, Scheduler, Worker};
+use delayline::{Context, Failure, NewTask, Outcome, Scheduler, Worker};
 
 use super::meddled::{Meddled, Op};
 use super::*;
@@ -22,7 +23,7 @@ async fn after_a_minute_without_its_store_a_worker_runs_every_task_once_and_sent
     let store = Arc::new(Meddled::new(Arc::new(MemoryStore::new()), Clock::system()));
     let backend = place.connect().await;
     let scheduler = Scheduler::builder(store.clone())
-        .levels(backend.clone())
+        .carrier(backend.clone())
         .build()
         .unwrap();
     let runs = Arc::new(Mutex::new(BTreeMap::<u64, u32>::new()));
@@ -64,7 +65,6 @@ async fn after_a_minute_without_its_store_a_worker_runs_every_task_once_and_sent
         Op::Sweep,
         Op::Settle,
         Op::Renew,
-        Op::Upcoming,
     ] {
         store.fail(op, ALL);
     }

@@ -1,7 +1,8 @@
 //! What is special to timer messages.
 
+use delayline::delay::Routing;
 use delayline::store::MemoryStore;
-use delayline::{Context, NewTask, Outcome, Routing, Scheduler, WokenBy, Worker};
+use delayline::{Context, NewTask, Outcome, Scheduler, WokenBy, Worker};
 use tokio::sync::mpsc;
 
 use super::servers::RocketMqServers;
@@ -81,12 +82,9 @@ async fn what_is_on_its_way_through_levels_arrives_where_timers_are_received_and
 async fn a_task_takes_one_timer_and_is_brought_to_its_time_by_the_precise_backend() {
     let timers = Place::new().connect_timers().await;
     // More than the timer may be late by on a busy machine.
-    let routing = Routing {
-        handoff: Duration::from_secs(3),
-        ..Routing::default()
-    };
+    let routing = Routing::default().handoff(Duration::from_secs(3));
     let scheduler = Scheduler::builder(Arc::new(MemoryStore::new()))
-        .levels(timers)
+        .carrier(timers)
         .routing(routing)
         .build()
         .unwrap();
@@ -99,11 +97,11 @@ async fn a_task_takes_one_timer_and_is_brought_to_its_time_by_the_precise_backen
     // On a busy machine a wake-up may come too late for what is tested here; but not every time.
     let tried = async {
         loop {
-            let sent = scheduler.stats().sent_levels;
+            let sent = scheduler.stats().sent_by_carrier;
             let task = NewTask::new("order.cancel", &42).after(Duration::from_secs(6));
             scheduler.schedule(task).await.unwrap();
             let context = told.recv().await.unwrap();
-            let timers = scheduler.stats().sent_levels - sent;
+            let timers = scheduler.stats().sent_by_carrier - sent;
             println!(
                 "{timers} timers, {:?} late, by {}",
                 context.lateness(),

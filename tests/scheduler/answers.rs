@@ -221,12 +221,7 @@ async fn a_list_shows_a_kind_and_state_by_due_time_page_by_page() {
         .schedule(NewTask::new("other", &1).after(secs(1)))
         .await
         .unwrap();
-    let mut page = delayline::store::Page {
-        kind: KIND.into(),
-        state: State::Scheduled,
-        after: None,
-        limit: 2,
-    };
+    let mut page = delayline::Page::new(KIND, State::Scheduled).limit(2);
     let mut seen = Vec::new();
     loop {
         let rows = scheduler.list(&page).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use delayline::{Error, Expect, Kind, NewTask, Shift, Target, TaskId, Timestamp};
+use delayline::{Error, Expect, NewTask, Shift, Target, TaskId, Timestamp};
 
 use crate::support::{KIND, World, secs};
 
@@ -140,12 +140,7 @@ async fn every_verb_refuses_a_name_or_a_time_that_cannot_be_used_and_changes_not
     }
     let error = scheduler.cancel(("", "key")).await.unwrap_err();
     assert_names(&error, "kind", "\"\"", "1 to 100 bytes");
-    let page = delayline::store::Page {
-        kind: Kind::from(""),
-        state: delayline::State::Done,
-        after: None,
-        limit: 1,
-    };
+    let page = delayline::Page::new("", delayline::State::Done).limit(1);
     assert_names(
         &scheduler.list(&page).await.unwrap_err(),
         "kind",

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::delay::{Routing, plan};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, NewTask, Scheduled, Scheduler, State, Wake, WokenBy, Worker, defaults};
+use delayline::{Error, NewTask, Scheduled, Scheduler, State, WokenBy, Worker, defaults};
 
 use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, ms, secs};
 
@@ -28,7 +28,7 @@ const LATE_AS_TIMERS: Faults = Faults {
     ..REFUSING
 };
 
-/// A level backend that is down for as long as it is told.
+/// A carrier that is down for as long as it is told.
 #[derive(Debug)]
 struct Down {
     backend: Arc<FaultyBackend>,
@@ -111,7 +111,7 @@ async fn a_delay_takes_the_hops_of_its_plan_and_lands_on_its_time() {
         let row = world.row(id).await;
         assert_eq!(row.hop as usize, planned.hops.len() - 1, "{planned}");
         let stats = world.scheduler.stats();
-        assert_eq!(stats.sent_levels, planned.hops.len() as u64);
+        assert_eq!(stats.sent_by_carrier, planned.hops.len() as u64);
         assert_eq!(
             (stats.sent_precise, stats.rerouted, stats.left_to_sweep),
             (0, 0, 0)
@@ -157,7 +157,7 @@ async fn any_delay_that_one_timer_holds_takes_one_and_is_precise_for_all_that() 
         assert_eq!(world.levels.as_ref().unwrap().log().len(), 1, "{seconds} s");
         assert_eq!(world.row(id).await.hop, 1);
         let stats = world.scheduler.stats();
-        assert_eq!((stats.sent_levels, stats.sent_precise), (1, 1));
+        assert_eq!((stats.sent_by_carrier, stats.sent_precise), (1, 1));
         assert_eq!((stats.rerouted, stats.left_to_sweep), (0, 0));
     }
 }
@@ -213,7 +213,10 @@ async fn what_the_level_backend_refuses_goes_to_the_precise_one_at_once() {
     world.pass(ms(1)).await;
     assert_eq!(world.precise.log().len(), 4, "at once");
     let stats = world.scheduler.stats();
-    assert_eq!((stats.rerouted, stats.sent_precise, stats.sent_levels), (4, 4, 0));
+    assert_eq!(
+        (stats.rerouted, stats.sent_precise, stats.sent_by_carrier),
+        (4, 4, 0)
+    );
     world.settle().await;
     // To the millisecond: the precise one has all of the remaining time.
     assert_eq!(world.runs.times(), [1_000, 5_000, 7_300, 15_000]);
@@ -486,11 +489,8 @@ async fn a_backend_that_cannot_do_what_it_was_given_for_is_refused_by_name() {
             "any delay",
         ),
         (
-            Scheduler::builder(world.store.clone()).routing(Routing {
-                handoff: secs(2),
-                horizon: secs(1),
-                ..Routing::default()
-            }),
+            Scheduler::builder(world.store.clone())
+                .routing(Routing::default().handoff(secs(2)).horizon(secs(1))),
             "handoff",
             "at most the horizon",
         ),

@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
+use delayline::backend::rearm;
 use delayline::{
-    Answer, Error, Expect, Expected, Key, Kind, NewTask, Page, Receipt, Scheduled, Scheduler, Shift, State,
-    Target, TaskId, When, rearm,
+    Answer, Error, Expect, Expected, Key, NewTask, Page, Receipt, Scheduled, Scheduler, Shift, State, Target,
+    TaskId, When,
 };
 use tokio::task::JoinSet;
 
-use crate::gate::GatedTransaction;
+use crate::gate::{GatedTransaction, Hearer};
 use crate::ledger::Asked;
 use crate::plan::{KEYS, KINDS, Precise};
 use crate::process::Process;
 
 /// Schedules this process's share of the tasks, then does one thing after the other.
-pub(crate) async fn call(process: Process, scheduler: Scheduler) {
+/// `hearer` hears what the scheduler hears of the time.
+pub(crate) async fn call(process: Process, scheduler: Scheduler, hearer: Hearer) {
     let plan = process.world.plan.clone();
-    let caller = Caller { process, scheduler };
+    let caller = Caller {
+        process,
+        scheduler,
+        hearer,
+    };
     if let (Some(_), Some(_acting)) = (caller.process.script, caller.process.world.acting()) {
         // One after the other, or all at once and so in few calls of the store.
         let at_once = caller.below(2) == 0;
@@ -46,6 +52,7 @@ pub(crate) async fn call(process: Process, scheduler: Scheduler) {
 struct Caller {
     process: Process,
     scheduler: Scheduler,
+    hearer: Hearer,
 }
 
 /// A task that is to be scheduled, and what will be asked of the answer.
@@ -322,7 +329,7 @@ impl Caller {
 
     /// A transaction of the service's own: some verbs, then the commit or not, then the receipts or not.
     async fn transact(&self) {
-        let mut transaction = GatedTransaction::begin(&self.process.gate);
+        let mut transaction = GatedTransaction::begin(&self.process.gate, self.hearer);
         let asked_at = self.process.world.ledger.elapsed();
         let mut scheduled: Vec<(Asked, Receipt<Scheduled>)> = Vec::new();
         let mut changed: Vec<(Asked, Receipt<Answer>)> = Vec::new();
@@ -414,7 +421,7 @@ impl Caller {
         let Some(backend) = self.process.backend("precise", true) else {
             return;
         };
-        let store = crate::gate::GatedStore(self.process.gate.clone());
+        let store = crate::gate::GatedStore(self.process.gate.clone(), Hearer::Other);
         let limit = Duration::from_secs(5);
         let rearmed = self
             .process
@@ -438,12 +445,7 @@ impl Caller {
                 .note(|| format!("found {:?}", found.map(|task| task.version))),
             Err(error) => self.failed("find", &error),
         }
-        let page = Page {
-            kind: Kind::from(KINDS[self.below(3) as usize]),
-            state: State::Dead,
-            after: None,
-            limit: 3,
-        };
+        let page = Page::new(KINDS[self.below(3) as usize], State::Dead).limit(3);
         if let Err(error) = self.scheduler.list(&page).await {
             self.failed("list", &error);
         }

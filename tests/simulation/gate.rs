@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
+use delayline::clock::Clock;
 use delayline::store::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
-use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{Answer, Error, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -135,21 +135,24 @@ impl Gate {
         }
     }
 
-    /// A call of the store, of which the process hears what the time is there.
-    async fn stamped<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
-        let (answer, at) = self.timed(effect).await?;
-        self.ground.ledger.heard(self.life, at);
+    /// A call of the store, of which somebody hears what the time is there.
+    async fn stamped<T>(&self, hearer: Hearer, effect: impl Future<Output = T>) -> Result<T, Error> {
+        let asked = self.ground.ledger.elapsed();
+        let (answer, given_after) = self.counted(effect).await?;
+        if hearer == Hearer::Worker {
+            self.ground.ledger.heard(self.life, asked, given_after);
+        }
         Ok(answer)
     }
 
     /// A call of the store.
     async fn call<T>(&self, effect: impl Future<Output = T>) -> Result<T, Error> {
-        let (answer, _) = self.timed(effect).await?;
+        let (answer, _) = self.counted(effect).await?;
         Ok(answer)
     }
 
-    /// Before and after the effect of a call time, failure, death; and when it had its effect.
-    async fn timed<T>(&self, effect: impl Future<Output = T>) -> Result<(T, Duration), Error> {
+    /// Before and after the effect of a call time, failure, death; and after how many steps of the store's clock it had it.
+    async fn counted<T>(&self, effect: impl Future<Output = T>) -> Result<(T, usize), Error> {
         self.step().await;
         let fate = self.fate();
         if let Fate::Failed | Fate::Hangs { has_effect: false } = fate {
@@ -158,8 +161,8 @@ impl Gate {
             }
             return std::future::pending().await;
         }
-        let at = self.ground.ledger.elapsed();
         let answer = effect.await;
+        let given_after = self.ground.ledger.steps();
         match fate {
             Fate::Hangs { .. } => return std::future::pending().await,
             Fate::Late(span) => tokio::time::sleep(span).await,
@@ -169,7 +172,7 @@ impl Gate {
         if let Fate::Lost = fate {
             return Err(failed());
         }
-        Ok((answer, at))
+        Ok((answer, given_after))
     }
 }
 
@@ -181,9 +184,18 @@ fn failed() -> Error {
     }
 }
 
+/// Who hears of the store's time by an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearer {
+    /// The process's worker, or the scheduler that it is beside.
+    Worker,
+    /// Something else in the same process, of which the worker knows nothing.
+    Other,
+}
+
 /// A process's way to the one store.
 #[derive(Debug)]
-pub(crate) struct GatedStore(pub(crate) Arc<Gate>);
+pub(crate) struct GatedStore(pub(crate) Arc<Gate>, pub(crate) Hearer);
 
 #[async_trait]
 impl Store for GatedStore {
@@ -192,19 +204,22 @@ impl Store for GatedStore {
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        self.0.stamped(async { self.0.ground.clock.now() }).await
+        self.0.stamped(self.1, async { self.0.ground.clock.now() }).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.0.stamped(self.0.ground.insert(rows)).await
+        self.0.stamped(self.1, self.0.ground.insert(rows)).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.0.stamped(self.0.ground.change(changes)).await
+        self.0.stamped(self.1, self.0.ground.change(changes)).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = self.0.stamped(async { self.0.ground.arrive(wakes, claim) }).await;
+        let looked = self
+            .0
+            .stamped(self.1, async { self.0.ground.arrive(wakes, claim) })
+            .await;
         let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
         let answer = || {
             looked
@@ -218,24 +233,21 @@ impl Store for GatedStore {
         looked
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.0.call(async { self.0.ground.hop(hops) }).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.0.stamped(async { self.0.ground.ready(claim) }).await
+        self.0.stamped(self.1, async { self.0.ground.ready(claim) }).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.0.stamped(async { self.0.ground.sweep(claim, sweep) }).await
+        self.0
+            .stamped(self.1, async { self.0.ground.sweep(claim, sweep) })
+            .await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        let claims = settlements
-            .iter()
-            .map(|settlement| (settlement.id, settlement.version));
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let ends = steps.iter().filter(|step| step.event.needs() == State::Running);
+        let claims = ends.map(|step| (step.id, step.version));
         self.0.ground.ledger.settling(self.0.life, claims);
-        self.0.call(async { self.0.ground.settle(&settlements) }).await
+        self.0.call(async { self.0.ground.advance(steps) }).await
     }
 
     async fn renew(&self, renewals: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
@@ -252,10 +264,6 @@ impl Store for GatedStore {
             }
         }
         Ok(renewed)
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        self.0.stamped(async { self.0.ground.upcoming(ahead) }).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
@@ -281,6 +289,7 @@ impl Store for GatedStore {
 #[derive(Debug)]
 pub(crate) struct GatedTransaction {
     gate: Arc<Gate>,
+    hearer: Hearer,
     open: Open,
 }
 
@@ -288,16 +297,18 @@ pub(crate) struct GatedTransaction {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl GatedTransaction {
-    pub(crate) fn begin(gate: &Arc<Gate>) -> Self {
+    /// `hearer`: who hears what its statements say of the time.
+    pub(crate) fn begin(gate: &Arc<Gate>, hearer: Hearer) -> Self {
         Self {
             gate: Arc::clone(gate),
+            hearer,
             open: Open::begin(&gate.ground),
         }
     }
 
     /// An error: whether it is committed is not known.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let Self { gate, open } = self;
+        let Self { gate, open, .. } = self;
         patient(gate.call(async move { open.commit() })).await
     }
 }
@@ -311,11 +322,11 @@ async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, E
 #[async_trait]
 impl Transaction for GatedTransaction {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        patient(self.gate.stamped(self.open.insert(rows))).await?
+        patient(self.gate.stamped(self.hearer, self.open.insert(rows))).await?
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        patient(self.gate.stamped(self.open.change(changes))).await?
+        patient(self.gate.stamped(self.hearer, self.open.change(changes))).await?
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {

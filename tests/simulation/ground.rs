@@ -8,11 +8,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use delayline::backend::Wake;
+use delayline::clock::Clock;
 use delayline::store::{
-    Ahead, Change, Claim, Expect, Guarded, Hop, Looked, MemoryStore, NewRow, Page, Pending, Renewal,
-    Settlement, Stamped, Store, Sweep, Verb,
+    Change, Claim, Guarded, Looked, MemoryStore, NewRow, Renewal, Stamped, Step, Store, Sweep, Verb,
 };
-use delayline::{Answer, Clock, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use delayline::{Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -176,12 +177,7 @@ impl Ground {
             State::Cancelled,
         ] {
             for kind in now(self.memory.kinds(state, None, usize::MAX)) {
-                let page = Page {
-                    kind,
-                    state,
-                    after: None,
-                    limit: usize::MAX,
-                };
+                let page = Page::new(kind, state).limit(usize::MAX);
                 rows.extend(now(self.memory.list(&page)));
             }
         }
@@ -358,29 +354,19 @@ impl Ground {
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "sweep", wrong(right, &looked));
         looked.found.expired = ended.len();
-        looked.found.ahead = sweep
-            .ahead
-            .map_or_else(Vec::new, |ahead| now(self.memory.upcoming(ahead)).found);
+        // Takes nothing, and looks ahead.
+        let ahead = now(self.memory.sweep(claim, &Sweep { limit: 0, ..*sweep }));
+        looked.found.ahead = ahead.found.ahead;
         looked
     }
 
-    pub(crate) fn hop(&self, hops: &[Hop]) -> Vec<Guarded> {
+    pub(crate) fn advance(&self, steps: &[Step]) -> Vec<Guarded> {
         self.guarded(
-            "hop",
-            hops,
-            |hop| hop.id,
-            |batch| now(self.memory.hop(batch)),
-            |model, hop, at| model.hop(hop, at),
-        )
-    }
-
-    pub(crate) fn settle(&self, settlements: &[Settlement]) -> Vec<Guarded> {
-        self.guarded(
-            "settle",
-            settlements,
-            |settlement| settlement.id,
-            |batch| now(self.memory.settle(batch.to_vec())),
-            |model, settlement, at| model.settle(settlement, at),
+            "advance",
+            steps,
+            |step| step.id,
+            |batch| now(self.memory.advance(batch)),
+            |model, step, at| model.advance(step, at),
         )
     }
 
@@ -422,18 +408,6 @@ impl Ground {
             false => found.next().unwrap_or(Guarded::Lost),
         };
         writes.iter().map(answer).collect()
-    }
-
-    pub(crate) fn upcoming(&self, ahead: Ahead) -> Stamped<Vec<Pending>> {
-        let found = now(self.memory.upcoming(ahead));
-        let owed = self.state().model.upcoming(ahead, found.now);
-        if found.found != owed {
-            self.ledger.broken(
-                "the store",
-                format!("upcoming is {found:?} and should be {owed:?}"),
-            );
-        }
-        found
     }
 
     pub(crate) fn find(&self, target: &Target) -> Option<Task> {

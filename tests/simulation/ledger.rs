@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use delayline::backend::Wake;
+use delayline::clock::Clock;
 use delayline::store::{Ending, Verb};
-use delayline::{Clock, Expected, Key, State, Task, TaskId, Timestamp, Wake};
+use delayline::{Expected, Key, State, Task, TaskId, Timestamp};
 use tokio::time::Instant;
 
 pub(crate) use self::answers::Asked;
@@ -45,9 +47,8 @@ struct Book {
     refused: BTreeMap<(u64, Wake), Instant>,
     /// By the store's clock: the latest that it has ever been.
     highest: Option<Timestamp>,
-    /// When the store's clock was last stepped forwards, and back.
-    stepped: Option<Duration>,
-    stepped_back: Option<Duration>,
+    /// By how many ms the store's clock is ahead of what it was at first, after each of its steps.
+    steps: Vec<i64>,
     healed: Option<Duration>,
     /// What the service's own table says, and since when.
     tables: BTreeMap<Key, (Expected, Duration)>,
@@ -88,9 +89,11 @@ struct Seen {
 struct Held {
     life: u64,
     claimed_at: Duration,
-    /// When the lease was last given, and until when it lasts, by the true time.
-    given_at: Duration,
+    /// After how many steps of the store's clock the lease was last given; and until when it lasts, by the true time.
+    given_after: usize,
     lease_until: Duration,
+    /// After how many steps the lease was mended, as it was given while the store's clock was ahead.
+    mended_after: Option<usize>,
     started: bool,
     /// It is among the starts of its task: its handler was started, or the store was told that it was about to.
     counted: bool,
@@ -112,8 +115,9 @@ struct Life {
     clock: Clock,
     is_alive: bool,
     is_stopping: bool,
-    /// When the store said something last that the process has heard.
-    heard: Duration,
+    /// The answer that its worker goes by: of those that it has heard, the one that was asked for last. When that was, and
+    /// after how many steps of its clock the store gave it.
+    heard: (Duration, usize),
     /// The handlers that run.
     running: BTreeMap<TaskId, u64>,
 }
@@ -166,10 +170,14 @@ impl Ledger {
             clock: clock.clone(),
             is_alive: true,
             is_stopping: false,
-            heard: Duration::ZERO,
+            heard: (Duration::ZERO, 0),
             running: BTreeMap::new(),
         };
-        self.book().lives.insert(life, born);
+        let now = self.elapsed();
+        let mut book = self.book();
+        // One that was to die dies also later than that; until there is another nobody runs what is due.
+        book.healed = book.healed.map(|healed| healed.max(now));
+        book.lives.insert(life, born);
     }
 
     pub(crate) fn stopping(&self, life: u64) {
@@ -189,13 +197,14 @@ impl Ledger {
     /// The store's clock is stepped.
     pub(crate) fn stepped(&self, millis: i64) {
         self.note(|| format!("the store's clock is stepped by {millis} ms"));
-        let at = Some(self.elapsed());
         let mut book = self.book();
-        if millis > 0 {
-            book.stepped = at;
-        } else {
-            book.stepped_back = at;
-        }
+        let before = book.steps.last().copied().unwrap_or(0);
+        book.steps.push(before + millis);
+    }
+
+    /// How many steps the store's clock has made so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.book().steps.len()
     }
 
     /// The latest that the store's clock has ever been, where it had something to do.
@@ -209,10 +218,17 @@ impl Ledger {
         self.book().healed = Some(self.elapsed());
     }
 
-    /// The process has got an answer of the store, given at `asked` or later.
-    pub(crate) fn heard(&self, life: u64, at: Duration) {
-        if let Some(life) = self.book().lives.get_mut(&life) {
-            life.heard = life.heard.max(at);
+    /// The worker of the process has got an answer of the store, which was asked for at `asked`, and given after so many
+    /// steps of its clock.
+    pub(crate) fn heard(&self, life: u64, asked: Duration, given_after: usize) {
+        self.note(|| {
+            let asked = asked.as_millis();
+            format!("process {life} hears the time, asked at {asked}, given after {given_after} steps")
+        });
+        if let Some(life) = self.book().lives.get_mut(&life)
+            && asked >= life.heard.0
+        {
+            life.heard = (asked, given_after);
         }
     }
 
@@ -258,15 +274,23 @@ impl Ledger {
         let mut book = self.book();
         let highest = book.highest.map_or(now, |highest| highest.max(now));
         book.highest = Some(highest);
+        let given_after = book.steps.len();
         let story = book.stories.entry(after.id).or_default();
         match &cause {
             Cause::Touched => {
-                if let Some(held) = story.claims.get_mut(&after.version)
-                    && what == "renew"
+                let held = story.claims.get_mut(&after.version);
+                if what == "purge"
+                    && let Some(held) = held
                 {
-                    held.given_at = at;
+                    held.mended_after = Some(given_after);
+                } else if what == "renew"
+                    && let Some(held) = held
+                {
+                    (held.given_after, held.mended_after) = (given_after, None);
                     held.lease_until = at + between(now, after.wake_at);
-                    if after.started && !std::mem::replace(&mut held.counted, true) {
+                    // A handler that goes on was counted when it started; where it has ended, this may be another.
+                    let counts = held.goes_on.is_none() || held.came_of_it.is_some();
+                    if after.started && counts && !std::mem::replace(&mut held.counted, true) {
                         story.starts += 1;
                     }
                 }
@@ -288,7 +312,8 @@ impl Ledger {
                 let held = Held {
                     life,
                     claimed_at: at,
-                    given_at: at,
+                    given_after,
+                    mended_after: None,
                     lease_until: at + between(now, after.wake_at),
                     started: false,
                     counted: false,
@@ -314,7 +339,7 @@ impl Ledger {
         story.versions.insert(version, seen);
         drop(book);
         match (&cause, &before) {
-            (Cause::Settled(ending), Some(before)) => self.check_ending(before, ending, what, now),
+            (Cause::Settled(ending), Some(before)) => self.check_ending(before, &after, ending, what, now),
             (Cause::Expired, Some(before)) => self.check_expiry(before),
             _ => {}
         }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use delayline::backend::Wake;
 use delayline::store::{
-    Ahead, Change, Claim, Ending, Guarded, Hop, Looked, NewRow, Pending, Renewal, Settlement, Sweep, Verb,
+    Ahead, Change, Claim, Ending, Event, Guarded, Looked, NewRow, Pending, Renewal, Step, Sweep, Verb,
 };
-use delayline::{Answer, Expect, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
+use delayline::{Answer, Expect, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, When};
 
 /// Every row as the store must have it, and what has happened to the rows since somebody asked.
 #[derive(Clone, Debug)]
@@ -195,57 +196,65 @@ impl Model {
         }))
     }
 
-    pub(crate) fn hop(&mut self, hop: &Hop, now: Timestamp) -> Guarded {
-        if !self.is(hop.id, State::Scheduled, hop.version) {
-            return Guarded::Lost;
+    pub(crate) fn advance(&mut self, step: &Step, now: Timestamp) -> Guarded {
+        let Step { id, version, event } = step;
+        match event {
+            Event::Hop { look_in } if self.is(*id, State::Scheduled, *version) => {
+                self.hop(*id, *look_in, now)
+            }
+            Event::End { ending, goes_on } if self.is(*id, State::Running, *version) => {
+                self.end(*id, ending, *goes_on, now);
+            }
+            _ => return Guarded::Lost,
         }
-        let updated_at = self.rows[&hop.id].updated_at;
-        self.enter(hop.id, Cause::Hopped, updated_at, |row| {
-            row.hop += 1;
-            row.wake_at = Some(now.after(hop.look_in));
-        });
         Guarded::Done
     }
 
-    pub(crate) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Guarded {
-        let Settlement { id, version, ending } = settlement;
-        if !self.is(*id, State::Running, *version) {
-            return Guarded::Lost;
-        }
+    fn hop(&mut self, id: TaskId, look_in: Duration, now: Timestamp) {
+        let updated_at = self.rows[&id].updated_at;
+        self.enter(id, Cause::Hopped, updated_at, |row| {
+            row.hop += 1;
+            row.wake_at = Some(now.after(look_in));
+        });
+    }
+
+    fn end(&mut self, id: TaskId, ending: &Ending, goes_on: bool, now: Timestamp) {
         let history = self.history;
-        self.enter(*id, Cause::Settled(ending.clone()), now, |row| match ending {
-            Ending::Done => finish(row, State::Done, Some(now.after(history)), now),
-            Ending::Cancelled => {
-                finish(row, State::Cancelled, Some(now.after(history)), now);
-                row.attempt -= 1;
-            }
-            Ending::Dead { error, give_back } => {
-                finish(row, State::Dead, None, now);
-                row.last_error = Some(error.clone());
-                row.attempt -= u32::from(*give_back);
-            }
-            Ending::Retry {
-                after,
-                look_in,
-                error,
-            } => {
-                later(row, *after, *look_in, now);
-                row.last_error = Some(error.clone());
-            }
-            Ending::Snooze { after, look_in } => {
-                later(row, *after, *look_in, now);
-                row.attempt -= 1;
-            }
-            Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
-            Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),
-            Ending::Release => {
-                row.state = State::Scheduled;
-                row.wake_at = Some(now);
-                row.attempt -= 1;
-                row.started = false;
+        self.enter(id, Cause::Settled(ending.clone()), now, |row| {
+            row.attempt -= u32::from(goes_on);
+            match ending {
+                Ending::Done => finish(row, State::Done, Some(now.after(history)), now),
+                Ending::Cancelled => {
+                    finish(row, State::Cancelled, Some(now.after(history)), now);
+                    row.attempt -= 1;
+                }
+                Ending::Dead { error, give_back } => {
+                    finish(row, State::Dead, None, now);
+                    row.last_error = Some(error.clone());
+                    row.attempt -= u32::from(*give_back);
+                }
+                Ending::Retry {
+                    after,
+                    look_in,
+                    error,
+                } => {
+                    later(row, *after, *look_in, now);
+                    row.last_error = Some(error.clone());
+                }
+                Ending::Snooze { after, look_in } => {
+                    later(row, *after, *look_in, now);
+                    row.attempt -= 1;
+                }
+                Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
+                Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),
+                Ending::Release => {
+                    row.state = State::Scheduled;
+                    row.wake_at = Some(now);
+                    row.attempt -= 1;
+                    row.started = false;
+                }
             }
         });
-        Guarded::Done
     }
 
     pub(crate) fn renew(&mut self, renewal: &Renewal, lease: Duration, now: Timestamp) -> Guarded {
@@ -255,6 +264,7 @@ impl Model {
         self.enter(renewal.id, Cause::Touched, now, |row| {
             row.wake_at = Some(now.after(lease));
             row.started |= renewal.started;
+            row.updated_at = row.updated_at.min(now);
         });
         Guarded::Done
     }
@@ -411,10 +421,7 @@ impl Model {
             if row.state == State::Running && row.updated_at > now {
                 self.enter(id, Cause::Touched, now, |row| {
                     let lease = row.wake_at.unwrap().millis_since(row.updated_at);
-                    // One that was renewed since ends when it should.
-                    if lease > 0 {
-                        row.wake_at = Some(now.shifted(lease));
-                    }
+                    row.wake_at = Some(now.shifted(lease));
                     row.updated_at = now;
                 });
             } else if matches!(row.state, State::Done | State::Cancelled) && row.wake_at.unwrap() <= now {

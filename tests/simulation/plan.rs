@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use delayline::backend::{Delays, Reach};
+use delayline::clock::Clock;
 use delayline::delay::Routing;
 use delayline::testing::Faults;
-use delayline::{Clock, Kind, Policy, defaults};
+use delayline::{Kind, Policy, defaults};
 
 pub(crate) const KINDS: [&str; 3] = ["a", "b", "c"];
 pub(crate) const KEYS: [&str; 3] = ["x", "y", "z"];
@@ -28,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) backends_stay_ill: bool,
     pub(crate) precise: Precise,
     pub(crate) routing: Routing,
-    /// What the level backend has, if there is one: levels, or timers as late as a broker's.
+    /// What the carrier has, if there is one: levels, or timers as late as a broker's.
     pub(crate) levels: Option<Delays>,
     pub(crate) lease: Duration,
     pub(crate) sweep_every: Duration,
@@ -126,11 +127,10 @@ impl Plan {
             backends_stay_ill: !calm && chance(15),
             precise: [Precise::Table, Precise::Wheel, Precise::Faulty, Precise::Faulty]
                 [clock.random_below(4) as usize],
-            routing: Routing {
-                handoff: Duration::from_millis(one_of(&[200, 1_000, 5_000])),
-                tolerance: Duration::from_millis(one_of(&[0, 200, 200, 900])),
-                horizon: Duration::from_secs(one_of(&[20, 3_600])),
-            },
+            routing: Routing::default()
+                .handoff(Duration::from_millis(one_of(&[200, 1_000, 5_000])))
+                .tolerance(Duration::from_millis(one_of(&[0, 200, 200, 900])))
+                .horizon(Duration::from_secs(one_of(&[20, 3_600]))),
             levels,
             lease: Duration::from_secs(one_of(&[1, 5, 5, 30])),
             sweep_every: Duration::from_millis(one_of(&[500, 500, 1_000])),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::Backend;
-use delayline::{Check, Clock, Context, Expected, Failure, Key, Outcome, Scheduler, Stats, Worker};
+use delayline::clock::Clock;
+use delayline::{Check, Context, Expected, Failure, Key, Outcome, Scheduler, Stats, Worker};
 use tokio::sync::Notify;
 
 use crate::callers::call;
-use crate::gate::{Gate, GatedBackend, GatedStore, GatedTransaction};
+use crate::gate::{Gate, GatedBackend, GatedStore, GatedTransaction, Hearer};
 use crate::ledger::{CameOfIt, Handling};
 use crate::plan::{KINDS, Precise};
 use crate::world::World;
@@ -43,9 +44,9 @@ impl Process {
         }))
     }
 
-    fn scheduler(&self) -> Scheduler {
+    fn scheduler(&self, hearer: Hearer) -> Scheduler {
         let plan = &self.world.plan;
-        let store = Arc::new(GatedStore(Arc::clone(&self.gate)));
+        let store = Arc::new(GatedStore(Arc::clone(&self.gate), hearer));
         let mut builder = Scheduler::builder(store)
             .routing(plan.routing)
             .clock(self.clock.clone());
@@ -55,7 +56,7 @@ impl Process {
             builder = builder.precise(precise);
         }
         if let Some(levels) = self.backend("levels", false) {
-            builder = builder.levels(levels);
+            builder = builder.carrier(levels);
         }
         if plan.follows {
             let process = self.clone();
@@ -68,11 +69,11 @@ impl Process {
     /// Lives until it is dropped, or has come to its end.
     pub(crate) async fn run(self) {
         let (plan, ledger) = (&self.world.plan, &self.world.ledger);
-        let scheduler = self.scheduler();
+        let scheduler = self.scheduler(Hearer::Worker);
         // Perhaps another scheduler beside it, over the same store.
-        let another = match self.clock.random_below(3) {
-            0 => self.scheduler(),
-            _ => scheduler.clone(),
+        let (another, hearer) = match self.clock.random_below(3) {
+            0 => (self.scheduler(Hearer::Other), Hearer::Other),
+            _ => (scheduler.clone(), Hearer::Worker),
         };
         let counting = {
             let (clock, scheduler) = (self.clock.clone(), scheduler.clone());
@@ -86,7 +87,7 @@ impl Process {
                 }
             })
         };
-        let calling = self.clock.spawn(call(self.clone(), another.clone()));
+        let calling = self.clock.spawn(call(self.clone(), another.clone(), hearer));
         let mut worker = Worker::new(&scheduler)
             .name(self.gate.life.to_string())
             .lease(plan.lease)
@@ -182,7 +183,7 @@ async fn finish(
     let Process {
         world, gate, clock, ..
     } = process;
-    let mut transaction = GatedTransaction::begin(gate);
+    let mut transaction = GatedTransaction::begin(gate, Hearer::Other);
     handling.finishes(true);
     let finished = context.finish_in(&mut transaction).await;
     if let Err(error) = finished {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach, WheelBackend};
+use delayline::clock::Clock;
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Clock, Stats, defaults};
+use delayline::{Stats, defaults};
 use tokio::sync::{Notify, watch};
 
 use crate::gate::{Gate, Gates};

@@ -69,13 +69,13 @@ impl fmt::Debug for Servers {
 impl StoreFixture for Servers {
     async fn store(&self, history: Duration) -> Arc<dyn Store> {
         let number = STORES.fetch_add(1, Ordering::Relaxed);
-        let mut store = RedisStore::connect(&self.url)
-            .and_then(|store| store.prefix(&format!("{PREFIX}:{number}")))
-            .expect("good settings");
+        let mut builder = RedisStore::builder(&self.url)
+            .prefix(format!("{PREFIX}:{number}"))
+            .keep_history(history);
         if let Some(shards) = self.shards {
-            store = store.shards(shards).expect("good settings");
+            builder = builder.shards(shards);
         }
-        let store = store.keep_history(history);
+        let store = builder.build().expect("good settings");
         // To connect to six nodes over TLS may take longer than a call, on a slow machine.
         let checked = async { while store.check().await.is_err_and(|error| error.is_transient()) {} };
         tokio::time::timeout(SAFETY, checked).await.expect("the servers");
@@ -95,12 +95,10 @@ const SAFETY: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_a_write_waits_for_replicas_as_long_as_told() {
     let servers = Servers::in_a_cluster();
-    let store =
-        RedisStore::connect(&servers.url).and_then(|store| store.prefix(&format!("{PREFIX}:waiting")));
-    let store = store
-        .expect("good settings")
+    let builder = RedisStore::builder(&servers.url)
+        .prefix(format!("{PREFIX}:waiting"))
         .wait(2, Duration::from_millis(2_500));
-    let scheduler = delayline::Scheduler::new(store);
+    let scheduler = delayline::Scheduler::new(builder.build().expect("good settings"));
     let task = delayline::NewTask::new("order.cancel", &());
     let error = scheduler.schedule(task).await.expect_err("no two replicas");
     let said = format!("{error:?}");

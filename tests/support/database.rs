@@ -1,9 +1,13 @@
 //! Real databases for the tests of the stores.
 #![allow(dead_code)] // Not every test asks everything of it.
 
+#[path = "root.rs"]
+#[allow(clippy::duplicate_mod)] // Others that a test has beside this want it, too.
+mod root;
+
 use std::env;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -144,7 +148,8 @@ impl Server {
         Self::start_in_with(folder, database, settings)
     }
 
-    fn start_in_with(folder: TempDir, database: Database, settings: Vec<String>) -> Self {
+    /// The same, and MariaDB with further settings.
+    pub(crate) fn start_in_with(folder: TempDir, database: Database, settings: Vec<String>) -> Self {
         let mut server = Self {
             database,
             folder,
@@ -234,7 +239,7 @@ impl Server {
     }
 
     fn run(&self, verb: &str, args: &[String]) -> Output {
-        let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts");
+        let scripts = root::root().join("scripts");
         Command::new(scripts.join(self.database.script()))
             .arg(verb)
             .arg(self.folder.path())

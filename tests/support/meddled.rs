@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::store::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement, Stamped, Store,
-    Sweep,
-};
-use delayline::{Answer, Clock, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake};
+use delayline::backend::Wake;
+use delayline::clock::Clock;
+use delayline::store::{Change, Claim, Event, Guarded, Looked, NewRow, Renewal, Stamped, Step, Store, Sweep};
+use delayline::{Answer, Error, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
 
 /// A call of a store.
@@ -24,7 +23,6 @@ pub(crate) enum Op {
     Sweep,
     Settle,
     Renew,
-    Upcoming,
     Find,
     List,
     Purge,
@@ -50,6 +48,8 @@ struct Inner {
     waiting: BTreeMap<Op, usize>,
     /// Rows that cannot be written, nor any with them.
     spoilt: BTreeSet<TaskId>,
+    /// Rows that another transaction keeps: neither ended nor renewed.
+    locked: BTreeSet<TaskId>,
     /// How many more of each kind are claimed than was asked for.
     greed: usize,
     /// How long a call takes at the most before it has its effect, and after; in ms.
@@ -124,6 +124,36 @@ impl Meddled {
     /// Every insert fails, without any effect, that has a row of this id in it.
     pub(crate) fn spoil(&self, id: TaskId) {
         self.inner().spoilt.insert(id);
+    }
+
+    /// A row is locked by another transaction until it is unlocked.
+    pub(crate) fn lock(&self, id: TaskId) {
+        self.inner().locked.insert(id);
+    }
+
+    pub(crate) fn unlock(&self, id: TaskId) {
+        self.inner().locked.remove(&id);
+    }
+
+    /// What comes of guarded writes of rows, of which those that are locked are not asked for.
+    async fn past_locked<W: Clone, A>(
+        &self,
+        writes: &[W],
+        id_of: fn(&W) -> TaskId,
+        call: impl FnOnce(Vec<W>) -> A,
+    ) -> Result<Vec<Guarded>, Error>
+    where
+        A: Future<Output = Result<Vec<Guarded>, Error>>,
+    {
+        let locked = self.inner().locked.clone();
+        let is_free = |write: &&W| !locked.contains(&id_of(write));
+        let free = writes.iter().filter(is_free).cloned().collect();
+        let mut came = call(free).await?.into_iter();
+        let each = writes.iter().map(|write| match is_free(&write) {
+            true => came.next().expect("an answer for each"),
+            false => Guarded::Blocked,
+        });
+        Ok(each.collect())
     }
 
     /// No call fails from now on.
@@ -266,12 +296,9 @@ impl Store for Meddled {
             .await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.through(Op::Hop, self.store.hop(hops), Vec::len).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.through(Op::Ready, self.store.ready(claim), |ready| ready.found.len())
+        let claim = self.greedy(claim);
+        self.through(Op::Ready, self.store.ready(&claim), |ready| ready.found.len())
             .await
     }
 
@@ -281,20 +308,27 @@ impl Store for Meddled {
             .await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        self.through(Op::Settle, self.store.settle(settlements), Vec::len)
-            .await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        // The worker never sends both at once.
+        let op = match steps.first().map(|step| &step.event) {
+            Some(Event::End { .. }) => Op::Settle,
+            Some(Event::Hop { .. }) | None => Op::Hop,
+        };
+        let advancing = self.past_locked(
+            steps,
+            |step| step.id,
+            async |steps| self.store.advance(&steps).await,
+        );
+        self.through(op, advancing, Vec::len).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        self.through(Op::Renew, self.store.renew(claims, lease), Vec::len)
-            .await
-    }
-
-    async fn upcoming(&self, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        let looking = self.store.upcoming(ahead);
-        self.through(Op::Upcoming, looking, |ahead| ahead.found.len())
-            .await
+        let renewing = self.past_locked(
+            claims,
+            |claim| claim.id,
+            async |claims| self.store.renew(&claims, lease).await,
+        );
+        self.through(Op::Renew, renewing, Vec::len).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {

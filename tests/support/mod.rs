@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach};
-use delayline::store::{Claim, MemoryStore, Page, Store, Sweep};
+use delayline::clock::Clock;
+use delayline::store::{Claim, MemoryStore, Store, Sweep};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
-    Check, Clock, Context, Error, Failure, Kind, Outcome, Scheduler, State, Target, Task, TaskId, Timestamp,
+    Check, Context, Error, Failure, Kind, Outcome, Page, Scheduler, State, Target, Task, TaskId, Timestamp,
     WokenBy, Worker, defaults,
 };
 use tokio::sync::oneshot;
@@ -61,9 +62,9 @@ pub(crate) struct World {
 /// What a world is made of.
 pub(crate) struct Setup {
     pub(crate) seed: u64,
-    /// The level backend's table; none: no such backend.
+    /// The carrier's table; none: no such backend.
     pub(crate) table: Option<&'static str>,
-    /// In place of a table: up to how long the level backend holds any delay.
+    /// In place of a table: up to how long the carrier holds any delay.
     pub(crate) timers: Option<Duration>,
     pub(crate) level_faults: Faults,
     pub(crate) precise_faults: Faults,
@@ -129,7 +130,7 @@ impl Setup {
             builder = builder.follow(kind, check);
         }
         if let Some(levels) = &levels {
-            builder = builder.levels((self.wrap_levels)(levels.clone()));
+            builder = builder.carrier((self.wrap_levels)(levels.clone()));
         }
         World {
             scheduler: builder.build().unwrap(),
@@ -203,12 +204,7 @@ impl World {
     }
 
     async fn list(&self, kind: &str, state: State, limit: usize) -> Vec<Task> {
-        let page = Page {
-            kind: Kind::from(kind),
-            state,
-            after: None,
-            limit,
-        };
+        let page = Page::new(kind, state).limit(limit);
         self.rows.list(&page).await.unwrap()
     }
 

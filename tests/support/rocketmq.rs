@@ -1,7 +1,11 @@
 //! RocketMQ servers of a test's own.
 #![allow(dead_code)] // Not every test that starts them asks everything of them.
 
-use std::path::{Path, PathBuf};
+#[path = "root.rs"]
+#[allow(clippy::duplicate_mod)] // Others that a test has beside this want it, too.
+mod root;
+
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -94,7 +98,7 @@ impl RocketMqServers {
     }
 
     fn command(&self, verb: &str) -> Command {
-        let mut script = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/rocketmq"));
+        let mut script = Command::new(root::root().join("scripts/rocketmq"));
         script.arg(verb).arg(self.folder.path()).stderr(Stdio::inherit());
         script
     }

@@ -1,16 +1,15 @@
 //! PostgreSQL tells the workers of other processes what is due soon.
 
-use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::backend::Wake;
 use delayline::store::{
-    Ahead, Change, Claim, Guarded, Hop, Looked, NewRow, Page, Pending, PostgresStore, Renewal, Settlement,
-    Stamped, Store, Sweep,
+    Change, Claim, Guarded, Looked, NewRow, PostgresStore, Renewal, Stamped, Step, Store, Sweep,
 };
 use delayline::{
-    Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Target, Task, TaskId, Timestamp, Wake,
+    Answer, Error, Kind, NewTask, Page, Scheduled, Scheduler, State, Target, Task, TaskId, Timestamp,
 };
 use sqlx::PgPool;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -42,14 +41,12 @@ impl Store for OnlyTold {
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        if !self.is_told.swap(false, Ordering::Relaxed) {
-            self.store.notified().await;
+        if self.is_told.swap(false, Ordering::Relaxed) {
+            return self.store.sweep(claim, sweep).await;
         }
-        self.store.sweep(claim, sweep).await
-    }
-
-    async fn upcoming(&self, _ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-        pending().await
+        let now = self.store.now().await?;
+        let found = Looked::default();
+        Ok(Stamped { now, found })
     }
 
     fn name(&self) -> &'static str {
@@ -72,16 +69,12 @@ impl Store for OnlyTold {
         self.store.arrive(wakes, claim).await
     }
 
-    async fn hop(&self, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-        self.store.hop(hops).await
-    }
-
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         self.store.ready(claim).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Guarded>, Error> {
-        self.store.settle(settlements).await
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        self.store.advance(steps).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::store::Page;
 use delayline::{
-    Answer, Error, Kind, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker,
+    Answer, Error, NewTask, Outcome, Page, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker,
 };
 use tokio::sync::mpsc;
 
@@ -59,12 +58,7 @@ pub(crate) fn work(scheduler: &Scheduler, sweep_every: Duration) -> Work {
 }
 
 pub(crate) async fn every(scheduler: &Scheduler, state: State) -> Vec<Task> {
-    let page = Page {
-        kind: Kind::from(KIND),
-        state,
-        after: None,
-        limit: 100,
-    };
+    let page = Page::new(KIND, state).limit(100);
     scheduler.list(&page).await.unwrap()
 }
 

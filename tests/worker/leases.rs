@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use delayline::{Clock, Context, NewTask, Outcome, Policy, State, Task, Worker};
+use delayline::clock::Clock;
+use delayline::{Context, NewTask, Outcome, Policy, State, Task, Worker};
 
 use crate::outcomes::worker_that;
 use crate::support::{Answered, KIND, Op, Running, START, World, ms, secs};

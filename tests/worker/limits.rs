@@ -278,7 +278,7 @@ async fn a_store_that_claims_too_many_leaves_the_rest_to_the_end_of_their_leases
     world.pass(secs(4)).await;
     assert_eq!(
         (world.count(State::Done).await, world.count(State::Running).await),
-        (2, 3)
+        (4, 1)
     );
     world.store.claim_too_many(0);
     world.settle().await;

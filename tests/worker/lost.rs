@@ -1,6 +1,6 @@
 //! Lost claims: stopped, not started, not settled; and what is lost is told from what is not.
 
-use delayline::store::{Ending, Guarded, Settlement, Store};
+use delayline::store::{Ending, Guarded, Step, Store};
 use delayline::{Outcome, Policy, State, TaskId};
 
 use crate::leases::{Ended, schedule, working};
@@ -9,12 +9,8 @@ use crate::support::{KIND, Op, Running, World, ms, secs};
 
 /// Gives a claim back behind its worker's back.
 async fn release(world: &World, id: TaskId, version: u64) {
-    let release = Settlement {
-        id,
-        version,
-        ending: Ending::Release,
-    };
-    assert_eq!(world.rows.settle(vec![release]).await.unwrap(), [Guarded::Done]);
+    let release = Step::end(id, version, Ending::Release);
+    assert_eq!(world.rows.advance(&[release]).await.unwrap(), [Guarded::Done]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,12 +42,8 @@ async fn a_handler_whose_lease_was_lost_is_stopped_and_settles_nothing() {
     world.pass(ms(1)).await;
     assert_eq!(world.runs.count(), 2);
     // The new owner is the one that settles.
-    let done = Settlement {
-        id: taken.id,
-        version: taken.version,
-        ending: Ending::Done,
-    };
-    assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [Guarded::Done]);
+    let done = Step::end(taken.id, taken.version, Ending::Done);
+    assert_eq!(world.rows.advance(&[done]).await.unwrap(), [Guarded::Done]);
     world.pass(secs(60)).await;
     assert_eq!(world.runs.count(), 2);
 }
@@ -213,12 +205,8 @@ async fn places_that_lost_claims_leave_are_given_to_those_who_wait() {
     world.pass(ms(1)).await;
     assert_eq!(world.row(waiting.id).await.state, State::Scheduled);
     for row in &lost {
-        let done = Settlement {
-            id: row.id,
-            version: row.version + 1,
-            ending: Ending::Done,
-        };
-        assert_eq!(world.rows.settle(vec![done]).await.unwrap(), [Guarded::Done]);
+        let done = Step::end(row.id, row.version + 1, Ending::Done);
+        assert_eq!(world.rows.advance(&[done]).await.unwrap(), [Guarded::Done]);
     }
     world.pass_until(10_010).await;
     assert_eq!(

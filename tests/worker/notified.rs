@@ -105,6 +105,22 @@ async fn a_worker_sweeps_when_another_process_says_that_something_is_due_soon() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_the_workers_of_one_scheduler_one_sweeps_for_what_was_said() {
+    let world = World::new();
+    let start = || Running::start(world.worker().sweep_every(secs(10_000)));
+    let _workers: Vec<_> = (0..8).map(|_| start()).collect();
+    world.pass(ms(100)).await;
+    let before = world.store.calls(Op::Sweep).len();
+    schedule_elsewhere(&world, 0, 0).await;
+    // As often as there are workers, each of whom would hear it once.
+    (0..8).for_each(|_| world.store.say());
+    world.pass(ms(50)).await;
+    assert_eq!(world.runs.count(), 1);
+    // What is said after the first is heard together.
+    assert_eq!(world.store.calls(Op::Sweep).len(), before + 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn however_much_is_said_a_sweep_comes_every_20_ms_at_the_most() {
     let world = World::new();
     let _worker = Running::start(world.worker().sweep_every(secs(10_000)));

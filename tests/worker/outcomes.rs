@@ -155,6 +155,31 @@ async fn a_retry_comes_again_after_its_pause_and_keeps_the_reason_and_the_planne
     assert_eq!((stats.retried, stats.done, stats.claimed_by_sweep), (1, 1, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_a_time_is_a_failed_attempt_whose_pause_begins_then() {
+    let world = World::new();
+    let policy = Policy::new().backoff(secs(8), secs(8)).max_attempts(2);
+    let _worker = Running::start(worker_that(
+        &world,
+        policy,
+        answering(|_| Ok(Outcome::RetryAfter("the bank is closed".into(), secs(60)))),
+    ));
+    let row = schedule(&world, NewTask::new(KIND, &1).after(ms(500))).await;
+    world.pass(ms(501)).await;
+    let waiting = world.row(row.id).await;
+    assert_eq!((waiting.state, waiting.attempt), (State::Scheduled, 1));
+    assert_eq!(waiting.last_error.as_deref(), Some("the bank is closed"));
+    assert!(
+        waiting.due_at >= at(60_500) && waiting.due_at <= at(68_500),
+        "{waiting:?}"
+    );
+    world.settle().await;
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.attempt), (State::Dead, 2));
+    assert_eq!(world.runs.times(), [500, waiting.due_at.millis_since(at(0))]);
+    assert_eq!(world.scheduler.stats().retried, 1);
+}
+
 /// An error with two causes.
 #[derive(Debug)]
 struct Layered(u8);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use delayline::store::{Change, Expect, Store, Verb};
-use delayline::{Clock, NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
+use delayline::clock::Clock;
+use delayline::store::{Change, Store, Verb};
+use delayline::{Expect, NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
 
 use crate::leases::{Ended, schedule, working};
 use crate::outcomes::worker_that;
@@ -107,6 +108,74 @@ async fn what_was_cancelled_after_the_stores_clock_was_stepped_does_not_start() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_step_of_the_stores_clock_is_heard_of_though_the_sweep_hangs() {
+    let world = World::new();
+    let builder = Scheduler::builder(world.store.clone()).clock(world.clock.clone());
+    let scheduler = builder.build().unwrap();
+    let policy = Policy::new().concurrency(1).prefetch(10);
+    let handler = world
+        .runs
+        .handler_that(&world.store_clock, working(&world, &Ended::default()));
+    let worker = Worker::new(&scheduler).handle_with(KIND, policy, handler);
+    let _worker = Running::start(worker.lease(secs(30)));
+    schedule(&world, 5).await;
+    world.pass(secs(1)).await;
+    let waiting = schedule(&world, 0).await;
+    world.pass(secs(1)).await;
+    assert_eq!(world.row(waiting.id).await.state, State::Running);
+    world.store.hold(Op::Sweep);
+    world.store_clock.step(60_000);
+    world.pass(ms(2_500)).await;
+    assert!(cancel(&world, waiting.id).await, "its lease has ended");
+    world.pass(secs(5)).await;
+    world.store.free(Op::Sweep);
+    world.settle().await;
+    assert!(world.runs.of(waiting.id).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_on_its_way_when_its_claim_is_taken_back_ends_that() {
+    let world = World::new();
+    let policy = Policy::new().concurrency(1).prefetch(10);
+    let worker = worker_that(&world, policy, working(&world, &Ended::default()));
+    let _worker = Running::start(worker.lease(secs(30)));
+    world.pass(ms(1)).await;
+    world.store.hold(Op::Settle);
+    let task = schedule(&world, 1).await;
+    world.pass(secs(2)).await;
+    assert_eq!(world.store.waiting(Op::Settle), 1);
+    // Its lease has ended by the store's clock, and the worker's own sweep claims it again.
+    world.store_clock.step(60_000);
+    world.pass(secs(2)).await;
+    assert_eq!(world.row(task.id).await.version, task.version + 3);
+    world.store.free(Op::Settle);
+    world.pass(secs(2)).await;
+    assert_eq!(world.row(task.id).await.state, State::Done);
+    assert_eq!(world.runs.of(task.id).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_mended_while_the_stores_clock_was_behind_does_not_start_by_its_old_lease() {
+    let world = World::new();
+    let policy = Policy::new().concurrency(1).prefetch(10);
+    let worker = worker_that(&world, policy, working(&world, &Ended::default()));
+    let _worker = Running::start(worker.lease(secs(30)));
+    world.pass(ms(1)).await;
+    schedule(&world, 6).await;
+    world.pass(ms(1)).await;
+    let waiting = schedule(&world, 0).await;
+    world.pass(secs(1)).await;
+    world.store_clock.step(-61_000);
+    world.pass(secs(2)).await;
+    world.rows.purge(100).await.unwrap();
+    world.store_clock.step(60_000);
+    assert!(cancel(&world, waiting.id).await, "its lease has ended");
+    world.settle().await;
+    world.pass(secs(10)).await;
+    assert!(world.runs.of(waiting.id).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_takes_its_own_claim_back_and_does_not_run_it_twice() {
     for stepped in [true, false] {
         let world = World::new();
@@ -135,6 +204,39 @@ async fn a_worker_takes_its_own_claim_back_and_does_not_run_it_twice() {
         // By the stepped clock its lease had ended, and it was claimed again; after the outage it was renewed first.
         assert_eq!(row.version, if stepped { 5 } else { 3 });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_one_attempt_however_often_its_claim_is_taken_back() {
+    let world = World::new();
+    let clock = world.clock.clone();
+    let policy = Policy::new().max_attempts(2).backoff(ms(0), ms(0));
+    let worker = worker_that(&world, policy, move |context| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            clock.sleep(secs(40)).await;
+            match context.attempt() {
+                1 => Err("no luck".into()),
+                _ => Ok(Outcome::Done),
+            }
+        })
+    });
+    let _worker = Running::start(worker.lease(secs(30)));
+    world.pass(ms(1)).await;
+    let row = schedule(&world, 0).await;
+    // The store has been told of the start.
+    world.pass(secs(15)).await;
+    assert!(world.row(row.id).await.started);
+    for taken_back in 1..=2 {
+        world.store_clock.step(60_000);
+        world.pass(secs(11)).await;
+        let row = world.row(row.id).await;
+        assert_eq!((row.version, row.started), (2 + 2 * taken_back, false));
+    }
+    world.settle().await;
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.attempt), (State::Done, 2));
+    assert_eq!(world.runs.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

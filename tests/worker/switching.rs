@@ -28,7 +28,7 @@ impl Process {
         let levels = LevelsBackend::with_clock(ROCKETMQ.parse().unwrap(), world.clock.clone());
         let builder = Scheduler::builder(world.store.clone())
             .clock(world.clock.clone())
-            .levels(Arc::new(levels))
+            .carrier(Arc::new(levels))
             .precise(Arc::new(WheelBackend::with_clock(world.clock.clone())));
         Self::start(world, builder.build().unwrap())
     }

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, SendError};
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, Kind, NewTask, Outcome, State, Task, Wake, WokenBy, Worker};
+use delayline::{Error, Kind, NewTask, Outcome, State, Task, WokenBy, Worker};
 
 use crate::support::{KIND, Op, Running, Setup, World, at, ms, secs};
 
@@ -347,7 +347,7 @@ async fn a_handler_is_told_what_woke_its_task() {
     let _worker = Running::start(worker);
     assert_eq!(told.recv().await, Some(WokenBy::Room));
     schedule(&world, KIND, 1_000).await;
-    assert_eq!(told.recv().await, Some(WokenBy::Levels));
+    assert_eq!(told.recv().await, Some(WokenBy::Carrier));
     schedule(&world, KIND, 999).await;
     assert_eq!(told.recv().await, Some(WokenBy::Precise));
     world.precise.set_faults(losing);

@@ -52,11 +52,11 @@ impl RedisBackend {
     /// Looks at the servers and at what is kept there, and changes nothing.
     pub async fn checkup(&self) -> Result<RedisCheckup, Error> {
         let nodes = Node::all(&self.link).await?;
-        let carrier = &self.parts().carrier;
-        let shards = carrier.shards.kept(&self.link).await?.unwrap_or(0);
+        let sender = &self.parts().sender;
+        let shards = sender.shards.kept(&self.link).await?.unwrap_or(0);
         let mut contents = Vec::new();
         for shard in Shard::all(shards) {
-            let keys = carrier.names.shard(shard);
+            let keys = sender.names.shard(shard);
             let call = Call::script(&CHECKUP, &[&keys.due, &keys.leased, &keys.foreign]);
             let (held, due_for_ms, leased, ended, ended_for_ms, foreign, held_bytes, leased_bytes): (
                 u64,
@@ -82,7 +82,7 @@ impl RedisBackend {
         Ok(RedisCheckup {
             nodes,
             shards,
-            receivers: membership::count(&carrier.names, &self.link).await?,
+            receivers: membership::count(&sender.names, &self.link).await?,
             contents,
         })
     }

@@ -14,7 +14,8 @@ use super::membership::Membership;
 use super::shards::Shard;
 use super::taking::{Taken, Taking};
 use super::watch::Watch;
-use crate::redis::{listen, pause};
+use crate::backoff::{Backoff, jittered};
+use crate::redis::listen;
 use crate::{Error, defaults};
 
 /// How long a shard is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
@@ -50,7 +51,7 @@ impl Consumer {
         let hints = Arc::new(Hints::default());
         // It ends with this one.
         let mut listening = JoinSet::new();
-        let (link, channel) = (taking.carrier.link.clone(), taking.carrier.names.hints.clone());
+        let (link, channel) = (taking.sender.link.clone(), taking.sender.names.hints.clone());
         let ear = hints.clone();
         listening.spawn(async move { listen(link.address(), link.role(), &channel, ear).await });
         let mut looker = Looker {
@@ -64,7 +65,7 @@ impl Consumer {
                 next: Instant::now(),
                 began: None,
                 is_on: false,
-                failures: 0,
+                backoff: Backoff::CALLS,
             },
             asked_for: 0,
             answers: JoinSet::new(),
@@ -101,7 +102,7 @@ struct Beat {
     next: Instant,
     began: Option<Instant>,
     is_on: bool,
-    failures: u32,
+    backoff: Backoff,
 }
 
 enum Heard {
@@ -185,9 +186,9 @@ impl Looker {
         let taking = self.taking.clone();
         let call = self
             .membership
-            .heartbeat(&taking.carrier.names, &taking.carrier.shards, true);
+            .heartbeat(&taking.sender.names, &taking.sender.shards, true);
         self.answers
-            .spawn(async move { Heard::Beat(Membership::send(call, &taking.carrier.link).await) });
+            .spawn(async move { Heard::Beat(Membership::send(call, &taking.sender.link).await) });
     }
 
     /// Looks at shards whose time has come, for up to so many wake-ups together.
@@ -246,28 +247,28 @@ impl Looker {
 
     fn heard_beat(&mut self, answer: Result<(i64, Vec<String>), Error>) {
         self.beat.is_on = false;
-        let shards = &self.taking.carrier.shards;
+        let shards = &self.taking.sender.shards;
         let answer = answer.and_then(|(kept, members)| {
-            let number = shards.heard(&self.taking.carrier.link, kept)?;
+            let number = shards.heard(&self.taking.sender.link, kept)?;
             Ok((number, members))
         });
         let (number, members) = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                self.beat.next = Instant::now() + pause(self.beat.failures);
-                self.failed(self.beat.failures, error);
-                self.beat.failures += 1;
+                let (failures, now) = (self.beat.backoff.failures(), Instant::now());
+                self.beat.next = now + jittered(self.beat.backoff.failed(now));
+                self.failed(failures, error);
                 return;
             }
         };
-        self.beat.failures = 0;
+        self.beat.backoff.succeeded();
         self.membership.heard(members);
         // Another number than before, if a server has lost everything and somebody else came first.
         self.watches
             .retain(|shard, watch| watch.is_on() || shard.0 < number);
         for shard in Shard::all(number) {
             let is_mine = self.membership.watches(shard);
-            let watch = self.watches.entry(shard).or_default();
+            let watch = self.watches.entry(shard).or_insert_with(Watch::new);
             watch.assign(is_mine, Instant::now());
         }
     }
@@ -295,7 +296,11 @@ impl Looker {
         if !error.is_transient() {
             self.inbox.fail(error);
         } else if failures == 0 {
-            tracing::warn!(%error, "receiving is interrupted; trying again");
+            tracing::warn!(
+                %error,
+                "wake-ups cannot be received from Redis, so tasks wait for the sweep, up to half a second; it is \
+                 tried again: see that the server is up"
+            );
         }
     }
 

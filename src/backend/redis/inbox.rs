@@ -166,7 +166,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{TaskId, Wake};
+    use crate::TaskId;
+    use crate::backend::Wake;
 
     fn arrival(ticket: u64) -> Arrival {
         let wake = Wake {

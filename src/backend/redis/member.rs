@@ -1,7 +1,8 @@
 //! A wake-up as a member of a ZSET.
 
+use crate::backend::Wake;
 use crate::fnv::fnv;
-use crate::{Kind, TaskId, Wake};
+use crate::{Kind, TaskId};
 
 /// The id and the number of the kind.
 const HEAD: usize = 16 + 4;

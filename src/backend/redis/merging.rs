@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::carrier::Carrier;
-use crate::backend::{Departure, SendError};
-use crate::redis::{Request, Role, Rounds};
-use crate::{Error, Wake};
+use super::sender::Sender;
+use crate::Error;
+use crate::backend::{Departure, SendError, Wake};
+use crate::clock::Clock;
+use crate::coalescer::{Coalescer, Request, items};
+use crate::redis::Role;
 
 type Sent = Result<(), SendError>;
 type Removed = Result<(), Error>;
@@ -15,50 +17,46 @@ type Removed = Result<(), Error>;
 /// Sends and removes the wake-ups of concurrent callers together, and gives each caller its own answer.
 #[derive(Debug)]
 pub(super) struct Merging {
-    sends: Rounds<Vec<Departure>, Sent>,
-    removals: Rounds<Vec<Wake>, Removed>,
+    sends: Coalescer<Departure, Sent>,
+    removals: Coalescer<Wake, Removed>,
 }
 
 impl Merging {
     /// Within a runtime.
-    pub(super) fn start(carrier: &Arc<Carrier>) -> Self {
-        let (sender, remover) = (Arc::clone(carrier), Arc::clone(carrier));
+    pub(super) fn start(sender: &Arc<Sender>) -> Self {
+        let clock = Clock::system();
+        let (sender, remover) = (Arc::clone(sender), Arc::clone(sender));
         Self {
-            sends: Rounds::start(move |requests| send(Arc::clone(&sender), requests)),
-            removals: Rounds::start(move |requests| remove(Arc::clone(&remover), requests)),
+            sends: Coalescer::start(&clock, |_| 0, move |requests| send(Arc::clone(&sender), requests)),
+            removals: Coalescer::start(
+                &clock,
+                |_| 0,
+                move |requests| remove(Arc::clone(&remover), requests),
+            ),
         }
     }
 
     pub(super) async fn send(&self, batch: &[Departure]) -> Sent {
-        let sent = self.sends.ask(batch.len(), batch.to_vec()).await;
+        let sent = self.sends.ask(batch.to_vec()).await;
         sent.unwrap_or_else(|| Err(SendError::all(batch.len(), Role::Backend.closed())))
     }
 
     pub(super) async fn remove(&self, wakes: &[Wake]) -> Removed {
-        let removed = self.removals.ask(wakes.len(), wakes.to_vec()).await;
+        let removed = self.removals.ask(wakes.to_vec()).await;
         removed.unwrap_or_else(|| Err(Role::Backend.closed()))
     }
 }
 
-async fn send(carrier: Arc<Carrier>, requests: Vec<Request<Vec<Departure>, Sent>>) {
-    let mut departures = Vec::new();
-    // With the requests, their places are held until they are answered.
-    for request in &requests {
-        departures.extend_from_slice(&request.work);
-    }
-    let sent = carrier.send(&departures).await;
+async fn send(sender: Arc<Sender>, requests: Vec<Request<Departure, Sent>>) {
+    let sent = sender.send(&items(&requests)).await;
     let senders = requests
         .into_iter()
-        .map(|request| (request.work.len(), request.answer));
+        .map(|request| (request.items.len(), request.answer));
     answer_senders(senders.collect(), sent);
 }
 
-async fn remove(carrier: Arc<Carrier>, requests: Vec<Request<Vec<Wake>, Removed>>) {
-    let mut wakes = Vec::new();
-    for request in &requests {
-        wakes.extend_from_slice(&request.work);
-    }
-    let removed = carrier.remove(&wakes).await;
+async fn remove(sender: Arc<Sender>, requests: Vec<Request<Wake, Removed>>) {
+    let removed = sender.remove(&items(&requests)).await;
     let removers = requests.into_iter().map(|request| request.answer);
     match removed {
         Ok(()) => removers.for_each(|answer| drop(answer.send(Ok(())))),

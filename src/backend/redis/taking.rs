@@ -7,14 +7,14 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use tokio::time::Instant;
 
-use super::carrier::Carrier;
 use super::keys::Keys;
 use super::kinds::Kinds;
 use super::member;
+use super::sender::Sender;
 use super::shards::Shard;
-use crate::backend::Arrival;
+use crate::backend::{Arrival, Wake};
 use crate::redis::{Call, Lua, lua};
-use crate::{Error, Wake, defaults};
+use crate::{Error, defaults};
 
 /// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
 /// which then come only when their lease ends.
@@ -29,7 +29,7 @@ static SET_ASIDE: Lua = lua!("set_aside.lua");
 
 /// Takes what is due in a shard, on a lease.
 pub(super) struct Taking {
-    pub(super) carrier: Arc<Carrier>,
+    pub(super) sender: Arc<Sender>,
     pub(super) lease: Duration,
     pub(super) kinds: Kinds,
     pub(super) foreign: Arc<AtomicU64>,
@@ -47,21 +47,21 @@ pub(super) struct Taken {
 impl Taking {
     /// Takes up to `max` wake-ups that are due in a shard; tells the others if there are more, unless nobody else is there.
     pub(super) async fn take(&self, shard: Shard, max: usize, is_alone: bool) -> Result<Taken, Error> {
-        let keys = self.carrier.names.shard(shard);
+        let keys = self.sender.names.shard(shard);
         let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
         call.arg(max)
             .arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))
-            .arg(if is_alone { "" } else { &self.carrier.names.hints })
+            .arg(if is_alone { "" } else { &self.sender.names.hints })
             .arg(shard.0);
         let Answer {
             wait,
             lease_end,
             members,
-        } = self.carrier.link.call(LOOK_LIMIT, &call).await?;
+        } = self.sender.link.call(LOOK_LIMIT, &call).await?;
 
         let decoded: Vec<_> = members.iter().map(|member| member::decode(member)).collect();
         let numbers = decoded.iter().flatten().map(|(_, kind, _)| *kind).collect();
-        let kinds = self.kinds.names(numbers, &keys, &self.carrier.link).await?;
+        let kinds = self.kinds.names(numbers, &keys, &self.sender.link).await?;
         let mut arrivals = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
         for (member, decoded) in members.into_iter().zip(decoded) {
@@ -88,7 +88,7 @@ impl Taking {
     async fn set_aside(&self, keys: &Keys, foreign: &[Vec<u8>]) {
         let mut call = Call::script(&SET_ASIDE, &[&keys.leased, &keys.foreign]);
         call.arg(FOREIGN_KEPT).arg(foreign);
-        let moved = self.carrier.link.call::<u64>(defaults::SEND_TIMEOUT, &call).await;
+        let moved = self.sender.link.call::<u64>(defaults::SEND_TIMEOUT, &call).await;
         let count = foreign.len() as u64;
         let total = self.foreign.fetch_add(count, Ordering::Relaxed) + count;
         let is_first = {
@@ -101,7 +101,10 @@ impl Taking {
         };
         if is_first {
             let moved = moved.is_ok();
-            tracing::warn!(total, moved, to = %keys.foreign, "moved members away that are no wake-ups");
+            tracing::warn!(
+                total, moved, to = %keys.foreign,
+                "members that are no wake-ups were moved to another key; somebody else may use the same prefix"
+            );
         }
     }
 }

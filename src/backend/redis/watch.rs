@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::redis::pause;
+use crate::backoff::{Backoff, jittered};
 
 /// A shard, as far as this process looks at it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
     is_mine: bool,
     is_on: bool,
@@ -15,10 +15,21 @@ pub(super) struct Watch {
     next: Option<Instant>,
     /// What was told during a look may be missing from its answer.
     told: Option<Instant>,
-    failures: u32,
+    backoff: Backoff,
 }
 
 impl Watch {
+    /// Of a shard that nobody is known to watch.
+    pub(super) fn new() -> Self {
+        Self {
+            is_mine: false,
+            is_on: false,
+            next: None,
+            told: None,
+            backoff: Backoff::CALLS,
+        }
+    }
+
     /// Whether this process is the one that watches the shard.
     pub(super) fn is_mine(&self) -> bool {
         self.is_mine
@@ -64,7 +75,7 @@ impl Watch {
     /// A look has ended: nothing else is due for so long.
     pub(super) fn looked(&mut self, now: Instant, wait: Duration, longest: Duration) {
         self.is_on = false;
-        self.failures = 0;
+        self.backoff.succeeded();
         // Whoever helped out leaves the shard to its watcher once nothing more is due.
         let goes_on = self.is_mine || wait.is_zero();
         self.next = goes_on.then(|| now + wait.min(longest));
@@ -75,10 +86,10 @@ impl Watch {
 
     /// A look has failed; gives how many did before it.
     pub(super) fn failed(&mut self, now: Instant) -> u32 {
-        let failures = self.failures;
+        let failures = self.backoff.failures();
         self.is_on = false;
-        self.failures += 1;
-        self.next = self.is_mine.then(|| now + pause(failures));
+        let pause = jittered(self.backoff.failed(now));
+        self.next = self.is_mine.then(|| now + pause);
         failures
     }
 }
@@ -91,7 +102,7 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(8);
 
     fn mine(now: Instant) -> Watch {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new();
         watch.assign(true, now);
         watch
     }
@@ -126,7 +137,7 @@ mod tests {
     #[test]
     fn who_helps_out_stays_as_long_as_more_is_due() {
         let now = Instant::now();
-        let mut watch = Watch::default();
+        let mut watch = Watch::new();
         watch.look_at(now);
         watch.begin();
         watch.looked(now, Duration::ZERO, LONGEST);
@@ -150,7 +161,7 @@ mod tests {
         watch.begin();
         assert_eq!(watch.failed(now), 0, "it had gone well in between");
 
-        let mut helping = Watch::default();
+        let mut helping = Watch::new();
         helping.look_at(now);
         helping.begin();
         helping.failed(now);

@@ -11,13 +11,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Marks in a level's delay: so much earlier than after a whole delay a level that stops is noticed.
 const MARKS: u32 = 8;
 
-/// What one level of one broker has yet to deliver, as far as it has been looked at.
+/// What one level of one broker has yet to deliver, as far as it was observed.
 ///
-/// A level is first in, first out. So whatever was in it at one look has been delivered one delay later, or it is stuck.
+/// A level is first in, first out. So whatever was in it once has been delivered one delay later, or it is stuck.
 #[derive(Debug)]
 pub(super) struct Backlog {
     delay: Duration,
-    /// When it was looked at, and how far its queue then reached; ascending, and none of it delivered.
+    /// When it was observed, and how far its queue then reached; ascending, and none of it delivered.
     marks: VecDeque<(Instant, u64)>,
     stuck: bool,
 }
@@ -32,7 +32,7 @@ impl Backlog {
     }
 
     /// Takes note of how far the level has been delivered, and how far its queue reaches; says whether it is stuck.
-    pub(super) fn look(&mut self, now: Instant, delivered: u64, reaches: u64) -> bool {
+    pub(super) fn observe(&mut self, now: Instant, delivered: u64, reaches: u64) -> bool {
         // A queue that has become shorter is another one: the broker has lost its messages.
         self.marks
             .retain(|&(_, mark)| delivered < mark && mark <= reaches);
@@ -48,7 +48,7 @@ impl Backlog {
         self.stuck
     }
 
-    /// Whether it was stuck when it was last looked at.
+    /// Whether it was stuck when it was last observed.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck
     }
@@ -77,7 +77,7 @@ mod tests {
         let mut backlog = Backlog::new(DELAY);
         for second in 0..1_000_u64 {
             // 10 each second come in, and go out 80 s later.
-            let stuck = backlog.look(at(second), second.saturating_sub(80) * 10, second * 10);
+            let stuck = backlog.observe(at(second), second.saturating_sub(80) * 10, second * 10);
             assert!(!stuck, "at {second}");
             assert!(backlog.marks.len() <= MARKS as usize + 2);
         }
@@ -89,30 +89,30 @@ mod tests {
         let mut noticed = None;
         for second in 0..400_u64 {
             let delivered = second.min(200).saturating_sub(80) * 10;
-            if backlog.look(at(second), delivered, second * 10) {
+            if backlog.observe(at(second), delivered, second * 10) {
                 noticed.get_or_insert(second);
             }
         }
         let noticed = noticed.unwrap();
         assert!((205..=217).contains(&noticed), "{noticed}");
-        assert!(!backlog.look(at(401), 3_210, 4_010));
+        assert!(!backlog.observe(at(401), 3_210, 4_010));
     }
 
     #[test]
     fn a_long_wait_for_the_only_message_is_no_stop() {
         let mut backlog = Backlog::new(DELAY);
-        assert!(!backlog.look(at(0), 5, 6));
-        assert!(!backlog.look(at(84), 5, 6));
-        assert!(backlog.look(at(86), 5, 6));
+        assert!(!backlog.observe(at(0), 5, 6));
+        assert!(!backlog.observe(at(84), 5, 6));
+        assert!(backlog.observe(at(86), 5, 6));
         assert!(backlog.is_stuck());
-        assert!(!backlog.look(at(87), 6, 6));
+        assert!(!backlog.observe(at(87), 6, 6));
     }
 
     #[test]
     fn a_broker_that_lost_its_messages_is_not_held_to_them() {
         let mut backlog = Backlog::new(DELAY);
-        backlog.look(at(0), 5, 6);
-        assert!(!backlog.look(at(100), 0, 0));
+        backlog.observe(at(0), 5, 6);
+        assert!(!backlog.observe(at(100), 0, 0));
     }
 
     #[test]

@@ -1,170 +1,95 @@
-//! The backend itself, with the client's types in it.
+//! What a backend is connected with.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
-use super::handover::Handover;
-use super::lines::Lines;
-use super::lookout::Lookout;
+use super::clients::Clients;
+use super::delay_mode::DelayMode;
+use super::health_check::HealthCheck;
 use super::masters::Masters;
-use super::producer;
-use super::wanted::Wanted;
-use crate::backend::{Arrival, Backend, Delays, Departure, SendError};
-use crate::rocketmq::{Base, Client, NAME, RocketMqOptions, joined, transient};
-use crate::{Error, Wake, defaults};
+use super::wake_listener::WakeListener;
+use crate::Error;
+use crate::rocketmq::{Client, ClientFactory, DeliveryQueue, RocketMqOptions, joined};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
-/// How long after a failure the consumer is started again.
-const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// A connection to the brokers of one set of nameservers.
-pub(super) struct Connection {
-    client: Client,
-    lines: Arc<Lines>,
-    masters: Arc<Masters>,
-    lookout: Arc<Lookout>,
+pub(super) struct BrokerConnection {
+    pub(super) client: Client,
+    pub(super) clients: Arc<Clients>,
+    pub(super) masters: Arc<Masters>,
+    pub(super) checks: Arc<HealthCheck>,
     /// Until closed.
-    looking: Mutex<Option<JoinHandle<()>>>,
-    handover: Arc<Handover>,
+    checking: Mutex<Option<JoinHandle<()>>>,
+    pub(super) listener: Arc<WakeListener>,
     /// Whether the consumer is known to have been started.
     consuming: AtomicBool,
 }
 
-impl Connection {
-    pub(super) async fn open(options: RocketMqOptions, wanted: Wanted) -> Result<Self, Error> {
-        let handover = Arc::new(Handover::new(ANSWER_AFTER));
-        let for_lines = handover.clone();
-        let opening = async move |base: Base, options: RocketMqOptions| {
-            let masters = Arc::new(Lookout::open(&base, &options, &wanted).await?);
-            let lines = Arc::new(Lines::open(base.clone(), options.clone(), for_lines).await?);
-            let lookout = Lookout::new(base, &options, wanted, masters.clone(), lines.clone());
+impl BrokerConnection {
+    pub(super) async fn open(options: RocketMqOptions, mode: DelayMode) -> Result<Self, Error> {
+        let listener = Arc::new(WakeListener::new(DeliveryQueue::new(ANSWER_AFTER)));
+        let for_clients = listener.clone();
+        let opening = async move |factory: ClientFactory, options: RocketMqOptions| {
+            let masters = Arc::new(HealthCheck::open(&factory, &options, &mode).await?);
+            let clients = Arc::new(Clients::open(factory.clone(), options.clone(), for_clients).await?);
+            let checks = HealthCheck::new(factory, &options, mode, masters.clone(), clients.clone());
             // So that the first wake-ups need not wait for connections. What is wrong, sends will tell.
-            let _reached = lookout.reach_one().await;
-            Ok((masters, lines, Arc::new(lookout)))
+            let _reached = checks.probe_any().await;
+            Ok((masters, clients, Arc::new(checks)))
         };
-        let (client, (masters, lines, lookout)) = Client::open(options, opening).await?;
-        let looking = client.spawn({
-            let lookout = lookout.clone();
-            async move { lookout.keep_looking().await }
+        let (client, (masters, clients, checks)) = Client::open(options, opening).await?;
+        let checking = client.spawn({
+            let checks = checks.clone();
+            async move { checks.keep_checking().await }
         });
         Ok(Self {
             client,
-            lines,
+            clients,
             masters,
-            lookout,
-            looking: Mutex::new(Some(looking)),
-            handover,
+            checks,
+            checking: Mutex::new(Some(checking)),
+            listener,
             consuming: AtomicBool::new(false),
         })
     }
 
-    /// Where wake-ups wait for their receiver.
-    pub(super) fn handover(&self) -> Arc<Handover> {
-        self.handover.clone()
-    }
-
-    async fn consume(&self) -> Result<(), Error> {
+    /// Starts the consumer, unless it is started.
+    pub(super) async fn consume(&self) -> Result<(), Error> {
         if !self.consuming.load(Ordering::Acquire) {
-            let lines = self.lines.clone();
+            let clients = self.clients.clone();
             // To its end even if the caller goes away.
-            joined(self.client.spawn(async move { lines.consume().await })).await??;
+            joined(self.client.spawn(async move { clients.consume().await })).await??;
             self.consuming.store(true, Ordering::Release);
         }
         Ok(())
     }
-}
 
-#[async_trait]
-impl Backend for Connection {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn delays(&self) -> Delays {
-        self.masters.offers().delays()
-    }
-
-    async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-        let sending = producer::send(self.lines.producer(), self.masters.clone(), batch.to_vec());
-        let mut failed = match self.client.run(sending).await {
-            Ok(failed) => failed,
-            Err(cause) => return Err(SendError::all(batch.len(), cause)),
-        };
-        let places = failed.keys().copied().collect();
-        match failed.pop_first() {
-            None => Ok(()),
-            Some((_, cause)) => Err(SendError {
-                failed: places,
-                cause,
-            }),
-        }
-    }
-
-    async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
-        while let Err(error) = self.consume().await {
-            if !error.is_transient() {
-                return Err(error);
-            }
-            tracing::warn!(%error, "the consumer has not started; it is tried again");
-            sleep(RESTART_AFTER).await;
-        }
-        self.handover.take(max).await
-    }
-
-    async fn acknowledge(&self, arrivals: Vec<Arrival>) {
-        self.handover.acknowledge(&arrivals);
-    }
-
-    async fn health(&self) -> Result<(), Error> {
-        let (masters, lookout) = (self.masters.clone(), self.lookout.clone());
-        let asking = self.client.spawn(async move {
-            if !masters.offers().any() {
-                lookout.look().await;
-            }
-            lookout.reach_one().await
-        });
-        match timeout(defaults::SEND_TIMEOUT, joined(asking)).await {
-            Ok(answer) => answer.flatten(),
-            Err(_) => Err(transient("no broker answered in time")),
-        }
-    }
-
-    async fn close(&self) -> Result<(), Error> {
-        self.handover.close();
-        let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(looking) = looking {
-            let (lookout, lines) = (self.lookout.clone(), self.lines.clone());
+    /// Ends the health checks, the producer and the consumer, and then the client.
+    pub(super) async fn close(&self) {
+        self.listener.delivery_queue.close();
+        let checking = self
+            .checking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(checking) = checking {
+            let (checks, clients) = (self.checks.clone(), self.clients.clone());
             let closing = self.client.spawn(async move {
-                lookout.close().await;
-                // What is half renewed cannot be closed.
-                let _ended = looking.await;
-                lines.close().await;
+                checks.close().await;
+                // Clients that are half started cannot be closed.
+                let _ended = checking.await;
+                clients.close().await;
             });
             // An error says that the runtime has ended.
             let _ended = joined(closing).await;
         }
         // Only now: a batch that was answered earlier would count as consumed.
-        self.handover.release();
+        self.listener.delivery_queue.release();
         self.client.close().await;
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("delays", &self.masters.offers().delays())
-            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The masters that wake-ups go through, and which of them offers which delay.
+//! The masters that wake-ups go through.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -7,102 +7,102 @@ use cheetah_string::CheetahString;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::master::{Health, Master};
-use super::offers::Offers;
+use super::master::MasterState;
+use super::routing_table::RoutingTable;
 use crate::backend::Reach;
 
 /// Knows the masters, and chooses one for each wake-up.
 ///
-/// Masters may have unlike tables, so a level's number means nothing without its master: what is offered are delays.
+/// Masters may have unlike tables, so a level's number means nothing without its master: routes are by delay.
 pub(super) struct Masters {
-    known: Mutex<BTreeMap<CheetahString, Master>>,
-    offers: RwLock<Arc<Offers>>,
-    /// Told when a master has not taken a message.
-    trouble: Notify,
+    known: Mutex<BTreeMap<CheetahString, MasterState>>,
+    routes: RwLock<Arc<RoutingTable>>,
+    /// Notified when a master has not taken a message.
+    send_failure: Notify,
 }
 
 impl Masters {
-    /// Those known at the start; `reach` is what is offered as long as nobody is well.
-    pub(super) fn new(known: BTreeMap<CheetahString, Master>, reach: Reach) -> Self {
-        let offers = Offers::of(&known, &reach);
+    /// Those known at the start; `reach` is assumed as long as none is sent to.
+    pub(super) fn new(known: BTreeMap<CheetahString, MasterState>, reach: Reach) -> Self {
+        let routes = RoutingTable::of(&known, &reach);
         Self {
             known: Mutex::new(known),
-            offers: RwLock::new(Arc::new(offers)),
-            trouble: Notify::new(),
+            routes: RwLock::new(Arc::new(routes)),
+            send_failure: Notify::new(),
         }
     }
 
     /// The delays that can be had now.
-    pub(super) fn offers(&self) -> Arc<Offers> {
-        self.offers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn routes(&self) -> Arc<RoutingTable> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Of a batch some messages were not taken by `missed`, and some were by `took`.
+    /// Of a batch some messages were not confirmed by `missed`, and some were by `took`.
     pub(super) fn sent(&self, took: &BTreeSet<CheetahString>, missed: &BTreeSet<CheetahString>) {
-        let worn: Vec<_> = {
+        let now = Instant::now();
+        let opened: Vec<_> = {
             let mut known = self.known();
             for name in took {
                 if let Some(master) = known.get_mut(name) {
-                    master.misses.took();
-                    master.trial.succeeded();
+                    master.took();
                 }
             }
             let missed = missed.difference(took);
             missed
-                .filter(|&name| known.get(name).is_some_and(|master| master.misses.missed()))
+                .filter(|&name| known.get_mut(name).is_some_and(|master| master.missed(now)))
                 .collect()
         };
-        for name in worn {
-            self.unwell(name);
+        if !opened.is_empty() {
+            self.change(|_| ());
+        }
+        for broker in opened {
+            tracing::warn!(
+                %broker,
+                "a broker confirmed nothing of several batches in a row, so it is not sent to until it answers a probe; \
+                 others, or the precise backend, carry its wake-ups: see the broker's load, its disk and its log"
+            );
         }
         if !missed.is_empty() {
-            self.trouble.notify_one();
+            self.send_failure.notify_one();
         }
     }
 
     /// A master takes no messages: the others are used until it answers again.
-    pub(super) fn unwell(&self, name: &CheetahString) {
-        let is_news = self
-            .known()
-            .get(name)
-            .is_some_and(|master| master.health == Health::Well);
-        if is_news {
-            self.change(|known| {
-                if let Some(master) = known.get_mut(name) {
-                    master.health = Health::Unwell;
-                    master.trial.failed(Instant::now());
-                }
-            });
-            self.trouble.notify_one();
+    pub(super) fn open(&self, name: &CheetahString) {
+        let now = Instant::now();
+        let has_opened = self.known().get_mut(name).is_some_and(|master| master.open(now));
+        if has_opened {
+            self.change(|_| ());
+            self.send_failure.notify_one();
         }
     }
 
     /// Waits until a master has not taken a message.
-    pub(super) async fn trouble(&self) {
-        self.trouble.notified().await;
+    pub(super) async fn send_failure(&self) {
+        self.send_failure.notified().await;
     }
 
-    /// Whether there are masters, and each is well and has answered when it was last looked at.
-    pub(super) fn all_well(&self) -> bool {
-        let is_well = |master: &Master| master.health == Health::Well && !master.silent;
+    /// Whether there are masters, and each is sent to and has answered its last health check.
+    pub(super) fn all_healthy(&self) -> bool {
+        let is_healthy = |master: &MasterState| master.circuit.is_sent_to() && !master.is_silent;
         let known = self.known();
-        !known.is_empty() && known.values().all(is_well)
+        !known.is_empty() && known.values().all(is_healthy)
     }
 
-    /// Changes what is known, and then what is offered.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<CheetahString, Master>) -> T) -> T {
+    /// Changes what is known, and then the routes.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<CheetahString, MasterState>) -> T) -> T {
         let mut known = self.known();
         let result = change(&mut known);
-        let before = self.offers();
-        let offers = Offers::of(&known, &before.reach);
-        if !same(&offers.reach, &before.reach) {
-            tracing::info!(reach = ?offers.reach, "what the brokers hold has changed");
+        let before = self.routes();
+        let routes = RoutingTable::of(&known, &before.reach);
+        if !same(&routes.reach, &before.reach) {
+            tracing::info!(reach = ?routes.reach, "the delays that RocketMQ brokers can be sent have changed");
         }
-        *self.offers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(offers);
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
         result
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<CheetahString, Master>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<CheetahString, MasterState>> {
         // A holder that panicked has left the masters as they were or as they shall be.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,19 +121,21 @@ mod tests {
 
     use rocketmq_model::message::MessageQueue;
 
-    use super::super::holding::Holding;
-    use super::super::offers::Way;
+    use super::super::decision::Circuit;
+    use super::super::delay_support::DelaySupport;
+    use super::super::routing_table::DelayProperty;
     use super::*;
-    use crate::rocketmq::Told;
-    use crate::{LevelTable, defaults};
+    use crate::defaults;
+    use crate::delay::LevelTable;
+    use crate::rocketmq::BrokerInfo;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn masters<const N: usize>(tables: [&str; N]) -> Masters {
         let known = tables.into_iter().enumerate().map(|(at, table)| {
             let name = CheetahString::from(format!("broker-{at}"));
-            let mut master = Master::new("127.0.0.1:1".into());
-            master.holding = Some(Holding::Levels(table.parse().unwrap()));
+            let mut master = MasterState::new("127.0.0.1:1".into());
+            master.delay_support = Some(DelaySupport::Levels(table.parse().unwrap()));
             master.queues = (0..2)
                 .map(|queue| MessageQueue::from_parts("t", name.clone(), queue))
                 .collect();
@@ -143,23 +145,27 @@ mod tests {
     }
 
     fn table(masters: &Masters) -> String {
-        match masters.offers().delays().reach {
+        match masters.routes().delays().reach {
             Reach::Levels(table) => table.to_string(),
             reach => panic!("{reach:?}"),
         }
     }
 
     fn chosen(masters: &Masters, delay: Duration, except: Option<&str>) -> Vec<(String, i32, usize)> {
-        let offers = masters.offers();
+        let routes = masters.routes();
         let except = except.map(CheetahString::from);
         let mut chosen: Vec<_> = (0..8)
-            .filter_map(|_| offers.choose(delay, except.as_ref()))
-            .map(|offer| {
-                let number = match offer.way {
-                    Way::Level(number) => number,
-                    Way::Timer => 0,
+            .filter_map(|_| routes.choose(delay, except.as_ref()))
+            .map(|destination| {
+                let number = match destination.property {
+                    DelayProperty::Level(number) => number,
+                    DelayProperty::Timer => 0,
                 };
-                (offer.master().to_string(), offer.queue.queue_id(), number)
+                (
+                    destination.master().to_string(),
+                    destination.queue.queue_id(),
+                    number,
+                )
             })
             .collect();
         chosen.sort();
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn like_tables_are_offered_as_they_are_and_every_queue_is_used() {
+    fn like_tables_are_kept_as_they_are_and_every_queue_is_used() {
         let masters = masters(["5s 1s", "5s 1s"]);
         assert_eq!(table(&masters), "5s 1s");
         let b = |name: &str, queue| (name.to_owned(), queue, 2);
@@ -199,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unwell_master_is_left_out_and_with_none_well_nothing_is_had() {
+    fn a_master_with_an_open_circuit_is_left_out_and_with_all_open_there_is_no_route() {
         let masters = masters(["1s 3s", "2s 1s"]);
-        masters.unwell(&"broker-1".into());
+        masters.open(&"broker-1".into());
         assert_eq!(table(&masters), "1s 3s");
-        masters.unwell(&"broker-0".into());
-        assert!(!masters.offers().any());
+        masters.open(&"broker-0".into());
+        assert!(!masters.routes().has_any());
         assert_eq!(
             table(&masters),
             "1s 3s",
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_is_unwell_after_as_many_misses_in_a_row_as_count() {
+    fn a_circuit_opens_after_as_many_failures_in_a_row_as_count() {
         let masters = masters(["1s", "1s"]);
         let names = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
         let (none, a, b) = (names(&[]), names(&["broker-0"]), names(&["broker-1"]));
@@ -225,86 +231,87 @@ mod tests {
         for _ in 1..defaults::UNWELL_AFTER {
             masters.sent(&b, &a);
         }
-        assert!(masters.all_well());
+        assert!(masters.all_healthy());
         masters.sent(&b, &a);
-        assert!(!masters.all_well());
+        assert!(!masters.all_healthy());
         let only_b = [("broker-1".to_owned(), 0, 1), ("broker-1".to_owned(), 1, 1)];
         assert_eq!(chosen(&masters, SECOND, None), only_b);
     }
 
     #[test]
-    fn a_master_that_is_tried_again_is_well_when_it_has_taken_something_and_else_tried_less_and_less_often() {
+    fn a_half_open_circuit_closes_with_the_first_success_and_else_is_probed_less_and_less_often() {
         let masters = masters(["1s", "1s"]);
         let names = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
         let (none, a): (_, BTreeSet<_>) = (names(&[]), names(&["broker-0"]));
         let tried_again = || {
             masters.change(|known| {
                 let master = known.get_mut("broker-0").unwrap();
-                master.health = Health::Well;
-                master.misses.on_trial();
+                master.circuit = Circuit::HalfOpen;
             });
         };
         let pause = || {
             let (known, now) = (masters.known(), Instant::now());
             (0..100)
-                .find(|&second| known["broker-0"].trial.is_due(now + second * SECOND))
+                .find(|&second| known["broker-0"].probe_backoff.is_due(now + second * SECOND))
                 .unwrap()
         };
-        masters.unwell(&"broker-0".into());
+        masters.open(&"broker-0".into());
         assert_eq!(pause(), 1);
         for expected in [2, 4, 8] {
             tried_again();
             masters.sent(&none, &a);
-            assert!(!masters.all_well(), "one miss is enough");
+            assert!(!masters.all_healthy(), "one failure is enough");
             assert_eq!(pause(), expected);
         }
         tried_again();
         masters.sent(&a, &none);
         assert_eq!(pause(), 0);
         masters.sent(&none, &a);
-        assert!(masters.all_well(), "it is as good as any other");
+        assert!(masters.all_healthy(), "it is as good as any other");
     }
 
     #[test]
-    fn a_stuck_level_is_not_offered_until_it_goes_on() {
+    fn a_stuck_level_has_no_route_until_it_goes_on() {
         let masters = masters(["1s 3s"]);
-        let figures = |delivered: u64| {
-            Told::from([
+        let stats = |delivered: u64| {
+            BrokerInfo::from([
                 ("scheduleMessageOffset_1", "7,7"),
                 ("scheduleMessageOffset_2", &format!("{delivered},9")),
             ])
         };
-        let look = |after: u64, delivered| {
+        let observe = |after: u64, delivered| {
             let now = Instant::now() + Duration::from_secs(after);
             masters.change(|known| {
                 known
                     .values_mut()
-                    .flat_map(|master| master.look_at_levels(now, &figures(delivered)))
+                    .flat_map(|master| master.observe_levels(now, &stats(delivered)))
                     .collect::<Vec<_>>()
             })
         };
-        assert_eq!(look(0, 4), []);
-        assert_eq!(look(60, 4), [(3 * SECOND, true)]);
+        assert_eq!(observe(0, 4), []);
+        assert_eq!(observe(60, 4), [(3 * SECOND, true)]);
         assert_eq!(table(&masters), "1s");
-        assert_eq!(look(61, 4), []);
-        assert_eq!(look(62, 9), [(3 * SECOND, false)]);
+        assert_eq!(observe(61, 4), []);
+        assert_eq!(observe(62, 9), [(3 * SECOND, false)]);
         assert_eq!(table(&masters), "1s 3s");
     }
 
     #[test]
     fn of_timers_all_masters_hold_the_longest_that_each_of_them_holds() {
         let masters = masters(["1s", "1s", "1s"]);
-        let timers = [3_600, 60].map(|seconds| Holding::Timers(Duration::from_secs(seconds)));
+        let timers = [3_600, 60].map(|seconds| DelaySupport::Timers(Duration::from_secs(seconds)));
         masters.change(|known| {
-            let holdings = timers.into_iter().chain([Holding::Not("of old age".into())]);
-            for (master, holding) in known.values_mut().zip(holdings) {
-                master.restarted(None, holding);
+            let delay_supports = timers
+                .into_iter()
+                .chain([DelaySupport::Unsupported("of old age".into())]);
+            for (master, delay_support) in known.values_mut().zip(delay_supports) {
+                master.restarted(None, delay_support);
             }
         });
         let minute = Duration::from_secs(60);
-        assert_eq!(masters.offers().delays().reach, Reach::Any { max: minute });
+        assert_eq!(masters.routes().delays().reach, Reach::Any { max: minute });
         for delay in [Duration::ZERO, SECOND, minute] {
-            assert_eq!(masters.offers().check(delay), Ok(()));
+            assert_eq!(masters.routes().check(delay), Ok(()));
             assert_eq!(
                 chosen(&masters, delay, None).len(),
                 4,
@@ -313,12 +320,12 @@ mod tests {
             assert_eq!(chosen(&masters, delay, Some("broker-0")).len(), 2);
         }
         assert_eq!(chosen(&masters, minute + Duration::from_nanos(1), None), []);
-        assert!(masters.offers().check(minute + Duration::from_nanos(1)).is_err());
-        masters.unwell(&"broker-1".into());
+        assert!(masters.routes().check(minute + Duration::from_nanos(1)).is_err());
+        masters.open(&"broker-1".into());
         let hour = Duration::from_secs(3_600);
-        assert_eq!(masters.offers().delays().reach, Reach::Any { max: hour });
-        masters.unwell(&"broker-0".into());
-        assert!(!masters.offers().any());
-        assert_eq!(masters.offers().delays().reach, Reach::Any { max: hour });
+        assert_eq!(masters.routes().delays().reach, Reach::Any { max: hour });
+        masters.open(&"broker-0".into());
+        assert!(!masters.routes().has_any());
+        assert_eq!(masters.routes().delays().reach, Reach::Any { max: hour });
     }
 }

@@ -6,9 +6,10 @@ use sqlx::MySqlConnection;
 
 use super::connections::Writing;
 use super::{Server, codec, read};
+use crate::backend::Wake;
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{Kind, State, Task, Timestamp, Wake};
+use crate::{Kind, State, Task, Timestamp};
 
 pub(super) async fn arrive(
     server: &Server,

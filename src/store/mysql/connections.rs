@@ -10,17 +10,19 @@ use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection};
 
 use super::Server;
 use super::errors::{self, failed};
-use crate::store::sql::{Away, Connections, Dial, Lent as Lending, WAITING};
-use crate::{Clock, Error, defaults};
+use super::sql::Sql;
+use crate::clock::Clock;
+use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent as Lending, TURN_WAIT, WAITING};
+use crate::{Error, defaults};
 
 /// How often a transaction that was undone for somebody else's sake is tried in all.
 const TRIES: u32 = 10;
 /// For how many milliseconds to wait before that, at the most, the first time; it doubles a few times.
 const PAUSE: u64 = 4;
 
-/// For how many seconds anybody waits for a lock, as it may be one that its owner forgot: the least that MySQL knows.
-/// MariaDB knows none at all, but may then undo a transaction that has left a locked row out.
-const LOCK_WAIT: u32 = 1;
+/// For how many seconds who should not wait for a lock does so, as it may be one that its owner forgot: the least that
+/// MySQL knows. MariaDB knows none at all, but may then undo a transaction that has left a locked row out.
+const HARDLY: u64 = 1;
 
 /// Connections of one purpose.
 pub(super) type Pool = Connections<Place>;
@@ -43,14 +45,14 @@ impl Pools {
         let options = options.clone().timezone(Some("+00:00".to_owned()));
         let options = options.disable_statement_logging();
         let clock = Clock::system();
-        let pool = |count| {
+        let pool = |count, lock_wait| {
             let options = options.clone();
-            Connections::new(Place { options }, count, clock.clone())
+            Connections::new(Place { options, lock_wait }, count, clock.clone())
         };
         Self {
-            callers: pool(count),
-            workers: pool(count),
-            waiting: pool(WAITING),
+            callers: pool(count, HARDLY),
+            workers: pool(count, HARDLY),
+            waiting: pool(WAITING, LOCK_WAIT),
             clock,
         }
     }
@@ -104,6 +106,8 @@ impl Server {
 /// Where connections lead.
 pub(super) struct Place {
     options: MySqlConnectOptions,
+    /// In seconds.
+    lock_wait: u64,
 }
 
 #[async_trait]
@@ -122,8 +126,9 @@ impl Dial for Place {
         let settings = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
             SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
-                innodb_lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {}
+                innodb_lock_wait_timeout = {}, wait_timeout = {}
                 /*M!100600 , idle_transaction_timeout = {limit}, max_statement_time = {limit} */",
+            self.lock_wait,
             6 * limit,
         );
         sqlx::raw_sql(AssertSqlSafe(settings))
@@ -136,18 +141,34 @@ impl Dial for Place {
 /// A transaction; it is undone unless it is committed.
 pub(super) struct Writing<'a> {
     lent: Lent<'a>,
+    commit: &'static str,
 }
 
 impl<'a> Writing<'a> {
     pub(super) async fn begin(pool: &'a Pool) -> Result<Self, sqlx::Error> {
         let mut lent = pool.lend().await?;
         sqlx::raw_sql("START TRANSACTION").execute(&mut *lent).await?;
-        Ok(Self { lent })
+        let commit = "COMMIT";
+        Ok(Self { lent, commit })
+    }
+
+    /// Begins one that waits for rows, if its turn comes.
+    pub(super) async fn in_turn(pools: &'a Pools, sql: &Sql) -> Result<Option<Self>, sqlx::Error> {
+        let mut lent = pools.waiting.lend().await?;
+        let turn = sqlx::query_scalar(AssertSqlSafe(sql.turn.clone())).bind(TURN_WAIT);
+        let came: Option<i64> = turn.fetch_one(&mut *lent).await?;
+        if came != Some(1) {
+            lent.give_back();
+            return Ok(None);
+        }
+        sqlx::raw_sql("START TRANSACTION").execute(&mut *lent).await?;
+        let commit = "COMMIT; DO RELEASE_ALL_LOCKS()";
+        Ok(Some(Self { lent, commit }))
     }
 
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;
+        sqlx::raw_sql(self.commit).execute(&mut *self.lent).await?;
         self.lent.give_back();
         Ok(())
     }

@@ -88,7 +88,7 @@ pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
         });
     }
     match number_of(error)? {
-        number::LOCK_WAIT_TIMEOUT => Some(Why::Locked),
+        number::LOCK_WAIT_TIMEOUT => Some(Why::Locked(None)),
         number if number::OF_ROW.contains(&number) => Some(Why::Refused(error.to_string())),
         _ => None,
     }

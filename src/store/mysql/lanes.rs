@@ -8,8 +8,9 @@ use sqlx::{MySqlConnection, Row};
 
 use super::sql::part;
 use super::{Server, codec, read};
+use crate::backend::Wake;
 use crate::store::{Ahead, Pending};
-use crate::{Kind, Timestamp, Wake};
+use crate::{Kind, Timestamp};
 
 /// The latest due time that there is, and so the longest time to look ahead.
 const LONGEST: i64 = Timestamp::MAX.as_millis();

@@ -9,9 +9,9 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 use super::Server;
 use super::codec::{self, Hex};
 use super::sql::Sql;
+use crate::store::Pending;
 use crate::store::rows::Rows;
-use crate::store::{Page, Pending};
-use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
+use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
 type Query = sqlx::query::Query<'static, MySql, MySqlArguments>;
 
@@ -131,7 +131,10 @@ pub(super) fn sound(found: Vec<MySqlRow>) -> Result<Read<Vec<Task>>, sqlx::Error
 /// Tells of a row that makes no sense.
 pub(super) fn left_alone(row: &MySqlRow, id: usize, error: &sqlx::Error) {
     let id = codec::id(row, id).map(|id| id.to_string()).unwrap_or_default();
-    tracing::error!(store = super::NAME, %id, %error, "a row makes no sense and is left alone");
+    tracing::error!(
+        store = super::NAME, %id, %error,
+        "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
+    );
 }
 
 /// The ids of the live and the newest rows of these kinds and keys: for each kind and key, those that there are.
@@ -254,7 +257,10 @@ pub(super) async fn kinds(
         match codec::kind(&next, 0) {
             Ok(kind) => kinds.push(kind),
             Err(error) => {
-                tracing::error!(store = super::NAME, %error, "a kind makes no sense and is left out")
+                tracing::error!(
+                    store = super::NAME, %error,
+                    "a kind cannot be read, so its tasks do not run; repair or remove them"
+                )
             }
         }
         last = next.try_get(0)?;

@@ -129,7 +129,7 @@ impl MySqlSession<'_> {
                 held.obstacles.push(Obstacle {
                     id: row.id,
                     key: None,
-                    why: Why::Locked,
+                    why: Why::Locked(Some(row.version)),
                 });
             } else {
                 held.seen.push(row);

@@ -57,11 +57,12 @@ macro_rules! columns {
             "t.payload"
         )
     };
-    // Of one whose payload nobody needs. In place of whether it has started: whether it may have a lease of its own.
+    // Of one whose payload nobody needs. In place of whether it has started: whether it runs and may have a lease of its
+    // own.
     (lean) => {
         columns!(
             "t.wake_at",
-            "(SELECT COUNT(*) FROM delayline_tasks_leases l FORCE INDEX (PRIMARY) WHERE l.id = t.id)",
+            "IF(t.state = 1, (SELECT COUNT(*) FROM delayline_tasks_leases l FORCE INDEX (PRIMARY) WHERE l.id = t.id), 0)",
             "'{}'",
             "x''"
         )
@@ -186,6 +187,9 @@ statements! {
     /// The time.
     now = concat!("SELECT ", now!());
 
+    /// Waits for its turn among those who wait for rows, for so many seconds: 1 if it has come.
+    turn = "SELECT GET_LOCK(CONCAT('delayline ', MD5(CONCAT(DATABASE(), '.delayline_tasks'))), ?)";
+
     /// How long a statement with its values may be.
     packet = "SELECT @@max_allowed_packet";
 
@@ -286,11 +290,11 @@ statements! {
         WHERE t.state = 0"
     );
 
-    /// Records hops: id, how many, `wake_at`.
-    hop = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', hops INT UNSIGNED PATH '$[1]',
-            wake_at BIGINT PATH '$[2]')) j
+    /// Records hops: id, version, how many, `wake_at`.
+    hop = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', version BIGINT UNSIGNED PATH '$[1]',
+            hop INT UNSIGNED PATH '$[2]', wake_at BIGINT PATH '$[3]')) j
         STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
-        SET t.version = t.version + j.hops, t.hop = t.hop + j.hops, t.wake_at = j.wake_at
+        SET t.version = j.version, t.hop = j.hop, t.wake_at = j.wake_at
         WHERE t.state = 0";
 
     /// Moves `wake_at` alone.

@@ -6,7 +6,7 @@ use super::connections::Writing;
 use super::lanes::{self, Lanes, What};
 use super::{Server, claim, codec, read, write};
 use crate::store::sql::{Look, ensure};
-use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep, row};
+use crate::store::{Claim, Looked, Pending, Stamped, Sweep, row};
 use crate::{State, TaskId, Timestamp};
 
 /// What is to be done about overdue rows.
@@ -110,16 +110,6 @@ async fn take(
     writing.commit().await?;
     look.found.forget_claimed();
     Ok(look.stamped())
-}
-
-pub(super) async fn upcoming(server: &Server, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, sqlx::Error> {
-    let mut lent = server.pools.workers.lend().await?;
-    let lanes = lanes::look(&mut lent, server, What::Live(Some(ahead)), 0, []).await?;
-    lent.give_back();
-    Ok(Stamped {
-        now: lanes.now,
-        found: lanes.ahead,
-    })
 }
 
 /// How many times its limit a purge removes of leases that were left behind: history has its own count.

@@ -22,10 +22,11 @@ use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
 
 use super::MySqlStore;
+use crate::backend::Wake;
 use crate::store::database::Database;
 use crate::store::sql::Each;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Settlement, Store, Verb};
-use crate::{Kind, Target, Task, TaskId, Wake, When};
+use crate::store::{Change, Claim, Ending, NewRow, Renewal, Step, Store, Verb};
+use crate::{Expect, Kind, Target, Task, TaskId, When};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -157,12 +158,8 @@ fn held(id: TaskId, version: u64) -> Renewal {
     }
 }
 
-fn settlement(number: usize, version: u64, ending: Ending) -> Settlement {
-    Settlement {
-        id: id(number),
-        version,
-        ending,
-    }
+fn settlement(number: usize, version: u64, ending: Ending) -> Step {
+    Step::end(id(number), version, ending)
 }
 
 /// For as long as a broken test may hang.

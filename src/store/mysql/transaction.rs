@@ -7,9 +7,9 @@ use sqlx::MySqlConnection;
 
 use super::errors::failed;
 use super::session::{MySqlSession, Within};
-use super::{MySqlStore, read, settle};
+use super::{MySqlStore, guarded, read};
 use crate::store::sql::{self, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
 use crate::{Answer, Error, Scheduled, State, Target, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
@@ -61,7 +61,7 @@ impl Transaction for Joined<'_> {
                 Guarded::Blocked => clock.sleep(PAUSE).await,
             }
         }
-        Err(Why::Locked.error(super::NAME))
+        Err(Why::Locked(None).error(super::NAME))
     }
 }
 
@@ -95,14 +95,10 @@ impl Joined<'_> {
             return Ok(if holds { Guarded::Blocked } else { Guarded::Lost });
         }
         let now = read::now(self.connection, sql).await?;
-        let done = [Settlement {
-            id,
-            version,
-            ending: Ending::Done,
-        }];
+        let done = [Step::end(id, version, Ending::Done)];
         let history = self.store.history;
-        let settled = settle::end(self.connection, server, rows, &done, now, history).await?;
-        Ok(match settled[..] {
+        let taken = guarded::take(self.connection, server, rows, &done, now, history).await?;
+        Ok(match taken[..] {
             [true] => Guarded::Done,
             _ => Guarded::Lost,
         })

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connections::{Pool, Writing};
+use super::connections::Writing;
 use super::session::{MySqlSession, Within};
 use super::{Server, errors, read};
+use crate::clock::Clock;
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Clock, Scheduled, TaskId, Timestamp};
+use crate::{Answer, Scheduled, TaskId, Timestamp};
 
 #[async_trait]
 impl Verbs for Server {
@@ -58,7 +59,9 @@ impl Verbs for Server {
         locked: Locked,
     ) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
         let insert = || async {
-            let mut writing = Writing::begin(self.pool(locked)).await?;
+            let Some(mut writing) = self.begin(locked).await? else {
+                return self.all_locked(rows.len()).await;
+            };
             let mut session = MySqlSession {
                 connection: &mut writing,
                 server: self,
@@ -79,7 +82,9 @@ impl Verbs for Server {
         locked: Locked,
     ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
         let change = || async {
-            let mut writing = Writing::begin(self.pool(locked)).await?;
+            let Some(mut writing) = self.begin(locked).await? else {
+                return self.all_locked(changes.len()).await;
+            };
             let mut session = MySqlSession {
                 connection: &mut writing,
                 server: self,
@@ -95,10 +100,10 @@ impl Verbs for Server {
 }
 
 impl Server {
-    fn pool(&self, locked: Locked) -> &Pool {
+    async fn begin(&self, locked: Locked) -> Result<Option<Writing<'_>>, sqlx::Error> {
         match locked {
-            Locked::Leave => &self.pools.callers,
-            Locked::Await => &self.pools.waiting,
+            Locked::Leave => Writing::begin(&self.pools.callers).await.map(Some),
+            Locked::Await => Writing::in_turn(&self.pools, &self.sql).await,
         }
     }
 }

@@ -164,6 +164,21 @@ fn hex(bytes: &[u8]) -> String {
     ["x'", &digits.collect::<String>(), "'"].concat()
 }
 
+/// Writes what hops have made of rows. Says how many.
+pub(super) async fn hopped(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[Changed],
+) -> Result<u64, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let value = |(_, row): &Changed| (Hex::Id(row.id), row.version, row.hop, row.wake_at);
+    let values: Vec<_> = rows.iter().map(value).collect();
+    let query = query(&sql.hop).bind(codec::json(&values)?);
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
 /// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how
 /// many.
 pub(super) async fn write(

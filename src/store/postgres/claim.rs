@@ -6,8 +6,9 @@ use sqlx::postgres::PgRow;
 use super::connections::{Database, fetch};
 use super::sql::what;
 use super::{codec, read};
+use crate::backend::Wake;
 use crate::store::{Claim, Looked, Stamped};
-use crate::{Task, TaskId, Timestamp, Wake};
+use crate::{Task, TaskId, Timestamp};
 
 pub(super) async fn arrive(
     database: &Database,

@@ -7,9 +7,10 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::backend::Wake;
 use crate::store::Pending;
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// What is wrong with a row that this crate cannot have written.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +71,10 @@ pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
 pub(super) fn sound<T>(row: &PgRow, id: usize, read: Result<T, sqlx::Error>) -> Option<T> {
     read.inspect_err(|error| {
         let id = self::id(row, id).ok();
-        tracing::error!(store = super::NAME, ?id, %error, "a row makes no sense and is left alone");
+        tracing::error!(
+            store = super::NAME, ?id, %error,
+            "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
+        );
     })
     .ok()
 }

@@ -14,8 +14,9 @@ use super::listen::Listener;
 use super::read::Query;
 use super::sql::Statements;
 use super::table::Table;
-use crate::store::sql::{Away, Connections, Dial, Lent, PATIENCE, WAITING};
-use crate::{Clock, Error, defaults};
+use crate::clock::Clock;
+use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent, TURN_WAIT, WAITING, Why};
+use crate::{Error, defaults};
 
 /// For how long the server may take to be reached and to say where the table is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -132,7 +133,7 @@ impl Database {
         Ok(Self {
             callers: pool(count, HARDLY),
             workers: pool(count, SHORTLY),
-            waiting: pool(WAITING, PATIENCE),
+            waiting: pool(WAITING, Duration::from_secs(LOCK_WAIT)),
             statements: Statements::of(&table),
             table,
             listener: Listener::new(options.clone(), channel.clone(), clock.clone()),
@@ -205,6 +206,20 @@ impl<'a> Writing<'a> {
         let mut lent = pool.lend().await?;
         sqlx::raw_sql("BEGIN").execute(&mut *lent).await?;
         Ok(Self { lent })
+    }
+
+    /// Begins one that waits for rows, if its turn comes.
+    pub(super) async fn in_turn(database: &'a Database) -> Result<Option<Self>, sqlx::Error> {
+        let mut writing = Self::begin(&database.waiting).await?;
+        let limit = |seconds| AssertSqlSafe(format!("SET LOCAL lock_timeout = '{seconds}s'"));
+        sqlx::raw_sql(limit(TURN_WAIT)).execute(&mut *writing).await?;
+        let turn = sqlx::query(database.statements.turn.clone()).bind(database.table.full_name());
+        match turn.execute(&mut *writing).await {
+            Err(error) if matches!(errors::blame(&error), Some(Why::Locked(_))) => return Ok(None),
+            came => came?,
+        };
+        sqlx::raw_sql(limit(LOCK_WAIT)).execute(&mut *writing).await?;
+        Ok(Some(writing))
     }
 
     /// Makes it durable.

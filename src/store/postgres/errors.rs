@@ -21,7 +21,7 @@ pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
 pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
     match code_of(error)?.as_str() {
         // A lock did not come in time.
-        "55P03" => Some(Why::Locked),
+        "55P03" => Some(Why::Locked(None)),
         "23505" => None,
         // A value, a constraint, or a limit of the server.
         code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {

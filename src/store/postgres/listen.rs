@@ -8,8 +8,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 
+use crate::clock::{Clock, Spawned};
 use crate::store::sql::Away;
-use crate::{Clock, Spawned};
 
 /// After how long it is tried again to listen.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

@@ -8,8 +8,7 @@ use super::codec;
 use super::connections::{Database, fetch};
 use super::sql::Statements;
 use crate::store::rows::Rows;
-use crate::store::{Ahead, Page, Pending, Stamped};
-use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
+use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
     let mut lent = database.workers.lend().await?;
@@ -25,21 +24,6 @@ pub(super) async fn time(
 ) -> Result<Timestamp, sqlx::Error> {
     let now = sqlx::query_scalar(statements.now.clone());
     Ok(Timestamp::from_millis(now.fetch_one(connection).await?))
-}
-
-pub(super) async fn upcoming(
-    database: &Database,
-    ahead: Ahead,
-) -> Result<Stamped<Vec<Pending>>, sqlx::Error> {
-    let query = sqlx::query(database.statements.upcoming.clone())
-        .bind(codec::span(ahead.within))
-        .bind(codec::limit(ahead.limit));
-    let rows = fetch(&database.workers, query).await?;
-    let (now, rows) = stamped(&rows)?;
-    let pending = |row| codec::sound(row, 1, codec::pending(row, [1, 2, 3, 4, 5, 6]));
-    let mut found: Vec<_> = rows.filter_map(pending).collect();
-    found.sort_by_key(|row| (row.due_at, row.wake.id));
-    Ok(Stamped { now, found })
 }
 
 /// The time in the first column, and the rows whose second one is not empty.

@@ -87,9 +87,9 @@ impl<'a> PostgresSession<'a> {
                         Ok(0_i16 | 1) | Err(_) => Why::Garbled(error.to_string()),
                         Ok(_) => Why::GarbledPast(error.to_string()),
                     },
-                    _ => {
+                    (_, task) => {
                         missed += 1;
-                        Why::Locked
+                        Why::Locked(task.ok().map(|task| task.version))
                     }
                 };
                 let place = usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default();

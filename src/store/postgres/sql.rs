@@ -68,6 +68,9 @@ statements! {
     /// The time.
     now = concat!("SELECT ", now!());
 
+    /// Waits for its turn among those who wait for rows of the table that `$1` names.
+    turn = "SELECT pg_advisory_xact_lock(hashtextextended('delayline ' || $1::text, 0))";
+
     /// Tells the listeners of channel `$1`.
     notify = "SELECT pg_notify($1::text, '')";
 
@@ -266,6 +269,7 @@ statements! {
             WHERE t.state = 1 AND coalesce(l.until, t.wake_at) <= clock.now),
         expired AS (
             UPDATE {tasks} t SET state = 0, version = t.version + 1, updated_at = clock.now,
+                wake_at = least(t.wake_at, clock.now),
                 attempt = CASE WHEN e.started THEN t.attempt ELSE greatest(t.attempt - 1, 0) END,
                 stalls = least(t.stalls + 1, 4294967295)
             FROM ended e CROSS JOIN clock WHERE t.id = e.id
@@ -274,30 +278,13 @@ statements! {
         SELECT count(*) FROM expired"
     );
 
-    /// Records hops: id, version, and in how many ms the next wake-up is overdue. Gives the id and version of those that
-    /// hold, and whether the hop was recorded: else somebody else has the row locked.
-    hop = concat!(
-        "WITH ", clock!(), ",
-        asked AS MATERIALIZED (
-            SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, version, look_in)),
-        locked AS MATERIALIZED (
-            SELECT t.id, a.look_in FROM asked a JOIN {tasks} t ON t.id = a.id
-            WHERE t.version = a.version AND t.state = 0 FOR NO KEY UPDATE OF t SKIP LOCKED),
-        recorded AS (
-            UPDATE {tasks} t SET version = t.version + 1, hop = t.hop + 1, wake_at = ", after!("l.look_in"), "
-            FROM locked l CROSS JOIN clock WHERE t.id = l.id
-            RETURNING t.id, t.version - 1)
-        ", came!("recorded", "0")
-    );
-
-    /// Ends claims: id, version, state; due in so many ms, or at a time, or as before; when to look next, in ms;
-    /// whether as a new task; whether the claim was no attempt; why. Gives the id and version of those that hold, and
-    /// whether the claim has ended: else somebody else has the row locked.
-    settle = end!(concat!(",
-        removed AS (DELETE FROM {leases} l USING locked k WHERE l.id = k.id)"));
+    /// Takes steps: id, version, and then each column of a [`Transition`](crate::store::transition::Transition). Gives the
+    /// id and version of those that hold, and whether the step was taken: else somebody else has the row locked.
+    advance = advance!(concat!(",
+        removed AS (DELETE FROM {leases} l USING locked k WHERE l.id = k.id AND k.was = 1)"));
 
     /// The same in a service's transaction, which may see leases as they were when it began, and so leaves them alone.
-    finish = end!("");
+    finish = advance!("");
 
     /// Moves the end of leases of ids `$1` and versions `$2` to `$3` ms from now, and notes which have started, `$4`.
     /// Gives the id and version of those that are still held, and whether it was moved: else somebody else has the row
@@ -320,14 +307,6 @@ statements! {
                 started = excluded.started OR (l.started AND l.version = excluded.version)
             RETURNING l.id, l.version)
         ", came!("renewed", "1")
-    );
-
-    /// Looks `$1` ms ahead for up to `$2` rows. One row without any where there is none.
-    upcoming = concat!(
-        "WITH RECURSIVE ", lanes!("0", "0"), ",
-        ", clock!(), "
-        SELECT clock.now, a.id, a.kind, a.key, a.version, a.due_at, a.planned_at
-        FROM clock LEFT JOIN (", ahead!("$1::bigint", "$2::bigint"), ") a ON true"
     );
 
     /// Rows of kind `$1` in state `$2` after due time `$3` and id `$4`, at most `$5`.

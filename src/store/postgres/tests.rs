@@ -23,9 +23,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{PostgresBuilder, PostgresStore};
+use crate::backend::Wake;
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Settlement, Store, Sweep, Verb};
-use crate::{Kind, Target, Task, TaskId, Wake, When};
+use crate::store::{Change, Claim, Ending, NewRow, Renewal, Step, Store, Sweep, Verb};
+use crate::{Expect, Kind, Target, Task, TaskId, When};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -167,12 +168,8 @@ fn held(id: TaskId, version: u64) -> Renewal {
     }
 }
 
-fn done(number: usize, version: u64) -> Settlement {
-    Settlement {
-        id: id(number),
-        version,
-        ending: Ending::Done,
-    }
+fn done(number: usize, version: u64) -> Step {
+    Step::end(id(number), version, Ending::Done)
 }
 
 /// For as long as a broken test may hang.

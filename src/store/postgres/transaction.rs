@@ -8,9 +8,9 @@ use sqlx::PgConnection;
 use super::errors::failed;
 use super::session::{PostgresSession, Whose};
 use super::verbs::{change_within, insert_within};
-use super::{PostgresStore, read, settle};
+use super::{PostgresStore, guarded, read};
 use crate::store::sql::{self, Verbs, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
 
 /// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
@@ -56,20 +56,17 @@ impl Transaction for Joined<'_> {
     }
 
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        let done = [Settlement {
-            id,
-            version,
-            ending: Ending::Done,
-        }];
+        let done = [Step::end(id, version, Ending::Done)];
         let (database, history) = (&self.store.database, self.store.history);
         for _ in 0..TRIES {
-            let settled = settle::end(self.connection, &database.statements.finish, &done, history).await;
-            match settled.map_err(failed)?.as_slice() {
-                [Guarded::Done] => return Ok(true),
-                [Guarded::Blocked] => database.clock.sleep(PAUSE).await,
-                _ => return Ok(false),
+            let query = guarded::query(&database.statements.finish, done.iter(), history);
+            let rows = query.fetch_all(&mut *self.connection).await.map_err(failed)?;
+            match guarded::came(&rows).map_err(failed)?.of(id, version) {
+                Guarded::Done => return Ok(true),
+                Guarded::Blocked => database.clock.sleep(PAUSE).await,
+                Guarded::Lost => return Ok(false),
             }
         }
-        Err(Why::Locked.error(super::NAME))
+        Err(Why::Locked(None).error(super::NAME))
     }
 }

@@ -9,9 +9,10 @@ use super::connections::{Database, Writing};
 use super::errors;
 use super::read;
 use super::session::{PostgresSession, Whose};
+use crate::clock::Clock;
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Clock, Scheduled, State, TaskId, Timestamp};
+use crate::{Answer, Scheduled, State, TaskId, Timestamp};
 
 /// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
 const LONGEST: usize = (1 << 30) - (1 << 16);
@@ -60,7 +61,9 @@ impl Verbs for Database {
         locked: Locked,
     ) -> Result<Stamped<Answers<Scheduled>>, sqlx::Error> {
         let insert = || async {
-            let mut writing = self.begin(locked).await?;
+            let Some(mut writing) = self.begin(locked).await? else {
+                return self.all_locked(rows.len()).await;
+            };
             let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
             let answers = meet_within(&mut session, rows.clone()).await?;
             writing.commit().await?;
@@ -76,7 +79,9 @@ impl Verbs for Database {
         locked: Locked,
     ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
         let change = || async {
-            let mut writing = self.begin(locked).await?;
+            let Some(mut writing) = self.begin(locked).await? else {
+                return self.all_locked(changes.len()).await;
+            };
             let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
             let answers = change_within(&mut session, changes, history).await?;
             writing.commit().await?;
@@ -87,12 +92,11 @@ impl Verbs for Database {
 }
 
 impl Database {
-    async fn begin(&self, locked: Locked) -> Result<Writing<'_>, sqlx::Error> {
-        Writing::begin(match locked {
-            Locked::Leave => &self.callers,
-            Locked::Await => &self.waiting,
-        })
-        .await
+    async fn begin(&self, locked: Locked) -> Result<Option<Writing<'_>>, sqlx::Error> {
+        match locked {
+            Locked::Leave => Writing::begin(&self.callers).await.map(Some),
+            Locked::Await => Writing::in_turn(self).await,
+        }
     }
 }
 

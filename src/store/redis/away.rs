@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::shards::Shard;
-use crate::{Clock, Spawned};
+use crate::clock::{Clock, Spawned};
 
 /// How long after a failure a shard is tried again, and again.
 const PAUSE: Duration = Duration::from_millis(500);

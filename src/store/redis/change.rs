@@ -8,11 +8,14 @@ use super::database::{Database, Request};
 use super::parts::{Asking, Found};
 use super::shards::{Shard, of_id, of_key};
 use crate::redis::{Lua, lua};
-use crate::store::{Change, Expect, Stamped, Verb};
+use crate::store::{Change, Stamped, Verb};
 use crate::timestamp::millis;
-use crate::{Answer, Error, Target, Timestamp, When};
+use crate::{Answer, Error, Expect, Target, Timestamp, When};
 
 static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "change.lua");
+
+/// How many numbers of changes there are: what a row has room for.
+const NUMBERS: u64 = (1 << 48) - 1;
 
 /// What came of each change.
 pub(super) type Changed = Stamped<Vec<Result<Answer, Error>>>;
@@ -26,6 +29,8 @@ pub(super) async fn change(database: &Database, changes: &[Change]) -> Result<Ch
             call.arg(millis(database.settings.history));
             for change in changes {
                 add(&mut call, change);
+                // By this it knows a change that is asked for once more because its answer was lost.
+                call.arg(1 + database.clock.random_below(NUMBERS));
             }
             call
         },

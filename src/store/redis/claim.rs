@@ -1,6 +1,6 @@
 //! Claims rows that wake-ups name, or that a look has found, as far as there is room.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -9,11 +9,13 @@ use super::answer::{self, Items};
 use super::codec::Brief;
 use super::database::{Database, Request};
 use super::parts::{Asking, ROWS};
+use super::pointers::{Pointer, repoint};
 use super::shards::{Shard, of_id};
+use crate::backend::Wake;
 use crate::redis::{Lua, Role, lua};
 use crate::store::{Claim, Looked, Stamped, row};
 use crate::timestamp::millis;
-use crate::{Error, Kind, Task, TaskId, Timestamp, Wake};
+use crate::{Error, Kind, Task, TaskId, Timestamp};
 
 static TAKE: Lua = lua!("row.lua", "passes.lua", "take.lua");
 static HEADS: Lua = lua!("row.lua", "heads.lua");
@@ -68,11 +70,16 @@ pub(super) fn claimer(call: &mut Request, claim: &Claim) {
 pub(super) struct Chosen {
     rows: Vec<Row>,
     room: Room,
+    /// Those of them whose ids do not say where they are, and by which tries these point here.
+    tried: Vec<(TaskId, u64)>,
 }
 
 impl Chosen {
     pub(super) fn add(&mut self, row: &Brief, has_room: bool) {
         self.rows.push((row.task.id, row.task.version));
+        if row.tried > 0 {
+            self.tried.push((row.task.id, row.tried));
+        }
         if has_room {
             *self.room.kinds.entry(row.task.kind.clone()).or_default() += 1;
             // One more than the last of them needs.
@@ -114,6 +121,23 @@ impl Taken {
 }
 
 impl Taking<'_> {
+    /// The same as [`take`](Self::take) of rows that were not found by their ids: what becomes of them will be told by these.
+    pub(super) async fn take_found(&self, chosen: BTreeMap<Shard, Chosen>) -> Result<Taken, Error> {
+        let mut astray = Vec::new();
+        for (&shard, chosen) in &chosen {
+            let here = chosen.tried.iter();
+            astray.extend(here.map(|&(id, tried)| Pointer { id, shard, tried }));
+        }
+        let taken = self.take(chosen).await?;
+        // No others: one that has come to its end meanwhile may be removed, and its pointer would stay.
+        let claimed = taken.found.claimed.iter().map(|task| task.id);
+        let early = taken.found.early.iter().map(|row| row.wake.id);
+        let held: BTreeSet<_> = claimed.chain(early).collect();
+        astray.retain(|row| held.contains(&row.id));
+        repoint(self.database, self.shards, astray).await;
+        Ok(taken)
+    }
+
     /// Takes what was chosen in each shard. An error only if nothing was taken.
     pub(super) async fn take(&self, chosen: BTreeMap<Shard, Chosen>) -> Result<Taken, Error> {
         let calls = chosen.into_iter().map(|(shard, mut chosen)| async move {
@@ -132,7 +156,12 @@ impl Taking<'_> {
         match failed {
             Some(error) if all.now.is_none() => return Err(error),
             // What has been claimed must not be lost by what comes after it.
-            Some(error) => tracing::warn!(%error, "not all rows were looked at"),
+            Some(error) => {
+                tracing::warn!(
+                    %error,
+                    "some tasks are on a Redis server that does not answer; they wait until it does"
+                )
+            }
             None => {}
         }
         Ok(all)
@@ -188,7 +217,13 @@ impl Taken {
     fn add_said(&mut self, id: TaskId, said: Value, room: &mut Room) -> Result<bool, Error> {
         match said {
             Value::Int(8) => return Ok(false),
-            Value::Int(4) => tracing::error!(%id, "a row cannot be read: it does not run"),
+            Value::Int(4) => {
+                tracing::error!(
+                    %id,
+                    "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove \
+                     it"
+                )
+            }
             Value::Int(_) => self.found.stale += 1,
             said => {
                 let mut items = Items::of(said)?;
@@ -211,7 +246,13 @@ impl Taken {
                 room.take(&task.kind, task.payload.len());
                 self.found.claimed.push(task);
             }
-            Err(error) => tracing::error!(%id, %error, "a row cannot be read: it does not run"),
+            Err(error) => {
+                tracing::error!(
+                    %id, %error,
+                    "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove \
+                     it"
+                )
+            }
         }
     }
 }
@@ -235,7 +276,12 @@ pub(super) async fn arrive(
         let came = taking.take_in(0, rows, &mut room, &mut taken).await;
         match came {
             Err(error) if taken.now.is_none() => return Err(error),
-            Err(error) => tracing::warn!(%error, "not all wake-ups were looked at"),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "some wake-ups are of tasks on a Redis server that does not answer; these wait for the sweep"
+                )
+            }
             Ok(()) => {}
         }
     } else {
@@ -286,7 +332,12 @@ async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Re
                 }
             }
             Ok(None) => taken.found.stale += 1,
-            Err(error) => tracing::warn!(%error, "a wake-up was not looked at"),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "a wake-up is of a task on a Redis server that does not answer; it waits for the sweep"
+                )
+            }
         }
     }
     taken.add(taking.take(chosen).await?);

@@ -72,6 +72,8 @@ pub(super) struct Brief {
     pub(super) task: Task,
     /// How many bytes its payload has.
     pub(super) size: usize,
+    /// By which try its id points to it; 0 where the id itself says where it is.
+    pub(super) tried: u64,
 }
 
 impl Brief {
@@ -96,8 +98,10 @@ pub(super) fn brief(id: TaskId, head: &[u8]) -> Result<Brief, Garbled> {
         let (created_at, updated_at) = (bytes.time()?, bytes.time()?);
         let finished_at = Some(bytes.time()?).filter(|time| time.as_millis() > 0);
         let size = bytes.small(4)?;
-        // How many bytes it has with its headers, and by which try its id points to it, matter to scripts only.
-        bytes.take(10)?;
+        // How many bytes it has with its headers, and which change was the last, matter to scripts only.
+        bytes.take(4)?;
+        let tried = bytes.number(6)?;
+        bytes.take(6)?;
         let [kind, key, owner, last_error] =
             [bytes.small(1)?, bytes.small(1)?, bytes.small(2)?, bytes.small(4)?];
         let kind = Kind::from(bytes.text(kind)?);
@@ -129,7 +133,7 @@ pub(super) fn brief(id: TaskId, head: &[u8]) -> Result<Brief, Garbled> {
             updated_at,
             finished_at,
         };
-        is_all.then_some(Brief { task, size })
+        is_all.then_some(Brief { task, size, tried })
     };
     read().ok_or(Garbled(id))
 }
@@ -204,6 +208,6 @@ pub(super) fn due(when: When) -> (String, String) {
 }
 
 /// A number as scripts take it, which may be missing.
-pub(super) fn maybe(number: Option<u32>) -> String {
+pub(super) fn maybe(number: Option<impl ToString>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

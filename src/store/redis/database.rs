@@ -11,8 +11,9 @@ use super::away::Away;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
 use super::shards::{Shard, Shards};
+use crate::clock::Clock;
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
-use crate::{Clock, Error, Timestamp, defaults};
+use crate::{Error, Timestamp, defaults};
 
 pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
 

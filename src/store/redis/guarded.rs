@@ -1,54 +1,43 @@
-//! What becomes of rows that a worker holds, or sends on their way.
+//! Writes that are guarded by the version of a row: steps, and renewed leases.
 
 use std::time::Duration;
 
 use redis::Value;
 
 use super::answer::unexpected;
-use super::codec::{self, due};
+use super::codec::{self, due, maybe};
 use super::database::{Database, Request};
 use super::parts::Asking;
 use super::shards::of_id;
 use crate::redis::{Lua, lua};
-use crate::store::{Ending, Guarded, Hop, Renewal, Settlement};
+use crate::store::transition::Transition;
+use crate::store::{Guarded, Renewal, Step};
 use crate::timestamp::millis;
-use crate::{Error, State, TaskId, When};
+use crate::{Error, State, TaskId};
 
-static HOP: Lua = lua!("row.lua", "passes.lua", "hop.lua");
-static SETTLE: Lua = lua!("row.lua", "passes.lua", "settle.lua");
+static ADVANCE: Lua = lua!("row.lua", "passes.lua", "advance.lua");
 static RENEW: Lua = lua!("row.lua", "passes.lua", "renew.lua");
 
-pub(super) async fn hop(database: &Database, hops: &[Hop]) -> Result<Vec<Guarded>, Error> {
-    let fill = |call: &mut Request, hops: &[&Hop]| {
-        for hop in hops {
-            call.arg(hop.id.as_bytes())
-                .arg(hop.version)
-                .arg(millis(hop.look_in));
-        }
-    };
-    each(database, &HOP, false, hops, |hop| hop.id, fill).await
-}
-
-pub(super) async fn settle(database: &Database, settlements: &[Settlement]) -> Result<Vec<Guarded>, Error> {
+pub(super) async fn advance(database: &Database, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
     let history = database.settings.history;
-    let fill = |call: &mut Request, settlements: &[&Settlement]| {
-        for alike in settlements.chunk_by(|one, other| one.ending == other.ending) {
-            end(call, &alike[0].ending, history);
+    let fill = |call: &mut Request, steps: &[&Step]| {
+        let steps = steps
+            .iter()
+            .map(|step| (step, Transition::of(&step.event, history)));
+        let steps: Vec<_> = steps.collect();
+        for alike in steps.chunk_by(|(_, one), (_, other)| is_alike(*one, *other)) {
+            add(call, alike[0].1);
             call.arg(alike.len());
-            for settlement in alike {
-                call.arg(settlement.id.as_bytes()).arg(settlement.version);
+            for (step, made) in alike {
+                call.arg(step.id.as_bytes())
+                    .arg(step.version)
+                    .arg(maybe(made.look_in.map(millis)));
             }
         }
     };
-    each(
-        database,
-        &SETTLE,
-        true,
-        settlements,
-        |settlement| settlement.id,
-        fill,
-    )
-    .await
+    // Who sends a row on its way looks after it.
+    let told = steps.iter().any(|step| step.event.needs() == State::Running);
+    each(database, &ADVANCE, told, steps, |step| step.id, fill).await
 }
 
 pub(super) async fn renew(
@@ -98,7 +87,10 @@ async fn each<T: Sync>(
     let guarded = |said: Result<Guarded, Error>| match said {
         // What became of the others must be told nevertheless.
         Err(error) if is_answered || (error.is_transient() && database.is_clustered()) => {
-            tracing::warn!(%error, "a task is out of reach");
+            tracing::warn!(
+                %error,
+                "a task is on a Redis server that does not answer; what was to be written is tried again"
+            );
             Ok(Guarded::Blocked)
         }
         said => said,
@@ -106,51 +98,20 @@ async fn each<T: Sync>(
     found.rows.into_iter().map(guarded).collect()
 }
 
-/// An ending as the script takes it.
-fn end(call: &mut Request, ending: &Ending, history: Duration) {
-    let none = String::new;
-    let as_before = || (none(), none());
-    let later = |after: &Duration| due(When::After(*after));
-    let in_millis = |time: &Duration| millis(*time).to_string();
-    let said = |error: &String| format!("+{error}");
-    let (state, (due_in, due_at), wake_in, anew, error) = match ending {
-        Ending::Done => (State::Done, as_before(), in_millis(&history), false, none()),
-        Ending::Dead { error, .. } => (State::Dead, as_before(), none(), false, said(error)),
-        Ending::Retry {
-            after,
-            look_in,
-            error,
-        } => (
-            State::Scheduled,
-            later(after),
-            in_millis(look_in),
-            false,
-            said(error),
-        ),
-        Ending::Snooze { after, look_in } => {
-            (State::Scheduled, later(after), in_millis(look_in), false, none())
-        }
-        Ending::Again { after, look_in } => {
-            (State::Scheduled, later(after), in_millis(look_in), true, none())
-        }
-        Ending::Release => (State::Scheduled, as_before(), "0".to_owned(), false, none()),
-        Ending::Moved { due: time, look_in } => {
-            let due = due(When::At(*time));
-            (State::Scheduled, due, in_millis(look_in), true, none())
-        }
-        Ending::Cancelled => (State::Cancelled, as_before(), in_millis(&history), false, none()),
-    };
-    let gives_back = matches!(
-        ending,
-        Ending::Snooze { .. } | Ending::Release | Ending::Cancelled | Ending::Dead { give_back: true, .. }
-    );
-    let forgives = matches!(ending, Ending::Retry { .. } | Ending::Snooze { .. });
-    call.arg(codec::digit(state))
+/// Whether two transitions are the same but for when to look next.
+fn is_alike(one: Transition<'_>, other: Transition<'_>) -> bool {
+    let look_in = other.look_in;
+    Transition { look_in, ..one } == other
+}
+
+/// A transition as the script takes it, but for when to look next.
+fn add(call: &mut Request, made: Transition<'_>) {
+    let (due_in, due_at) = made.due.map(due).unwrap_or_default();
+    call.arg(codec::digit(made.state))
         .arg(due_in)
         .arg(due_at)
-        .arg(wake_in)
-        .arg(u8::from(anew))
-        .arg(u8::from(gives_back))
-        .arg(u8::from(forgives))
-        .arg(error);
+        .arg(u8::from(made.anew))
+        .arg(u8::from(made.hop))
+        .arg(made.given_back)
+        .arg(made.error.map_or_else(String::new, |error| format!("+{error}")));
 }

@@ -50,7 +50,7 @@ local function insert(at)
     save(id, {
       state = SCHEDULED, version = 1, due = due, planned = math.max(due, now), wake = after(tonumber(look_in)), attempt = 0,
       stalls = 0, max = maybe(max), hop = 0, started = false, created = now, updated = now, finished = 0,
-      size = tonumber(size), weight = #payload, try = tonumber(try), kind = kind, key = key,
+      size = tonumber(size), weight = #payload, try = tonumber(try), change = 0, kind = kind, key = key,
     })
     new_payloads[id] = payload
     if name then
@@ -64,7 +64,7 @@ local function insert(at)
   elseif replace ~= '1' then
     return with_payload({ 1, other_id, other.value }, other_id, other)
   end
-  schedule_anew(other, due, tonumber(look_in))
+  enter(other, SCHEDULED, due, after(tonumber(look_in)), true)
   other.max, other.size, other.weight = maybe(max), tonumber(size), #payload
   save(other_id, other)
   replace_payload(other_id, payload)

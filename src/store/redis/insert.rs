@@ -3,7 +3,7 @@
 //! A row whose caller chose its id together with a key is in the shard of the key, and its id *points* there from the shard
 //! that the id itself names. The pointer is written before the row, and never leads elsewhere. A process that dies in
 //! between leaves a pointer without a row, which does no harm: who inserts the row again makes it anew. Only a row that
-//! would be new needs one, so that is found out first.
+//! would be new needs one, so that is found out first. A row that has lost its pointer is another matter: see `pointers.rs`.
 
 use std::collections::HashSet;
 
@@ -13,6 +13,7 @@ use super::answer::{self, Items};
 use super::codec::{self, due, maybe};
 use super::database::{Database, Request};
 use super::parts::Asking;
+use super::pointers::{Pointer, repoint};
 use super::shards::{Shard, of_id, of_key};
 use crate::redis::{Lua, Role, lua};
 use crate::store::{NewRow, Stamped, row};
@@ -44,8 +45,8 @@ struct New {
 enum Said {
     /// It is written, at this time.
     New(Timestamp),
-    /// There is one, perhaps replaced by now.
-    Other(Box<Scheduled>),
+    /// There is one, perhaps replaced by now; in another shard than its id says, if it is the same.
+    Other(Box<Scheduled>, Option<Pointer>),
     /// There is none in this shard.
     Free(Shard),
 }
@@ -59,6 +60,7 @@ pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Ans
         shards,
         now: None,
         found: rows.iter().map(|_| None).collect(),
+        astray: Vec::new(),
     };
     let mut news = Vec::with_capacity(rows.len());
     let mut ids = HashSet::new();
@@ -160,11 +162,14 @@ struct Inserting<'a> {
     shards: u16,
     now: Option<Timestamp>,
     found: Vec<Option<Result<Scheduled, Error>>>,
+    /// What was there already, in other shards than its ids say.
+    astray: Vec<Pointer>,
 }
 
 impl Inserting<'_> {
     /// Rows of which no two have one id.
     async fn insert(&mut self, news: Placed) {
+        let (database, shards) = (self.database, self.shards);
         // Where it is that is there, and where nothing has to point.
         let mut free = Vec::new();
         let mut unasked = Vec::new();
@@ -180,9 +185,13 @@ impl Inserting<'_> {
                 self.found[place] = Some(Err(used(&new)));
             }
         }
+        // What is there was found by where its id points.
+        self.astray.clear();
         for (place, new, _) in self.ask(unasked, |new| new.home).await {
             free.push((place, new));
         }
+        // And what is there now was not, so its pointer was lost: who asks again by this id must find it.
+        repoint(database, shards, std::mem::take(&mut self.astray)).await;
         let pointed = self.point(free).await;
         for (place, new, _) in self.ask(pointed, |new| new.home).await {
             self.found[place] = Some(Err(used(&new)));
@@ -215,7 +224,10 @@ impl Inserting<'_> {
                     continue;
                 }
                 Ok(Said::New(now)) => Ok(new.written(now)),
-                Ok(Said::Other(scheduled)) => Ok(*scheduled),
+                Ok(Said::Other(scheduled, astray)) => {
+                    self.astray.extend(astray);
+                    Ok(*scheduled)
+                }
                 Err(error) => Err(error),
             });
         }
@@ -250,7 +262,7 @@ impl Inserting<'_> {
         let mut pointed = Vec::new();
         for ((place, new), said) in news.into_iter().zip(asked.rows) {
             match said {
-                Ok(Said::Other(scheduled)) => self.found[place] = Some(Ok(*scheduled)),
+                Ok(Said::Other(scheduled, _)) => self.found[place] = Some(Ok(*scheduled)),
                 Ok(_) => pointed.push((place, new)),
                 Err(error) => self.found[place] = Some(Err(error)),
             }
@@ -268,12 +280,18 @@ fn read(new: &New, shard: Shard, said: Value, now: Timestamp) -> Result<Said, Er
     let mut items = Items::of(said)?;
     let what = items.number()?;
     let id = items.id()?;
-    let scheduled = match what {
-        2 => Scheduled::Replaced(answer::task(id, &items.bytes()?, &new.payload)?),
-        3 => Scheduled::Running(items.task(id)?),
-        _ => Scheduled::Existing(items.task(id)?),
+    let head = items.bytes()?;
+    let astray = match id == new.row.id && shard != new.own {
+        true => Some(answer::brief(id, &head)?.tried).filter(|tried| *tried > 0),
+        false => None,
     };
-    Ok(Said::Other(Box::new(scheduled)))
+    let scheduled = match what {
+        2 => Scheduled::Replaced(answer::task(id, &head, &new.payload)?),
+        3 => Scheduled::Running(answer::task(id, &head, &items.bytes()?)?),
+        _ => Scheduled::Existing(answer::task(id, &head, &items.bytes()?)?),
+    };
+    let astray = astray.map(|tried| Pointer { id, shard, tried });
+    Ok(Said::Other(Box::new(scheduled), astray))
 }
 
 /// The refusal of an id that points elsewhere.

@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 use super::answer::{Soon, span};
 use super::quiet::Quiet;
 use super::shards::Shard;
+use crate::clock::{Clock, Spawned};
+use crate::defaults;
 use crate::redis::{Address, Ear, Role, listen};
-use crate::{Clock, Spawned, defaults};
 
 /// How long a shard is left alone at the most, though it said that it has nothing; more where there are many.
 const QUIET: Duration = Duration::from_secs(10);

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use super::change::{Changed, change};
 use super::database::Database;
 use crate::Error;
-use crate::redis::{LARGE, Request, Role, Rounds};
+use crate::clock::Clock;
+use crate::coalescer::{Coalescer, LARGE, Request, items};
+use crate::redis::Role;
 use crate::store::{Change, Stamped};
 
 /// Makes the changes of concurrent callers together, and gives each caller its own answers.
 #[derive(Debug)]
 pub(super) struct Merging {
     database: Arc<Database>,
-    rounds: Rounds<Vec<Change>, Made>,
+    together: Coalescer<Change, Made>,
 }
 
 type Made = Result<Changed, Error>;
@@ -21,9 +23,10 @@ impl Merging {
     /// Within a runtime.
     pub(super) fn start(database: Arc<Database>) -> Self {
         let shared = Arc::clone(&database);
+        let make = move |requests| make(Arc::clone(&shared), requests);
         Self {
             database,
-            rounds: Rounds::start(move |requests| round(Arc::clone(&shared), requests)),
+            together: Coalescer::start(&Clock::system(), |_| 0, make),
         }
     }
 
@@ -32,21 +35,17 @@ impl Merging {
         if changes.is_empty() || changes.len() >= LARGE || self.database.is_clustered() {
             return change(&self.database, &changes).await;
         }
-        let made = self.rounds.ask(changes.len(), changes).await;
+        let made = self.together.ask(changes).await;
         made.unwrap_or_else(|| Err(Role::Store.error(false, "the call ended without an answer")))
     }
 }
 
-async fn round(database: Arc<Database>, requests: Vec<Request<Vec<Change>, Made>>) {
-    let changes: Vec<_> = requests
-        .iter()
-        .flat_map(|request| request.work.iter().cloned())
-        .collect();
-    match database.within(change(&database, &changes)).await {
+async fn make(database: Arc<Database>, requests: Vec<Request<Change, Made>>) {
+    match database.within(change(&database, &items(&requests))).await {
         Ok(Stamped { now, found }) => {
             let mut found = found.into_iter();
-            for Request { work, answer, .. } in requests {
-                let found = found.by_ref().take(work.len()).collect();
+            for Request { items, answer, .. } in requests {
+                let found = found.by_ref().take(items.len()).collect();
                 let _ = answer.send(Ok(Stamped { now, found }));
             }
         }

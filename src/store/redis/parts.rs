@@ -194,7 +194,13 @@ pub(super) fn those_that_succeeded<T>(results: Vec<Result<T, Error>>) -> Result<
     for result in results {
         match result {
             Ok(one) => given.push(one),
-            Err(error) if has_success => tracing::warn!(%error, "a part of the tasks is out of reach"),
+            Err(error) if has_success => {
+                tracing::warn!(
+                    %error,
+                    "a part of the tasks is on a Redis server that does not answer; they wait until it does, and \
+                     the others go on"
+                )
+            }
             Err(error) => return Err(error),
         }
     }

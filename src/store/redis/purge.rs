@@ -10,14 +10,13 @@ use super::codec::Brief;
 use super::database::Database;
 use super::look::Place;
 use super::parts::{ROWS, those_that_succeeded};
+use super::pointers::{Pointer, unpoint};
 use super::read::kinds_of;
-use super::shards::{Shard, of_id};
 use super::sweep::share;
 use crate::redis::{Lua, lua};
 use crate::{Error, Kind, State};
 
 static PURGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "purge.lua");
-static UNPOINT: Lua = lua!("row.lua", "passes.lua", "unpoint.lua");
 static MEND: Lua = lua!("row.lua", "passes.lua", "mend.lua");
 
 /// Done and cancelled rows.
@@ -75,7 +74,7 @@ async fn remove(place: Place<'_>, rows: Vec<Brief>) -> Result<u64, Error> {
         shard,
     } = place;
     let mut count = 0;
-    let mut pointers = BTreeMap::<Shard, Vec<(&Brief, i64)>>::new();
+    let mut pointers = Vec::new();
     for part in rows.chunks(ROWS) {
         let mut call = database.script(&PURGE, shard, shards, false);
         for row in part {
@@ -86,27 +85,12 @@ async fn remove(place: Place<'_>, rows: Vec<Brief>) -> Result<u64, Error> {
             let tried = items.number()?;
             count += u64::from(tried >= 0);
             if tried > 0 {
-                let own = of_id(shards, row.task.id);
-                pointers.entry(own).or_default().push((row, tried));
+                let (id, tried) = (row.task.id, tried.cast_unsigned());
+                pointers.push(Pointer { id, shard, tried });
             }
         }
     }
-    let calls = pointers.iter().map(|(own, rows)| async move {
-        for part in rows.chunks(ROWS) {
-            let mut call = database.script(&UNPOINT, *own, shards, false);
-            for (row, tried) in part {
-                call.arg(row.task.id.as_bytes()).arg(shard).arg(*tried);
-            }
-            database.write(call).await?;
-        }
-        Ok::<_, Error>(())
-    });
-    for done in join_all(calls).await {
-        if let Err(error) = done {
-            // They do no harm, but take place.
-            tracing::warn!(%error, "pointers of rows that were removed are left behind");
-        }
-    }
+    unpoint(database, shards, pointers).await;
     Ok(count)
 }
 

@@ -12,8 +12,7 @@ use super::database::{Database, NOW};
 use super::look::Place;
 use super::parts::Asking;
 use crate::redis::{Lua, Node, Role, lua};
-use crate::store::Page;
-use crate::{Error, Kind, State, Target, Task};
+use crate::{Error, Kind, Page, State, Target, Task};
 
 static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
 static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");

@@ -45,7 +45,10 @@ pub(super) async fn ready(database: &Database, claim: &Claim) -> Result<Stamped<
             Ok(true) => break,
             // What has been claimed must not be lost by what comes after it.
             Err(error) if !ready.found.is_empty() => {
-                tracing::warn!(%error, "not all due tasks were claimed");
+                tracing::warn!(
+                    %error,
+                    "some due tasks are on a Redis server that does not answer; they are late until it does"
+                );
                 break;
             }
             Err(error) => return Err(error),
@@ -97,7 +100,13 @@ impl Ready<'_> {
             for (id, task) in given.tasks()? {
                 match task {
                     Ok(task) => self.claimed(task),
-                    Err(error) => tracing::error!(%id, %error, "a row cannot be read: it does not run"),
+                    Err(error) => {
+                        tracing::error!(
+                            %id, %error,
+                            "the row of a task cannot be read, so it does not run, and holds up no other; repair \
+                             or remove it"
+                        )
+                    }
                 }
             }
             if !has_more {
@@ -157,7 +166,7 @@ impl Ready<'_> {
             claim: self.claim,
             retake: None,
         };
-        let taken = taking.take(chosen).await?;
+        let taken = taking.take_found(chosen).await?;
         self.now = [self.now, taken.now].into_iter().flatten().min();
         // What others were faster at leaves room for what comes after it.
         let is_over = known_until.is_empty() && taken.found.claimed.len() == meant;

@@ -13,6 +13,8 @@ for at = 5, #ARGV, 3 do
   local is_so = row and row.state == RUNNING and row.version == tonumber(version)
   if is_so then
     row.wake, row.started = after(lease), row.started or started == '1'
+    -- Where the clock has gone back since the claim, this lease is none that was given while it was ahead.
+    row.updated = math.min(row.updated, now)
     save(id, row)
   end
   found[#found + 1] = is_so and 1 or not value and elsewhere(id) or 0

@@ -27,9 +27,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local SCHEDULED, RUNNING, DONE, DEAD, CANCELLED = 0, 1, 2, 3, 4
 -- state, flags, version, due_at, planned_at, wake_at (0: none), attempt, stalls, max_attempts, hop, created_at,
 -- updated_at, finished_at (0: none), how many bytes its payload has, how many with its headers, by which try its id was
--- pointed here (0: its id says where it is), and the lengths of kind, key (0: none), owner and last error, which follow in
--- this order. Times are whole ms, which a double has room for.
-local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I4I6I6I6I4I4I6BBI2I4', 86
+-- pointed here (0: its id says where it is), the number of the change by a caller that was the last (0: none), and the
+-- lengths of kind, key (0: none), owner and last error, which follow in this order. Times are whole ms, which a double has
+-- room for.
+local HEAD, SIZE = '<BBI6i8i8I6I4I4I4I4I6I6I6I4I4I6I6BBI2I4', 92
 local HAS_MAX, HAS_OWNER, HAS_ERROR, STARTED = 1, 2, 4, 8
 local LAST, MOST = 253402300799999, 4294967295
 -- How many bytes of payloads a script gives: a bound on how long it keeps the server from others. What comes after them is
@@ -98,7 +99,7 @@ local function unpacked(value)
     return nil
   end
   local state, flags, version, due, planned, wake, attempt, stalls, max, hop, created, updated, finished, size, weight, try,
-    kind, key, owner, fault, at = struct.unpack(HEAD, value)
+    change, kind, key, owner, fault, at = struct.unpack(HEAD, value)
   local key_at = at + kind
   local owner_at = key_at + key
   local fault_at = owner_at + owner
@@ -110,7 +111,8 @@ local function unpacked(value)
   return {
     value = value, state = state, version = version, due = due, planned = planned, wake = wake,
     attempt = attempt, stalls = stalls, max = flags % 2 >= HAS_MAX and max or nil, hop = hop, started = flags >= STARTED,
-    created = created, updated = updated, finished = finished, size = size, weight = weight, try = try, kind = name,
+    created = created, updated = updated, finished = finished, size = size, weight = weight, try = try,
+    change = change, kind = name,
     key = key > 0 and string.sub(value, key_at, owner_at - 1) or '',
     owner = flags % 4 >= HAS_OWNER and string.sub(value, owner_at, fault_at - 1) or nil,
     fault = flags % 8 >= HAS_ERROR and string.sub(value, fault_at) or nil,
@@ -123,8 +125,8 @@ local function packed(row)
   local flags = (row.max and HAS_MAX or 0) + (row.owner and HAS_OWNER or 0) + (row.fault and HAS_ERROR or 0)
     + (row.started and STARTED or 0)
   return struct.pack(HEAD, row.state, flags, row.version, row.due, row.planned, row.wake, row.attempt, row.stalls,
-    row.max or 0, row.hop, row.created, row.updated, row.finished, row.size, row.weight, row.try, #kind, #key, #owner,
-    #fault) .. kind .. key .. owner .. fault
+    row.max or 0, row.hop, row.created, row.updated, row.finished, row.size, row.weight, row.try, row.change, #kind,
+    #key, #owner, #fault) .. kind .. key .. owner .. fault
 end
 
 local function look_into(id, value)
@@ -274,31 +276,22 @@ local function maybe(text)
   return tonumber(text)
 end
 
--- Into a state, or to something new within it.
-local function enter(row, state)
+-- Into a state, or to something new within it: due at a time or as before, `wake` 0 for never; `anew`: as if it had just
+-- been scheduled.
+local function enter(row, state, due, wake, anew)
   row.state, row.version, row.updated = state, row.version + 1, now
-end
-
--- As if it had just been scheduled.
-local function schedule_anew(row, due, look_in)
-  enter(row, SCHEDULED)
-  row.due, row.planned, row.wake = due, math.max(due, now), after(look_in)
-  row.attempt, row.stalls, row.started, row.hop, row.fault, row.finished = 0, 0, false, 0, nil, 0
-end
-
--- Into a state in which nothing more is done with it.
-local function finish(row, state, wake)
-  enter(row, state)
-  row.wake, row.finished, row.started = wake, now, false
-end
-
-local function give_attempt_back(row)
-  row.attempt = math.max(0, row.attempt - 1)
+  row.wake, row.started, row.finished = wake, false, state > RUNNING and now or 0
+  if due then
+    row.due, row.stalls = due, 0
+  end
+  if anew then
+    row.planned, row.attempt, row.hop, row.fault = math.max(due, now), 0, 0, nil
+  end
 end
 
 local function claim(id, row, owner, lease)
-  enter(row, RUNNING)
-  row.attempt, row.owner, row.wake = row.attempt + 1, owner, after(lease)
+  enter(row, RUNNING, nil, after(lease))
+  row.attempt, row.owner = row.attempt + 1, owner
   save(id, row)
 end
 
@@ -307,11 +300,11 @@ local function end_lease(id, row)
   if row.state ~= RUNNING or row.wake > now then
     return false
   end
-  enter(row, SCHEDULED)
   if not row.started then
-    give_attempt_back(row)
+    row.attempt = math.max(0, row.attempt - 1)
   end
-  row.started, row.stalls = false, min(row.stalls + 1, MOST)
+  enter(row, SCHEDULED, nil, row.wake)
+  row.stalls = min(row.stalls + 1, MOST)
   save(id, row)
   return true
 end

@@ -67,7 +67,7 @@ pub(super) async fn sweep(
         claim,
         retake: Some(sweep.retake),
     };
-    let Taken { mut found, .. } = taking.take(chosen).await?;
+    let Taken { mut found, .. } = taking.take_found(chosen).await?;
     // Who was faster at a row has it.
     found.stale = 0;
     for (kind, count) in waiting.waiting {
@@ -142,26 +142,4 @@ fn choose(
         }
     }
     chosen
-}
-
-pub(super) async fn upcoming(database: &Database, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, Error> {
-    let shards = database.shards().await?;
-    let looks = (0..shards).map(|shard| {
-        let place = Place {
-            database,
-            shards,
-            shard,
-        };
-        place.look("", 0, Some(ahead))
-    });
-    let mut now = None;
-    let mut found = Vec::new();
-    for look in those_that_succeeded(join_all(looks).await)? {
-        now = [now, Some(look.now)].into_iter().flatten().min();
-        found.extend(look.ahead);
-    }
-    found.sort_by_key(|row| (row.due_at, row.wake.id));
-    found.truncate(ahead.limit);
-    let now = now.unwrap_or_default();
-    Ok(Stamped { now, found })
 }

@@ -1,5 +1,6 @@
 //! What goes beyond the contract of a store: indexes, pointers, strangers, full servers, and what it costs.
 
+mod answers;
 mod consistent;
 mod costs;
 mod full;
@@ -18,17 +19,22 @@ use std::time::Duration;
 
 use self::redis_server::RedisServer;
 use super::RedisStore;
-use crate::store::{Change, Claim, Ending, Expect, Guarded, NewRow, Settlement, Store, Sweep, Verb};
-use crate::{Answer, Scheduled, State, Task, TaskId, Wake, When};
+use crate::backend::Wake;
+use crate::store::{Change, Claim, Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
+use crate::{Answer, Expect, Scheduled, State, Task, TaskId, When};
 
 const KIND: &str = "order.cancel";
 const LONG: Duration = Duration::from_secs(3_600);
 const NONE: Duration = Duration::ZERO;
 
 fn open(server: &RedisServer, shards: u16) -> RedisStore {
-    RedisStore::connect(&server.url())
-        .and_then(|store| store.shards(shards))
-        .expect("good settings")
+    let builder = RedisStore::builder(&server.url()).shards(shards);
+    builder.build().expect("good settings")
+}
+
+fn open_without_history(server: &RedisServer, shards: u16) -> RedisStore {
+    let builder = RedisStore::builder(&server.url()).shards(shards);
+    builder.keep_history(NONE).build().expect("good settings")
 }
 
 fn id(n: u64) -> TaskId {
@@ -117,12 +123,8 @@ async fn dead(store: &RedisStore, n: u64, key: &str) -> Task {
         error: "gave up".to_owned(),
         give_back: false,
     };
-    let settlement = Settlement {
-        id: task.id,
-        version: looked.found.claimed[0].version,
-        ending,
-    };
-    assert_eq!(store.settle(vec![settlement]).await.unwrap(), [Guarded::Done]);
+    let settlement = Step::end(task.id, looked.found.claimed[0].version, ending);
+    assert_eq!(store.advance(&[settlement]).await.unwrap(), [Guarded::Done]);
     let task = store.find(&task.id.into()).await.unwrap().unwrap();
     assert_eq!(task.state, State::Dead);
     task
@@ -130,14 +132,16 @@ async fn dead(store: &RedisStore, n: u64, key: &str) -> Task {
 
 #[test]
 fn settings_are_checked_and_passwords_are_never_shown() {
-    let store = RedisStore::connect("redis://user:s3cret@cache.example").unwrap();
+    let store = RedisStore::new("redis://user:s3cret@cache.example").unwrap();
     let shown = format!("{store:?} {:?}", store.database);
     assert!(
         shown.contains("cache.example") && !shown.contains("cret"),
         "{shown}"
     );
-    assert!(store.clone().prefix("a{b").is_err());
-    assert!(store.clone().shards(0).is_err());
-    assert!(store.shards(1_025).is_err());
-    assert!(RedisStore::connect("http://s3cret").is_err());
+    let builder = RedisStore::builder("redis://user:s3cret@cache.example");
+    assert!(!format!("{builder:?}").contains("cret"), "{builder:?}");
+    assert!(builder.clone().prefix("a{b").build().is_err());
+    assert!(builder.clone().shards(0).build().is_err());
+    assert!(builder.shards(1_025).build().is_err());
+    assert!(RedisStore::new("http://s3cret").is_err());
 }

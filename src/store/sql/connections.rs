@@ -11,7 +11,7 @@ use sqlx::Connection;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use crate::Clock;
+use crate::clock::Clock;
 
 /// For how long a server may take to be reached.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);

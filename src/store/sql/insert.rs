@@ -25,7 +25,7 @@ pub(in crate::store) async fn insert_at_once(
         if found.remove(&new.id) {
             answers.push(Ok(Scheduled::New(row::new(new, now))));
         } else {
-            answers.push(Err(Why::Locked));
+            answers.push(Err(Why::Locked(None)));
             places.push(place);
             left.push(new);
         }
@@ -57,7 +57,7 @@ pub(in crate::store) async fn insert(
     new: Vec<NewRow>,
 ) -> Result<Stamped<Vec<Result<Scheduled, Why>>>, sqlx::Error> {
     let now = session.now().await?;
-    let mut answers: Vec<_> = new.iter().map(|_| Err(Why::Locked)).collect();
+    let mut answers: Vec<_> = new.iter().map(|_| Err(Why::Locked(None))).collect();
     let mut left: Vec<_> = new.into_iter().enumerate().collect();
     for _ in 0..TRIES {
         if left.is_empty() {

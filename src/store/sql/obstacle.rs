@@ -14,10 +14,10 @@ pub(in crate::store) struct Obstacle {
 /// Why nothing can be decided of a row.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(in crate::store) enum Why {
-    /// Somebody else's transaction has it locked: that passes.
+    /// Somebody else's transaction has it locked, or its key, while it has this version, if that is known: that passes.
     #[error("another transaction has the row locked, or one of its id or key")]
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-    Locked,
+    Locked(Option<u64>),
     /// It makes no sense, or is of a later release.
     #[error("the row cannot be read: {0}")]
     Garbled(String),
@@ -52,7 +52,7 @@ impl Why {
             },
             why => Error::Store {
                 store,
-                transient: matches!(why, Self::Locked),
+                transient: matches!(why, Self::Locked(_)),
                 source: why.into(),
             },
         }

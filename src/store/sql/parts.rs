@@ -58,14 +58,14 @@ mod tests {
                 false => Ok(batch.into_iter().map(Ok).collect()),
             }
         };
-        let blame = |_: &_| Some(Why::Locked);
+        let blame = |_: &_| Some(Why::Locked(None));
         let answers = by_parts(vec![(0..500).collect(), vec![500]], blame, step)
             .await
             .unwrap();
         assert_eq!(answers.len(), 501);
         for (place, answer) in answers.into_iter().enumerate() {
             match place {
-                17 | 499 => assert!(matches!(answer, Err(Why::Locked))),
+                17 | 499 => assert!(matches!(answer, Err(Why::Locked(_)))),
                 _ => assert_eq!(answer.unwrap(), place),
             }
         }

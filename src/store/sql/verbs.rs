@@ -1,8 +1,7 @@
 //! Verbs on a server where others have rows locked: each row of a batch gets an answer of its own.
 //!
 //! Nobody waits here for a row that somebody else keeps locked, but who asked for that very row. So each batch is tried
-//! on what is free first; what is not is tried again apart, each by itself, for a short time, and on connections that
-//! nobody else needs.
+//! on what is free first; what is not is tried again apart, for a short time, and on connections that nobody else needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -10,19 +9,25 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::batches::{STATEMENT, batches};
 use super::obstacle::Why;
 use super::parts::by_parts;
+use crate::clock::Clock;
 use crate::store::{Change, NewRow, Stamped, row};
-use crate::{Answer, Clock, Error, Scheduled, TaskId, Timestamp};
+use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
 
-/// For how long a verb waits for rows that somebody else keeps locked.
-pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(9);
-/// For how long of this it waits for all of them together.
-const TOGETHER: Duration = Duration::from_secs(8);
-/// For how many milliseconds at the most, each time, it leaves alone what is locked before it waits for it.
-const PAUSES: [u64; 3] = [5, 20, 50];
+/// For how many seconds a verb waits for a lock when it is its turn.
+pub(in crate::store) const LOCK_WAIT: u64 = 3;
+/// For how many it waits for its turn, before it tries again without.
+pub(in crate::store) const TURN_WAIT: u64 = 8;
+/// After which time a verb waits no longer, whoever has its rows locked.
+const PATIENCE: Duration = Duration::from_secs(9);
+/// For how long it leaves alone what is locked, and tries again, before it waits.
+const GRACE: Duration = Duration::from_millis(60);
+/// For how many milliseconds, at the most, it pauses between two tries.
+const PAUSE: u64 = 25;
 /// On how many connections verbs wait, at the most.
 pub(in crate::store) const WAITING: usize = 4;
 
@@ -31,7 +36,7 @@ pub(in crate::store) const WAITING: usize = 4;
 pub(in crate::store) enum Locked {
     /// It says so.
     Leave,
-    /// It waits, on a connection for those who do.
+    /// It waits, on a connection for those who do, when its turn comes: until then all are locked.
     Await,
 }
 
@@ -54,6 +59,16 @@ pub(in crate::store) trait Verbs: Sync {
 
     /// The time by the server's clock.
     async fn now(&self) -> Result<Timestamp, sqlx::Error>;
+
+    /// What a batch is answered whose turn has not come.
+    async fn all_locked<A: Send>(&self, count: usize) -> Result<Stamped<Answers<A>>, sqlx::Error> {
+        let now = self.now().await?;
+        let found = std::iter::repeat_with(|| Err(Why::Locked(None))).take(count);
+        Ok(Stamped {
+            now,
+            found: found.collect(),
+        })
+    }
 
     /// Writes those of which neither id nor live key is there: nearly always all. Says which, and the time.
     async fn add(&self, rows: &[NewRow]) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error>;
@@ -82,6 +97,7 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
     let now = OnceLock::new();
     let refusals = rows.iter().map(|row| V::refuses(row).map(Err));
     let mut batch = Batch {
+        began: server.clock().instant(),
         answers: refusals.collect(),
         rows,
     };
@@ -100,10 +116,8 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
         batch.answer(&met, found.into_iter().map(Some));
     }
 
-    let locked = batch.places(is_locked);
-    let meet = |places: Vec<usize>, locked| meet(server, batch.chosen(&places), locked, &now);
-    let found = patiently(server, &locked, meet).await?;
-    batch.answer(&locked, found.into_iter().map(Some));
+    let meet = |rows, locked| meet(server, rows, locked, &now);
+    batch.patiently(server, meet).await?;
     let now = match now.into_inner() {
         Some(now) => now,
         None => server.now().await?,
@@ -143,35 +157,23 @@ pub(in crate::store) async fn change_each<V: Verbs>(
 ) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
     let now = OnceLock::new();
     let mut batch = Batch {
+        began: server.clock().instant(),
         answers: changes.iter().map(|_| None).collect(),
         rows: changes,
     };
+    let change = |changes: Vec<Change>, locked| {
+        let now = &now;
+        async move {
+            let answers = server.change(&changes, history, locked).await?;
+            now.get_or_init(|| answers.now);
+            Ok(answers.found)
+        }
+    };
     let all = batch.places(Option::is_none);
-    let change = |places: Vec<usize>, locked| {
-        let (changes, now) = (batch.chosen(&places), &now);
-        async move {
-            let answers = server.change(&changes, history, locked).await?;
-            now.get_or_init(|| answers.now);
-            Ok(answers.found)
-        }
-    };
-    let found = by_parts(vec![all.clone()], V::blame, |places| {
-        change(places, Locked::Leave)
-    })
-    .await?;
+    let at_once = |places: Vec<usize>| change(batch.chosen(&places), Locked::Leave);
+    let found = by_parts(vec![all.clone()], V::blame, at_once).await?;
     batch.answer(&all, found.into_iter().map(Some));
-
-    let locked = batch.places(is_locked);
-    let change = |places: Vec<usize>, locked| {
-        let (changes, now) = (batch.chosen(&places), &now);
-        async move {
-            let answers = server.change(&changes, history, locked).await?;
-            now.get_or_init(|| answers.now);
-            Ok(answers.found)
-        }
-    };
-    let found = patiently(server, &locked, change).await?;
-    batch.answer(&locked, found.into_iter().map(Some));
+    batch.patiently(server, change).await?;
     let now = match now.into_inner() {
         Some(now) => now,
         None => server.now().await?,
@@ -181,6 +183,7 @@ pub(in crate::store) async fn change_each<V: Verbs>(
 
 /// A batch, and the answers that there are.
 struct Batch<T, A> {
+    began: Instant,
     rows: Vec<T>,
     answers: Vec<Option<Result<A, Why>>>,
 }
@@ -203,6 +206,66 @@ impl<T: Clone, A> Batch<T, A> {
         }
     }
 
+    /// Asks again for those whose rows were locked, until [`PATIENCE`] has passed.
+    ///
+    /// Most are locked for a moment only, as by other verbs, and are free soon. Then it waits for them, when its turn
+    /// comes: so of all verbs only one waits for rows while it has others, and a row that is not to be had for
+    /// [`LOCK_WAIT`], and has not changed, is kept by a stranger. A wait that is given up, also by a caller who goes away,
+    /// ends at the server too.
+    async fn patiently<V: Verbs, F>(
+        &mut self,
+        server: &V,
+        call: impl Fn(Vec<T>, Locked) -> F,
+    ) -> Result<(), sqlx::Error>
+    where
+        F: Future<Output = Result<Answers<A>, sqlx::Error>>,
+    {
+        let clock = server.clock();
+        let until = self.began + PATIENCE;
+        let mut left = self.places(is_locked);
+        let asked = async {
+            while !left.is_empty() {
+                let millis = 1 + clock.random_below(PAUSE);
+                clock.sleep(Duration::from_millis(millis)).await;
+                let mut has_waited = false;
+                if clock.instant() - self.began >= GRACE {
+                    match call(self.chosen(&left), Locked::Await).await {
+                        Ok(found) => {
+                            self.answer(&left, found.into_iter().map(Some));
+                            left.retain(|&place| is_locked(&self.answers[place]));
+                            continue;
+                        }
+                        Err(error) => match V::blame(&error) {
+                            None => return Err(error),
+                            Some(why) => has_waited = matches!(why, Why::Locked(_)),
+                        },
+                    }
+                }
+                let before = self.locked_at();
+                let leave = |places: Vec<usize>| call(self.chosen(&places), Locked::Leave);
+                let found = by_parts(vec![left.clone()], V::blame, leave).await?;
+                self.answer(&left, found.into_iter().map(Some));
+                let after = self.locked_at();
+                left.retain(|place| {
+                    let is_a_strangers = has_waited && before.get(place) == after.get(place);
+                    after.contains_key(place) && !is_a_strangers
+                });
+            }
+            Ok(())
+        };
+        let patience = until.saturating_duration_since(clock.instant());
+        clock.timeout(patience, asked).await.unwrap_or(Ok(()))
+    }
+
+    /// The places of rows that are locked, and the version that each has, where it is known.
+    fn locked_at(&self) -> BTreeMap<usize, Option<u64>> {
+        let locked = |(place, answer): (usize, &Option<Result<A, Why>>)| match answer {
+            Some(Err(Why::Locked(version))) => Some((place, *version)),
+            _ => None,
+        };
+        self.answers.iter().enumerate().filter_map(locked).collect()
+    }
+
     fn stamped(self, store: &'static str, now: Timestamp) -> Stamped<Vec<Result<A, Error>>> {
         let answers = self.answers.into_iter().flatten();
         let found = answers.map(|answer| answer.map_err(|why| why.error(store)));
@@ -214,79 +277,7 @@ impl<T: Clone, A> Batch<T, A> {
 }
 
 fn is_locked<A>(answer: &Option<Result<A, Why>>) -> bool {
-    matches!(answer, Some(Err(Why::Locked)))
-}
-
-/// What each is answered of whose rows some were locked, all in [`PATIENCE`].
-///
-/// Most are locked for a moment only, as by other verbs, and are free soon. Then each waits for itself, one after the
-/// other. A wait that is given up, also by a caller who goes away, ends at the server too.
-async fn patiently<V: Verbs, A, F>(
-    server: &V,
-    places: &[usize],
-    call: impl Fn(Vec<usize>, Locked) -> F,
-) -> Result<Answers<A>, sqlx::Error>
-where
-    F: Future<Output = Result<Answers<A>, sqlx::Error>>,
-{
-    let mut answers: BTreeMap<usize, Result<A, Why>> = BTreeMap::new();
-    let mut left = places.to_vec();
-    let each = async {
-        for pause in PAUSES {
-            if left.is_empty() {
-                return Ok(());
-            }
-            let millis = 1 + server.clock().random_below(pause);
-            server.clock().sleep(Duration::from_millis(millis)).await;
-            let again = |places| call(places, Locked::Leave);
-            let found = by_parts(vec![left.clone()], V::blame, again).await?;
-            for (place, answer) in std::mem::take(&mut left).into_iter().zip(found) {
-                match answer {
-                    Err(Why::Locked) => left.push(place),
-                    answer => drop(answers.insert(place, answer)),
-                }
-            }
-        }
-        if left.is_empty() {
-            return Ok(());
-        }
-        // In the order of ids, as all do: those that other verbs want as well are had in turn. It is a stranger who does
-        // not give a row free.
-        let together = async {
-            while !left.is_empty() {
-                match call(left.clone(), Locked::Await).await {
-                    Ok(found) => {
-                        for (place, answer) in std::mem::take(&mut left).into_iter().zip(found) {
-                            match answer {
-                                Err(Why::Locked) => left.push(place),
-                                answer => drop(answers.insert(place, answer)),
-                            }
-                        }
-                    }
-                    // As the victim of a deadlock.
-                    Err(error) if V::blame(&error).is_some() => {}
-                    Err(error) => return Err(error),
-                }
-                let millis = server.clock().random_below(PAUSES[2]);
-                server.clock().sleep(Duration::from_millis(millis)).await;
-            }
-            Ok(())
-        };
-        server
-            .clock()
-            .timeout(TOGETHER, together)
-            .await
-            .unwrap_or(Ok(()))?;
-        for place in left {
-            let found = by_parts(vec![vec![place]], V::blame, |places| call(places, Locked::Await)).await?;
-            answers.extend(found.into_iter().map(|answer| (place, answer)));
-        }
-        Ok::<_, sqlx::Error>(())
-    };
-    let ended = server.clock().timeout(PATIENCE, each).await;
-    ended.unwrap_or(Ok(()))?;
-    let mut answer = |place| answers.remove(place).unwrap_or(Err(Why::Locked));
-    Ok(places.iter().map(&mut answer).collect())
+    matches!(answer, Some(Err(Why::Locked(_))))
 }
 
 fn size(row: &NewRow) -> usize {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::connections::Writing;
 use super::{File, codec, read, sql, unreadable};
+use crate::backend::Wake;
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
-use crate::{Kind, State, Task, Wake};
+use crate::{Kind, State, Task};
 
 /// Claims what a look marked while the lock was held.
 pub(super) async fn take(

@@ -5,8 +5,9 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
+use crate::backend::Wake;
 use crate::store::Pending;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, Wake};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// What is wrong with a row that this crate cannot have written.
 #[derive(Debug, thiserror::Error)]

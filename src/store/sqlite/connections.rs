@@ -10,8 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::clock::Clock;
 use crate::store::sql::Why;
-use crate::{Clock, Error, Timestamp};
+use crate::{Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use super::unreadable::{self, Unreadable};
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
 use crate::store::sql::{Held, Obstacle, Why};
-use crate::store::{Ahead, Page, Pending, Stamped, row};
-use crate::{Key, Kind, State, Target, Task, TaskId, Timestamp};
+use crate::store::{Ahead, Pending, row};
+use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
 /// The rows of these ids, as they are.
 pub(super) async fn by_ids(
@@ -189,14 +189,6 @@ pub(super) async fn due(
         .bind(unreadable.ids()?);
     let rows = query.fetch_all(connection).await?;
     Ok(unreadable.sound(&rows, |row| Ok((codec::id(row, 0)?, codec::length(row, 1)?))))
-}
-
-pub(super) async fn upcoming(file: &File, ahead: Ahead) -> Result<Stamped<Vec<Pending>>, sqlx::Error> {
-    let mut reading = file.readers.lend().await?;
-    let now = file.clock.now();
-    let found = look_ahead(&mut reading, &file.unreadable, now, ahead).await?;
-    reading.give_back();
-    Ok(Stamped { now, found })
 }
 
 /// The scheduled rows that become due from now on, the earliest first.

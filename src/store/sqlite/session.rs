@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
 use super::{read, write};
+use crate::clock::Clock;
 use crate::store::sql::{Changed, Held, Lock, Session};
 use crate::store::{NewRow, Stamped, row};
-use crate::{Clock, Key, Kind, Task, TaskId, Timestamp};
+use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// A connection within a transaction, and the clock that goes with it. SQLite has one lock for all rows, so whoever
 /// writes has every row locked.

@@ -121,21 +121,22 @@ statements! {
         "state = 1, version = version + 1, attempt = attempt + 1, owner = ?2, wake_at = ?3, updated_at = ?4"
     );
 
-    /// Records hops: id, how many, `wake_at`.
+    /// Records hops: id, version, how many, `wake_at`.
     HOP = update!(
         "t.id = unhex(j.value->>0) AND t.state = 0",
-        "0, 0, 0, 0, 0, j.value->>1, 0, j.value->>2, NULL, NULL, 0, 0",
-        "version = version + excluded.hop, hop = hop + excluded.hop, wake_at = excluded.wake_at"
+        "0, j.value->>1, 0, 0, 0, j.value->>2, 0, j.value->>3, NULL, NULL, 0, 0",
+        "version = excluded.version, hop = excluded.hop, wake_at = excluded.wake_at"
     );
 
     /// Moves `wake_at` alone to `?2`.
     WAKE_AT = update!("t.id = unhex(j.value)", "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL, 0, 0", "wake_at = ?2");
 
-    /// Renews leases until `?2`: id, whether the handler has started.
+    /// Renews leases until `?2`, at `?3`: id, whether the handler has started. Where the clock has gone back since the
+    /// claim, the lease is none that was given while it was ahead.
     RENEW = update!(
         "t.id = unhex(j.value->>0) AND t.state = 1",
         "0, 0, 0, 0, 0, 0, 0, ?2, NULL, NULL, j.value->>1, 0",
-        "wake_at = ?2, started = max(started, excluded.started)"
+        "wake_at = ?2, updated_at = min(updated_at, ?3), started = max(started, excluded.started)"
     );
 
     /// Writes what a transition has made of rows: id, the version it was read at, and then each column.

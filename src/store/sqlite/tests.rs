@@ -20,8 +20,9 @@ use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::store::{Change, Claim, Expect, NewRow, Store, Verb};
-use crate::{Answer, Error, Kind, Scheduled, Target, Task, TaskId, Wake, When};
+use crate::backend::Wake;
+use crate::store::{Change, Claim, NewRow, Store, Verb};
+use crate::{Answer, Error, Expect, Kind, Scheduled, Target, Task, TaskId, When};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -40,6 +41,12 @@ impl Fixture {
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("tasks.db")
+    }
+
+    /// A store in the same file that keeps no history.
+    async fn without_history(&self) -> SqliteStore {
+        let store = SqliteStore::builder(self.path()).keep_history(Duration::ZERO);
+        store.open().await.unwrap()
     }
 
     /// A connection of somebody else's to the same file.

@@ -5,9 +5,9 @@ use sqlx::SqliteConnection;
 
 use super::connections::failed;
 use super::session::SqliteSession;
-use super::{SqliteStore, read, settle};
+use super::{SqliteStore, guarded, read};
 use crate::store::sql;
-use crate::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Transaction};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
 use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
@@ -47,12 +47,8 @@ impl Transaction for Joined<'_> {
 
     async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
         let now = self.store.file.clock.now();
-        let done = Settlement {
-            id,
-            version,
-            ending: Ending::Done,
-        };
-        let settled = settle::end(self.connection, &[done], now, self.store.history).await;
-        Ok(settled.map_err(failed)? == [Guarded::Done])
+        let done = Step::end(id, version, Ending::Done);
+        let came = guarded::take(self.connection, &[done], now, self.store.history).await;
+        Ok(came.map_err(failed)? == [Guarded::Done])
     }
 }

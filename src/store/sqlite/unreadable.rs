@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::codec;
-use crate::{Clock, Task};
+use crate::Task;
+use crate::clock::Clock;
 
 /// For how long a row is left out before it is looked at, and told of, again.
 pub(super) const PAUSE: Duration = Duration::from_secs(60);
@@ -67,7 +68,10 @@ impl Unreadable {
         if is_told || rows.len() >= MOST {
             return;
         }
-        error!(store = super::NAME, id = codec::hex(&id), %error, "a row cannot be read and is left out for a while");
+        error!(
+            store = super::NAME, id = codec::hex(&id), %error,
+            "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
+        );
         rows.insert(id, self.clock.instant() + PAUSE);
     }
 

@@ -75,6 +75,17 @@ pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Changed]) -
     Ok(query.execute(connection).await?.rows_affected())
 }
 
+/// Writes what hops have made of rows. Says how many.
+pub(super) async fn hopped(connection: &mut SqliteConnection, rows: &[Changed]) -> Result<u64, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let value = |(_, row): &Changed| (Hex(row.id), row.version, row.hop, row.wake_at);
+    let values: Vec<_> = rows.iter().map(value).collect();
+    let query = sqlx::query(sql::HOP).bind(codec::json(&values)?);
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
 /// Gives a row its new payload, headers and limit.
 pub(super) async fn refill(connection: &mut SqliteConnection, row: &Task) -> Result<(), sqlx::Error> {
     let query = sqlx::query(sql::REFILL)
@@ -91,6 +102,7 @@ pub(super) async fn renew(
     connection: &mut SqliteConnection,
     held: &BTreeMap<TaskId, bool>,
     until: Timestamp,
+    now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     if held.is_empty() {
         return Ok(());
@@ -98,7 +110,8 @@ pub(super) async fn renew(
     let values: Vec<_> = held.iter().map(|(&id, started)| (Hex(id), started)).collect();
     let query = sqlx::query(sql::RENEW)
         .bind(codec::json(&values)?)
-        .bind(until.as_millis());
+        .bind(until.as_millis())
+        .bind(now.as_millis());
     let touched = query.execute(connection).await?.rows_affected();
     ensure("a renewal", touched, held.len())
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{BackendFixture, Case, departure, wake, wakes};
-use crate::{Kind, TaskId, Wake};
+use crate::backend::Wake;
+use crate::{Kind, TaskId};
 
 /// A wake-up arrives as it was sent, and not before its delay has passed.
 pub async fn what_is_sent_arrives_in_its_time(fixture: &dyn BackendFixture) {

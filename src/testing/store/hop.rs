@@ -1,10 +1,10 @@
-//! Cases of [`Store::hop`](crate::store::Store::hop).
+//! Cases of hops that [`Store::advance`](crate::store::Store::advance) records.
 
 use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::Hop;
+use crate::store::Step;
 use crate::{State, Task};
 
 pub(super) async fn a_hop_moves_the_row_on(fixture: &dyn StoreFixture) {
@@ -13,12 +13,8 @@ pub(super) async fn a_hop_moves_the_row_on(fixture: &dyn StoreFixture) {
     for row in [later(1), due(2)] {
         let before = trial.add(row).await;
         let start = trial.now().await;
-        let hop = Hop {
-            id: before.id,
-            version: before.version,
-            look_in: Duration::from_secs(60),
-        };
-        assert_eq!(trial.hop(&[hop]).await, [true]);
+        let hop = Step::hop(before.id, before.version, Duration::from_secs(60));
+        assert_eq!(trial.advance(&[hop]).await, [true]);
         let task = trial.get(before.id).await;
         assert_after((start, trial.now().await), Duration::from_secs(60), task.wake_at);
         let expected = Task {
@@ -57,13 +53,9 @@ pub(super) async fn hops_are_answered_in_the_order_given(fixture: &dyn StoreFixt
     for n in 1..=3 {
         trial.add(later(n)).await;
     }
-    let hop = |n, version| Hop {
-        id: id(n),
-        version,
-        look_in: LONG,
-    };
+    let hop = |n, version| Step::hop(id(n), version, LONG);
     let hops = [hop(3, 1), hop(9, 1), hop(1, 1), hop(2, 2)];
-    assert_eq!(trial.hop(&hops).await, [true, false, true, false]);
+    assert_eq!(trial.advance(&hops).await, [true, false, true, false]);
     for (n, version) in [(1, 2), (2, 1), (3, 2)] {
         assert_eq!(trial.get(id(n)).await.version, version);
     }

@@ -336,11 +336,13 @@ pub(super) async fn a_big_batch_is_taken(fixture: &dyn StoreFixture) {
         .collect();
     let renewed = trial.renew(&claims, LONG).await;
     assert_eq!(renewed, vec![true; wakes.len()]);
-    let ended = trial.settle(settlements(&looked.claimed, &Ending::Release)).await;
+    let ended = trial
+        .advance(&settlements(&looked.claimed, &Ending::Release))
+        .await;
     assert_eq!(ended, vec![true; wakes.len()]);
     let swept = trial.sweep(&any(), usize::MAX, LONG).await;
     assert_eq!(swept.claimed.len(), wakes.len());
-    let ended = trial.settle(settlements(&swept.claimed, &Ending::Done)).await;
+    let ended = trial.advance(&settlements(&swept.claimed, &Ending::Done)).await;
     assert_eq!(ended, vec![true; wakes.len()]);
     assert_eq!(trial.list(KIND, State::Done, usize::MAX).await.len(), wakes.len());
 }

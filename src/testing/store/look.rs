@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Ahead, Looked, NewRow, Page};
-use crate::{Kind, State, TaskId, Timestamp, When};
+use crate::store::{Ahead, Looked, NewRow};
+use crate::{Kind, Page, State, TaskId, Timestamp, When};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
@@ -66,12 +66,7 @@ pub(super) async fn a_list_goes_on_after_its_last_row(fixture: &dyn StoreFixture
     expected.sort();
     for limit in [1, 4, 5, 23, 24] {
         let mut seen = Vec::new();
-        let mut page = Page {
-            kind: KIND.into(),
-            state: State::Scheduled,
-            after: None,
-            limit,
-        };
+        let mut page = Page::new(KIND, State::Scheduled).limit(limit);
         loop {
             let rows = ok(trial.store.list(&page).await);
             assert!(rows.len() <= limit);
@@ -192,7 +187,7 @@ pub(super) async fn upcoming_begins_a_moment_ago(fixture: &dyn StoreFixture) {
     // A busy machine may let the moment pass; not a hundred times.
     for n in 1..=100 {
         let task = trial.add(due(n)).await;
-        let looked = ok(trial.store.upcoming(ahead).await);
+        let looked = trial.ahead(ahead).await;
         let late = looked.now.millis_since(task.due_at);
         if u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
             assert!(looked.found.contains(&pending(&task)), "{late} ms late");
@@ -250,13 +245,11 @@ pub(super) async fn every_answer_is_of_the_time_of_its_call(fixture: &dyn StoreF
         let swept = ok(store.sweep(&any(), &plain(MANY, LONG)).await);
         within(start, swept, trial.now().await);
         let start = trial.now().await;
-        let upcoming = ok(store
-            .upcoming(Ahead {
-                within: LONG,
-                limit: MANY,
-            })
-            .await);
-        within(start, upcoming, trial.now().await);
+        let ahead = Ahead {
+            within: LONG,
+            limit: MANY,
+        };
+        within(start, trial.ahead(ahead).await, trial.now().await);
         trial.pass(NONE).await;
     }
 }
@@ -267,9 +260,8 @@ pub(super) async fn an_empty_batch_does_nothing(fixture: &dyn StoreFixture) {
     assert_eq!(trial.insert(Vec::new()).await, []);
     assert_eq!(each(trial.store.change(Vec::new()).await), []);
     assert_eq!(trial.arrive(&[], &any()).await, Looked::default());
-    assert_eq!(trial.hop(&[]).await, [false; 0]);
     assert_eq!(trial.ready(&nothing()).await, []);
-    assert_eq!(trial.settle(Vec::new()).await, [false; 0]);
+    assert_eq!(trial.advance(&[]).await, [false; 0]);
     assert_eq!(trial.renew(&[], LONG).await, [false; 0]);
     assert_eq!(trial.sweep(&any(), 0, LONG).await, Looked::default());
     assert_eq!(trial.list(KIND, State::Scheduled, 0).await, []);

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Change, Ending, Expect, Guarded, Hop, Store, Verb};
-use crate::{Scheduled, State, Task, TaskId};
+use crate::store::{Change, Ending, Guarded, Step, Store, Verb};
+use crate::{Expect, Scheduled, State, Task, TaskId};
 
 /// How many callers there are.
 const CALLERS: usize = 8;
@@ -137,11 +137,7 @@ pub(super) async fn a_lost_wake_is_early_for_one_sweeper(fixture: &dyn StoreFixt
 pub(super) async fn a_hop_is_taken_once(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     trial.insert((1..=ROWS).map(later).collect()).await;
-    let hop = |n| Hop {
-        id: id(n),
-        version: 1,
-        look_in: LONG,
-    };
+    let hop = |n| Step::hop(id(n), 1, LONG);
     let hops: Vec<_> = (1..=ROWS).map(hop).collect();
     let taken = together(&trial, CALLERS, |store, caller| {
         let mut hops = hops.clone();
@@ -153,10 +149,10 @@ pub(super) async fn a_hop_is_taken_once(fixture: &dyn StoreFixture) {
             let mut taken = Vec::with_capacity(hops.len());
             for hop in hops.chunks(4) {
                 // A row that another hop has locked is asked again, alone.
-                for (hop, came) in hop.iter().zip(ok(store.hop(hop).await)) {
+                for (hop, came) in hop.iter().zip(ok(store.advance(hop).await)) {
                     let mut came = came;
                     while came == Guarded::Blocked {
-                        came = ok(store.hop(&[*hop]).await).remove(0);
+                        came = ok(store.advance(std::slice::from_ref(hop)).await).remove(0);
                     }
                     taken.push(came == Guarded::Done);
                 }
@@ -264,7 +260,7 @@ pub(super) async fn a_claim_settles_or_loses_its_lease_and_never_both(fixture: &
                     0 => {
                         let settlement = settlements(&[task], &Ending::Done);
                         loop {
-                            match ok(store.settle(settlement.clone()).await)[..] {
+                            match ok(store.advance(&settlement).await)[..] {
                                 [Guarded::Done] => break 1,
                                 [Guarded::Blocked] => {}
                                 _ => break 0,

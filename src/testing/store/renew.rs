@@ -97,3 +97,18 @@ pub(super) async fn that_a_handler_has_started_is_noted(fixture: &dyn StoreFixtu
     assert!(trial.end(&task, Ending::Snooze { after, look_in }).await);
     assert!(!trial.get(id(1)).await.started);
 }
+
+pub(super) async fn who_lost_a_claim_does_not_end_the_lease_of_the_next(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let task = trial.add(due(1)).await;
+    let lost = trial.claim(&task, &fleeting()).await;
+    assert_eq!(trial.sweep(&nothing(), MANY, LONG).await.expired, 1);
+    let held = trial.claim(&trial.get(id(1)).await, &fleeting()).await;
+    // Its claim alone would have ended.
+    assert_eq!(trial.renew_as(&[(id(1), held.version)], LONG, true).await, [true]);
+    for ending in endings() {
+        assert!(!trial.end(&lost, ending).await);
+        assert_eq!(trial.renew(&[(id(1), lost.version)], NONE).await, [false]);
+    }
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+}

@@ -1,11 +1,11 @@
-//! Cases of [`Store::settle`](crate::store::Store::settle).
+//! Cases of claims that [`Store::advance`](crate::store::Store::advance) ends.
 
 use std::time::Duration;
 
 use super::StoreFixture;
 use super::insert::tried;
 use super::trial::*;
-use crate::store::{Ending, Looked, Settlement, Verb};
+use crate::store::{Ending, Looked, Step, Verb};
 use crate::{State, Task, Timestamp};
 
 const AFTER: Duration = Duration::from_secs(90);
@@ -21,6 +21,10 @@ struct Ended {
 }
 
 async fn ended(fixture: &dyn StoreFixture, ending: Ending) -> Ended {
+    ended_as(fixture, ending, false).await
+}
+
+async fn ended_as(fixture: &dyn StoreFixture, ending: Ending, goes_on: bool) -> Ended {
     let trial = Trial::keeping(fixture, HISTORY).await;
     let task = tried(&trial, due(1).named("a")).await;
     // Its due time comes back, but as the time that it was planned for: nothing else makes them differ from now.
@@ -40,7 +44,7 @@ async fn ended(fixture: &dyn StoreFixture, ending: Ending) -> Ended {
     trial.pass(NONE).await;
 
     let start = trial.now().await;
-    assert!(trial.end(&before, ending).await);
+    assert!(trial.end_as(&before, ending, goes_on).await);
     let span = (start, trial.now().await);
     let after = trial.get(id(1)).await;
     assert_after(span, NONE, after.updated_at);
@@ -187,6 +191,18 @@ pub(super) async fn a_cancelled_claim_is_kept_as_history_and_was_no_attempt(fixt
     assert_eq!(ended.after, expected);
 }
 
+pub(super) async fn a_claim_whose_handler_an_earlier_one_started_is_given_back(fixture: &dyn StoreFixture) {
+    for ending in endings() {
+        let attempt = match ending {
+            Ending::Done | Ending::Dead { give_back: false, .. } | Ending::Retry { .. } => 1,
+            // Of two, these give one back as well, or are as a new task.
+            _ => 0,
+        };
+        let after = ended_as(fixture, ending, true).await.after;
+        assert_eq!(after.attempt, attempt, "{after:?}");
+    }
+}
+
 pub(super) async fn only_a_running_row_can_be_settled(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let states = [State::Scheduled, State::Done, State::Dead, State::Cancelled];
@@ -263,16 +279,12 @@ pub(super) async fn settlements_are_answered_in_the_order_given(fixture: &dyn St
     }
     let mut settlements: Vec<_> = (1..)
         .zip(endings())
-        .map(|(n, ending)| Settlement {
-            id: id(n),
-            version: 2,
-            ending,
-        })
+        .map(|(n, ending)| Step::end(id(n), 2, ending))
         .collect();
     settlements[1].version = 1;
     settlements[4].id = id(99);
     settlements.reverse();
-    let ended = trial.settle(settlements).await;
+    let ended = trial.advance(&settlements).await;
     assert_eq!(ended, [true, true, true, true, false, true, true, false, true]);
     for (n, version) in [
         (1, 3),

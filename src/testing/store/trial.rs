@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StoreFixture;
+use crate::backend::Wake;
 use crate::store::{
-    Ahead, Change, Claim, Ending, Expect, Guarded, Hop, Looked, NewRow, Page, Pending, Renewal, Settlement,
-    Stamped, Store, Sweep, Verb,
+    Ahead, Change, Claim, Ending, Event, Guarded, Looked, NewRow, Pending, Renewal, Stamped, Step, Store,
+    Sweep, Verb,
 };
-use crate::{Answer, Error, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, Wake, When};
+use crate::{
+    Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp, When,
+};
 
 /// What does not happen during a case.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
@@ -195,12 +198,8 @@ pub(super) fn endings() -> [Ending; 9] {
 }
 
 /// The same ending for every claim.
-pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Settlement> {
-    let settle = |task: &Task| Settlement {
-        id: task.id,
-        version: task.version,
-        ending: ending.clone(),
-    };
+pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Step> {
+    let settle = |task: &Task| Step::end(task.id, task.version, ending.clone());
     claims.iter().map(settle).collect()
 }
 
@@ -265,15 +264,13 @@ impl<'a> Trial<'a> {
         looked.claimed.remove(0)
     }
 
-    pub(super) async fn hop(&self, hops: &[Hop]) -> Vec<bool> {
-        held(self.store.hop(hops).await)
+    pub(super) async fn advance(&self, steps: &[Step]) -> Vec<bool> {
+        held(self.store.advance(steps).await)
     }
 
     /// The hop of a row as it is; it is looked for in a long time.
     pub(super) async fn hop_once(&self, task: &Task) -> bool {
-        let (id, version, look_in) = (task.id, task.version, LONG);
-        let taken = self.hop(&[Hop { id, version, look_in }]).await;
-        taken == [true]
+        self.advance(&[Step::hop(task.id, task.version, LONG)]).await == [true]
     }
 
     pub(super) async fn ready(&self, claim: &Claim) -> Vec<Task> {
@@ -284,15 +281,18 @@ impl<'a> Trial<'a> {
         ok(self.store.sweep(claim, &plain(limit, retake)).await).found
     }
 
-    pub(super) async fn settle(&self, settlements: Vec<Settlement>) -> Vec<bool> {
-        held(self.store.settle(settlements).await)
-    }
-
     /// Ends the claim of a row as it is; says whether it was so.
     pub(super) async fn end(&self, task: &Task, ending: Ending) -> bool {
-        let (id, version) = (task.id, task.version);
-        let ended = self.settle(vec![Settlement { id, version, ending }]).await;
-        ended == [true]
+        self.end_as(task, ending, false).await
+    }
+
+    /// The same; `goes_on`: its handler was started by an earlier claim.
+    pub(super) async fn end_as(&self, task: &Task, ending: Ending, goes_on: bool) -> bool {
+        let end = Step {
+            event: Event::End { ending, goes_on },
+            ..Step::end(task.id, task.version, Ending::Done)
+        };
+        self.advance(&[end]).await == [true]
     }
 
     pub(super) async fn renew(&self, claims: &[(TaskId, u64)], lease: Duration) -> Vec<bool> {
@@ -311,8 +311,22 @@ impl<'a> Trial<'a> {
         held(self.store.renew(&renewals, lease).await)
     }
 
+    /// What a sweep finds that takes nothing and looks ahead.
+    pub(super) async fn ahead(&self, ahead: Ahead) -> Stamped<Vec<Pending>> {
+        let sweep = Sweep {
+            limit: 0,
+            retake: NONE,
+            ahead: Some(ahead),
+        };
+        let Stamped { now, found } = ok(self.store.sweep(&nothing(), &sweep).await);
+        Stamped {
+            now,
+            found: found.ahead,
+        }
+    }
+
     pub(super) async fn upcoming(&self, within: Duration, limit: usize) -> Vec<Pending> {
-        ok(self.store.upcoming(Ahead { within, limit }).await).found
+        self.ahead(Ahead { within, limit }).await.found
     }
 
     pub(super) async fn find(&self, target: impl Into<Target>) -> Option<Task> {

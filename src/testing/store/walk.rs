@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Claim, Ending, Expect, Hop, NewRow, Settlement, Verb};
-use crate::{Answer, Scheduled, State, TaskId, When};
+use crate::store::{Claim, Ending, Event, NewRow, Step, Verb};
+use crate::{Answer, Expect, Scheduled, State, TaskId, When};
 
 const WALKS: u64 = 4;
 const STEPS: u64 = 150;
@@ -247,7 +247,7 @@ impl Walk<'_> {
     async fn hop(&mut self, id: TaskId, version: u64) {
         let overdue = self.rng.bool();
         let look_in = if overdue { NONE } else { LONG };
-        let taken = self.trial.hop(&[Hop { id, version, look_in }]).await;
+        let taken = self.trial.advance(&[Step::hop(id, version, look_in)]).await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
         let valid = row.state == State::Scheduled && row.version == version;
         assert_eq!(taken, [valid]);
@@ -260,37 +260,45 @@ impl Walk<'_> {
 
     async fn settle(&mut self, id: TaskId, version: u64) {
         let ending = endings()[self.rng.usize(..9)].clone();
-        let settlement = Settlement {
-            id,
-            version,
+        let goes_on = self.rng.u8(..4) == 0;
+        let event = Event::End {
             ending: ending.clone(),
+            goes_on,
         };
-        let ended = self.trial.settle(vec![settlement]).await;
+        let ended = self.trial.advance(&[Step { id, version, event }]).await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
         let valid = row.state == State::Running && row.version == version;
         assert_eq!(ended, [valid]);
         if !valid {
             return;
         }
+        let give_back = |row: &mut Row| row.attempt = row.attempt.saturating_sub(1);
+        if goes_on {
+            give_back(row);
+        }
         match ending {
             Ending::Done => row.enter(State::Done),
-            Ending::Dead { give_back, .. } => {
+            Ending::Dead { give_back: gives, .. } => {
                 row.enter(State::Dead);
-                row.attempt -= u32::from(give_back);
+                if gives {
+                    give_back(row);
+                }
             }
             Ending::Again { .. } | Ending::Moved { .. } => row.schedule_anew(false, false),
             Ending::Cancelled => {
                 row.enter(State::Cancelled);
-                row.attempt -= 1;
+                give_back(row);
             }
             Ending::Retry { .. } | Ending::Snooze { .. } => {
                 row.enter(State::Scheduled);
-                row.attempt -= u32::from(matches!(ending, Ending::Snooze { .. }));
+                if matches!(ending, Ending::Snooze { .. }) {
+                    give_back(row);
+                }
                 (row.due, row.overdue) = (false, false);
             }
             Ending::Release => {
                 row.enter(State::Scheduled);
-                row.attempt -= 1;
+                give_back(row);
                 row.overdue = true;
             }
         }

@@ -28,7 +28,12 @@ impl MariaDb {
         let folder = TempDir::new().unwrap();
         let space = Space::mount(&folder, "600m");
         Self {
-            server: Server::start_in(folder, Database::MariaDb),
+            // A transaction of the service whose connection hangs does not keep its locks for ever.
+            server: Server::start_in_with(
+                folder,
+                Database::MariaDb,
+                vec!["--idle-transaction-timeout=20".to_owned()],
+            ),
             held: None,
             space,
         }

@@ -35,12 +35,15 @@ impl Postgres {
         let space = Space::mount(&folder, "500m");
         let server = Server::start_in(folder, Database::Postgres);
         let settings = server.folder().join("data/postgresql.conf");
-        // So that the log alone does not fill the disk.
+        // So that the log alone does not fill the disk; and that a transaction of the service whose connection hangs does
+        // not keep its locks for ever.
         fs::OpenOptions::new()
             .append(true)
             .open(settings)
             .unwrap()
-            .write_all(b"max_wal_size = 128MB\nmin_wal_size = 32MB\n")
+            .write_all(
+                b"max_wal_size = 128MB\nmin_wal_size = 32MB\nidle_in_transaction_session_timeout = 20s\n",
+            )
             .unwrap();
         let place = Self {
             server,

@@ -1,14 +1,20 @@
 //! Looks into the servers: whether rows and indexes agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use delayline::TaskId;
 use redis::FromRedisValue;
+use tokio::task::block_in_place;
+use tokio::time::{sleep, timeout};
 
 use crate::servers::RedisCluster;
+use crate::{SAFETY, now};
 
 /// Over so many shards rows are spread in a Cluster.
 pub(super) const SHARDS: u16 = 64;
+/// How often is looked whether rows live.
+const EVERY: Duration = Duration::from_millis(100);
 /// As rows have them.
 const SCHEDULED: u8 = 0;
 const RUNNING: u8 = 1;
@@ -28,36 +34,83 @@ pub(super) fn tag(shard: u16) -> String {
 /// The rows of a store in a Cluster.
 pub(super) struct Audit<'a> {
     cluster: &'a RedisCluster,
+    /// What the keys of each shard begin with, and their slots.
+    tags: Vec<String>,
+    slots: Vec<u16>,
 }
 
 /// One row, as far as indexes know it.
+#[derive(Debug)]
 struct Row {
     state: u8,
     kind: Vec<u8>,
     due: i64,
     wake: i64,
+    #[allow(dead_code, reason = "shown of a row that is stuck")]
+    version: i64,
+    #[allow(dead_code, reason = "shown of a row that is stuck")]
+    stalls: i64,
 }
 
 type Index = BTreeMap<String, BTreeMap<Vec<u8>, i64>>;
 
 impl<'a> Audit<'a> {
     pub(super) fn of(cluster: &'a RedisCluster) -> Self {
-        Self { cluster }
+        let tags: Vec<_> = (0..SHARDS).map(tag).collect();
+        let slots = block_in_place(|| tags.iter().map(|tag| cluster.slot_of(tag)).collect());
+        Self { cluster, tags, slots }
     }
 
-    /// How many rows wait or run.
-    pub(super) fn live(&self) -> usize {
-        let rows = self.shards().flat_map(|(tag, mut admin)| rows(&tag, &mut admin));
-        rows.filter(|(_, row)| matches!(row.state, SCHEDULED | RUNNING))
-            .count()
+    /// Waits until no row waits or runs.
+    pub(super) async fn wait_until_none_lives(&self) {
+        let waiting = async {
+            while block_in_place(|| !self.live(&mut self.shards()).is_empty()) {
+                sleep(EVERY).await;
+            }
+        };
+        if timeout(SAFETY, waiting).await.is_err() {
+            panic!("rows are stuck: {:#?}", block_in_place(|| self.all_of_live()));
+        }
+    }
+
+    /// The rows that wait or run, each with its shard and its id.
+    fn live(&self, shards: &mut Shards) -> Vec<(usize, TaskId, Row)> {
+        let mut live = Vec::new();
+        for (shard, tag) in self.tags.iter().enumerate() {
+            for (id, row) in rows(tag, shards.of(shard)) {
+                if matches!(row.state, SCHEDULED | RUNNING) {
+                    live.push((shard, TaskId::from_bytes(id.try_into().unwrap()), row));
+                }
+            }
+        }
+        live
+    }
+
+    /// What is to be known of these rows if they should not be.
+    fn all_of_live(&self) -> Vec<String> {
+        let mut shards = self.shards();
+        let mut told = Vec::new();
+        for (shard, id, row) in self.live(&mut shards) {
+            let own = shard_of(id);
+            let mut command = redis::cmd("HEXISTS");
+            command.arg(format!("{}:elsewhere", tag(own))).arg(id.as_bytes());
+            let points: bool = command.query(shards.of(usize::from(own))).unwrap();
+            told.push(format!(
+                "{id} in shard {shard}, now {}: {row:?}; its id says {own}, and points: {points}",
+                now().as_millis()
+            ));
+        }
+        told
     }
 
     /// Asserts that indexes are those of the rows; says how many rows there are.
     pub(super) fn assert_consistent(&self) -> usize {
         let mut count = 0;
-        for (tag, mut admin) in self.shards() {
+        let mut shards = self.shards();
+        for (number, tag) in self.tags.iter().enumerate() {
+            let admin = shards.of(number);
             let mut expected = Index::new();
-            for (id, row) in rows(&tag, &mut admin) {
+            for (id, row) in rows(tag, admin) {
                 count += 1;
                 let (state, kind) = (row.state, String::from_utf8_lossy(&row.kind).into_owned());
                 let mut index = |name: String, member: &[u8], time: i64| {
@@ -76,11 +129,11 @@ impl<'a> Audit<'a> {
                 }
             }
             let mut found = Index::new();
-            let names: Vec<String> = ask(&mut admin, &["KEYS", &format!("{tag}:*")]);
+            let names: Vec<String> = ask(admin, &["KEYS", &format!("{tag}:*")]);
             for name in names {
                 if !["rows", "payloads", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
                     let members: Vec<(Vec<u8>, f64)> =
-                        ask(&mut admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
+                        ask(admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                     let members = members.into_iter().map(|(id, at)| (id, at as i64));
                     found.insert(name, members.collect());
                 }
@@ -93,13 +146,26 @@ impl<'a> Audit<'a> {
         count
     }
 
-    /// The tag of each shard, and the master that has it.
-    fn shards(&self) -> impl Iterator<Item = (String, redis::Connection)> {
-        (0..SHARDS).map(|number| {
-            let tag = tag(number);
-            let master = self.cluster.master_of(self.cluster.slot_of(&tag));
-            (tag, self.cluster.admin(master))
-        })
+    /// Connections to the masters that have the shards now.
+    fn shards(&self) -> Shards {
+        let masters = self.cluster.masters_of(&self.slots);
+        let admin = |&node: &usize| (node, self.cluster.admin(node));
+        Shards {
+            admins: BTreeSet::from_iter(&masters).into_iter().map(admin).collect(),
+            masters,
+        }
+    }
+}
+
+/// By the number of a shard, its master.
+struct Shards {
+    masters: Vec<usize>,
+    admins: BTreeMap<usize, redis::Connection>,
+}
+
+impl Shards {
+    fn of(&mut self, shard: usize) -> &mut redis::Connection {
+        self.admins.get_mut(&self.masters[shard]).unwrap()
     }
 }
 
@@ -118,12 +184,14 @@ impl Row {
             bytes[..to - from].copy_from_slice(&value[from..to]);
             i64::from_le_bytes(bytes)
         };
-        let kind = &value[86..86 + usize::from(value[78])];
+        let kind = &value[92..92 + usize::from(value[84])];
         Self {
             state: value[0],
             kind: kind.to_vec(),
             due: number(8, 16),
             wake: number(24, 30),
+            version: number(2, 8),
+            stalls: number(34, 38),
         }
     }
 }

@@ -35,7 +35,7 @@ async fn process() {
     let nodes = hosts.map(|host| format!("redis://{host}"));
     let client = redis::cluster::ClusterClient::new(nodes).unwrap();
     let connection = client.get_async_connection().await.unwrap();
-    let scheduler = Scheduler::new(RedisStore::connect(&redis).unwrap());
+    let scheduler = Scheduler::new(RedisStore::new(&redis).unwrap());
     let worker = Worker::new(&scheduler).lease(LEASE);
     let worker = worker.handle(KIND, move |(), context| {
         let mut connection = connection.clone();

@@ -24,7 +24,12 @@ fn slot(cluster: &RedisCluster) -> u16 {
 }
 
 fn plain(url: &str) -> RedisStore {
-    RedisStore::connect(url).unwrap()
+    RedisStore::new(url).unwrap()
+}
+
+/// One whose writes wait for a replica for so long.
+fn confirmed(url: &str, timeout: Duration) -> RedisStore {
+    RedisStore::builder(url).wait(1, timeout).build().unwrap()
 }
 
 /// Which tasks count.
@@ -59,7 +64,7 @@ async fn under_load(
     until("tasks run again", || shop.started() > before + 1_000).await;
     callers.end().await;
     let audit = Audit::of(&cluster);
-    until("no row is stuck", || block_in_place(|| audit.live() == 0)).await;
+    audit.wait_until_none_lives().await;
     println!("all done {:.1?} after the harm", harmed.elapsed());
     assert_no_key_is_blocked(&shop, &audit).await;
     let since = (counted == Counted::Later).then_some(harmed);
@@ -84,7 +89,7 @@ async fn assert_no_key_is_blocked(shop: &Shop, audit: &Audit<'_>) {
         };
         shop.tell([(task.id, told)]);
     }
-    until("all keys' tasks run", || block_in_place(|| audit.live() == 0)).await;
+    audit.wait_until_none_lives().await;
 }
 
 /// Kills a master, and waits until its replica has its place; gives the node that is dead.
@@ -121,7 +126,7 @@ async fn a_master_that_hangs_for_good_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_that_the_promoted_replica_has_confirmed() {
-    let open = |url: &str| plain(url).wait(1, Duration::from_millis(200));
+    let open = |url: &str| confirmed(url, Duration::from_millis(200));
     let losses = under_load(&[], open, Counted::All, async |cluster| {
         block_in_place(|| {
             let dead = kill_a_master(cluster);
@@ -131,14 +136,7 @@ async fn nothing_is_lost_that_the_promoted_replica_has_confirmed() {
         });
     })
     .await;
-    let taken_over = losses.taken_over;
-    assert_eq!(
-        losses,
-        Losses {
-            taken_over,
-            ..Losses::NONE
-        }
-    );
+    assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,14 +169,7 @@ async fn all_masters_forget_the_scripts_and_cut_all_connections() {
         });
     })
     .await;
-    let taken_over = losses.taken_over;
-    assert_eq!(
-        losses,
-        Losses {
-            taken_over,
-            ..Losses::NONE
-        }
-    );
+    assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,14 +185,7 @@ async fn a_master_hangs_for_ten_seconds() {
     })
     .await;
     // A lease may have ended meanwhile, of what had been started and could not be ended.
-    let taken_over = losses.taken_over;
-    assert_eq!(
-        losses,
-        Losses {
-            taken_over,
-            ..Losses::NONE
-        }
-    );
+    assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +193,7 @@ async fn a_change_waits_for_its_own_master_alone() {
     let _room = ROOM.acquire().await.unwrap();
     let cluster = block_in_place(RedisCluster::start);
     // So long is a master waited for that hangs.
-    let store = plain(&cluster.url()).wait(1, Duration::from_secs(60));
+    let store = confirmed(&cluster.url(), Duration::from_secs(60));
     let scheduler = Scheduler::new(store);
     let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(shard_of(id))));
     let mut ids: Vec<_> = (0..50).map(|_| scheduler.new_id()).collect();

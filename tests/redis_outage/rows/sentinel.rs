@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::State;
-use delayline::store::{Page, RedisStore};
+use delayline::store::RedisStore;
+use delayline::{Page, State};
 use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
@@ -19,7 +19,7 @@ use crate::{ROOM, SAFETY, until};
 async fn replaced(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
     let _room = ROOM.acquire().await.unwrap();
     let mut servers = block_in_place(RedisSentinel::start);
-    let shop = Arc::new(Shop::open(RedisStore::connect(&servers.url()).unwrap()));
+    let shop = Arc::new(Shop::open(RedisStore::new(&servers.url()).unwrap()));
     let callers = Callers::start(&shop);
     until("tasks run", || shop.started() > 1_000).await;
 
@@ -40,12 +40,7 @@ async fn replaced(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
 
 async fn until_none_is_live(shop: &Shop) {
     for state in [State::Scheduled, State::Running] {
-        let page = Page {
-            kind: KIND.into(),
-            state,
-            after: None,
-            limit: 1,
-        };
+        let page = Page::new(KIND, state).limit(1);
         while !shop
             .repeat(|| shop.scheduler.list(&page))
             .await

@@ -76,6 +76,14 @@ impl Losses {
         taken_over: 0,
     };
 
+    /// Without what was started again because a lease had ended.
+    pub(super) fn but_taken_over(self) -> Self {
+        Self {
+            taken_over: 0,
+            ..self
+        }
+    }
+
     /// How much a promoted replica had not is not ours; but no more than what went on in the last moments.
     pub(super) fn assert_only_the_last_moments(&self) {
         let all = self.lost + self.cancelled + self.twice + self.early;
@@ -181,12 +189,15 @@ impl Shop {
         let mut claims = BTreeSet::new();
         let (mut early, mut twice, mut taken_over, mut cancelled) = (0, 0, 0, BTreeSet::new());
         for run in runs.iter() {
-            if !claims.insert((run.id, run.version)) {
-                twice += 1;
-            } else if !started.insert(run.id) {
-                taken_over += 1;
-            }
             let told = told.get(&run.id).filter(|told| is_meant(told));
+            // Of what was asked for before, servers that forget everything forget the versions too: who asks once more for
+            // want of an answer has the same task anew, with the same versions.
+            let counts = usize::from(told.is_some() || since.is_none());
+            if !claims.insert((run.id, run.version)) {
+                twice += counts;
+            } else if !started.insert(run.id) {
+                taken_over += counts;
+            }
             let is_early = told.is_some_and(|told| !told.is_cancelled && run.at < told.due_at);
             early += usize::from(run.at < run.due_at || is_early);
             if told.is_some_and(|told| told.is_cancelled) {

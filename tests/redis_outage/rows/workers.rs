@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::audit::Audit;
 use super::child::{self, EFFECTS, effects};
+use crate::ROOM;
 use crate::kills::{Left, schedule_under_kills};
 use crate::servers::RedisCluster;
-use crate::{ROOM, until};
 
 /// How many handlers a worker runs at once, unless told: so many may have had their effect when it died, and not their end.
 const UNSETTLED: usize = delayline::defaults::CONCURRENCY;
@@ -22,7 +22,7 @@ async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_wa
     let cluster = block_in_place(RedisCluster::start);
     let url = cluster.url();
     let start = || child::start(&url);
-    let scheduler = Scheduler::new(RedisStore::connect(&url).unwrap());
+    let scheduler = Scheduler::new(RedisStore::new(&url).unwrap());
     let Left {
         ids,
         mut workers,
@@ -30,7 +30,7 @@ async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_wa
     } = schedule_under_kills(scheduler, start).await;
     let waiting = Instant::now();
     let audit = Audit::of(&cluster);
-    until("no row is stuck", || block_in_place(|| audit.live() == 0)).await;
+    audit.wait_until_none_lives().await;
     println!(
         "{killed} killed; all done {:.1?} after the last",
         waiting.elapsed()

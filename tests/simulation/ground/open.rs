@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use delayline::store::{Change, Ending, Guarded, NewRow, Settlement, Stamped, Store};
+use delayline::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Store};
 use delayline::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp};
 
 use super::{Ground, Locked, locked, now, same};
@@ -24,7 +24,7 @@ pub(crate) struct Open {
 enum Deferred {
     Insert(NewRow, Scheduled),
     Change(Change, Answer),
-    Finish(Settlement),
+    Finish(Step),
 }
 
 impl Open {
@@ -123,14 +123,10 @@ impl Open {
         }
         let at = ground.clock.now();
         let mut view = self.view(&state);
-        let settlement = Settlement {
-            id,
-            version,
-            ending: Ending::Done,
-        };
-        let finished = view.settle(&settlement, at) == Guarded::Done;
+        let step = Step::end(id, version, Ending::Done);
+        let finished = view.advance(&step, at) == Guarded::Done;
         if self.keep(&mut state, view) {
-            self.done.push((at, Deferred::Finish(settlement)));
+            self.done.push((at, Deferred::Finish(step)));
         }
         Ok(finished)
     }
@@ -159,9 +155,9 @@ impl Open {
                         [Some(&owed)].into_iter(),
                     )
                 }
-                Deferred::Finish(settlement) => {
-                    let found = now(ground.memory.settle(vec![settlement.clone()]));
-                    state.model.settle(&settlement, at);
+                Deferred::Finish(step) => {
+                    let found = now(ground.memory.advance(std::slice::from_ref(&step)));
+                    state.model.advance(&step, at);
                     same(found.iter(), [Guarded::Done].iter())
                 }
             };

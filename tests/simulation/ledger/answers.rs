@@ -226,6 +226,7 @@ fn is_shifted(story: &Story, task: &Task, by: Shift, steps: bool) -> bool {
     let by = match by {
         Shift::Later(by) => millis(by),
         Shift::Earlier(by) => -millis(by),
+        other => panic!("{other:?} is not known here"),
     };
     let mut before = story.versions.range(..task.version);
     before.any(|(_, seen)| {

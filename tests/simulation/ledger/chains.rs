@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use delayline::backend::Departure;
+use delayline::State;
+use delayline::backend::{Departure, Wake};
 use delayline::delay::{Hop, plan};
-use delayline::{State, Wake};
 
 use super::{Ledger, short};
 use crate::ground::Ground;
@@ -67,7 +67,7 @@ impl Ledger {
         }
     }
 
-    /// The level backend has refused these: they are to be sent to the precise one.
+    /// The carrier has refused these: they are to be sent to the precise one.
     pub(crate) fn refused<'a>(&self, life: u64, wakes: impl Iterator<Item = &'a Wake>) {
         if self.plan.precise == Precise::Table {
             // Which no call shows.
@@ -138,11 +138,12 @@ impl Ledger {
             let asked = task.due_at.millis_since(written);
             let asked = Duration::from_millis(u64::try_from(asked).unwrap_or(0));
             let routing = &self.plan.routing;
-            // The first wake-up is sent some ms after the row was written, perhaps on the other side of a limit.
-            let plans = [0, 25].map(|sent_after| {
-                let remaining = asked.saturating_sub(Duration::from_millis(sent_after));
-                (remaining, plan(remaining, routing, self.plan.levels.as_ref()))
-            });
+            // When it is overdue is reckoned some ms before the row is written, if it is for a time by the calendar, and
+            // the first wake-up is sent some ms after: each perhaps on the other side of a limit. Then the one that is on
+            // its way is overdue too soon, and the sweep's takes a hop more.
+            let some = Duration::from_millis(25);
+            let plans = [asked + some, asked, asked.saturating_sub(some)]
+                .map(|remaining| (remaining, plan(remaining, routing, self.plan.levels.as_ref())));
             let most = plans.iter().map(|(_, plan)| plan.hops.len()).max().unwrap_or(0);
             // A level is up to 100 ms late here and the steps in between some ms. A chain is whole as long as its
             // lateness in all fits into the tolerance, of which the plan itself may use a part.

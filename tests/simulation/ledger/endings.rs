@@ -24,24 +24,28 @@ impl Ledger {
     }
 
     /// A claim was ended by its worker: is that what came of it?
-    pub(super) fn check_ending(&self, task: &Task, ending: &Ending, what: &str, now: Timestamp) {
+    pub(super) fn check_ending(
+        &self,
+        task: &Task,
+        after: &Task,
+        ending: &Ending,
+        what: &str,
+        now: Timestamp,
+    ) {
         if what == "commit" {
             return;
         }
-        let mut book = self.book();
-        let story = book.stories.entry(task.id).or_default();
-        let Some(held) = story.claims.get_mut(&task.version) else {
+        let book = self.book();
+        let Some(story) = book.stories.get(&task.id) else {
             return;
         };
-        if held.goes_on.is_some() && !std::mem::replace(&mut held.counted, true) {
-            // By the contract every claim is an attempt whose handler has started, also one of several of one handler.
-            story.starts += 1;
-        }
+        let Some(held) = story.claims.get(&task.version) else {
+            return;
+        };
         let starts = story.starts;
-        let held = &story.claims[&task.version];
         // Taken back, it is its handler's; else it is one of its own, not started.
         let goes_on = held.goes_on.is_some();
-        // A worker that has taken it back since it failed ends it by what it knew.
+        // Its handler is the attempt that it was started as, however often its claim was taken back.
         let began = held.goes_on.and_then(|version| story.versions.get(&version));
         let attempt = began.map_or(task.attempt, |seen| seen.task.attempt);
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
@@ -58,11 +62,11 @@ impl Ledger {
                 .is_some_and(|deadline| policy.steps > 0 || passed(deadline))
         };
         let is_followed = self.plan.is_followed(&task.kind) && task.key.is_some();
-        let longest = policy.longest_pause(task.attempt.max(attempt));
+        let longest = policy.longest_pause(attempt);
         let has_failed = || match ending {
             Ending::Retry { after, .. } => attempt < limit && *after <= longest,
             Ending::Dead { give_back: false, .. } => {
-                task.attempt >= limit && starts >= limit || is_too_late(longest)
+                attempt >= limit && starts >= limit || is_too_late(longest)
             }
             _ => false,
         };
@@ -86,10 +90,21 @@ impl Ledger {
             (Some(CameOfIt::Failed | CameOfIt::TimedOut | CameOfIt::Finished), _) => has_failed(),
             _ => false,
         };
-        let is_right = (started || goes_on) && of_started() || !started && of_unstarted();
+        // What the row says of them is what is left of the attempts of the handler, or of the claim that had none.
+        let is_left = |attempt: u32| match ending {
+            Ending::Again { .. } | Ending::Moved { .. } => after.attempt == 0,
+            Ending::Snooze { .. }
+            | Ending::Release
+            | Ending::Cancelled
+            | Ending::Dead { give_back: true, .. } => after.attempt + 1 == attempt,
+            Ending::Done | Ending::Dead { .. } | Ending::Retry { .. } => after.attempt == attempt,
+        };
+        let is_right = (started || goes_on) && of_started() && is_left(attempt)
+            || !started && of_unstarted() && is_left(task.attempt);
         if !is_right {
             let text = format!(
-                "{task:?} ended by {ending:?} at {now}: started {started}, {starts} starts of {limit}, {came_of_it:?}"
+                "{task:?} ended by {ending:?} at {now}: started {started}, attempt {attempt}, {starts} starts of {limit}, \
+                 {came_of_it:?}, and is {after:?}"
             );
             self.broken("9 endings", text);
         }

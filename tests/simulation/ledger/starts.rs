@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{Clock, Context, Expected, State, Task};
+use delayline::clock::Clock;
+use delayline::store::Ending;
+use delayline::{Context, Expected, State, Task};
 
 use super::{Ledger, short};
 use crate::ground::Ground;
+use crate::model::Cause;
 
 /// What came of a handler that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,14 @@ const STOPS_WITHIN: Duration = Duration::from_millis(10);
 /// second, a timer is 1.2 s late, and each wake-up, claim and handler before it takes its time.
 const LATE_AT_THE_MOST: Duration = Duration::from_secs(6);
 
+/// Whether a version came about by what workers do by themselves.
+fn is_of_workers(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Hopped | Cause::Claimed | Cause::Expired | Cause::Settled(Ending::Moved { .. })
+    )
+}
+
 impl Ledger {
     fn check_start(&self, ground: &Ground, life: u64, task: &Task) {
         let (at, now) = (self.elapsed(), ground.clock.now());
@@ -105,7 +116,7 @@ impl Ledger {
         if highest < task.due_at {
             wrong.push(("1 never early", format!("{task:?} started at {now}")));
         }
-        let (stepped, stepped_back) = (book.stepped, book.stepped_back);
+        let steps = book.steps.clone();
         let is_followed = self.plan.is_followed(&task.kind);
         let asked = task
             .key
@@ -121,7 +132,10 @@ impl Ledger {
                 format!("{task:?} started while its handler for v{other} runs"),
             ));
         }
-        let heard = process.heard;
+        let (_, heard) = process.heard;
+        let ahead = |steps_made: usize| steps_made.checked_sub(1).map_or(0, |last| steps[last]);
+        // Who has not heard of a step goes by the time that it would be without.
+        let believed = now.shifted(ahead(heard) - ahead(steps.len()));
         let story = book.stories.entry(task.id).or_default();
         let owned = row
             .as_ref()
@@ -143,10 +157,17 @@ impl Ledger {
                         format!("{task:?} started after its lease: {held:?}"),
                     ));
                 }
-                // A step of the store's clock ends leases, and who has not heard the store since cannot know; nor who has
-                // heard it only after it was stepped back.
-                let unheard = |stepped| heard <= stepped || stepped_back > Some(stepped);
-                let is_excused = stepped.is_some_and(|stepped| stepped >= held.given_at && unheard(stepped));
+                // A step of the store's clock forwards ends leases, and a worker knows of it if the answer that it goes by was
+                // given while the clock was as far ahead as it has been since the lease was given: not if it has heard nothing
+                // since, nor if it has heard the store again only when the clock was back.
+                let furthest_since = |made| (made..=steps.len()).map(ahead).max().unwrap_or(0);
+                let ends_unheard = |given| furthest_since(given) > ahead(given).max(ahead(heard));
+                // A lease that was mended while the clock was behind ends by a smaller step; then it must have heard of the time
+                // in between.
+                let is_mended_unheard =
+                    |mended| furthest_since(mended) > ahead(mended) && ahead(heard) > ahead(mended);
+                let is_excused =
+                    ends_unheard(held.given_after) || held.mended_after.is_some_and(is_mended_unheard);
                 if !owned && !is_excused {
                     let check = match task.version <= story.fence {
                         true => "3 definite answers",
@@ -159,8 +180,10 @@ impl Ledger {
                         asked_at >= held.claimed_at
                             && match expected {
                                 Expected::Run => true,
-                                Expected::At(time) => time <= highest || time == task.planned_at,
-                                Expected::Gone => false,
+                                Expected::At(time) => {
+                                    time <= highest.max(believed) || time == task.planned_at
+                                }
+                                _ => false,
                             }
                     });
                     if !allowed {
@@ -172,6 +195,11 @@ impl Ledger {
                 }
             }
         }
+        // Where it was lost and taken back before it started, the claims after it are for this handler.
+        let later = story.claims.range_mut(task.version + 1..);
+        for (_, later) in later.filter(|(_, later)| later.life == life && !later.started) {
+            (later.goes_on, later.came_of_it) = (Some(task.version), None);
+        }
         match story.versions.get(&task.version) {
             Some(seen) if seen.task == *task => {}
             seen => wrong.push(("4 one owner", format!("{task:?} started and is {seen:?}"))),
@@ -181,7 +209,24 @@ impl Ledger {
         let scheduled = scheduled
             .take_while(|(_, seen)| seen.task.state == State::Scheduled && seen.task.due_at == task.due_at);
         let since = scheduled.last().map_or(at, |(_, seen)| seen.at);
+        // Since when is it as its callers, or the table when it was noticed in time, have left it?
+        let mut before = story.versions.range(..task.version).rev();
+        let left = before.find(|(_, seen)| !is_of_workers(&seen.cause));
+        let left = left.map_or(at, |(_, seen)| seen.at);
         drop(book);
+        if let (true, true, Some((Expected::At(time), changed))) = (self.plan.calm, is_followed, expected)
+            && task.attempt == 1
+        {
+            // Where nothing goes wrong, it is noticed at the next wake-up, and those are kept short.
+            let late = Duration::from_millis(u64::try_from(now.millis_since(time)).unwrap_or(0));
+            let late = late.min(at - changed).min(at - left);
+            if late > self.plan.every + LATE_AT_THE_MOST + self.plan.sweep_every {
+                wrong.push((
+                    "8 the table decides",
+                    format!("{task:?} started {late:?} after the table had said {time}"),
+                ));
+            }
+        }
         // A row that was written by an older time than the store's is looked at later: so where the clock was stepped.
         if let Some(healed) = healed.filter(|_| self.plan.steps == 0) {
             self.check_lateness(

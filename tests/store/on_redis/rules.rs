@@ -56,9 +56,10 @@ async fn use_all(url: &str) -> RedisStore {
     });
     // Together: some wait for leases to end.
     tokio::join!(use_cases(&one), use_cases(&several));
-    let store = RedisStore::connect(url).and_then(|store| store.prefix(&format!("{PREFIX}:told")));
-    let store = store.expect("good settings");
-    let scheduler = delayline::Scheduler::new(store.clone().wait(1, Duration::from_millis(1)));
+    let builder = RedisStore::builder(url).prefix(format!("{PREFIX}:told"));
+    let store = builder.clone().build().expect("good settings");
+    let confirmed = builder.wait(1, Duration::from_millis(1)).build();
+    let scheduler = delayline::Scheduler::new(confirmed.expect("good settings"));
     // Whether there is a replica to confirm it does not matter.
     let _unconfirmed = scheduler
         .schedule(delayline::NewTask::new("order.cancel", &()))
@@ -149,7 +150,7 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     let slot = cluster.slot_of(&shards);
     let migration = cluster.begin_migration(slot, (cluster.master_of(slot) + 1) % 3);
     migration.move_keys();
-    let store = RedisStore::connect(&url).and_then(|store| store.prefix(&format!("{PREFIX}:told")));
+    let store = RedisStore::builder(&url).prefix(format!("{PREFIX}:told")).build();
     store.expect("good settings").check().await.expect("the servers");
     migration.finish();
     assert_just_enough(CLUSTERED, admins().collect()).await;

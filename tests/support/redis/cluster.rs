@@ -161,6 +161,15 @@ impl RedisCluster {
         })
     }
 
+    /// The same of many slots, in their order, by one look.
+    pub(crate) fn masters_of(&self, slots: &[u16]) -> Vec<usize> {
+        until("all nodes agree on the masters of slots", || {
+            let view = self.agreed()?;
+            let master_of = |slot: &u16| Some(self.number_of(&view.master_of(*slot)?));
+            slots.iter().map(master_of).collect()
+        })
+    }
+
     /// The living masters that have slots, the lowest number first.
     pub(crate) fn masters(&self) -> Vec<usize> {
         let view = until("all nodes agree", || self.agreed());

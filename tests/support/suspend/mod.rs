@@ -1,6 +1,10 @@
 //! A process whose machine is suspended: it is stopped, and its clocks stand still meanwhile.
 #![allow(dead_code)] // Not every test that suspends does it in each way.
 
+#[path = "../root.rs"]
+#[allow(clippy::duplicate_mod)] // Others that a test has beside this want it, too.
+mod root;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -33,7 +37,7 @@ impl Clocks {
     /// Builds what gets between a process and its clocks.
     pub(crate) fn build() -> Arc<Self> {
         let folder = TempDir::new().expect("a temporary folder");
-        let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/support/suspend/clocks.c");
+        let source = root::root().join("tests/support/suspend/clocks.c");
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"])
             .arg(folder.path().join("clocks.so"))
@@ -105,7 +109,10 @@ impl Drop for Stopped {
         for &clock in clocks {
             self.clocks.stand_still(clock, span);
         }
-        signal(self.process, "CONT");
+        // While a test unwinds the process may be gone, and a panic more would hide why.
+        if !std::thread::panicking() {
+            signal(self.process, "CONT");
+        }
     }
 }
 

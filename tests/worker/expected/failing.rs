@@ -124,7 +124,7 @@ async fn claims_that_wait_for_an_answer_keep_their_leases() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_hangs_delays_no_other_kind_and_no_sweep() {
-    let healthy = super::Posts::new(&delayline::Clock::simulated(0));
+    let healthy = super::Posts::new(&delayline::clock::Clock::simulated(0));
     let setup = Setup {
         follow: vec![("followed", healthy.check())],
         ..Setup::default()

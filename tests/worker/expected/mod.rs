@@ -8,10 +8,9 @@ mod share;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use delayline::backend::{Backend, Departure};
-use delayline::{
-    Check, Clock, Error, Expected, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task, Wake,
-};
+use delayline::backend::{Backend, Departure, Wake};
+use delayline::clock::Clock;
+use delayline::{Check, Error, Expected, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task};
 
 use crate::outcomes::worker_that;
 use crate::support::{KIND, Op, START, Setup, World, at, ms, secs};

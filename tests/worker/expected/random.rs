@@ -97,12 +97,12 @@ async fn assert_followed(world: &World, said: &Said) {
             ),
             [ran] => {
                 match at_moment(ran) {
-                    Expected::Gone => panic!("{key} ran at {ran} though it was gone: {said:?}"),
                     Expected::Run => {}
                     Expected::At(time) => {
                         let time = time.as_millis() - START;
                         assert!(time <= ran, "{key} ran at {ran}, before {time}: {said:?}");
                     }
+                    _ => panic!("{key} ran at {ran} though it was gone: {said:?}"),
                 }
                 // At no moment before was it due for longer than it takes to notice.
                 let ripe = ripe_since(said, ran);
@@ -126,9 +126,9 @@ fn ripe_since(said: &[(i64, Expected)], ran: i64) -> i64 {
     let mut ripe = ran;
     for (from, expected) in said.iter().rev().filter(|(from, _)| *from <= ran) {
         let due = match expected {
-            Expected::Gone => return ripe,
             Expected::Run => *from,
             Expected::At(time) => time.as_millis() - START,
+            _ => return ripe,
         };
         if due > ripe {
             return ripe;

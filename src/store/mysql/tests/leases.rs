@@ -178,7 +178,7 @@ async fn what_is_left_of_renewals_is_removed() {
         let count = sqlx::query_scalar("SELECT count(*) FROM delayline_tasks_leases");
         count.fetch_one(other).await.unwrap()
     };
-    store.settle(vec![settlement(1, 2, Ending::Done)]).await.unwrap();
+    store.advance(&[settlement(1, 2, Ending::Done)]).await.unwrap();
     assert_eq!(left(&mut other).await, 2);
     // A service's transaction may not be able to remove it.
     run(&mut other, "START TRANSACTION").await;

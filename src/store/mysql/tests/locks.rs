@@ -8,7 +8,7 @@ use super::{
     Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
 };
 use crate::store::sql::Each;
-use crate::store::{Ahead, Ending, Guarded, Hop, Looked, Store, Sweep, Verb};
+use crate::store::{Ahead, Ending, Guarded, Looked, Step, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
@@ -110,7 +110,7 @@ async fn a_renewal_of_a_locked_row_says_so() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     fixture.running(1..4).await;
-    store.settle(vec![settlement(3, 2, Ending::Done)]).await.unwrap();
+    store.advance(&[settlement(3, 2, Ending::Done)]).await.unwrap();
     let before = fixture.find(1).await;
     let mut other = fixture.foreign().await;
     lock(&mut other, &format!("{} OR {}", is(1), is(3))).await;
@@ -259,19 +259,19 @@ async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
     }
 
     let done = |number, version| settlement(number, version, Ending::Done);
-    let settled = store.settle(vec![done(1, 2), done(2, 2), done(3, 1)]);
+    let ends = [done(1, 2), done(2, 2), done(3, 1)];
+    let settled = store.advance(&ends);
     use Guarded::{Blocked, Done, Lost};
     assert_eq!(in_time(settled).await.unwrap(), [Blocked, Done, Lost]);
-    let hop = |number| Hop {
-        id: id(number),
-        version: 1,
-        look_in: LEASE,
-    };
+    let hop = |number| Step::hop(id(number), 1, LEASE);
     let hops = [hop(4), hop(5), hop(1)];
-    assert_eq!(in_time(store.hop(&hops)).await.unwrap(), [Blocked, Done, Lost]);
+    assert_eq!(
+        in_time(store.advance(&hops)).await.unwrap(),
+        [Blocked, Done, Lost]
+    );
     run(&mut other, "ROLLBACK").await;
-    assert_eq!(store.settle(vec![done(1, 2)]).await.unwrap(), [Done]);
-    assert_eq!(store.hop(&hops[..1]).await.unwrap(), [Done]);
+    assert_eq!(store.advance(&[done(1, 2)]).await.unwrap(), [Done]);
+    assert_eq!(store.advance(&hops[..1]).await.unwrap(), [Done]);
 }
 
 #[tokio::test]

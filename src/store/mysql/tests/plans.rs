@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row};
 
 use super::{Fixture, LEASE, claim, id, run};
 use crate::store::mysql::MySqlStore;
-use crate::store::{Ahead, Page, Store, Sweep};
-use crate::{State, Target};
+use crate::store::{Ahead, Store, Sweep};
+use crate::{Page, State, Target};
 
 const ROWS: usize = 100_000;
 

@@ -28,7 +28,7 @@ async fn texts_and_bytes_come_back_as_they_were() {
         give_back: false,
     };
     assert_eq!(
-        fixture.store.settle(vec![settlement(1, 2, dead)]).await.unwrap(),
+        fixture.store.advance(&[settlement(1, 2, dead)]).await.unwrap(),
         [crate::store::Guarded::Done]
     );
     assert_eq!(fixture.find(1).await.last_error.as_deref(), Some(odd));
@@ -175,7 +175,11 @@ async fn long_errors_are_cut_and_written_in_several_statements() {
             },
         )
     };
-    let settled = fixture.store.settle((0..9).map(end).collect()).await.unwrap();
+    let settled = fixture
+        .store
+        .advance(&(0..9).map(end).collect::<Vec<_>>())
+        .await
+        .unwrap();
     assert_eq!(
         (claimed.len(), settled),
         (9, vec![crate::store::Guarded::Done; 9])

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::locks::{nobody_waits, somebody_waits};
 use super::{Fixture, LEASE, change, claim, held, id, in_time, is, new_row, run, settlement};
 use crate::store::sql::Each;
-use crate::store::{Ending, Guarded, NewRow, Page, Store, Transaction, Verb};
-use crate::{Answer, Scheduled, State};
+use crate::store::{Ending, Guarded, NewRow, Store, Transaction, Verb};
+use crate::{Answer, Page, Scheduled, State};
 
 fn named(number: usize, key: &str) -> NewRow {
     NewRow {
@@ -121,7 +121,7 @@ async fn those_who_wait_for_a_row_keep_no_connection_from_others() {
             [Guarded::Done]
         );
         assert_eq!(
-            store.settle(vec![settlement(4, 2, Ending::Done)]).await.unwrap(),
+            store.advance(&[settlement(4, 2, Ending::Done)]).await.unwrap(),
             [Guarded::Done]
         );
         store.insert_all(rows(5..=5)).await.unwrap();
@@ -177,11 +177,6 @@ async fn a_row_that_cannot_be_read_answers_for_itself_alone() {
         matches!(found.as_slice(), [Err(error), Ok(Scheduled::New(_))] if !error.is_transient()),
         "{found:?}"
     );
-    let page = Page {
-        kind: "k".into(),
-        state: State::Scheduled,
-        after: None,
-        limit: 1,
-    };
+    let page = Page::new("k", State::Scheduled).limit(1);
     assert_eq!(store.list(&page).await.unwrap().len(), 1);
 }

@@ -216,35 +216,34 @@ macro_rules! came {
     };
 }
 
-/// Ends claims, and does some more.
-macro_rules! end {
+/// Takes steps, each of another row, and does some more. A hop is of a scheduled row, an end of one that runs.
+macro_rules! advance {
     ($more:expr) => {
         concat!(
             "WITH ", clock!(), ",
             asked AS MATERIALIZED (
-                SELECT g.id, g.version, g.state, g.anew, g.give_back, g.error, clock.now,
+                SELECT g.id, g.version, 1 - g.hop::int AS was, g.state, g.anew, g.hop, g.given_back, g.error, clock.now,
                     CASE WHEN g.due_in IS NULL THEN g.due_at ELSE ", after!("g.due_in"), " END AS due,
-                    CASE WHEN g.wake_in IS NOT NULL THEN ", after!("g.wake_in"), " END AS wake_at
+                    CASE WHEN g.look_in IS NOT NULL THEN ", after!("g.look_in"), " END AS wake_at
                 FROM clock CROSS JOIN unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[],
-                    $6::bigint[], $7::boolean[], $8::boolean[], $9::text[])
-                    AS g (id, version, state, due_in, due_at, wake_in, anew, give_back, error)),
+                    $6::bigint[], $7::boolean[], $8::boolean[], $9::smallint[], $10::text[])
+                    AS g (id, version, state, due_in, due_at, look_in, anew, hop, given_back, error)),
             locked AS MATERIALIZED (
-                SELECT t.id, t.version FROM asked a JOIN {tasks} t ON t.id = a.id
-                WHERE t.version = a.version AND t.state = 1 FOR NO KEY UPDATE OF t SKIP LOCKED),
-            ended AS (
-                UPDATE {tasks} t SET state = e.state, version = t.version + 1, due_at = coalesce(e.due, t.due_at),
-                    planned_at = CASE WHEN e.anew THEN greatest(e.due, e.now) ELSE t.planned_at END,
-                    wake_at = e.wake_at,
-                    attempt = CASE WHEN e.anew THEN 0 WHEN e.give_back THEN greatest(t.attempt - 1, 0)
-                        ELSE t.attempt END,
-                    stalls = CASE WHEN e.due IS NULL THEN t.stalls ELSE 0 END,
-                    hop = CASE WHEN e.anew THEN 0 ELSE t.hop END,
-                    updated_at = e.now,
-                    finished_at = CASE WHEN e.state > 1 THEN e.now WHEN e.anew THEN NULL ELSE t.finished_at END,
-                    last_error = CASE WHEN e.anew THEN NULL ELSE coalesce(e.error, t.last_error) END
-                FROM asked e JOIN locked k ON k.id = e.id AND k.version = e.version WHERE t.id = e.id
-                RETURNING t.id, e.version)", $more, "
-            ", came!("ended", "1")
+                SELECT a.* FROM asked a JOIN {tasks} t ON t.id = a.id
+                WHERE t.version = a.version AND t.state = a.was FOR NO KEY UPDATE OF t SKIP LOCKED),
+            taken AS (
+                UPDATE {tasks} t SET state = s.state, version = t.version + 1, due_at = coalesce(s.due, t.due_at),
+                    planned_at = CASE WHEN s.anew THEN greatest(s.due, s.now) ELSE t.planned_at END,
+                    wake_at = s.wake_at,
+                    attempt = CASE WHEN s.anew THEN 0 ELSE greatest(t.attempt - s.given_back, 0) END,
+                    stalls = CASE WHEN s.due IS NULL THEN t.stalls ELSE 0 END,
+                    hop = CASE WHEN s.anew THEN 0 ELSE t.hop + s.hop::int END,
+                    updated_at = CASE WHEN s.hop THEN t.updated_at ELSE s.now END,
+                    finished_at = CASE WHEN s.state > 1 THEN s.now END,
+                    last_error = CASE WHEN s.anew THEN NULL ELSE coalesce(s.error, t.last_error) END
+                FROM locked s WHERE t.id = s.id
+                RETURNING t.id, s.version)", $more, "
+            ", came!("taken", "a.was")
         )
     };
 }

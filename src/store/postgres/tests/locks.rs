@@ -6,7 +6,7 @@ use super::{
     Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes,
 };
 use crate::store::sql::Each;
-use crate::store::{Ahead, Guarded, Looked, Store, Transaction, Verb};
+use crate::store::{Ahead, Guarded, Looked, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 
 #[tokio::test]
@@ -33,7 +33,11 @@ async fn a_locked_row_is_neither_claimed_nor_early_nor_stale_nor_waiting() {
             limit: 9,
         };
         // Also of those that have just become due.
-        let coming = store.upcoming(ahead).await.unwrap().found;
+        let sweep = Sweep {
+            ahead: Some(ahead),
+            ..sweep()
+        };
+        let coming = store.sweep(&claim(9), &sweep).await.unwrap().found.ahead;
         assert!(coming.iter().any(|row| row.wake.id == id(4)));
     })
     .await;
@@ -89,7 +93,7 @@ async fn a_locked_lease_that_has_ended_is_left_and_so_is_locked_history() {
         ..claim(9)
     };
     store.ready(&brief).await.unwrap();
-    assert_eq!(store.settle(vec![done(2, 2)]).await.unwrap(), [Guarded::Done]);
+    assert_eq!(store.advance(&[done(2, 2)]).await.unwrap(), [Guarded::Done]);
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 2]).await;
     in_time(async {

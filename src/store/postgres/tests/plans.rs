@@ -133,7 +133,6 @@ async fn what_runs_all_the_time_reads_few_rows() {
                 &statements.ready,
                 "'{k0,k1}', '{5,5}', 'me', 30000, 1000000",
             ),
-            ("upcoming", &statements.upcoming, "4000000000000, 100"),
             ("purge", &statements.purge, "100"),
             (
                 "list",

@@ -6,7 +6,7 @@ use super::{Fixture, LEASE, claim, done, due_rows, id, new_row, run, wakes};
 use crate::store::Guarded::{Done, Lost};
 use crate::store::postgres::table::Table;
 use crate::store::sql::Each;
-use crate::store::{Ending, Hop, Settlement, Store};
+use crate::store::{Ending, Step, Store};
 use crate::{State, Timestamp};
 
 #[tokio::test]
@@ -30,8 +30,8 @@ async fn texts_come_back_as_they_were_but_for_nul() {
         error: odd.to_owned(),
         give_back: false,
     };
-    let settlement = Settlement { ending, ..done(1, 2) };
-    assert_eq!(fixture.store.settle(vec![settlement]).await.unwrap(), [Done]);
+    let end = Step::end(id(1), 2, ending);
+    assert_eq!(fixture.store.advance(&[end]).await.unwrap(), [Done]);
     let expected = odd.replace('\0', "\u{FFFD}");
     assert_eq!(fixture.find(id(1)).await.last_error, Some(expected));
 }
@@ -70,19 +70,15 @@ async fn one_row_may_be_named_twice_in_a_batch() {
         .insert_all(vec![new_row(1, LEASE), new_row(2, Duration::ZERO)])
         .await
         .unwrap();
-    let hop = |version| Hop {
-        id: id(1),
-        version,
-        look_in: LEASE,
-    };
-    let recorded = store.hop(&[hop(1), hop(1), hop(2), hop(9)]).await.unwrap();
+    let hop = |version| Step::hop(id(1), version, LEASE);
+    let recorded = store.advance(&[hop(1), hop(1), hop(2), hop(9)]).await.unwrap();
     assert_eq!(recorded, [Done, Lost, Done, Lost]);
     let row = fixture.find(id(1)).await;
     assert_eq!((row.version, row.hop), (3, 2));
 
     store.ready(&claim(9)).await.unwrap();
     let settled = store
-        .settle(vec![done(2, 1), done(2, 2), done(2, 2), done(2, 3)])
+        .advance(&[done(2, 1), done(2, 2), done(2, 2), done(2, 3)])
         .await;
     assert_eq!(settled.unwrap(), [Lost, Done, Lost, Lost]);
     assert_eq!(fixture.find(id(2)).await.state, State::Done);
@@ -93,8 +89,8 @@ async fn the_last_moment_in_the_statements_is_the_last_moment() {
     let last = Timestamp::MAX.as_millis().to_string();
     let table = Table::new(Some("s".to_owned()), "t".to_owned());
     let statements = super::super::sql::Statements::of(&table);
-    let hop = statements.hop.as_str();
-    assert!(hop.contains(&last), "{hop}");
+    let advance = statements.advance.as_str();
+    assert!(advance.contains(&last), "{advance}");
     assert!(
         statements
             .all()

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, done, held, id, in_time, lock, new_row, run};
 use crate::store::sql::Each;
-use crate::store::{Guarded, Hop, NewRow, Page, Store, Transaction, Verb};
-use crate::{Answer, Error, Scheduled, State};
+use crate::store::{Guarded, NewRow, Step, Store, Transaction, Verb};
+use crate::{Answer, Error, Page, Scheduled, State};
 
 fn named(number: usize, key: &str) -> NewRow {
     NewRow {
@@ -115,7 +115,7 @@ async fn those_who_wait_for_a_row_keep_no_connection_from_others() {
             store.renew(&[held(id(3), 2)], LEASE).await.unwrap(),
             [Guarded::Done]
         );
-        assert_eq!(store.settle(vec![done(4, 2)]).await.unwrap(), [Guarded::Done]);
+        assert_eq!(store.advance(&[done(4, 2)]).await.unwrap(), [Guarded::Done]);
         store.insert_all(rows(5..=5)).await.unwrap();
         let cancel = vec![change(id(2), Verb::Cancel)];
         assert!(store.change_all(cancel).await.unwrap().found[0].is_done());
@@ -143,18 +143,18 @@ async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 3, 4]).await;
     use Guarded::{Blocked, Done, Lost};
-    let settled = store.settle(vec![done(1, 2), done(2, 2), done(3, 1)]);
+    let ends = [done(1, 2), done(2, 2), done(3, 1)];
+    let settled = store.advance(&ends);
     assert_eq!(in_time(settled).await.unwrap(), [Blocked, Done, Lost]);
-    let hop = |number| Hop {
-        id: id(number),
-        version: 1,
-        look_in: LEASE,
-    };
+    let hop = |number| Step::hop(id(number), 1, LEASE);
     let hops = [hop(4), hop(5), hop(1)];
-    assert_eq!(in_time(store.hop(&hops)).await.unwrap(), [Blocked, Done, Lost]);
+    assert_eq!(
+        in_time(store.advance(&hops)).await.unwrap(),
+        [Blocked, Done, Lost]
+    );
     run(&mut other, "ROLLBACK").await;
-    assert_eq!(store.settle(vec![done(1, 2)]).await.unwrap(), [Done]);
-    assert_eq!(store.hop(&hops[..1]).await.unwrap(), [Done]);
+    assert_eq!(store.advance(&[done(1, 2)]).await.unwrap(), [Done]);
+    assert_eq!(store.advance(&hops[..1]).await.unwrap(), [Done]);
 }
 
 #[tokio::test]
@@ -196,12 +196,7 @@ async fn a_row_that_cannot_be_read_answers_for_itself_alone() {
         matches!(found.as_slice(), [Err(error), Ok(Scheduled::New(_))] if !error.is_transient()),
         "{found:?}"
     );
-    let page = Page {
-        kind: "k".into(),
-        state: State::Scheduled,
-        after: None,
-        limit: 1,
-    };
+    let page = Page::new("k", State::Scheduled).limit(1);
     assert_eq!(store.list(&page).await.unwrap().len(), 1);
 }
 

@@ -135,8 +135,8 @@ pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, shards: u16) -> 
           for at = 1, #fields, 2 do
             local value = fields[at + 1]
             local state = string.byte(value, 1)
-            local kind, of = string.byte(value, 79), string.byte(value, 80)
-            local name = string.sub(value, 87, 86 + kind + of)
+            local kind, of = string.byte(value, 85), string.byte(value, 86)
+            local name = string.sub(value, 93, 92 + kind + of)
             if state <= 1 and of > 0 then
               counts[name] = (counts[name] or 0) + 1
               most = math.max(most, counts[name])

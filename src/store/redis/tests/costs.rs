@@ -2,7 +2,8 @@
 
 use super::consistent::ask;
 use super::*;
-use crate::store::{Ahead, Hop, Page, Renewal};
+use crate::Page;
+use crate::store::{Ahead, Renewal};
 
 const AHEAD: Ahead = Ahead {
     within: Duration::from_secs(2),
@@ -104,7 +105,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
     const ROWS: u64 = 100_000;
     const MOST: u64 = 700;
     let server = RedisServer::start();
-    let store = open(&server, 1).keep_history(NONE);
+    let store = open_without_history(&server, 1);
     let mut admin = server.admin();
     let mut last = (0, 0);
     let mut check = |what: &str| {
@@ -158,12 +159,9 @@ async fn no_script_is_long_however_many_rows_there_are() {
     let claims: Vec<_> = ready.iter().map(renewal).collect();
     store.renew(&claims, LONG).await.unwrap();
     check("renew");
-    let end = |task: &Task| Settlement {
-        id: task.id,
-        version: task.version,
-        ending: Ending::Done,
-    };
-    store.settle(ready.iter().map(end).collect()).await.unwrap();
+    let end = |task: &Task| Step::end(task.id, task.version, Ending::Done);
+    let ends: Vec<_> = ready.iter().map(end).collect();
+    store.advance(&ends).await.unwrap();
     check("settle");
     let page = Page {
         kind: KIND.into(),
@@ -180,13 +178,9 @@ async fn no_script_is_long_however_many_rows_there_are() {
     check("arrive");
     let hops: Vec<_> = listed
         .iter()
-        .map(|task| Hop {
-            id: task.id,
-            version: task.version,
-            look_in: LONG,
-        })
+        .map(|task| Step::hop(task.id, task.version, LONG))
         .collect();
-    store.hop(&hops).await.unwrap();
+    store.advance(&hops).await.unwrap();
     check("hop");
     let cancel = |n: u64| Change {
         target: (KIND, n.to_string()).into(),
@@ -199,8 +193,14 @@ async fn no_script_is_long_however_many_rows_there_are() {
         within: 2 * LONG,
         limit: 4_096,
     };
-    assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 4_096);
-    check("upcoming");
+    let look = Sweep {
+        limit: 0,
+        ahead: Some(ahead),
+        ..sweep()
+    };
+    let found = store.sweep(&claim(0), &look).await.unwrap().found;
+    assert_eq!(found.ahead.len(), 4_096);
+    check("a look ahead");
     assert_eq!(store.purge(500).await.unwrap(), 500);
     check("purge");
 }
@@ -276,7 +276,7 @@ fn with_payload(n: u64, bytes: usize) -> NewRow {
 async fn worked_for(bytes: usize) -> u64 {
     const ROWS: u64 = 20;
     let server = RedisServer::start();
-    let store = open(&server, 1).keep_history(NONE);
+    let store = open_without_history(&server, 1);
     for n in 1..=ROWS {
         add(&store, with_payload(n, bytes)).await;
     }
@@ -289,13 +289,12 @@ async fn worked_for(bytes: usize) -> u64 {
     let before = micros(&mut admin);
     let expired = store.sweep(&claim(0), &sweep()).await.unwrap().found.expired;
     assert_eq!(expired, ROWS as usize);
-    let hops = (1..=ROWS).map(|n| Hop {
-        id: id(n),
-        version: 3,
-        look_in: NONE,
-    });
+    let hops = (1..=ROWS).map(|n| Step::hop(id(n), 3, NONE));
     let hops: Vec<_> = hops.collect();
-    assert_eq!(store.hop(&hops).await.unwrap(), [Guarded::Done; ROWS as usize]);
+    assert_eq!(
+        store.advance(&hops).await.unwrap(),
+        [Guarded::Done; ROWS as usize]
+    );
     let mut worked = micros(&mut admin) - before;
     let claimed = store.ready(&claim(ROWS as usize)).await.unwrap().found;
     let before = micros(&mut admin);
@@ -309,12 +308,9 @@ async fn worked_for(bytes: usize) -> u64 {
         store.renew(&renewals, LONG).await.unwrap(),
         [Guarded::Done; ROWS as usize]
     );
-    let end = |task: &Task| Settlement {
-        id: task.id,
-        version: task.version,
-        ending: Ending::Done,
-    };
-    let ended = store.settle(claimed.iter().map(end).collect()).await.unwrap();
+    let end = |task: &Task| Step::end(task.id, task.version, Ending::Done);
+    let ends: Vec<_> = claimed.iter().map(end).collect();
+    let ended = store.advance(&ends).await.unwrap();
     assert_eq!(ended, [Guarded::Done; ROWS as usize]);
     assert_eq!(store.purge(100).await.unwrap(), ROWS);
     worked += micros(&mut admin) - before;
@@ -352,12 +348,7 @@ async fn no_call_gives_or_takes_many_payloads_that_are_big() {
     let again = store.insert(rows()).await.unwrap().found;
     assert!(again.iter().all(|row| matches!(row, Ok(Scheduled::Existing(_)))));
     check("insert again");
-    let page = Page {
-        kind: KIND.into(),
-        state: State::Scheduled,
-        after: None,
-        limit: 100,
-    };
+    let page = Page::new(KIND, State::Scheduled).limit(100);
     let listed = store.list(&page).await.unwrap();
     assert_eq!(listed.len(), ROWS as usize);
     check("list");
@@ -386,7 +377,7 @@ async fn no_script_is_long_however_many_kinds_there_are() {
     const MOST: u64 = 700;
     for shards in [1, 4] {
         let server = RedisServer::start();
-        let store = open(&server, shards).keep_history(NONE);
+        let store = open_without_history(&server, shards);
         let mut admin = server.admin();
         let row = |n: u64| NewRow {
             kind: format!("kind-{n:05}").into(),
@@ -433,8 +424,14 @@ async fn no_script_is_long_however_many_kinds_there_are() {
             within: 2 * LONG,
             limit: 50,
         };
-        assert_eq!(store.upcoming(ahead).await.unwrap().found.len(), 50);
-        check("upcoming", 300);
+        let look = Sweep {
+            limit: 0,
+            ahead: Some(ahead),
+            ..sweep()
+        };
+        let found = store.sweep(&claim(0), &look).await.unwrap().found;
+        assert_eq!(found.ahead.len(), 50);
+        check("a look ahead", 300);
         let checkup = store.checkup().await.unwrap().unwrap();
         assert_eq!((checkup.rows(), checkup.shards), (KINDS, shards));
         check("checkup", 300);

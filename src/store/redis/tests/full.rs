@@ -2,7 +2,7 @@
 
 use super::consistent::{ask, assert_consistent};
 use super::*;
-use crate::store::{Hop, Renewal};
+use crate::store::Renewal;
 
 /// A server that is full to the last byte, and for all that comes.
 fn fill(server: &RedisServer) {
@@ -17,12 +17,8 @@ fn renewal(task: &Task) -> Renewal {
     }
 }
 
-fn end(task: &Task, ending: Ending) -> Settlement {
-    Settlement {
-        id: task.id,
-        version: task.version,
-        ending,
-    }
+fn end(task: &Task, ending: Ending) -> Step {
+    Step::end(task.id, task.version, ending)
 }
 
 /// Whether it has room again is asked by whoever repeats what failed: no error here is for good.
@@ -76,7 +72,7 @@ fn is_pointed(shards: u16, n: u64) -> bool {
 async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
     for shards in [1, 4] {
         let server = RedisServer::start();
-        let store = open(&server, shards).keep_history(NONE);
+        let store = open_without_history(&server, shards);
         for n in 1..=12 {
             add(&store, named(n, &n.to_string())).await;
         }
@@ -96,12 +92,8 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
 
         let renewals: Vec<_> = first.iter().map(renewal).collect();
         assert_eq!(store.renew(&renewals, LONG).await.unwrap(), [Guarded::Done; 8]);
-        let hop = Hop {
-            id: id(20),
-            version: 1,
-            look_in: LONG,
-        };
-        assert_eq!(store.hop(&[hop]).await.unwrap(), [Guarded::Done]);
+        let hop = Step::hop(id(20), 1, LONG);
+        assert_eq!(store.advance(&[hop]).await.unwrap(), [Guarded::Done]);
         let swept = store.sweep(&claim(0), &sweep()).await.unwrap().found;
         assert_eq!((swept.expired, swept.early.len()), (1, 1));
         assert_eq!(store.ready(&claim(9)).await.unwrap().found.len(), 4);
@@ -129,7 +121,7 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
             Ending::Done,
         ];
         let settlements = first.iter().zip(endings).map(|(task, ending)| end(task, ending));
-        let settled = store.settle(settlements.collect()).await.unwrap();
+        let settled = store.advance(&settlements.collect::<Vec<_>>()).await.unwrap();
         assert_eq!(settled, [Guarded::Done; 8]);
         assert!(change(&store, id(20), Verb::Cancel).await.is_done());
         let reschedule = Verb::Reschedule {

@@ -27,7 +27,8 @@ async fn a_prefix_goes_from_one_server_to_a_cluster() {
     for shards in [1, 16] {
         let prefix = format!("from-{shards}");
         let server = RedisServer::start();
-        let store = open(&server, shards).prefix(&prefix).unwrap();
+        let builder = RedisStore::builder(&server.url()).prefix(&prefix);
+        let store = builder.shards(shards).build().unwrap();
         let pointed = (1_000..)
             .find(|n| of_id(shards, id(*n)) != of_key(shards, &KIND.into(), &"mine".into()) || shards == 1);
         let pointed = pointed.unwrap();
@@ -48,20 +49,16 @@ async fn a_prefix_goes_from_one_server_to_a_cluster() {
         assert!(import(&server, &cluster) > 0);
 
         // Who asks for no number goes by what is kept.
-        let store = RedisStore::connect(&cluster.url())
-            .and_then(|store| store.prefix(&prefix))
-            .unwrap();
+        let builder = RedisStore::builder(&cluster.url()).prefix(&prefix);
+        let store = builder.clone().build().unwrap();
         let checked = async { while store.check().await.is_err_and(|error| error.is_transient()) {} };
         tokio::time::timeout(Duration::from_secs(60), checked)
             .await
             .expect("the cluster");
         assert_eq!(store.database.shards().await.unwrap(), shards);
-        let end = |task: &Task| Settlement {
-            id: task.id,
-            version: task.version,
-            ending: Ending::Done,
-        };
-        let settled = store.settle(claimed.iter().map(end).collect()).await.unwrap();
+        let end = |task: &Task| Step::end(task.id, task.version, Ending::Done);
+        let ends: Vec<_> = claimed.iter().map(end).collect();
+        let settled = store.advance(&ends).await.unwrap();
         assert_eq!(settled, [Guarded::Done; 10]);
         assert_eq!(store.ready(&claim(100)).await.unwrap().found.len(), 11);
         let found = store.find(&(KIND, "mine").into()).await.unwrap().unwrap();
@@ -69,15 +66,17 @@ async fn a_prefix_goes_from_one_server_to_a_cluster() {
         assert_eq!(store.find(&found.id.into()).await.unwrap(), Some(found));
         assert!(change(&store, id(500), Verb::Cancel).await.is_done());
         assert!(insert(&store, named(21, "20")).await.task().state.is_live());
-        let error = store.clone().shards(64).unwrap().check().await.unwrap_err();
+        let other = builder.shards(64).build().unwrap();
+        let error = other.check().await.unwrap_err();
         assert!(
             error.to_string().contains(&format!("over {shards} shards")),
             "{error}"
         );
     }
     // A prefix that begins there.
-    let fresh = RedisStore::connect(&cluster.url())
-        .and_then(|store| store.prefix("fresh"))
+    let fresh = RedisStore::builder(&cluster.url())
+        .prefix("fresh")
+        .build()
         .unwrap();
     assert_eq!(fresh.database.shards().await.unwrap(), 64);
 }

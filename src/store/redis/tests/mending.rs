@@ -65,9 +65,22 @@ async fn a_lease_that_was_given_while_the_clock_was_ahead_is_mended() {
     for task in &claimed {
         put_ahead(&mut server.admin(), task);
     }
+    let (renewed, claimed) = claimed.split_first().unwrap();
+    let renewal = Renewal {
+        id: renewed.id,
+        version: renewed.version,
+        started: true,
+    };
+    assert_eq!(store.renew(&[renewal], LONG).await.unwrap(), [Guarded::Done]);
+    let renewed = store.find(&renewed.id.into()).await.unwrap();
     store.purge(100).await.unwrap();
+    assert_eq!(
+        store.find(&renewed.as_ref().unwrap().id.into()).await.unwrap(),
+        renewed,
+        "one that was renewed since"
+    );
     let now = store.now().await.unwrap();
-    for task in &claimed {
+    for task in claimed {
         let found = store.find(&task.id.into()).await.unwrap().unwrap();
         assert_eq!(found.version, task.version, "no transition");
         assert!(found.updated_at <= now, "{found:?}");

@@ -3,7 +3,6 @@
 use super::consistent::{assert_consistent, hash};
 use super::*;
 use crate::Target;
-use crate::store::Hop;
 use crate::store::redis::shards::{of_id, of_key};
 
 const SHARDS: u16 = 8;
@@ -49,24 +48,16 @@ async fn every_verb_finds_a_row_by_an_id_that_points_to_it() {
         assert_eq!(again, Scheduled::Existing(task.clone()));
         let keyless = insert(&store, due(*n)).await;
         assert_eq!(keyless, Scheduled::Existing(task.clone()));
-        let hop = Hop {
-            id: task.id,
-            version: 1,
-            look_in: LONG,
-        };
-        assert_eq!(store.hop(&[hop]).await.unwrap(), [Guarded::Done]);
+        let hop = Step::hop(task.id, 1, LONG);
+        assert_eq!(store.advance(&[hop]).await.unwrap(), [Guarded::Done]);
         let arrived = Wake {
             version: 2,
             ..wake(&task)
         };
         let claimed = store.arrive(&[arrived], &claim(1)).await.unwrap().found.claimed;
         assert_eq!((claimed[0].id, claimed[0].version), (task.id, 3));
-        let settlement = Settlement {
-            id: task.id,
-            version: 3,
-            ending: Ending::Release,
-        };
-        assert_eq!(store.settle(vec![settlement]).await.unwrap(), [Guarded::Done]);
+        let settlement = Step::end(task.id, 3, Ending::Release);
+        assert_eq!(store.advance(&[settlement]).await.unwrap(), [Guarded::Done]);
         assert!(change(&store, task.id, Verb::Cancel).await.is_done());
     }
     // In the order given, whichever way a row is named.
@@ -92,7 +83,7 @@ async fn every_verb_finds_a_row_by_an_id_that_points_to_it() {
 #[tokio::test]
 async fn a_pointer_goes_with_its_row_unless_somebody_has_made_it_anew() {
     let server = RedisServer::start();
-    let store = open(&server, SHARDS).keep_history(NONE);
+    let store = open_without_history(&server, SHARDS);
     let n = astray("a").next().unwrap();
     for _ in 0..3 {
         let task = add(&store, named(n, "a")).await;
@@ -175,7 +166,7 @@ async fn a_row_that_is_there_is_found_by_its_id_whoever_comes_and_goes() {
     let mut callers = tokio::task::JoinSet::new();
     let n = astray("a").next().unwrap();
     for _ in 0..8 {
-        let store = open(&server, SHARDS).keep_history(NONE);
+        let store = open_without_history(&server, SHARDS);
         callers.spawn(async move {
             for _ in 0..200 {
                 match insert(&store, named(n, "a")).await {
@@ -192,4 +183,77 @@ async fn a_row_that_is_there_is_found_by_its_id_whoever_comes_and_goes() {
     }
     callers.join_all().await;
     assert_consistent(&server, SHARDS, "after all have gone");
+}
+
+/// Takes the pointer of an id away, as a failover does of which the row's own master knows nothing.
+fn lose_pointer(server: &RedisServer, n: u64) {
+    let key = format!("{}:elsewhere", super::consistent::tag(of_id(SHARDS, id(n))));
+    let mut command = redis::cmd("HDEL");
+    let lost: u64 = command
+        .arg(key)
+        .arg(id(n).as_bytes())
+        .query(&mut server.admin())
+        .unwrap();
+    assert_eq!(lost, 1);
+}
+
+#[tokio::test]
+async fn who_finds_a_row_whose_pointer_was_lost_can_end_what_it_began() {
+    let server = RedisServer::start();
+    let store = open(&server, SHARDS);
+    let mut ids = astray("a");
+    let mut next = || ids.next().unwrap();
+    let end = async |task: &Task| {
+        let settlement = Step::end(task.id, task.version, Ending::Done);
+        store.advance(&[settlement]).await.unwrap()
+    };
+    // Because it is due.
+    let n = next();
+    add(&store, named(n, "a")).await;
+    lose_pointer(&server, n);
+    let claimed = store.ready(&claim(1)).await.unwrap().found;
+    assert_eq!(end(&claimed[0]).await, [Guarded::Done]);
+    assert_consistent(&server, SHARDS, "due");
+    // Because its wake-up is overdue: by its id nobody finds it.
+    let n = next();
+    let overdue = NewRow {
+        look_in: NONE,
+        ..named(n, "a")
+    };
+    let task = add(&store, overdue.clone()).await;
+    lose_pointer(&server, n);
+    let looked = store.arrive(&[wake(&task)], &claim(1)).await.unwrap().found;
+    assert_eq!((looked.claimed.len(), looked.stale), (0, 1));
+    let claimed = store.sweep(&claim(1), &sweep()).await.unwrap().found.claimed;
+    assert_eq!(end(&claimed[0]).await, [Guarded::Done]);
+    assert_consistent(&server, SHARDS, "overdue");
+    // Because its wake-up is overdue, and it has to be sent on.
+    let n = next();
+    let early = NewRow {
+        due: When::After(LONG),
+        ..overdue
+    };
+    add(&store, NewRow { id: id(n), ..early }).await;
+    lose_pointer(&server, n);
+    let early = store.sweep(&claim(1), &sweep()).await.unwrap().found.early;
+    let hop = Step::hop(early[0].wake.id, early[0].wake.version, LONG);
+    assert_eq!(store.advance(&[hop]).await.unwrap(), [Guarded::Done]);
+    assert_consistent(&server, SHARDS, "early");
+}
+
+#[tokio::test]
+async fn who_asks_again_for_a_row_whose_pointer_was_lost_finds_it() {
+    let server = RedisServer::start();
+    let store = open(&server, SHARDS);
+    let n = astray("a").next().unwrap();
+    let task = add(&store, named(n, "a")).await;
+    let before = hash(&mut server.admin(), of_id(SHARDS, id(n)), "elsewhere");
+    lose_pointer(&server, n);
+    assert_eq!(insert(&store, named(n, "a")).await, Scheduled::Existing(task));
+    assert!(change(&store, id(n), Verb::Cancel).await.is_done());
+    // The same pointer, so it goes with the row.
+    assert_eq!(
+        hash(&mut server.admin(), of_id(SHARDS, id(n)), "elsewhere"),
+        before
+    );
 }

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::consistent::{ask, assert_consistent, tag};
 use super::*;
+use crate::store::Ahead;
 use crate::store::redis::claim::{Room, Taken, Taking};
 use crate::store::redis::codec;
 use crate::store::redis::shards::of_key;
-use crate::store::{Ahead, Page};
-use crate::{Kind, Target};
+use crate::{Page, Target};
 
 fn set(admin: &mut redis::Connection, hash: &str, field: &[u8], value: &[u8]) {
     let mut command = redis::cmd("HSET");
@@ -24,7 +24,7 @@ fn get(admin: &mut redis::Connection, hash: &str, field: &[u8]) -> Vec<u8> {
 /// What the head of a row may have become in other hands.
 fn garbled(value: &[u8]) -> Vec<Vec<u8>> {
     let mut values: Vec<_> = (0..value.len()).map(|end| value[..end].to_vec()).collect();
-    values.push(vec![0xFF; 86]);
+    values.push(vec![0xFF; 92]);
     values.push(vec![0xFF; 200]);
     values.push([value, b"more"].concat());
     let changed = |at: usize, byte| {
@@ -36,8 +36,8 @@ fn garbled(value: &[u8]) -> Vec<Vec<u8>> {
     values.extend([
         changed(0, 9),
         changed(1, 16),
-        changed(78, 0xFF),
-        changed(86, 0xFF),
+        changed(84, 0xFF),
+        changed(92, 0xFF),
     ]);
     values
 }
@@ -63,12 +63,8 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         Ending::Release,
     ] {
         let claimed = store.ready(&claim(1)).await.unwrap().found.remove(0);
-        let settlement = Settlement {
-            id: claimed.id,
-            version: claimed.version,
-            ending,
-        };
-        assert_eq!(store.settle(vec![settlement]).await.unwrap(), [Guarded::Done]);
+        let settlement = Step::end(claimed.id, claimed.version, ending);
+        assert_eq!(store.advance(&[settlement]).await.unwrap(), [Guarded::Done]);
     }
     let value = get(&mut admin, rows, id(1).as_bytes());
     for garbled in garbled(&value) {
@@ -96,7 +92,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         }]);
         changed.await.unwrap().found.remove(0).unwrap_err();
         // A kind that is no text is another kind to the scripts.
-        let is_other = garbled.len() == value.len() && garbled[86] == 0xFF;
+        let is_other = garbled.len() == value.len() && garbled[92] == 0xFF;
         let by_key = (!is_other).then(|| named(3, "a"));
         for row in [due(1)].into_iter().chain(by_key) {
             let inserted = store.insert(vec![row, due(9)]).await.unwrap().found;
@@ -204,12 +200,11 @@ async fn members_that_do_not_belong_to_an_index_are_taken_away() {
             let found = store.sweep(&claim, &sweep).await.unwrap().found;
             assert_eq!((found.claimed.len(), found.expired), (0, 0));
             assert!(found.early.iter().all(|row| row.wake.id == soon.id));
-            store.upcoming(ahead).await.unwrap();
             store.purge(9).await.unwrap();
             store.find(&TaskId::from_bytes([7; 16]).into()).await.unwrap();
         }
-        let upcoming = store.upcoming(ahead).await.unwrap().found;
-        assert_eq!(upcoming.len(), 1);
+        let found = store.sweep(&claim, &sweep).await.unwrap().found;
+        assert_eq!(found.ahead.len(), 1);
         add(&store, named(3, "a")).await;
         for shard in 0..shards {
             let tag = tag(shard);
@@ -282,7 +277,7 @@ async fn a_server_that_forgets_all_is_as_a_new_one() {
         assert_eq!(other.ready(&claim(1)).await.unwrap().found[0].id, after.id);
         // Who knows the number says it again to a server that has lost it.
         assert_eq!(other.database.shards_now().await.unwrap(), shards);
-        let any = RedisStore::connect(&server.url()).unwrap();
+        let any = RedisStore::new(&server.url()).unwrap();
         assert_eq!(any.database.shards().await.unwrap(), shards);
         assert_consistent(&server, shards, "after all was forgotten");
     }
@@ -331,9 +326,12 @@ async fn the_number_of_shards_is_fixed_when_a_prefix_is_first_used() {
             assert!(!error.is_transient());
         }
     }
-    let any = RedisStore::connect(&server.url()).unwrap();
+    let any = RedisStore::new(&server.url()).unwrap();
     assert_eq!(any.find(&task.id.into()).await.unwrap(), Some(task));
-    let fresh = any.prefix("fresh").unwrap();
+    let fresh = RedisStore::builder(&server.url())
+        .prefix("fresh")
+        .build()
+        .unwrap();
     assert_eq!(fresh.database.shards().await.unwrap(), 1);
 }
 
@@ -381,12 +379,7 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
         let task = add(&store, at(given)).await;
         assert_eq!(task.due_at.as_millis(), kept);
         assert_eq!(store.find(&task.id.into()).await.unwrap(), Some(task.clone()));
-        let page = Page {
-            kind: Kind::from(KIND),
-            state: State::Scheduled,
-            after: None,
-            limit: 9,
-        };
+        let page = Page::new(KIND, State::Scheduled).limit(9);
         assert_eq!(store.list(&page).await.unwrap(), std::slice::from_ref(&task));
         let after = Some((task.due_at, task.id));
         assert_eq!(store.list(&Page { after, ..page }).await.unwrap(), []);

@@ -130,7 +130,10 @@ async fn a_write_waits_for_replicas_where_asked() {
         .rsplit_once(':')
         .map(|(_, port)| port.to_owned())
         .unwrap();
-    let wait = |millis| open(&master, 1).wait(1, Duration::from_millis(millis));
+    let wait = |millis| {
+        let builder = RedisStore::builder(&master.url()).shards(1);
+        builder.wait(1, Duration::from_millis(millis)).build().unwrap()
+    };
     // None is there.
     let error = wait(10).insert(vec![due(1)]).await.unwrap_err();
     assert!(

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::consistent::{assert_consistent, most_live_of_a_key};
 use super::*;
 use crate::store::redis::shards::of_id;
-use crate::store::{Ahead, Hop, Renewal};
+use crate::store::{Ahead, Renewal};
 use crate::{Target, Timestamp};
 
 fn verb(rng: &mut Rng) -> Verb {
@@ -101,12 +101,8 @@ async fn step(store: &RedisStore, rng: &mut Rng, n: u64) {
             store.arrive(&[wake], &claim).await.map(drop)
         }
         5 => {
-            let hop = Hop {
-                id: near,
-                version,
-                look_in: time(rng),
-            };
-            store.hop(&[hop]).await.map(drop)
+            let hop = Step::hop(near, version, time(rng));
+            store.advance(&[hop]).await.map(drop)
         }
         6 => store.ready(&claim).await.map(drop),
         7 => {
@@ -130,12 +126,8 @@ async fn step(store: &RedisStore, rng: &mut Rng, n: u64) {
             store.renew(&[renewal], time(rng)).await.map(drop)
         }
         _ => {
-            let settlement = Settlement {
-                id: near,
-                version,
-                ending: ending(rng),
-            };
-            store.settle(vec![settlement]).await.map(drop)
+            let settlement = Step::end(near, version, ending(rng));
+            store.advance(&[settlement]).await.map(drop)
         }
     }
     .unwrap();
@@ -146,7 +138,7 @@ async fn indexes_are_those_of_the_rows_after_every_step() {
     for shards in [1, 4] {
         for seed in 0..3 {
             let server = RedisServer::start();
-            let store = open(&server, shards).keep_history(NONE);
+            let store = open_without_history(&server, shards);
             let mut rng = Rng::with_seed(seed);
             for n in 1..=400 {
                 step(&store, &mut rng, n).await;
@@ -185,7 +177,7 @@ async fn a_key_never_has_two_live_rows() {
         };
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
-            callers.spawn(meet(open(&server, shards).keep_history(NONE), caller));
+            callers.spawn(meet(open_without_history(&server, shards), caller));
         }
         callers.join_all().await;
         is_over.store(true, Ordering::Relaxed);
@@ -228,17 +220,13 @@ async fn meet(store: RedisStore, caller: u64) {
             }
             3 => drop(store.purge(10).await.unwrap()),
             _ => {
-                let end = |task: Task| Settlement {
-                    id: task.id,
-                    version: task.version,
-                    ending: Ending::Dead {
-                        error: String::new(),
-                        give_back: false,
-                    },
+                let end = |task: Task| {
+                    let (error, give_back) = (String::new(), false);
+                    Step::end(task.id, task.version, Ending::Dead { error, give_back })
                 };
                 let claimed = store.ready(&claim(1)).await.unwrap().found;
-                let ends = claimed.into_iter().map(end).collect();
-                store.settle(ends).await.unwrap();
+                let ends: Vec<_> = claimed.into_iter().map(end).collect();
+                store.advance(&ends).await.unwrap();
             }
         }
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use sqlx::SqliteConnection;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, in_time, new_row, run, wakes};
+use crate::clock::Clock;
 use crate::store::sqlite::{READERS, SqliteStore};
-use crate::store::{Ending, Guarded, NewRow, Renewal, Settlement, Store, Sweep, Verb};
-use crate::{Answer, Clock, Error, Scheduled, State, Task};
+use crate::store::{Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
+use crate::{Answer, Error, Scheduled, State, Task};
 
 /// For how long a call may take in these tests.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -29,12 +30,8 @@ impl Fixture {
     }
 }
 
-fn ends(claimed: &[Task]) -> Vec<Settlement> {
-    let end = |task: &Task| Settlement {
-        id: task.id,
-        version: task.version,
-        ending: Ending::Done,
-    };
+fn ends(claimed: &[Task]) -> Vec<Step> {
+    let end = |task: &Task| Step::end(task.id, task.version, Ending::Done);
     claimed.iter().map(end).collect()
 }
 
@@ -96,11 +93,12 @@ async fn a_file_that_stays_locked_lets_every_call_end() {
     let cancel = vec![change(id(2), Verb::Cancel)];
     let claim = claim(9);
     let wakes = wakes([2]);
+    let ends_of_claims = ends(&claimed);
     let all = in_time(async {
         tokio::join!(
             store.insert(due_rows([3])),
             store.change(cancel),
-            store.settle(ends(&claimed)),
+            store.advance(&ends_of_claims),
             store.renew(&renewals, LEASE),
             store.arrive(&wakes, &claim),
             store.ready(&claim),
@@ -119,7 +117,7 @@ async fn a_file_that_stays_locked_lets_every_call_end() {
     // The thread of the last call may still be on its way back.
     in_time(async {
         loop {
-            match store.settle(ends(&claimed)).await {
+            match store.advance(&ends(&claimed)).await {
                 Ok(settled) => break assert_eq!(settled, [Guarded::Done]),
                 Err(error) => passes(&error),
             }
@@ -135,11 +133,11 @@ async fn an_end_of_a_claim_outlives_a_file_that_is_read_only_for_a_moment() {
     fixture.insert(due_rows([1])).await;
     let claimed = fixture.store.ready(&claim(1)).await.unwrap().found;
     fixture.with_writer("PRAGMA query_only = ON").await;
-    let error = fixture.store.settle(ends(&claimed)).await.unwrap_err();
+    let error = fixture.store.advance(&ends(&claimed)).await.unwrap_err();
     passes(&error);
     assert!(error.to_string().contains("readonly"), "{error}");
     // The connection that was so is not used again.
-    let settled = fixture.store.settle(ends(&claimed)).await.unwrap();
+    let settled = fixture.store.advance(&ends(&claimed)).await.unwrap();
     assert_eq!(settled, [Guarded::Done]);
 }
 
@@ -163,7 +161,7 @@ async fn a_full_disk_leaves_nothing_half_done_and_passes() {
     }
     // Somebody made room.
     assert_eq!(
-        fixture.store.settle(ends(&claimed)).await.unwrap(),
+        fixture.store.advance(&ends(&claimed)).await.unwrap(),
         [Guarded::Done]
     );
     let added = fixture.insert(rows).await;
@@ -235,27 +233,34 @@ async fn leases_that_were_given_while_the_clock_was_ahead_end_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system();
     let path = folder.path().join("tasks.db");
-    let store = SqliteStore::open_with_clock(&path, clock.clone()).await.unwrap();
-    store.insert(due_rows(1..4)).await.unwrap();
+    let store = SqliteStore::builder(&path)
+        .clock(clock.clone())
+        .open()
+        .await
+        .unwrap();
+    store.insert(due_rows(1..5)).await.unwrap();
     clock.step(HOUR);
     store.arrive(&wakes([1, 2]), &claim(2)).await.unwrap();
-    clock.step(-HOUR);
+    clock.step(25_000 - HOUR);
+    store.arrive(&wakes([4]), &claim(1)).await.unwrap();
+    clock.step(-25_000);
     store.arrive(&wakes([3]), &claim(1)).await.unwrap();
     let renewal = |number| Renewal {
         id: id(number),
         version: 2,
         started: false,
     };
-    store.renew(&[renewal(2)], LEASE).await.unwrap();
+    store.renew(&[renewal(2), renewal(4)], LEASE).await.unwrap();
     let row = async |number| store.find(&id(number).into()).await.unwrap().unwrap();
-    let before = [row(1).await, row(2).await, row(3).await];
+    let before = [row(1).await, row(2).await, row(3).await, row(4).await];
     let start = clock.now();
     assert_eq!(store.purge(10).await.unwrap(), 0);
     let lease_until = row(1).await.wake_at.unwrap();
     assert!((start.after(LEASE)..=clock.now().after(LEASE)).contains(&lease_until));
     assert_eq!((row(1).await.state, row(1).await.version), (State::Running, 2));
-    // One that was renewed since, and one that was given since, have the right one.
+    // Those that were renewed since, and one that was given since, have the right one.
     assert_eq!(row(2).await.wake_at, before[1].wake_at);
+    assert_eq!(row(4).await.wake_at, before[3].wake_at);
     assert_eq!(row(3).await, before[2]);
     clock.step(31_000);
     let sweep = Sweep {
@@ -263,7 +268,7 @@ async fn leases_that_were_given_while_the_clock_was_ahead_end_in_time() {
         retake: LEASE,
         ahead: None,
     };
-    assert_eq!(store.sweep(&claim(0), &sweep).await.unwrap().found.expired, 3);
+    assert_eq!(store.sweep(&claim(0), &sweep).await.unwrap().found.expired, 4);
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, due_rows, each, id, new_row, run, wakes};
+use crate::clock::Clock;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Ending, Guarded, Hop, NewRow, Settlement, Store, Verb};
-use crate::{Answer, Clock, Scheduled, Task};
+use crate::store::{Ending, Guarded, NewRow, Step, Store, Verb};
+use crate::{Answer, Scheduled, Task};
 
 #[tokio::test]
 async fn texts_and_bytes_come_back_as_they_were() {
@@ -26,13 +27,9 @@ async fn texts_and_bytes_come_back_as_they_were() {
         error: odd.to_owned(),
         give_back: false,
     };
-    let settlement = Settlement {
-        id: id(1),
-        version: 2,
-        ending,
-    };
+    let settlement = Step::end(id(1), 2, ending);
     assert_eq!(
-        fixture.store.settle(vec![settlement]).await.unwrap(),
+        fixture.store.advance(&[settlement]).await.unwrap(),
         [Guarded::Done]
     );
     let dead = fixture.find(id(1)).await;
@@ -129,14 +126,10 @@ async fn a_row_that_makes_no_sense_is_an_error() {
 async fn one_row_may_hop_twice_in_a_batch() {
     let fixture = Fixture::new().await;
     fixture.store.insert(vec![new_row(1, LEASE)]).await.unwrap();
-    let hop = |version| Hop {
-        id: id(1),
-        version,
-        look_in: LEASE,
-    };
+    let hop = |version| Step::hop(id(1), version, LEASE);
     let recorded = fixture
         .store
-        .hop(&[hop(1), hop(1), hop(2), hop(9)])
+        .advance(&[hop(1), hop(1), hop(2), hop(9)])
         .await
         .unwrap();
     use Guarded::{Done, Lost};
@@ -150,8 +143,10 @@ async fn times_are_those_of_the_clock_that_the_store_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system();
     let path = folder.path().join("tasks.db");
-    let store = SqliteStore::open_with_clock(path, clock.clone()).await.unwrap();
-    let store = store.keep_history(Duration::ZERO);
+    let store = SqliteStore::builder(path)
+        .clock(clock.clone())
+        .keep_history(Duration::ZERO);
+    let store = store.open().await.unwrap();
     let before = clock.now();
     let inserted = store.insert(due_rows([1])).await.unwrap();
     assert!((before..=clock.now()).contains(&inserted.now));
@@ -164,16 +159,12 @@ async fn times_are_those_of_the_clock_that_the_store_was_given() {
 #[tokio::test]
 async fn a_purge_keeps_to_its_limit_over_both_kinds_of_history() {
     let fixture = Fixture::new().await;
-    let store = fixture.store.clone().keep_history(Duration::ZERO);
+    let store = fixture.without_history().await;
     store.insert(due_rows(0..6)).await.unwrap();
     let claimed = store.arrive(&wakes(0..3), &claim(3)).await.unwrap().found.claimed;
-    let done = |task: Task| Settlement {
-        id: task.id,
-        version: task.version,
-        ending: Ending::Done,
-    };
+    let done = |task: Task| Step::end(task.id, task.version, Ending::Done);
     store
-        .settle(claimed.into_iter().map(done).collect())
+        .advance(&claimed.into_iter().map(done).collect::<Vec<_>>())
         .await
         .unwrap();
     let cancel = |number| change(id(number), Verb::Cancel);

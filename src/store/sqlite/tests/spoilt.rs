@@ -5,12 +5,11 @@ use std::time::Duration;
 use sqlx::AssertSqlSafe;
 
 use super::{Fixture, LEASE, change, claim, due_rows, each, id, new_row, run, wakes};
+use crate::clock::Clock;
 use crate::store::sqlite::unreadable::{PAUSE, Unreadable};
 use crate::store::sqlite::{codec, read};
-use crate::store::{
-    Ahead, Claim, Ending, Guarded, Hop, NewRow, Page, Renewal, Settlement, Store, Sweep, Verb,
-};
-use crate::{Answer, Clock, Kind, Scheduled, State, TaskId};
+use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
+use crate::{Answer, Kind, Page, Scheduled, State, TaskId};
 
 /// Ways to spoil a row, each of another column.
 const SPOILS: [&str; 11] = [
@@ -42,12 +41,8 @@ fn sweep(limit: usize) -> Sweep {
     }
 }
 
-fn done(id: TaskId, version: u64) -> Settlement {
-    Settlement {
-        id,
-        version,
-        ending: Ending::Done,
-    }
+fn done(id: TaskId, version: u64) -> Step {
+    Step::end(id, version, Ending::Done)
 }
 
 impl Fixture {
@@ -69,14 +64,9 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
         fixture.insert(due_rows(SOUND)).await;
         let soon = |number| new_row(number, Duration::from_secs(20));
         fixture.insert((100..105).map(soon).collect()).await;
-        let ahead = store.upcoming(sweep(9).ahead.unwrap()).await.unwrap().found;
+        let ahead = store.sweep(&claim(0), &sweep(0)).await.unwrap().found.ahead;
         assert!(ahead.len() >= 5, "{spoil}");
-        let page = Page {
-            kind: "k".into(),
-            state: State::Scheduled,
-            after: None,
-            limit: 10,
-        };
+        let page = Page::new("k", State::Scheduled).limit(10);
         assert_eq!(store.list(&page).await.unwrap().len(), 10, "{spoil}");
 
         let arrived = store.arrive(&wakes(0..6), &claim(100)).await.unwrap().found;
@@ -109,14 +99,10 @@ async fn a_claim_whose_row_cannot_be_read_holds_up_no_other() {
         };
         let renewed = store.renew(&[renewal(0), renewal(1)], LEASE).await.unwrap();
         assert_eq!(renewed, [Guarded::Blocked, Guarded::Done], "{spoil}");
-        let hop = |number| Hop {
-            id: id(number),
-            version: 1,
-            look_in: LEASE,
-        };
-        let hopped = store.hop(&[hop(0), hop(2)]).await.unwrap();
+        let hop = |number| Step::hop(id(number), 1, LEASE);
+        let hopped = store.advance(&[hop(0), hop(2)]).await.unwrap();
         assert_eq!(hopped, [Guarded::Blocked, Guarded::Done], "{spoil}");
-        let settled = store.settle(vec![done(id(0), 2), done(id(1), 2)]).await.unwrap();
+        let settled = store.advance(&[done(id(0), 2), done(id(1), 2)]).await.unwrap();
         assert_eq!(settled, [Guarded::Blocked, Guarded::Done], "{spoil}");
     }
 }
@@ -227,7 +213,7 @@ async fn a_finished_row_that_cannot_be_read_keeps_nobody_from_its_key() {
 #[tokio::test]
 async fn history_that_cannot_be_read_is_removed_as_well() {
     let fixture = Fixture::new().await;
-    let store = fixture.store.clone().keep_history(Duration::ZERO);
+    let store = fixture.without_history().await;
     fixture.insert(due_rows(1..3)).await;
     let cancels = [1, 2].map(|number| change(id(number), Verb::Cancel));
     store.change(cancels.into()).await.unwrap();
@@ -255,7 +241,10 @@ async fn columns_and_states_of_a_later_release_stop_nobody() {
     let claimed = store.ready(&claim(100)).await.unwrap().found;
     assert_eq!(claimed.len(), 5);
     let ends = claimed.iter().map(|task| done(task.id, task.version));
-    assert_eq!(store.settle(ends.collect()).await.unwrap(), [Guarded::Done; 5]);
+    assert_eq!(
+        store.advance(&ends.collect::<Vec<_>>()).await.unwrap(),
+        [Guarded::Done; 5]
+    );
     let found = fixture.change(vec![change(id(5), Verb::Cancel)]).await;
     assert!(matches!(found[..], [Answer::Finished(_)]));
     // Who starts anew is told.

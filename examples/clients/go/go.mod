@@ -1,0 +1,3 @@
+module delayline.example/clients
+
+go 1.19

@@ -1,0 +1,82 @@
+// A worker: claims what is due, extends what takes long, and says what came of it.
+//
+//	go run ./worker http://127.0.0.1:7700 report.build
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"delayline.example/clients/delayline"
+)
+
+const lease = 30 * time.Second
+
+// build is the work itself, which may be done twice: a worker can die right after it.
+func build(payload json.RawMessage) error {
+	var report struct {
+		Name       string
+		Impossible bool
+	}
+	if err := json.Unmarshal(payload, &report); err != nil {
+		return err
+	}
+	if report.Impossible {
+		return errors.New("such a report cannot be built")
+	}
+	fmt.Println("built", report.Name)
+	return nil
+}
+
+// keep extends the claim three times in each lease, until over is closed.
+func keep(server *delayline.Client, claim string, over <-chan struct{}) {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+			// One that fails is tried again by the next.
+			_, _ = server.End(claim, "extend", map[string]string{"lease": lease.String()})
+		}
+	}
+}
+
+func work(server *delayline.Client, claim delayline.Claim) {
+	over := make(chan struct{})
+	go keep(server, claim.Claim, over)
+	failure := build(claim.Task.Payload)
+	close(over)
+	held, err := true, error(nil)
+	if failure != nil {
+		held, err = server.End(claim.Claim, "retry", map[string]string{"reason": failure.Error()})
+	} else {
+		held, err = server.End(claim.Claim, "done", nil)
+	}
+	switch {
+	case err != nil:
+		// Its lease ends, and somebody does it again.
+		log.Println("the end of", claim.Task.ID, "could not be told:", err)
+	case !held:
+		fmt.Println("lost the claim of", claim.Task.ID)
+	}
+}
+
+func main() {
+	server, kind := delayline.New(os.Args[1]), os.Args[2]
+	for {
+		claims, err := server.Claim([]string{kind}, 1, "20s", lease.String())
+		if err != nil {
+			log.Println("the server is away:", err)
+			time.Sleep(time.Second)
+		}
+		for _, claim := range claims {
+			work(server, claim)
+		}
+	}
+}

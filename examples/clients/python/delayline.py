@@ -1,0 +1,77 @@
+"""A client of Delayline's HTTP interface, of the standard library alone: copy it into your service."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+
+
+class Refused(Exception):
+    """The server refused the request, and nothing was done; `problem` says which field, and what is allowed."""
+
+    def __init__(self, problem):
+        super().__init__(problem.get("detail", "refused"))
+        self.problem = problem
+
+
+class Delayline:
+    """One server. A request that fails by `OSError`, or with the status 503, may be repeated."""
+
+    def __init__(self, url="http://127.0.0.1:7700", token=None):
+        self.url, self.token = url.rstrip("/"), token
+
+    def schedule(self, kind, key, payload=None, **task):
+        """With `after="15m"` or `at="2026-12-24T18:00:00Z"`: "new", "existing", "replaced" or "running", and the task."""
+        return self._answer("PUT", self._task(kind, key), {"payload": payload, **task})
+
+    def cancel(self, kind, key):
+        """"done": it never runs. Else "too_late", "finished" or "not_found"."""
+        return self._answer("POST", self._task(kind, key) + "/cancel", {})
+
+    def shift(self, kind, key, by):
+        """Moves a task by a span such as "+10m"."""
+        return self._answer("POST", self._task(kind, key) + "/shift", {"by": by})
+
+    def reschedule(self, kind, key, **when):
+        """Moves a task to another time, `after` or `at`."""
+        return self._answer("POST", self._task(kind, key) + "/reschedule", when)
+
+    def find(self, kind, key):
+        """The task, or None."""
+        status, body = self._request("GET", self._task(kind, key))
+        return None if status == 404 else body
+
+    def claim(self, kinds, max=1, wait="20s", lease="30s"):
+        """Tasks that are due, each with its claim; waits for one."""
+        _, body = self._request("POST", "/v1/claims", {"kinds": kinds, "max": max, "wait": wait, "lease": lease})
+        return [(given["claim"], given["task"]) for given in body["claims"]]
+
+    def end(self, claim, how="done", **more):
+        """Ends a claim by "done", "retry", "snooze" or "discard", or extends it; False if it held no more."""
+        answer, _ = self._answer("POST", f"/v1/claims/{claim}/{how}", more)
+        return answer == "done"
+
+    @staticmethod
+    def _task(kind, key):
+        return "/v1/tasks/" + "/".join(urllib.parse.quote(name, safe="") for name in (kind, key))
+
+    def _answer(self, method, path, body):
+        _, body = self._request(method, path, body)
+        return body["answer"], body.get("task")
+
+    def _request(self, method, path, body=None):
+        request = urllib.request.Request(self.url + path, method=method)
+        request.add_header("Content-Type", "application/json")
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            # Longer than a claim may wait.
+            with urllib.request.urlopen(request, data, timeout=90) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as refused:
+            problem = json.load(refused)
+            # What a verb answers is no mistake of the caller's; nor is that there is no such task.
+            if "answer" in problem or refused.code == 404:
+                return refused.code, problem
+            raise Refused(problem) from refused

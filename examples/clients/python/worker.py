@@ -1,0 +1,68 @@
+"""A worker: claims what is due, extends what takes long, and says what came of it.
+
+    python3 worker.py http://127.0.0.1:7700 report.build
+"""
+
+import contextlib
+import sys
+import threading
+import time
+
+from delayline import Delayline
+
+LEASE_SECONDS = 30
+
+
+def build(report):
+    """The work itself, which may be done twice: a worker can die right after it."""
+    if report.get("impossible"):
+        raise ValueError("such a report cannot be built")
+    time.sleep(report.get("seconds", 0))
+    print("built", report["name"], flush=True)
+
+
+@contextlib.contextmanager
+def kept(server, claim):
+    """Extends the claim three times in each lease, as long as the work takes."""
+    over = threading.Event()
+
+    def extend():
+        while not over.wait(LEASE_SECONDS / 3):
+            with contextlib.suppress(OSError):
+                server.end(claim, "extend", lease=f"{LEASE_SECONDS}s")
+
+    keeping = threading.Thread(target=extend, daemon=True)
+    keeping.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeping.join()
+
+
+def work(server, kind):
+    for claim, task in server.claim([kind], lease=f"{LEASE_SECONDS}s"):
+        try:
+            with kept(server, claim):
+                build(task["payload"])
+        except Exception as failure:
+            held = server.end(claim, "retry", reason=str(failure))
+        else:
+            held = server.end(claim)
+        if not held:
+            print("lost the claim of", task["id"], flush=True)
+
+
+def main():
+    url, kind = sys.argv[1:]
+    server = Delayline(url)
+    while True:
+        try:
+            work(server, kind)
+        except OSError as away:
+            print("the server is away:", away, file=sys.stderr, flush=True)
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+//! The command-line tool. Each command has a file beside this one.
+
+#[cfg(feature = "_store")]
+mod database;
+mod migrate;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod plaintext;
+mod plan;
+#[cfg(feature = "rocketmq")]
+mod probe;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "_store")]
+mod serve;
+mod span;
+
+use std::error::Error as _;
+use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind as Refused};
+use clap::{CommandFactory as _, Parser as _};
+
+/// Any delay on the RocketMQ brokers you have.
+#[derive(Debug, clap::Parser)]
+#[command(name = "delayline", version, arg_required_else_help = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Plan(plan::Plan),
+    Migrate(migrate::Migrate),
+    #[cfg(feature = "_store")]
+    Serve(serve::Serve),
+    #[cfg(feature = "rocketmq")]
+    Probe(probe::Probe),
+    #[cfg(feature = "redis")]
+    Redis(redis::Redis),
+}
+
+/// Why a command did not succeed: one line for people, and the exit status.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// An argument cannot be used; nothing was done.
+    #[error("{0}")]
+    Argument(String),
+    /// A server could not do it.
+    #[error("{0}")]
+    Server(delayline::Error),
+    /// What has been said shows that not all is well.
+    #[cfg(feature = "_servers")]
+    #[error("{0}")]
+    Found(String),
+    /// Somebody wanted it to end.
+    #[cfg(feature = "rocketmq")]
+    #[error("interrupted")]
+    Interrupted,
+    /// There is no runtime to do it in.
+    #[cfg(feature = "_servers")]
+    #[error("no runtime: {0}")]
+    Runtime(io::Error),
+    /// What there was to say could not be said.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+}
+
+impl From<delayline::Error> for Failure {
+    fn from(error: delayline::Error) -> Self {
+        if error.is_invalid() {
+            return Self::Argument(error.to_string());
+        }
+        Self::Server(error)
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // If standard error is closed, the exit status is all that is left to say.
+            let _ = writeln!(io::stderr(), "delayline: {failure}");
+            ExitCode::from(match failure {
+                Failure::Argument(_) => 2,
+                _ => 1,
+            })
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // The help and the version come as errors too.
+        Err(shown) if !shown.use_stderr() => return print(&shown.to_string()),
+        Err(refused) => return Err(Failure::Argument(one_line(&refused))),
+    };
+    match cli.command {
+        Command::Plan(plan) => print(&plan.run()?),
+        Command::Migrate(migrate) => print(&migrate.run()?),
+        #[cfg(feature = "_store")]
+        Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "rocketmq")]
+        Command::Probe(probe) => probe.run(),
+        #[cfg(feature = "redis")]
+        Command::Redis(redis) => redis.run(),
+    }
+}
+
+/// Does what must be waited for.
+#[cfg(feature = "_servers")]
+fn in_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::Runtime)?;
+    Ok(runtime.block_on(work))
+}
+
+/// Writes to standard output; a reader that has closed it has read what it wanted.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(closed) if closed.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Failure::Output),
+    }
+}
+
+/// What the parser of arguments says in a page, in a line: the argument, its value, and what is allowed.
+fn one_line(refused: &clap::Error) -> String {
+    let context = |kind| refused.get(kind).map(ToString::to_string);
+    let argument = context(ContextKind::InvalidArg);
+    let value = context(ContextKind::InvalidValue).filter(|value| !value.is_empty());
+    // What our own parsers of values say, or one of a few words.
+    let allowed = match (refused.source(), context(ContextKind::ValidValue)) {
+        (Some(own), _) => Some(own.to_string()),
+        (None, words) => words.map(|words| format!("allowed are {words}")),
+    };
+    // An empty one is refused by our own parsers only.
+    let value = value.or_else(|| refused.source().map(|_| String::new()));
+    if let (Some(argument), Some(value), Some(allowed)) = (&argument, &value, allowed) {
+        // `--levels <TABLE>` and `<DELAY>`, as they are known.
+        let name = argument.split(' ').next().unwrap_or_default();
+        return format!("{} is {}: {allowed}", name.trim_matches(['<', '>']), shown(value));
+    }
+    let reason = match refused.kind() {
+        Refused::MissingSubcommand => "a command is missing".to_owned(),
+        Refused::InvalidSubcommand => {
+            let name = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            not_built(&name).unwrap_or_else(|| not_known(&shown(&name)))
+        }
+        Refused::UnknownArgument => unknown(&argument.unwrap_or_default()),
+        Refused::TooManyValues => {
+            let value = value.filter(|_| !Named::by_arguments().takes_address);
+            let value = value.map_or_else(|| NOT_SHOWN.to_owned(), |value| shown(&value));
+            format!("{} is {value}, but takes no value", argument.unwrap_or_default())
+        }
+        // These name arguments, and no values.
+        Refused::MissingRequiredArgument | Refused::ArgumentConflict | Refused::InvalidValue => {
+            first_paragraph(&refused.to_string())
+        }
+        Refused::InvalidUtf8 => "an argument is not UTF-8".to_owned(),
+        _ => "the arguments do not fit together".to_owned(),
+    };
+    format!("{reason}; allowed are {}", Named::by_arguments().allowed())
+}
+
+/// In place of a value.
+const NOT_SHOWN: &str = "not shown, as it may hold a password";
+
+/// A value as it was given, quoted; unless it may be an address, or a part of one.
+fn shown(value: &str) -> String {
+    match value.contains(['@', ':', '/', '=']) {
+        true => NOT_SHOWN.to_owned(),
+        false => format!("{value:?}"),
+    }
+}
+
+/// That an argument is not known. Of one that may be a password, or have one in it, only the name is shown: as in
+/// `-psecret`, as other tools have it, or in an address that a shell has taken apart.
+fn unknown(argument: &str) -> String {
+    let name = match argument.strip_prefix("--") {
+        Some(_) => argument.split('=').next().map(str::to_owned),
+        None if !Named::by_arguments().takes_address => Some(whole_argument(argument)),
+        None if argument.starts_with('-') => Some(argument.chars().take(2).collect()),
+        None => None,
+    };
+    not_known(&name.map_or_else(|| NOT_SHOWN.to_owned(), |name| shown(&name)))
+}
+
+/// That a command is there in other builds.
+fn not_built(name: &str) -> Option<String> {
+    let is_of_the_tool = Named::by_arguments().command.get_name() == "delayline";
+    let feature = match name {
+        _ if !is_of_the_tool => return None,
+        "probe" if cfg!(not(feature = "rocketmq")) => "rocketmq",
+        "redis" if cfg!(not(feature = "redis")) => "redis",
+        "serve" if cfg!(not(feature = "_store")) => "sqlite, postgres, mysql or redis",
+        _ => return None,
+    };
+    Some(format!(
+        "{name:?} needs the feature {feature}, which this build does not have"
+    ))
+}
+
+fn not_known(shown: &str) -> String {
+    match shown {
+        NOT_SHOWN => format!("an argument is not known, and {NOT_SHOWN}"),
+        shown => format!("{shown} is not known"),
+    }
+}
+
+/// The first paragraph of a page, as one line.
+fn first_paragraph(page: &str) -> String {
+    let paragraph = page.split("\n\n").next().unwrap_or_default();
+    let words: Vec<_> = paragraph
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect();
+    words.join(" ")
+}
+
+/// Of `-15m` the parser knows only `-1`.
+fn whole_argument(start: &str) -> String {
+    std::env::args_os()
+        .skip(1)
+        .map(|given| given.to_string_lossy().into_owned())
+        .find(|given| given.starts_with(start))
+        .unwrap_or_else(|| start.to_owned())
+}
+
+/// The command that was named, or else the tool.
+struct Named {
+    command: clap::Command,
+    /// Whether the address of a server may be among its arguments.
+    takes_address: bool,
+}
+
+impl Named {
+    fn by_arguments() -> Self {
+        let mut tool = Cli::command();
+        tool.build();
+        let mut command = &tool;
+        for name in std::env::args_os().skip(1) {
+            match command.find_subcommand(name) {
+                Some(named) => command = named,
+                None => break,
+            }
+        }
+        Self {
+            command: command.clone(),
+            // Whoever names no command may have forgotten it, and given all the rest.
+            takes_address: command.get_name() != "plan",
+        }
+    }
+
+    /// Its arguments and commands.
+    fn allowed(&self) -> String {
+        let arguments = self.command.get_arguments().map(ToString::to_string);
+        let commands = self.command.get_subcommands();
+        let commands = commands.map(|command| command.get_name().to_owned());
+        commands.chain(arguments).collect::<Vec<_>>().join(", ")
+    }
+}

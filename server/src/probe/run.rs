@@ -1,0 +1,493 @@
+//! Sends probes through levels and waits for them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::backend::{Arrival, Backend, Departure, SendError, Wake};
+use delayline::delay::{Level, Spelled};
+use delayline::{Error, TaskId};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep_until};
+
+use super::lateness::Probed;
+
+/// How long sending takes at the least, so that the probes meet a broker at all moments of its rounds.
+const SPREAD: Duration = Duration::from_secs(2);
+/// How many probes are sent in a second at the most, through all levels together: far below what a broker can take, for
+/// else they would measure each other.
+const MOST_PER_SECOND: usize = 1_000;
+/// How long after the last one was due probes count as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a probe is sent that is not confirmed, and how long after each failure.
+const TRIES: usize = 5;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How many arrivals are taken at once.
+const BATCH: usize = 1_000;
+/// How often it is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// What to send.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) levels: &'a [Level],
+    /// Through each of them.
+    pub(crate) count: usize,
+    /// A level to send this many messages through before, and wait for them: the consumer is then known to be there.
+    pub(crate) warm_up: Option<(Level, usize)>,
+}
+
+impl Order<'_> {
+    fn total(&self) -> usize {
+        self.levels.len() * self.count
+    }
+
+    /// How many are sent in a second through each level.
+    pub(crate) fn pace(&self) -> f64 {
+        self.count as f64 / self.spread().as_secs_f64()
+    }
+
+    /// For how long probes are sent.
+    fn spread(&self) -> Duration {
+        SPREAD.max(Duration::from_secs_f64(
+            self.total() as f64 / MOST_PER_SECOND as f64,
+        ))
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Progress {
+    Warming,
+    Probing {
+        sent: usize,
+        arrived: usize,
+        total: usize,
+        /// Until the last one is due.
+        left: Duration,
+    },
+    Ended,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Warming => f.write_str("waiting for the first messages"),
+            Self::Probing {
+                sent,
+                arrived,
+                total,
+                left,
+            } => {
+                let left = Duration::from_secs(left.as_secs());
+                write!(
+                    f,
+                    "{sent} of {total} probes sent, {arrived} arrived, about {} to go",
+                    Spelled(left)
+                )
+            }
+            Self::Ended => Ok(()),
+        }
+    }
+}
+
+/// Sends probes through all levels at the same time, and gives what became of them, level by level.
+///
+/// An error only if nothing can be received. What cannot be sent, and what does not come, is in the result.
+pub(crate) async fn probe(
+    backend: Arc<dyn Backend>,
+    order: &Order<'_>,
+    mut tell: impl FnMut(Progress),
+) -> Result<Vec<Probed>, Error> {
+    if let Some((level, count)) = order.warm_up {
+        tell(Progress::Warming);
+        let at_once = (0..count).map(|_| Flight::new(level, Duration::ZERO));
+        Flights::new(at_once.collect()).fly(&backend, |_| {}).await?;
+    }
+    let mut flights = Flights::new(schedule(order));
+    let flown = flights.fly(&backend, &mut tell).await;
+    tell(Progress::Ended);
+    flown?;
+    Ok(flights.by_level(order.levels))
+}
+
+/// The probes of all levels, by the time at which to send them.
+///
+/// Each level has one in each of as many equal spans of time, at a random moment in it: equal steps might be those of
+/// the broker, and then all would meet it at the same moment of its rounds.
+fn schedule(order: &Order<'_>) -> Vec<Flight> {
+    let span = order.spread().div_f64(order.count as f64);
+    let mut flights = Vec::with_capacity(order.total());
+    for slot in 0..order.count {
+        for &level in order.levels {
+            flights.push(Flight::new(level, span.mul_f64(slot as f64 + fastrand::f64())));
+        }
+    }
+    flights.sort_by_key(|flight| flight.at);
+    flights
+}
+
+/// A probe under way, or about to be.
+#[derive(Debug)]
+struct Flight {
+    level: Level,
+    /// When it is to be sent, from the beginning.
+    at: Duration,
+    /// When each try to send it was begun.
+    asked: Vec<Instant>,
+    /// Whether the last try has failed, as far as is known: it may come all the same.
+    failed: bool,
+    /// Whether it will not come.
+    refused: bool,
+    /// How late it came, in ms, and by which try.
+    late: Option<(i64, u64)>,
+    doubled: bool,
+}
+
+impl Flight {
+    fn new(level: Level, at: Duration) -> Self {
+        Self {
+            level,
+            at,
+            asked: Vec::new(),
+            failed: false,
+            refused: false,
+            late: None,
+            doubled: false,
+        }
+    }
+}
+
+/// Probes under way. Each is known by its place, and by a mark that those of other rounds do not have.
+struct Flights {
+    mark: [u8; 8],
+    flights: Vec<Flight>,
+    /// Why the first try of a level failed that did.
+    causes: BTreeMap<usize, Error>,
+    /// Which to send once more, and when.
+    again: VecDeque<(Instant, usize)>,
+    /// How many are not under way any more.
+    landed: usize,
+    last_due: Instant,
+}
+
+impl Flights {
+    /// They must be in the order of their times.
+    fn new(flights: Vec<Flight>) -> Self {
+        Self {
+            mark: fastrand::u64(..).to_be_bytes(),
+            flights,
+            causes: BTreeMap::new(),
+            again: VecDeque::new(),
+            landed: 0,
+            last_due: Instant::now(),
+        }
+    }
+
+    /// Sends all of them, each at its time, and waits until none is under way or those that are have no more time.
+    async fn fly(&mut self, backend: &Arc<dyn Backend>, mut tell: impl FnMut(Progress)) -> Result<(), Error> {
+        let begun = Instant::now();
+        let total = self.flights.len();
+        let ends = self
+            .flights
+            .iter()
+            .map(|flight| begun + flight.at + flight.level.delay);
+        let end = ends.max().unwrap_or(begun);
+        let mut sent = 0;
+        let mut sending = JoinSet::new();
+        let mut telling = interval(TELL_EVERY);
+        while self.landed < total {
+            let first = self.flights.get(sent).map(|flight| (begun + flight.at, sent));
+            let next = first.into_iter().chain(self.again.front().copied()).min();
+            tokio::select! {
+                biased;
+                arrivals = backend.receive(BATCH) => {
+                    let (now, arrivals) = (Instant::now(), arrivals?);
+                    arrivals.iter().for_each(|arrival| self.land(arrival, now));
+                    backend.acknowledge(arrivals).await;
+                }
+                Some(outcome) = sending.join_next(), if !sending.is_empty() => {
+                    // One that panicked does not come: it counts as lost.
+                    if let Ok((place, Err(SendError { cause, .. }))) = outcome {
+                        self.fail(place, cause);
+                    }
+                }
+                () = sleep_until(next.map_or(self.last_due + PATIENCE, |(at, _)| at)) => {
+                    let Some((_, place)) = next else { break };
+                    if place == sent {
+                        sent += 1;
+                    } else {
+                        self.again.pop_front();
+                    }
+                    if let Some(departure) = self.depart(place) {
+                        let backend = backend.clone();
+                        sending.spawn(async move { (place, backend.send(&[departure]).await) });
+                    }
+                }
+                _ = telling.tick() => {
+                    tell(Progress::Probing {
+                        sent,
+                        arrived: self.landed,
+                        total,
+                        left: end.saturating_duration_since(Instant::now()),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What to send; nothing if it has come by an earlier try.
+    fn depart(&mut self, place: usize) -> Option<Departure> {
+        let now = Instant::now();
+        let flight = &mut self.flights[place];
+        if flight.late.is_some() {
+            return None;
+        }
+        flight.asked.push(now);
+        self.last_due = self.last_due.max(now + flight.level.delay);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.mark);
+        id[8..].copy_from_slice(&(place as u64).to_be_bytes());
+        Some(Departure {
+            wake: Wake {
+                id: TaskId::from_bytes(id),
+                kind: "delayline.probe".into(),
+                // By which the tries are told apart.
+                version: flight.asked.len() as u64,
+            },
+            delay: flight.level.delay,
+        })
+    }
+
+    fn fail(&mut self, place: usize, cause: Error) {
+        let flight = &mut self.flights[place];
+        if flight.asked.len() < TRIES {
+            self.again.push_back((Instant::now() + AGAIN_AFTER, place));
+        } else {
+            flight.failed = true;
+            flight.refused = !cause.is_transient();
+            if flight.refused && flight.late.is_none() {
+                self.landed += 1;
+            }
+        }
+        self.causes.entry(flight.level.number).or_insert(cause);
+    }
+
+    fn land(&mut self, arrival: &Arrival, now: Instant) {
+        let Wake { id, version, .. } = &arrival.wake;
+        let (mark, place) = id.as_bytes().split_at(8);
+        let place = place
+            .iter()
+            .fold(0, |place, &byte| (place << 8) | usize::from(byte));
+        // Anything else is of a round before.
+        let Some(flight) = self.flights.get_mut(place).filter(|_| mark == self.mark) else {
+            return;
+        };
+        let asked = usize::try_from(*version)
+            .ok()
+            .and_then(|version| version.checked_sub(1));
+        let Some(&asked) = asked.and_then(|at| flight.asked.get(at)) else {
+            return;
+        };
+        if let Some((_, by)) = flight.late {
+            flight.doubled |= by == *version;
+            return;
+        }
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let took = micros(now.saturating_duration_since(asked));
+        let late = took.saturating_sub(micros(flight.level.delay)).div_euclid(1_000);
+        flight.late = Some((late, *version));
+        if !flight.refused {
+            self.landed += 1;
+        }
+    }
+
+    fn by_level(mut self, levels: &[Level]) -> Vec<Probed> {
+        let probed = levels.iter().map(|&level| {
+            let flights = self.flights.iter().filter(|flight| flight.level == level);
+            let unsent = |flight: &Flight| flight.failed && flight.late.is_none();
+            let mut late: Vec<_> = flights
+                .clone()
+                .filter_map(|flight| flight.late)
+                .map(|(late, _)| late)
+                .collect();
+            late.sort_unstable();
+            Probed {
+                level,
+                sent: flights.clone().filter(|flight| !unsent(flight)).count(),
+                unsent: flights.clone().filter(|flight| unsent(flight)).count(),
+                again: flights.clone().filter(|flight| flight.asked.len() > 1).count(),
+                cause: self.causes.remove(&level.number),
+                late,
+                doubled: flights.filter(|flight| flight.doubled).count(),
+            }
+        });
+        probed.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use delayline::backend::{Delays, LevelsBackend};
+    use delayline::delay::LevelTable;
+
+    use super::*;
+
+    fn levels(table: &str) -> (LevelTable, Vec<Level>) {
+        let table: LevelTable = table.parse().unwrap();
+        let levels = table.levels().collect();
+        (table, levels)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_through_levels_that_are_looked_at_every_100_ms_are_that_late() {
+        let (table, levels) = levels("1s 5s");
+        let order = Order {
+            levels: &levels,
+            count: 200,
+            warm_up: Some((levels[0], 16)),
+        };
+        let begun = Instant::now();
+        let backend = Arc::new(LevelsBackend::new(table));
+        let probed = probe(backend, &order, |_| {}).await.unwrap();
+        assert_eq!(probed.len(), 2);
+        for (probed, level) in probed.iter().zip(&levels) {
+            assert_eq!((probed.level, probed.sent, probed.late.len()), (*level, 200, 200));
+            assert_eq!((probed.unsent, probed.doubled, probed.lost()), (0, 0, 0));
+            let [half, most] = [50, 100].map(|percent| probed.percentile(percent).unwrap());
+            assert!(
+                (30..=70).contains(&half) && (90..=110).contains(&most),
+                "{half} {most}"
+            );
+        }
+        // The first messages, the sending, the longest level: and it waits for nothing more.
+        let took = begun.elapsed();
+        assert!((1 + 2 + 5..=1 + 2 + 6).contains(&took.as_secs()), "{took:?}");
+    }
+
+    /// Loses, doubles, hastens, refuses, and refuses at first.
+    #[derive(Debug)]
+    struct Odd(LevelsBackend);
+
+    #[async_trait::async_trait]
+    impl Backend for Odd {
+        fn name(&self) -> &'static str {
+            "odd"
+        }
+
+        fn delays(&self) -> Delays {
+            self.0.delays()
+        }
+
+        async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
+            let mut batch = batch.to_vec();
+            let place = batch[0].wake.id.as_bytes()[15];
+            match place {
+                0 => return Ok(()),
+                1 => return Err(refused()),
+                5 if batch[0].wake.version < 3 => return Err(refused()),
+                2 => {
+                    // It is sent, and nobody learns.
+                    self.0.send(&batch).await?;
+                    let cause = Error::Backend {
+                        backend: "odd",
+                        transient: true,
+                        source: "not confirmed".into(),
+                    };
+                    return Err(SendError::all(1, cause));
+                }
+                3 => batch.push(batch[0].clone()),
+                4 => batch[0].delay = Duration::from_secs(1),
+                _ => {}
+            }
+            self.0.send(&batch).await
+        }
+
+        async fn remove(&self, _: &[Wake]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
+            self.0.receive(max).await
+        }
+
+        async fn acknowledge(&self, arrivals: Vec<Arrival>) {
+            self.0.acknowledge(arrivals).await;
+        }
+
+        async fn health(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        async fn close(&self) -> Result<(), Error> {
+            self.0.close().await
+        }
+    }
+
+    fn refused() -> SendError {
+        SendError::all(1, "".parse::<LevelTable>().unwrap_err())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_lost_refused_doubled_or_early_is_told() {
+        let (table, levels) = levels("1s 2s");
+        let order = Order {
+            levels: &levels[1..],
+            count: 7,
+            warm_up: None,
+        };
+        let mut last = None;
+        let backend = Arc::new(Odd(LevelsBackend::new(table)));
+        let probed = probe(backend, &order, |progress| last = Some(progress))
+            .await
+            .unwrap();
+        let [probed] = &probed[..] else {
+            panic!("{probed:?}")
+        };
+        assert_eq!((probed.sent, probed.unsent, probed.again), (6, 1, 3));
+        assert_eq!((probed.late.len(), probed.lost(), probed.doubled), (5, 1, 1));
+        assert!(probed.cause.is_some());
+        // The one that was sent again is late by its last try only.
+        let [early, late @ ..] = &probed.late[..] else {
+            panic!("{probed:?}")
+        };
+        assert!((-1_000..-890).contains(early), "{:?}", probed.late);
+        assert!(
+            late.iter().all(|late| (0..=110).contains(late)),
+            "{:?}",
+            probed.late
+        );
+        assert!(matches!(last, Some(Progress::Ended)));
+    }
+
+    #[test]
+    fn the_pace_is_even_and_bounded() {
+        let (_, levels) = levels("1s 5s 10s");
+        for (count, seconds) in [(1, 2.0), (200, 2.0), (100_000, 300.0)] {
+            let order = Order {
+                levels: &levels,
+                count,
+                warm_up: None,
+            };
+            let flights = schedule(&order);
+            assert_eq!(flights.len(), 3 * count);
+            assert!(flights.is_sorted_by_key(|flight| flight.at));
+            let span = seconds / count as f64;
+            for &level in &levels {
+                let flights = flights.iter().filter(|flight| flight.level == level);
+                for (slot, flight) in flights.enumerate() {
+                    let slots = flight.at.as_secs_f64() / span;
+                    assert!(
+                        (slots - slot as f64 - 0.5).abs() < 0.501,
+                        "{slot}: {:?}",
+                        flight.at
+                    );
+                }
+            }
+        }
+    }
+}

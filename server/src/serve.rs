@@ -1,0 +1,242 @@
+//! `delayline serve`: Delayline for services in any language.
+
+mod config;
+mod demo;
+mod derived_id;
+#[cfg(feature = "rocketmq")]
+mod gateway;
+mod http;
+mod log;
+mod open;
+mod text;
+mod webhook;
+
+use std::future::IntoFuture as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use delayline::{Claims, Context, Kind, Policy, Scheduler, Worker, defaults};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use self::config::{Config, Delivery};
+use self::http::{Access, App};
+use self::webhook::Webhook;
+use crate::Failure;
+
+/// Serve tasks to services in any language, over HTTP.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The configuration; without it, tasks are in delayline.db in the working directory, and only this machine is served,
+    /// on port 7700
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Only say whether the configuration can be used
+    #[arg(long)]
+    check: bool,
+    /// Add kinds of tasks that act by themselves, to look at; without a configuration, all tasks are in memory
+    #[arg(long)]
+    demo: bool,
+    /// How to write the log
+    #[arg(long, value_name = "FORMAT", default_value = "lines")]
+    log: log::Format,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let config = match &self.config {
+            Some(file) => Config::read(file).map_err(|mistake| Failure::Argument(mistake.to_string()))?,
+            None => Config::default(),
+        };
+        if self.check {
+            open::Parts::check(&config)?;
+            return crate::print("the configuration can be used\n");
+        }
+        log::start(self.log);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.map_err(Failure::Runtime)?.block_on(self.serve(config))
+    }
+
+    async fn serve(self, config: Config) -> Result<(), Failure> {
+        let in_memory = self.demo && self.config.is_none();
+        let parts = open::Parts::open(&config, in_memory).await?;
+        let listen = *config.http.listen.get_ref();
+        let listener = TcpListener::bind(listen.0).await.map_err(|cause| {
+            Failure::Argument(format!(
+                "http.listen is \"{listen}\", where nobody can listen: {cause}"
+            ))
+        })?;
+        let address = listener.local_addr().map_err(Failure::Runtime)?;
+        let scheduler = parts.scheduler()?;
+        let (mut worker, claims) = delivering(&config, &scheduler).await?;
+        #[cfg(feature = "rocketmq")]
+        let gateway = match (&config.gateway, &config.rocketmq) {
+            (Some(gateway), Some(rocketmq)) => {
+                let gateway = gateway::Gateway::open(gateway.get_ref().clone(), rocketmq.options()).await?;
+                worker = gateway.handlers(worker);
+                Some(gateway)
+            }
+            _ => None,
+        };
+        if self.demo {
+            worker = demo::handlers(worker);
+        }
+        let (stop, stopping) = watch::channel(false);
+        let app = Arc::new(App {
+            scheduler: scheduler.clone(),
+            claims,
+            stopping: stopping.clone(),
+            backends: parts.backends(),
+            store: parts.store,
+            access: Access::new(
+                config
+                    .http
+                    .tokens
+                    .into_iter()
+                    .map(toml::Spanned::into_inner)
+                    .collect(),
+            ),
+            body_limit: config.http.body_limit,
+            base_path: config.http.base_path.as_str().to_owned(),
+        });
+        let stopped = move |mut stopping: watch::Receiver<bool>| async move {
+            // Also when nobody can say so any more.
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        let mut working = tokio::spawn(worker.run_until(stopped(stopping.clone())));
+        #[cfg(feature = "rocketmq")]
+        let receiving =
+            gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
+        let base_path = config.http.base_path.as_str();
+        let serving = axum::serve(listener, http::router(app));
+        let serving = serving.with_graceful_shutdown(stopped(stopping.clone()));
+        let serving = tokio::spawn(serving.into_future());
+        let acting = self
+            .demo
+            .then(|| tokio::spawn(demo::callers(scheduler.clone(), stopped(stopping))));
+        tracing::info!(url = %format_args!("http://{address}{base_path}"), "serving");
+        // For whoever starts the server and waits until it can be asked; its log may be anywhere.
+        crate::print(&format!("serving http://{address}{base_path}\n"))?;
+
+        tokio::select! {
+            () = asked_to_stop() => {}
+            ended = &mut working => return ended_early(ended),
+        }
+        tracing::info!("stopping: what is under way ends, and what has not begun is given back");
+        let _ = stop.send(true);
+        drop(acting);
+        #[cfg(feature = "rocketmq")]
+        if let Some(receiving) = receiving {
+            // An error is a defect of its own, which the log has.
+            let _ended = receiving.await;
+        }
+        let limit = config.worker.stop_timeout.0;
+        let served = tokio::time::timeout(limit, serving).await;
+        if served.is_err() {
+            tracing::warn!("requests were still under way at the end of the stop timeout, and are cut off");
+        }
+        match working.await {
+            Ok(worked) => worked?,
+            defect => return ended_early(defect),
+        }
+        scheduler.close().await?;
+        Ok(())
+    }
+}
+
+/// The worker of the kinds that the server delivers itself, and the claims of those that are fetched.
+async fn delivering(config: &Config, scheduler: &Scheduler) -> Result<(Worker, Claims), Failure> {
+    let mut claims = scheduler.claims();
+    let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
+    for config::KindConfig {
+        kind,
+        deliver,
+        attempts,
+        concurrency,
+    } in config.kinds()
+    {
+        let mut policy = Policy::new();
+        if let Some(attempts) = attempts {
+            policy = policy.max_attempts(attempts);
+        }
+        if let Some(concurrency) = concurrency {
+            policy = policy.concurrency(concurrency);
+        }
+        match deliver {
+            Delivery::Pull => claims = claims.policy(kind, policy)?,
+            Delivery::Topic(topic) => worker = forward(worker, config, kind, policy, topic).await?,
+            Delivery::Webhook(endpoint) => {
+                // What is claimed in advance waits for a receiver that may be slow, and meanwhile can be neither cancelled
+                // nor posted by another server.
+                let policy = policy.prefetch(concurrency.unwrap_or(defaults::CONCURRENCY));
+                let webhook = Arc::new(Webhook::new(endpoint, config.webhooks.allow.clone())?);
+                worker = worker.handle_bytes(kind, policy, move |context: Context| {
+                    let webhook = Arc::clone(&webhook);
+                    async move { Ok(webhook.deliver(context.task()).await) }
+                });
+            }
+        }
+    }
+    Ok((worker, claims))
+}
+
+/// Has the tasks of a kind published.
+#[cfg(feature = "rocketmq")]
+async fn forward(
+    worker: Worker,
+    config: &Config,
+    kind: Kind,
+    policy: Policy,
+    config::Topic { topic, tag }: config::Topic,
+) -> Result<Worker, Failure> {
+    let Some(rocketmq) = &config.rocketmq else {
+        return Err(Failure::Argument(format!(
+            "{kind} is delivered to a topic, and there is no [rocketmq]"
+        )));
+    };
+    let mut forward = delayline::rocketmq::Forward::connect(rocketmq.options(), topic).await?;
+    if let Some(tag) = tag {
+        forward = forward.tag(tag);
+    }
+    Ok(worker.forward(kind, policy, forward))
+}
+
+#[cfg(not(feature = "rocketmq"))]
+async fn forward(
+    _: Worker,
+    _: &Config,
+    _: Kind,
+    _: Policy,
+    config::Topic { .. }: config::Topic,
+) -> Result<Worker, Failure> {
+    Err(open::not_built("rocketmq"))
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let (Ok(mut terminate), Ok(mut interrupt)) =
+            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+        {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            return;
+        }
+    }
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Nobody can ask.
+        std::future::pending().await
+    }
+}
+
+fn ended_early(ended: Result<Result<(), delayline::Error>, tokio::task::JoinError>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.into()),
+        Err(defect) => Err(Failure::Found(format!("the worker ended by a defect: {defect}"))),
+    }
+}

@@ -1,0 +1,323 @@
+//! What `delayline.toml` says, with every mistake refused by its line.
+
+mod delivery;
+mod endpoint;
+mod gateway;
+mod listen;
+mod token;
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use delayline::Kind;
+use serde::Deserialize;
+use toml::Spanned;
+
+pub(crate) use self::delivery::{Delivery, Topic};
+pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::gateway::Gateway;
+#[cfg(all(test, feature = "rocketmq"))]
+pub(crate) use self::gateway::Targets;
+#[cfg(feature = "rocketmq")]
+pub(crate) use self::gateway::USUAL_KIND;
+pub(crate) use self::listen::Listen;
+pub(crate) use self::token::{Right, Token};
+use super::text::Text;
+use super::webhook::Guard;
+use crate::span::Span;
+
+/// How a server is set up.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) store: Store,
+    pub(crate) rocketmq: Option<RocketMq>,
+    pub(crate) redis: Option<Redis>,
+    pub(crate) gateway: Option<Spanned<Gateway>>,
+    pub(crate) http: Http,
+    pub(crate) worker: Worker,
+    pub(crate) webhooks: Webhooks,
+    kinds: BTreeMap<Spanned<String>, Spanned<KindTable>>,
+}
+
+/// Where the tasks are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Store {
+    pub(crate) url: Text,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            url: Text::plain("sqlite:delayline.db"),
+        }
+    }
+}
+
+/// The brokers that carry wake-ups, and messages of tasks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build reads it")
+)]
+pub(crate) struct RocketMq {
+    /// `HOST:PORT`, several separated by `;`.
+    pub(crate) nameserver: Text,
+    pub(crate) access_key: Option<Text>,
+    pub(crate) secret_key: Option<Text>,
+    /// The topic of the wake-ups, and the group that consumes it.
+    pub(crate) topic: Option<Text>,
+    pub(crate) group: Option<Text>,
+}
+
+#[cfg(feature = "rocketmq")]
+impl RocketMq {
+    pub(crate) fn options(&self) -> delayline::rocketmq::RocketMqOptions {
+        let mut options = delayline::rocketmq::RocketMqOptions::new(self.nameserver.reveal());
+        if let (Some(access), Some(secret)) = (&self.access_key, &self.secret_key) {
+            options = options.credentials(access.reveal(), secret.reveal());
+        }
+        if let Some(topic) = &self.topic {
+            options = options.topic(topic.reveal());
+        }
+        if let Some(group) = &self.group {
+            options = options.group(group.reveal());
+        }
+        options
+    }
+}
+
+/// The Redis that carries what is due within a second, or beyond the levels.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "another build reads it"))]
+pub(crate) struct Redis {
+    pub(crate) url: Text,
+}
+
+/// The HTTP interface.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Http {
+    pub(crate) listen: Spanned<Listen>,
+    pub(crate) base_path: BasePath,
+    pub(crate) tokens: Vec<Spanned<Token>>,
+    /// Of a request, in bytes.
+    pub(crate) body_limit: usize,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: Spanned::new(0..0, Listen::default()),
+            base_path: BasePath::default(),
+            tokens: Vec::new(),
+            // A batch of payloads of their largest.
+            body_limit: 16 << 20,
+        }
+    }
+}
+
+/// Where all pages begin: `/`, or a path such as `/delayline`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Text")]
+pub(crate) struct BasePath(String);
+
+impl BasePath {
+    /// Without the last slash: empty for `/`.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<Text> for BasePath {
+    type Error = String;
+
+    fn try_from(text: Text) -> Result<Self, String> {
+        let path = text.reveal();
+        let is_plain = |part: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            !matches!(part, "" | "." | "..") && part.bytes().all(plain)
+        };
+        let parts = path
+            .strip_prefix('/')
+            .map(|path| path.strip_suffix('/').unwrap_or(path));
+        match parts {
+            Some("") => Ok(Self(String::new())),
+            Some(parts) if parts.split('/').all(is_plain) => Ok(Self(format!("/{parts}"))),
+            _ => Err(format!(
+                "base_path is {path:?}: allowed is / or a path such as /delayline"
+            )),
+        }
+    }
+}
+
+/// How the server works on tasks that it delivers itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Worker {
+    /// For how long it waits at the end for what is under way.
+    pub(crate) stop_timeout: Span,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self {
+            stop_timeout: Span(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// What holds for all webhooks.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Webhooks {
+    /// Hosts and addresses that are not public, and are reached nevertheless.
+    pub(crate) allow: Guard,
+}
+
+/// A kind of tasks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindTable {
+    deliver: Spanned<Delivery>,
+    attempts: Option<NonZeroU32>,
+    concurrency: Option<NonZeroUsize>,
+}
+
+/// A kind of tasks, and what becomes of them when they are due.
+#[derive(Clone, Debug)]
+pub(crate) struct KindConfig {
+    pub(crate) kind: Kind,
+    pub(crate) deliver: Delivery,
+    /// After how many attempts a task of it is given up.
+    pub(crate) attempts: Option<u32>,
+    /// How many are delivered at once.
+    pub(crate) concurrency: Option<usize>,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mistake {
+    #[error("{file} cannot be read: {cause}")]
+    Unreadable { file: String, cause: std::io::Error },
+    #[error("{file} line {line}: {what}")]
+    Line { file: String, line: usize, what: String },
+}
+
+impl Config {
+    pub(crate) fn read(file: &Path) -> Result<Self, Mistake> {
+        let name = file.display().to_string();
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&name, &text),
+            Err(cause) => Err(Mistake::Unreadable { file: name, cause }),
+        }
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, Mistake> {
+        let mistake = |at: Option<Range<usize>>, what: String| Mistake::Line {
+            file: file.to_owned(),
+            line: line_of(text, at.map_or(0, |at| at.start)),
+            what,
+        };
+        let config: Self = toml::from_str(text)
+            // Its own way of showing an error shows the line, in which a secret may be.
+            .map_err(|error| mistake(error.span(), without_texts(error.message())))?;
+        match config.contradiction() {
+            Some((at, what)) => Err(mistake(Some(at), what)),
+            None => Ok(config),
+        }
+    }
+
+    /// What is right by itself and wrong beside the rest.
+    fn contradiction(&self) -> Option<(Range<usize>, String)> {
+        let listen = &self.http.listen;
+        if !listen.get_ref().is_loopback() && self.http.tokens.is_empty() {
+            let what = format!(
+                "http.listen is \"{}\", which other machines can reach, and http.tokens is empty: allowed without tokens is a \
+                 loopback address, such as 127.0.0.1:7700",
+                listen.get_ref()
+            );
+            return Some((listen.span(), what));
+        }
+        for (at, token) in self.http.tokens.iter().enumerate() {
+            let (span, token) = (token.span(), token.get_ref());
+            let mut others = self.http.tokens[..at].iter().map(Spanned::get_ref);
+            if others.any(|other| other.name == token.name || other.sha256 == token.sha256) {
+                let what = format!(
+                    "http.tokens has {:?} twice, or its token under two names: allowed is each once",
+                    token.name
+                );
+                return Some((span, what));
+            }
+        }
+        if let Some(gateway) = &self.gateway {
+            let is_kind = |kind: &str| self.kinds.keys().any(|name| name.get_ref() == kind);
+            let wrong = match self.rocketmq {
+                Some(_) => gateway.get_ref().contradiction(is_kind),
+                None => Some(
+                    "gateway is there, and there is no [rocketmq]: allowed is a gateway beside brokers"
+                        .to_owned(),
+                ),
+            };
+            if let Some(what) = wrong {
+                return Some((gateway.span(), what));
+            }
+        }
+        self.kinds.iter().find_map(|(name, table)| {
+            if let Err(error) = Kind::from(name.get_ref().as_str()).check() {
+                return Some((name.span(), error.to_string()));
+            }
+            let deliver = &table.get_ref().deliver;
+            let what = match deliver.get_ref() {
+                Delivery::Topic(_) if self.rocketmq.is_none() => {
+                    "to a topic, and there is no [rocketmq]: allowed then is deliver = \"pull\"".to_owned()
+                }
+                Delivery::Webhook(Endpoint { url, .. }) => {
+                    let refused = self.webhooks.allow.check(url.host()).err()?;
+                    format!("to an address that is not public: {refused}")
+                }
+                Delivery::Pull | Delivery::Topic(_) => return None,
+            };
+            Some((
+                deliver.span(),
+                format!("kinds.{:?} is delivered {what}", name.get_ref()),
+            ))
+        })
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<KindConfig> {
+        let kind = |(name, table): (&Spanned<String>, &Spanned<KindTable>)| {
+            let table = table.get_ref();
+            KindConfig {
+                kind: Kind::from(name.get_ref().as_str()),
+                deliver: table.deliver.get_ref().clone(),
+                attempts: table.attempts.map(NonZeroU32::get),
+                concurrency: table.concurrency.map(NonZeroUsize::get),
+            }
+        };
+        self.kinds.iter().map(kind).collect()
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    before.iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+/// The message of the parser, without a text that stands where another type is wanted: it may be a secret.
+fn without_texts(message: &str) -> String {
+    let Some((before, text)) = message.split_once("string \"") else {
+        return message.to_owned();
+    };
+    let after = text.rsplit_once('"').map_or("", |(_, after)| after);
+    format!("{before}a text{after}")
+}
+
+#[cfg(test)]
+mod tests;

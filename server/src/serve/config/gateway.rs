@@ -1,0 +1,189 @@
+//! Which messages are delayed, and where they may go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use delayline::Kind;
+use serde::Deserialize;
+
+/// The gateway: ordinary messages that come in on a topic, and go out at their time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build reads it")
+)]
+pub(crate) struct Gateway {
+    /// The topic whose messages say themselves where they go.
+    pub(crate) inbox: String,
+    /// The consumer group that all servers of one store share.
+    pub(crate) group: String,
+    /// Where messages may say that they go.
+    pub(crate) targets: Targets,
+    /// Topics whose messages all go to one, by their name.
+    pub(crate) routes: BTreeMap<String, String>,
+    /// The kinds that messages may say they are of.
+    pub(crate) kinds: BTreeSet<String>,
+    /// How often a message that is due is published at the most, before it is dead.
+    pub(crate) attempts: NonZeroU32,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            inbox: "delayline_in".to_owned(),
+            group: "delayline_gateway".to_owned(),
+            targets: Targets::default(),
+            routes: BTreeMap::new(),
+            kinds: [USUAL_KIND.to_owned()].into(),
+            attempts: USUAL_ATTEMPTS,
+        }
+    }
+}
+
+/// The kind of a message that says none.
+pub(crate) const USUAL_KIND: &str = "message";
+
+/// As many as an hour of a broker's absence takes by the usual backoff, and more.
+const USUAL_ATTEMPTS: NonZeroU32 = NonZeroU32::new(100).expect("it is not zero");
+
+impl Gateway {
+    /// The topics that are consumed, the inbox first.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.inbox.as_str()).chain(self.routes.keys().map(String::as_str))
+    }
+
+    /// Whether a message may go there that comes from wherever it says.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn may_publish_to(&self, topic: &str) -> bool {
+        let is_ours = topic == self.inbox || self.routes.contains_key(topic);
+        // It would come in again, and again.
+        !is_ours && (self.targets.allow(topic) || self.routes.values().any(|target| target == topic))
+    }
+
+    /// What is right by itself and wrong beside the rest.
+    pub(crate) fn contradiction(&self, kinds: impl Fn(&str) -> bool) -> Option<String> {
+        if self.routes.contains_key(&self.inbox) {
+            return Some(format!(
+                "gateway.routes has {:?}, the inbox: allowed are other topics",
+                self.inbox
+            ));
+        }
+        let circle = self
+            .routes
+            .iter()
+            .find(|(_, target)| **target == self.inbox || self.routes.contains_key(*target));
+        if let Some((topic, target)) = circle {
+            return Some(format!(
+                "gateway.routes leads {topic:?} to {target:?}, which the gateway consumes itself: allowed are topics that it \
+                 does not"
+            ));
+        }
+        self.kinds.iter().find_map(|kind| {
+            if let Err(error) = Kind::from(kind.as_str()).check() {
+                return Some(format!("gateway.kinds: {error}"));
+            }
+            kinds(kind).then(|| {
+                format!(
+                    "gateway.kinds has {kind:?}, and so have the kinds, with a delivery of their own: allowed is one of both"
+                )
+            })
+        })
+    }
+}
+
+/// Names of topics, each as it is or, with a `*` at its end, as what they begin with.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build reads it")
+)]
+pub(crate) struct Targets(Vec<String>);
+
+#[cfg(feature = "rocketmq")]
+impl Targets {
+    pub(crate) fn allow(&self, topic: &str) -> bool {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(beginning) => topic.starts_with(beginning),
+            None => topic == pattern,
+        };
+        // RocketMQ's own topics have signs or names that no service's should.
+        !topic.contains('%') && !is_of_the_brokers(topic) && self.0.iter().any(matches)
+    }
+}
+
+/// Topics that brokers make for themselves (`TopicValidator`).
+#[cfg(feature = "rocketmq")]
+fn is_of_the_brokers(topic: &str) -> bool {
+    let upper = topic.to_ascii_uppercase();
+    upper.starts_with("RMQ_SYS_")
+        || upper.ends_with("_REPLY_TOPIC")
+        || upper == "SCHEDULE_TOPIC_XXXX"
+        || upper == "TBW102"
+}
+
+impl TryFrom<Vec<String>> for Targets {
+    type Error = String;
+
+    fn try_from(patterns: Vec<String>) -> Result<Self, String> {
+        let is_pattern = |pattern: &String| {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            !pattern.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        match patterns.iter().find(|pattern| !is_pattern(pattern)) {
+            Some(pattern) => Err(format!(
+                "gateway.targets has {pattern:?}: allowed are names of topics, letters, digits, - and _, and a * at the end \
+                 for whatever follows"
+            )),
+            None => Ok(Self(patterns)),
+        }
+    }
+}
+
+#[cfg(feature = "rocketmq")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway() -> Gateway {
+        Gateway {
+            targets: Targets::try_from(vec!["order_*".to_owned(), "coupon".to_owned()]).unwrap(),
+            routes: [("orders_later".to_owned(), "orders".to_owned())].into(),
+            ..Gateway::default()
+        }
+    }
+
+    #[test]
+    fn messages_go_where_they_may_and_never_in_a_circle() {
+        let gateway = gateway();
+        for topic in ["order_timeouts", "order_", "coupon", "orders"] {
+            assert!(gateway.may_publish_to(topic), "{topic}");
+        }
+        for topic in [
+            "orders_later",
+            "delayline_in",
+            "coupons",
+            "payments",
+            "order_%RETRY%",
+            "",
+        ] {
+            assert!(!gateway.may_publish_to(topic), "{topic}");
+        }
+        let everything = Targets::try_from(vec!["*".to_owned()]).unwrap();
+        assert!(everything.allow("payments"));
+        for topic in [
+            "%RETRY%x",
+            "DefaultCluster_REPLY_TOPIC",
+            "RMQ_SYS_TRACE_TOPIC",
+            "SCHEDULE_TOPIC_XXXX",
+        ] {
+            assert!(!everything.allow(topic), "{topic}");
+        }
+        assert!(!Gateway::default().may_publish_to("orders"), "none by default");
+    }
+}

@@ -1,0 +1,69 @@
+//! Who may do what.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::serve::text::Text;
+
+/// A bearer token, of which only the SHA-256 is kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Token {
+    /// Who has it: written into history and logs.
+    pub(crate) name: String,
+    pub(crate) sha256: Digest,
+    pub(crate) may: BTreeSet<Right>,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Right {
+    /// See tasks, kinds and figures.
+    Read,
+    /// Schedule tasks.
+    Schedule,
+    /// Move, cancel, run and redrive them.
+    Change,
+    /// Claim tasks that are due, and end the claims.
+    Work,
+}
+
+impl Right {
+    /// As `may` names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Schedule => "schedule",
+            Self::Change => "change",
+            Self::Work => "work",
+        }
+    }
+}
+
+/// The SHA-256 of a token, in 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Text")]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+impl TryFrom<Text> for Digest {
+    type Error = &'static str;
+
+    fn try_from(text: Text) -> Result<Self, &'static str> {
+        const ALLOWED: &str = "sha256 is not shown: allowed are 64 hexadecimal digits, such as `printf %s \"$TOKEN\" | sha256sum` prints";
+        let digits = text.reveal().as_bytes();
+        let mut digest = [0; 32];
+        if digits.len() != 64 {
+            return Err(ALLOWED);
+        }
+        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            let value = |digit: u8| char::from(digit).to_digit(16);
+            let (Some(high), Some(low)) = (value(pair[0]), value(pair[1])) else {
+                return Err(ALLOWED);
+            };
+            *byte = u8::try_from(high * 16 + low).map_err(|_| ALLOWED)?;
+        }
+        Ok(Self(digest))
+    }
+}

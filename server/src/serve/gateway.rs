@@ -1,0 +1,164 @@
+//! The gateway: ordinary messages of any producer, delayed.
+
+mod answer;
+mod batch;
+mod delivery;
+mod overtaken;
+mod rejected;
+mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::rocketmq::{Inbox, Message, PublishError, Publisher, Received, RocketMqOptions};
+use delayline::{Policy, Scheduler, Worker};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+
+use self::batch::Asked;
+use super::config;
+use crate::Failure;
+
+/// How many messages are dealt with at once, at the most.
+const BATCH: usize = 500;
+/// For how long the gateway waits after the store has failed: doubled each time, up to the longest.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(5);
+/// How many batches may be under way with answers.
+const BATCHES_ANSWERED: usize = 64;
+/// For how long they are waited for at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+/// How often an answer is tried to be sent.
+const ANSWER_TRIES: u32 = 3;
+/// How many messages that are due are published at once.
+const PUBLISHED_AT_ONCE: usize = 64;
+
+/// Takes messages in, schedules them, and answers who wants to know.
+pub(super) struct Gateway {
+    inbox: Inbox,
+    publisher: Publisher,
+    config: Arc<config::Gateway>,
+}
+
+impl Gateway {
+    /// Starts to receive. A server starts while its brokers are away.
+    pub(super) async fn open(config: config::Gateway, rocketmq: RocketMqOptions) -> Result<Self, Failure> {
+        let options = rocketmq.group(&config.group).lazy();
+        Ok(Self {
+            publisher: Publisher::connect(options.clone()).await?,
+            inbox: Inbox::connect(options, config.topics()).await?,
+            config: Arc::new(config),
+        })
+    }
+
+    /// Has the worker publish what is due.
+    pub(super) fn handlers(&self, mut worker: Worker) -> Worker {
+        for kind in &self.config.kinds {
+            let policy = Policy::new()
+                .max_attempts(self.config.attempts.get())
+                .concurrency(PUBLISHED_AT_ONCE);
+            let (publisher, config) = (self.publisher.clone(), Arc::clone(&self.config));
+            worker = worker.handle_bytes(kind.as_str(), policy, move |context| {
+                let (publisher, config) = (publisher.clone(), Arc::clone(&config));
+                async move { delivery::publish(&publisher, &config, &context).await }
+            });
+        }
+        worker.handle_bytes(rejected::KIND, Policy::new(), rejected::end)
+    }
+
+    /// Deals with messages until told to stop.
+    pub(super) async fn run(self, scheduler: Scheduler, stopped: impl Future<Output = ()>) {
+        let mut answering = JoinSet::new();
+        tokio::select! {
+            () = stopped => {}
+            () = self.receive(&scheduler, &mut answering) => {}
+        }
+        // What has not been acknowledged comes again, to another server.
+        self.inbox.close().await;
+        let answered = async { while answering.join_next().await.is_some() {} };
+        // Who hears nothing asks again.
+        let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
+        // The publisher goes with the last handler that has it.
+    }
+
+    /// Ends when nothing more can come.
+    async fn receive(&self, scheduler: &Scheduler, answering: &mut JoinSet<()>) {
+        while let Ok(messages) = self.inbox.receive(BATCH).await {
+            let mut asked: Vec<_> = messages
+                .iter()
+                .map(|message| Asked::read(message, &self.config))
+                .collect();
+            let mut pause = AGAIN;
+            while let Err(error) = batch::deal_with(scheduler, &mut asked).await {
+                tracing::warn!(
+                    %error,
+                    "messages could not be scheduled, and wait at the broker until they are; see that the store is up"
+                );
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(AGAIN_AT_MOST);
+            }
+            let answers = asked.iter().filter_map(|asked| self.answer(asked));
+            let answers: Vec<_> = answers
+                .map(|(to, answer)| send(self.publisher.clone(), to, answer))
+                .collect();
+            self.inbox.acknowledge(&messages);
+            if !answers.is_empty() {
+                // Apart, for one whose sender has gone away takes its time.
+                answering.spawn(async {
+                    join_all(answers).await;
+                });
+            }
+            while answering.try_join_next().is_some() {}
+            while answering.len() > BATCHES_ANSWERED {
+                answering.join_next().await;
+            }
+        }
+    }
+
+    /// What the sender of a message is told, if it wants to know, and the id of the message.
+    fn answer(&self, asked: &Asked<'_>) -> Option<(String, Message)> {
+        let reply = asked.reply.as_ref()?;
+        if reply.answer == "rejected" {
+            tracing::warn!(
+                topic = asked.message.topic,
+                message = asked.message.id,
+                "a message was rejected; its dead task of the kind delayline.rejected says why"
+            );
+        }
+        let answer = self.addressed(asked, reply)?;
+        Some((asked.message.id.clone(), answer))
+    }
+
+    /// The answer to a message, for its sender if that waits, or for the topic that it named.
+    fn addressed(&self, asked: &Asked<'_>, reply: &answer::Reply) -> Option<Message> {
+        let message: &Received = asked.message;
+        let body = serde_json::to_vec(reply).ok()?;
+        if let Some(reply) = message.reply(body.clone()) {
+            return Some(reply);
+        }
+        let topic = request::reply_topic(message, &self.config).ok()??;
+        let answer = Message::new(topic, body).property("DELAYLINE_MESSAGE_ID", &message.id);
+        Some(message.keys().fold(answer, Message::key))
+    }
+}
+
+/// Sends the answer to the message of this id, and tries again.
+async fn send(publisher: Publisher, message: String, answer: Message) {
+    let mut pause = AGAIN;
+    for _ in 0..ANSWER_TRIES {
+        match publisher.publish(answer.clone()).await {
+            Ok(()) => return,
+            Err(PublishError::Rejected(error)) => {
+                tracing::warn!(error, message, "an answer cannot be sent");
+                return;
+            }
+            Err(error) => tracing::debug!(%error, message, "an answer could not be sent yet"),
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    tracing::warn!(
+        message,
+        "an answer could not be sent: its sender has gone away, or the broker has; who asked may ask again"
+    );
+}

@@ -1,0 +1,261 @@
+//! What is done with the messages of a batch.
+
+use std::collections::BTreeMap;
+
+use delayline::rocketmq::Received;
+use delayline::{Answer, Error, Key, Kind, NewTask, Scheduled, Scheduler, Target, TaskId};
+use futures_util::future::join_all;
+
+use super::answer::Reply;
+use super::request::{Action, Request};
+use super::{delivery, overtaken, rejected};
+use crate::serve::config::Gateway;
+use crate::serve::derived_id::derived_id;
+
+/// A message, what it asks for, and what came of it.
+pub(super) struct Asked<'a> {
+    pub(super) message: &'a Received,
+    pub(super) request: Result<Request, String>,
+    /// None: that is not known yet.
+    pub(super) reply: Option<Reply>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn read(message: &'a Received, gateway: &Gateway) -> Self {
+        Self {
+            message,
+            request: Request::read(message, gateway),
+            reply: None,
+        }
+    }
+}
+
+/// Does what the messages ask for that have no reply yet: those of one key one after the other, as their broker stored
+/// them, and all others in as few calls of the store as there can be.
+///
+/// An error of the store leaves some without a reply. They can be tried again: what was done is found again by the ids.
+pub(super) async fn deal_with(scheduler: &Scheduler, asked: &mut [Asked<'_>]) -> Result<(), Error> {
+    for round in rounds(asked) {
+        let (schedules, verbs): (Vec<_>, Vec<_>) =
+            round.into_iter().partition(|&at| asked[at].is_to_be_scheduled());
+        let (scheduled, changed) = tokio::join!(
+            schedule(scheduler, asked, &schedules),
+            change(scheduler, asked, &verbs)
+        );
+        let mut failed = None;
+        let came = schedules
+            .into_iter()
+            .zip(scheduled)
+            .chain(verbs.into_iter().zip(changed));
+        for (at, reply) in came {
+            match reply {
+                Ok(reply) => asked[at].reply = Some(reply),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The places of messages without a reply, so that those of one key are in different rounds, in their order.
+fn rounds(asked: &[Asked<'_>]) -> Vec<Vec<usize>> {
+    let mut rounds: Vec<Vec<usize>> = Vec::new();
+    let mut next: BTreeMap<(&Kind, &Key), usize> = BTreeMap::new();
+    for (at, asked) in asked
+        .iter()
+        .enumerate()
+        .filter(|(_, asked)| asked.reply.is_none())
+    {
+        let named = asked.request.as_ref().ok().and_then(Request::named);
+        let round = match named {
+            Some(named) => {
+                let next = next.entry(named).or_default();
+                *next += 1;
+                *next - 1
+            }
+            None => 0,
+        };
+        if rounds.len() <= round {
+            rounds.resize_with(round + 1, Vec::new);
+        }
+        rounds[round].push(at);
+    }
+    rounds
+}
+
+impl Request {
+    fn named(&self) -> Option<(&Kind, &Key)> {
+        Some((&self.kind, self.key.as_ref()?))
+    }
+}
+
+impl Asked<'_> {
+    /// What is rejected is scheduled as well, to be seen.
+    fn is_to_be_scheduled(&self) -> bool {
+        match &self.request {
+            Ok(request) => matches!(request.action, Action::Schedule { .. }),
+            Err(_) => true,
+        }
+    }
+
+    /// The task of a message that is to be scheduled; or why it cannot be.
+    fn task(&self) -> Result<NewTask, String> {
+        let request = self.request.as_ref().map_err(String::clone)?;
+        let Action::Schedule { target, due, .. } = &request.action else {
+            return Err("it schedules nothing".to_owned());
+        };
+        let body = match &self.message.body {
+            Ok(body) if body.is_empty() => {
+                return Err("its body is empty: allowed are 1 byte and more".to_owned());
+            }
+            Ok(body) => body,
+            Err(reason) => return Err(format!("its body cannot be kept: {reason}")),
+        };
+        Ok(delivery::task(self.message, body, request, target, *due).id(id_of(self.message)))
+    }
+}
+
+async fn schedule(scheduler: &Scheduler, asked: &[Asked<'_>], places: &[usize]) -> Vec<Result<Reply, Error>> {
+    let mut tasks = Vec::with_capacity(places.len());
+    let mut reasons = Vec::with_capacity(places.len());
+    for &at in places {
+        let (task, reason) = match asked[at].task() {
+            Ok(task) => (task, None),
+            Err(reason) => (rejected_task(asked[at].message, &reason), Some(reason)),
+        };
+        tasks.push(task);
+        reasons.push(reason);
+    }
+    let answers = scheduler.schedule_each(tasks).await;
+    let came = places.iter().zip(reasons).zip(answers);
+    join_all(came.map(|((&at, reason), answer)| after_schedule(scheduler, &asked[at], reason, answer))).await
+}
+
+async fn after_schedule(
+    scheduler: &Scheduler,
+    asked: &Asked<'_>,
+    rejected: Option<String>,
+    answer: Result<Scheduled, Error>,
+) -> Result<Reply, Error> {
+    if let Some(reason) = rejected {
+        return kept(asked.message, reason, answer);
+    }
+    let scheduled = match answer {
+        Err(error) if error.is_invalid() => return reject(scheduler, asked.message, error.to_string()).await,
+        answer => answer?,
+    };
+    let Ok(Request {
+        key: Some(key),
+        action: Action::Schedule { replace, .. },
+        ..
+    }) = &asked.request
+    else {
+        return Ok(Reply::scheduled(scheduled, false));
+    };
+    match &scheduled {
+        Scheduled::Existing(mark) if overtaken::is_mark(mark) => {
+            if overtaken::is_for(mark, &asked.message.id) {
+                scheduler
+                    .schedule(overtaken::met(mark, key, &asked.message.id))
+                    .await?;
+                return Ok(Reply::cancelled());
+            }
+            let instead = scheduler.schedule(again(asked)?).await?;
+            Ok(Reply::scheduled(instead, true))
+        }
+        // Only now, for a mark would have been replaced unseen.
+        Scheduled::Existing(task) if *replace && task.id != id_of(asked.message) => {
+            let replaced = scheduler.schedule(again(asked)?).await?;
+            Ok(Reply::scheduled(replaced, false))
+        }
+        _ => Ok(Reply::scheduled(scheduled, false)),
+    }
+}
+
+/// The same task, in the place of the one that there is.
+fn again(asked: &Asked<'_>) -> Result<NewTask, Error> {
+    let task = asked.task().map_err(|reason| Error::Invalid {
+        field: "message",
+        value: asked.message.id.clone(),
+        allowed: reason,
+    })?;
+    Ok(task.replace())
+}
+
+async fn change(scheduler: &Scheduler, asked: &[Asked<'_>], places: &[usize]) -> Vec<Result<Reply, Error>> {
+    join_all(places.iter().map(|&at| change_one(scheduler, &asked[at]))).await
+}
+
+async fn change_one(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Reply, Error> {
+    let Ok(Request {
+        kind,
+        key: Some(key),
+        action,
+        ..
+    }) = &asked.request
+    else {
+        return Ok(Reply::rejected("it names no task".to_owned()));
+    };
+    let target = Target::Key(kind.clone(), key.clone());
+    let answer = match action {
+        Action::Cancel => return cancel(scheduler, kind, key).await,
+        Action::Run => scheduler.run_now(target).await,
+        Action::Reschedule(due) => scheduler.reschedule(target, *due).await,
+        Action::Shift(by) => scheduler.shift(target, *by).await,
+        Action::Schedule { .. } => return Ok(Reply::rejected("it changes nothing".to_owned())),
+    };
+    match answer {
+        Ok(answer) => Ok(Reply::changed(answer)),
+        Err(error) if error.is_invalid() => reject(scheduler, asked.message, error.to_string()).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Cancels; and where there is nothing to cancel yet, leaves a mark.
+async fn cancel(scheduler: &Scheduler, kind: &Kind, key: &Key) -> Result<Reply, Error> {
+    loop {
+        let answer = scheduler.cancel((kind.clone(), key.clone())).await?;
+        let was_mark =
+            matches!(&answer, Answer::Done(task) | Answer::Finished(task) if overtaken::is_mark(task));
+        if !was_mark && !matches!(answer, Answer::NotFound) {
+            return Ok(Reply::changed(answer));
+        }
+        match scheduler.schedule(overtaken::mark(kind, key)).await? {
+            // It has been scheduled between the two.
+            Scheduled::Existing(task) if !overtaken::is_mark(&task) => {}
+            Scheduled::Running(_) => {}
+            _ => return Ok(Reply::changed(Answer::NotFound)),
+        }
+    }
+}
+
+async fn reject(scheduler: &Scheduler, message: &Received, reason: String) -> Result<Reply, Error> {
+    let answer = scheduler.schedule(rejected_task(message, &reason)).await;
+    kept(message, reason, answer)
+}
+
+/// The reply to a message that is rejected, once it is kept. What cannot even be kept goes no further, and holds nobody up.
+fn kept(message: &Received, reason: String, answer: Result<Scheduled, Error>) -> Result<Reply, Error> {
+    match answer {
+        Err(error) if error.is_invalid() => {
+            tracing::error!(
+                %error, reason, topic = message.topic, message = message.id,
+                "a message is rejected and cannot be kept, so it is dropped"
+            );
+        }
+        answer => drop(answer?),
+    }
+    Ok(Reply::rejected(reason))
+}
+
+fn rejected_task(message: &Received, reason: &str) -> NewTask {
+    rejected::task(message, reason).id(id_of(message))
+}
+
+/// The id of the task of a message, the same whenever it comes again: of the topic and the id that its producer gave it.
+fn id_of(message: &Received) -> TaskId {
+    derived_id([message.topic.as_bytes(), message.id.as_bytes()], &[])
+}

@@ -1,0 +1,120 @@
+//! The HTTP interface.
+
+mod access;
+mod answer;
+mod body;
+mod claims;
+mod health;
+mod openapi;
+mod problem;
+mod schedule;
+mod task;
+mod verbs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get, post, put};
+use delayline::backend::Backend;
+use delayline::store::Store;
+use delayline::{Claims, Scheduler};
+use tokio::sync::watch;
+use tower_http::timeout::TimeoutLayer;
+
+pub(super) use self::access::Access;
+use self::access::require;
+#[cfg(feature = "rocketmq")]
+pub(super) use self::answer::{TaskView, word_of_answer, word_of_scheduled};
+use self::problem::Problem;
+use super::config::Right;
+
+/// For how long a request may take that does not wait for tasks.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What the requests are answered with.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) scheduler: Scheduler,
+    /// Of kinds that wait until somebody claims them.
+    pub(crate) claims: Claims,
+    pub(crate) store: Arc<dyn Store>,
+    /// What carries wake-ups, beside what the library has by itself.
+    pub(crate) backends: Vec<Arc<dyn Backend>>,
+    pub(crate) access: Access,
+    pub(crate) body_limit: usize,
+    /// Empty, or without a slash at its end.
+    pub(crate) base_path: String,
+    /// Whether the server is about to end.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+pub(crate) type Shared = Arc<App>;
+
+/// All that is answered.
+pub(crate) fn router(app: Shared) -> Router {
+    let base_path = app.base_path.clone();
+    let may = |right: Right, handlers: MethodRouter<Shared>| {
+        handlers.route_layer(from_fn_with_state((Arc::clone(&app), right), require))
+    };
+    let (read, schedule, change, work) = (Right::Read, Right::Schedule, Right::Change, Right::Work);
+    let tasks = Router::new()
+        .route(
+            "/tasks",
+            may(read, get(task::list)).merge(may(schedule, post(schedule::post))),
+        )
+        .route("/tasks/id/{id}", may(read, get(task::by_id)))
+        .route(
+            "/tasks/{kind}/{key}",
+            may(read, get(task::by_key)).merge(may(schedule, put(schedule::put))),
+        )
+        .route("/tasks/{kind}/{key}/cancel", may(change, post(verbs::cancel)))
+        .route("/tasks/{kind}/{key}/run", may(change, post(verbs::run)))
+        .route("/tasks/{kind}/{key}/redrive", may(change, post(verbs::redrive)))
+        .route(
+            "/tasks/{kind}/{key}/reschedule",
+            may(change, post(verbs::reschedule)),
+        )
+        .route("/tasks/{kind}/{key}/shift", may(change, post(verbs::shift)));
+    // These may wait longer.
+    let take = Router::new().route("/claims", may(work, post(claims::take)));
+    let claims = Router::new()
+        .route("/claims/{claim}/done", may(work, post(claims::done)))
+        .route("/claims/{claim}/retry", may(work, post(claims::retry)))
+        .route("/claims/{claim}/snooze", may(work, post(claims::snooze)))
+        .route("/claims/{claim}/discard", may(work, post(claims::discard)))
+        .route("/claims/{claim}/extend", may(work, post(claims::extend)));
+    let limited = tasks.merge(claims).layer(TimeoutLayer::with_status_code(
+        StatusCode::SERVICE_UNAVAILABLE,
+        LIMIT,
+    ));
+    let all = Router::new()
+        .nest("/v1", limited.merge(take))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(openapi::describe))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(DefaultBodyLimit::max(app.body_limit))
+        .layer(from_fn(problem::name_request))
+        .with_state(app);
+    match base_path.as_str() {
+        "" => all,
+        path => Router::new().nest(path, all).fallback(unknown),
+    }
+}
+
+async fn unknown() -> impl IntoResponse {
+    Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+}
+
+async fn not_allowed(State(_): State<Shared>) -> impl IntoResponse {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path does not know this method; the header Allow has those it knows",
+    )
+}

@@ -1,0 +1,207 @@
+//! Tasks for workers in any language.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use delayline::{ClaimId, Claimed, Kind};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Shared;
+use super::access::Caller;
+use super::answer::TaskView;
+use super::body::Body;
+use super::problem::{Problem, Refusals};
+use crate::span::Span;
+
+/// For how long a request may wait for a task.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What a worker wants.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    kinds: Vec<String>,
+    /// How many tasks at the most; 1 unless it is said.
+    #[schema(minimum = 1, maximum = 500)]
+    max: Option<usize>,
+    /// For how long to wait if nothing is due, up to `60s`; not at all unless it is said.
+    #[schema(value_type = Option<String>, example = "20s")]
+    wait: Option<Span>,
+    /// For how long a claim holds unless it is extended: `1s` to `1d`; `30s` unless it is said.
+    #[schema(value_type = Option<String>, example = "30s")]
+    lease: Option<Span>,
+    /// Who works, for people; the name of the token unless it is said.
+    owner: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Given {
+    claims: Vec<ClaimView>,
+}
+
+/// A task that is claimed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Claim)]
+pub(super) struct ClaimView {
+    /// Names the claim: to be given back when it ends, or is extended.
+    claim: String,
+    task: TaskView,
+}
+
+impl From<Claimed> for ClaimView {
+    fn from(Claimed { claim, task, .. }: Claimed) -> Self {
+        Self {
+            claim: claim.to_string(),
+            task: task.into(),
+        }
+    }
+}
+
+/// That a claim held, and has ended or goes on.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Held {
+    /// `done`.
+    answer: &'static str,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Retry {
+    /// When to try again, from now; else its kind says.
+    #[schema(value_type = Option<String>, example = "30s")]
+    after: Option<Span>,
+    /// Why it failed.
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Snooze {
+    /// When to come again, from now.
+    #[schema(value_type = String, example = "5m")]
+    after: Span,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Discard {
+    /// Why it can never succeed.
+    reason: String,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Extend {
+    /// For how long the claim holds from now on.
+    #[schema(value_type = String, example = "30s")]
+    lease: Span,
+}
+
+/// Claims tasks that are due, or waits for one.
+///
+/// A claim that nobody ends or extends within its lease is lost, and its task is given to somebody else. Whoever goes away
+/// while it waits has claimed nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/claims",
+    tag = "claims",
+    request_body = Wanted,
+    responses((status = 200, description = "The claims; none, if nothing was due", body = Given), Refusals)
+)]
+pub(super) async fn take(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Body(wanted): Body<Wanted>,
+) -> Result<Response, Problem> {
+    let wait = wanted.wait.map_or(Duration::ZERO, |Span(wait)| wait);
+    if wait > LONGEST_WAIT {
+        return Err(Problem::invalid("wait", Span(wait), "allowed is up to 60s"));
+    }
+    let Span(lease) = wanted.lease.unwrap_or(Span(Duration::from_secs(30)));
+    let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
+    let owner = wanted.owner.unwrap_or(caller.0);
+    let max = wanted.max.unwrap_or(1);
+    let claimed = match wait.is_zero() {
+        true => app.claims.take(&kinds, max, lease, &owner).await?,
+        false => {
+            let mut stopping = app.stopping.clone();
+            tokio::select! {
+                claimed = app.claims.wait(&kinds, max, lease, &owner, wait) => claimed?,
+                // Its client asks another server.
+                _ = stopping.wait_for(|stopping| *stopping) => Vec::new(),
+            }
+        }
+    };
+    let claims = claimed.into_iter().map(ClaimView::from).collect();
+    Ok(Json(Given { claims }).into_response())
+}
+
+macro_rules! ends {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ty, |$app:ident, $claim:ident, $given:pat_param| $end:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            post,
+            path = $path,
+            tag = "claims",
+            params(("claim" = String, Path, description = "As it was given, `<id>.<version>`")),
+            request_body = $body,
+            responses(
+                (status = 200, description = "`done`", body = Held),
+                (status = 409, description = "`lost`: the claim does not hold any more, and nothing was changed", body = Problem, content_type = "application/problem+json"),
+                Refusals
+            )
+        )]
+        pub(super) async fn $name(
+            State($app): State<Shared>,
+            Path(claim): Path<String>,
+            Body($given): Body<$body>,
+        ) -> Result<Response, Problem> {
+            let $claim: ClaimId = claim.parse()?;
+            held($end.await?)
+        }
+    };
+}
+
+ends!(
+    /// The task is done.
+    done, "/v1/claims/{claim}/done", super::verbs::Nothing, |app, claim, _| app.claims.done(claim)
+);
+ends!(
+    /// The attempt failed: try again, as long as the kind of the task allows; else it is dead.
+    retry, "/v1/claims/{claim}/retry", Retry, |app, claim, Retry { after, reason }| {
+        app.claims.retry(claim, reason, after.map(|Span(after)| after))
+    }
+);
+ends!(
+    /// Not yet: come again, and count no attempt.
+    snooze, "/v1/claims/{claim}/snooze", Snooze, |app, claim, Snooze { after: Span(after) }| {
+        app.claims.snooze(claim, after)
+    }
+);
+ends!(
+    /// It can never succeed: dead at once.
+    discard, "/v1/claims/{claim}/discard", Discard, |app, claim, Discard { reason }| app.claims.discard(claim, reason)
+);
+ends!(
+    /// It takes longer.
+    extend, "/v1/claims/{claim}/extend", Extend, |app, claim, Extend { lease: Span(lease) }| {
+        app.claims.extend(claim, lease)
+    }
+);
+
+fn held(held: bool) -> Result<Response, Problem> {
+    if held {
+        return Ok(Json(Held { answer: "done" }).into_response());
+    }
+    Err(Problem::answered(
+        StatusCode::CONFLICT,
+        "the claim does not hold any more: its lease has ended and somebody has taken the task, or it has been ended before",
+        serde_json::json!({"answer": "lost"}),
+    ))
+}

@@ -1,0 +1,300 @@
+//! New tasks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use delayline::{Key, Kind, NewTask, TaskId, Timestamp, When};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::Shared;
+use super::access::Caller;
+use super::answer::{Answered, refused, scheduled, tagged};
+use super::body::Body;
+use super::problem::{Problem, Refusals};
+use crate::serve::derived_id::derived_id;
+use crate::span::Span;
+
+/// A task to schedule.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskBody {
+    /// 1 to 100 bytes without control characters; in a `PUT` what the path says.
+    kind: Option<String>,
+    /// The caller's own name for it, 1 to 255 bytes without control characters: of a kind and key there is one live task.
+    key: Option<String>,
+    /// From now; a whole number with a unit, such as `15m`. Either this or `at`.
+    #[schema(value_type = Option<String>, example = "15m")]
+    after: Option<Span>,
+    /// Either this or `after`.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    at: Option<Time>,
+    /// Any JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// Whether a task of the same kind and key that still waits takes all this.
+    #[serde(default)]
+    replace: bool,
+    /// After how many attempts it is given up; else its kind says.
+    #[schema(minimum = 1)]
+    max_attempts: Option<u32>,
+}
+
+/// A time in RFC 3339.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Time(Timestamp);
+
+impl TryFrom<String> for Time {
+    type Error = delayline::Error;
+
+    fn try_from(text: String) -> Result<Self, delayline::Error> {
+        text.parse().map(Self)
+    }
+}
+
+/// The time that is meant: exactly one of both is given.
+pub(super) fn when(after: Option<Span>, at: Option<Time>) -> Result<When, Problem> {
+    match (after, at) {
+        (Some(Span(delay)), None) => Ok(When::After(delay)),
+        (None, Some(Time(time))) => Ok(When::At(time)),
+        (None, None) => Err(Problem::invalid(
+            "after",
+            "missing",
+            "allowed is one of after, such as \"15m\", and at, such as \"2026-12-24T18:00:00Z\"",
+        )),
+        (Some(_), Some(Time(at))) => Err(Problem::invalid(
+            "at",
+            at,
+            "allowed is one of after and at, not both",
+        )),
+    }
+}
+
+impl TaskBody {
+    fn into_task(self) -> Result<NewTask, Problem> {
+        let due = when(self.after, self.at)?;
+        let kind = self.kind.ok_or_else(|| {
+            Problem::invalid(
+                "kind",
+                "missing",
+                "allowed is the kind of the task, such as \"order.cancel\"",
+            )
+        })?;
+        let payload = self.payload.map_or_else(
+            || b"null".to_vec(),
+            |payload| String::from(Box::<str>::from(payload)).into_bytes(),
+        );
+        let mut task = NewTask::from_bytes(Kind::from(kind), payload);
+        task = match due {
+            When::After(delay) => task.after(delay),
+            When::At(time) => task.at(time),
+        };
+        if let Some(key) = self.key {
+            task = task.key(Key::from(key));
+        }
+        for (name, value) in self.headers {
+            task = task.header(name, value);
+        }
+        if let Some(attempts) = self.max_attempts {
+            task = task.max_attempts(attempts);
+        }
+        if self.replace {
+            task = task.replace();
+        }
+        Ok(task)
+    }
+}
+
+/// One task, or many.
+#[derive(Debug)]
+pub(super) enum Tasks {
+    One(Box<TaskBody>),
+    Many(Vec<TaskBody>),
+}
+
+impl PartialSchema for Tasks {
+    fn schema() -> RefOr<Schema> {
+        let one = Ref::from_schema_name(TaskBody::name());
+        OneOfBuilder::new()
+            .item(one.clone())
+            .item(ArrayBuilder::new().items(one))
+            .into()
+    }
+}
+
+impl ToSchema for Tasks {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((TaskBody::name().into_owned(), TaskBody::schema()));
+        TaskBody::schemas(schemas);
+    }
+}
+
+impl<'de> Deserialize<'de> for Tasks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Tasks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a task, or an array of tasks")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tasks, A::Error> {
+                TaskBody::deserialize(MapAccessDeserializer::new(map)).map(|task| Tasks::One(Box::new(task)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tasks, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Tasks::Many)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Schedules a task under its key.
+#[utoipa::path(
+    put,
+    path = "/v1/tasks/{kind}/{key}",
+    tag = "tasks",
+    params(("kind" = String, Path, description = "The kind of the task"), ("key" = String, Path, description = "The caller's own name for it")),
+    request_body = TaskBody,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 200, description = "`existing` or `replaced`", body = Answered, headers(("ETag" = String))),
+        (status = 409, description = "`running`", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn put(
+    State(app): State<Shared>,
+    Path((kind, key)): Path<(String, String)>,
+    Body(mut body): Body<TaskBody>,
+) -> Result<Response, Problem> {
+    for (field, given, path) in [("kind", &mut body.kind, kind), ("key", &mut body.key, key)] {
+        match given {
+            Some(given) if *given != path => {
+                return Err(Problem::invalid(
+                    field,
+                    given,
+                    "allowed is what the path says, or nothing",
+                ));
+            }
+            _ => *given = Some(path),
+        }
+    }
+    one(&app, body.into_task()?).await
+}
+
+/// Schedules a task, or an array of tasks.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks",
+    tag = "tasks",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names the request: one that is repeated makes no second task")),
+    request_body = Tasks,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 200, description = "`existing` or `replaced`; for an array, what came of each, in its order", body = OneOrEach),
+        (status = 409, description = "`running`", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn post(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Body(tasks): Body<Tasks>,
+) -> Result<Response, Problem> {
+    let name = headers.get("idempotency-key").map(|name| name.as_bytes());
+    match tasks {
+        Tasks::One(task) => {
+            let mut task = task.into_task()?;
+            if let Some(name) = name {
+                task = task.id(named(&caller, name, 0));
+            }
+            one(&app, task).await
+        }
+        Tasks::Many(tasks) => Ok(many(&app, tasks, |at| name.map(|name| named(&caller, name, at))).await),
+    }
+}
+
+async fn one(app: &Shared, task: NewTask) -> Result<Response, Problem> {
+    let (status, version, body) = scheduled(app.scheduler.schedule(task).await?);
+    Ok(match status {
+        StatusCode::CONFLICT => refused(status, "a task of this kind and key runs, and is as it was", body),
+        status => tagged(status, version, body),
+    })
+}
+
+/// What came of one task of many.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Each {
+    Scheduled {
+        status: u16,
+        #[serde(flatten)]
+        answered: Box<Answered>,
+    },
+    Refused(Problem),
+}
+
+/// Those that cannot be used are answered so, and the others are scheduled.
+async fn many(app: &Shared, tasks: Vec<TaskBody>, name: impl Fn(usize) -> Option<TaskId>) -> Response {
+    let mut each = Vec::with_capacity(tasks.len());
+    let mut usable = Vec::with_capacity(tasks.len());
+    for (at, task) in tasks.into_iter().enumerate() {
+        match task.into_task() {
+            Ok(task) => {
+                usable.push(match name(at) {
+                    Some(id) => task.id(id),
+                    None => task,
+                });
+                each.push(None);
+            }
+            Err(problem) => each.push(Some(Each::Refused(problem))),
+        }
+    }
+    let mut answers = app
+        .scheduler
+        .schedule_each(usable)
+        .await
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(done) => {
+                let (status, _, answered) = scheduled(done);
+                let (status, answered) = (status.as_u16(), Box::new(answered));
+                Each::Scheduled { status, answered }
+            }
+            Err(error) => Each::Refused(error.into()),
+        });
+    let each = each
+        .into_iter()
+        .filter_map(|refused| refused.or_else(|| answers.next()));
+    Json(each.collect::<Vec<_>>()).into_response()
+}
+
+/// As the interface is described.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its description is used")]
+pub(super) enum OneOrEach {
+    One(Box<Answered>),
+    Each(Vec<Each>),
+}
+
+/// The id that a caller's `Idempotency-Key` stands for, and its place in a batch.
+fn named(caller: &Caller, name: &[u8], at: usize) -> TaskId {
+    derived_id([caller.0.as_bytes(), name], &at.to_be_bytes())
+}

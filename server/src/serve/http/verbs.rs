@@ -1,0 +1,132 @@
+//! What can be done with a task that is there.
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::http::header::IF_MATCH;
+use axum::response::Response;
+use delayline::{Expect, Shift, Target};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::Shared;
+use super::answer::{Answered, changed};
+use super::body::Body;
+use super::problem::{Problem, Refusals};
+use super::schedule::{Time, when};
+use crate::span::Span;
+
+/// A body without anything in it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// Another time.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Move {
+    /// From now; a whole number with a unit, such as `15m`. Either this or `at`.
+    #[schema(value_type = Option<String>, example = "15m")]
+    after: Option<Span>,
+    /// Either this or `after`.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    at: Option<Time>,
+}
+
+/// A time span, signed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct By {
+    /// With its sign, such as `+10m` or `-2h`.
+    #[schema(example = "+10m")]
+    by: String,
+}
+
+/// What `If-Match` says.
+fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
+    let Some(given) = headers.get(IF_MATCH) else {
+        return Ok(Expect::Anything);
+    };
+    let text = given.to_str().unwrap_or_default();
+    let version = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    match version.and_then(|version| version.parse().ok()) {
+        Some(version) => Ok(Expect::Version(version)),
+        None if text == "*" => Ok(Expect::Anything),
+        None => Err(Problem::invalid(
+            "If-Match",
+            text,
+            "allowed are * and the ETag of the task, such as \"3\" in its quotation marks",
+        )),
+    }
+}
+
+/// A verb on the task of a path, with a body of its own: `$ask` is the answer of the scheduler.
+macro_rules! verb {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$app:ident, $target:ident, $expect:ident, $given:pat_param| $ask:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            post,
+            path = $path,
+            tag = "tasks",
+            params(
+                ("kind" = String, Path, description = "The kind of the task"),
+                ("key" = String, Path, description = "The caller's own name for it"),
+                ("If-Match" = Option<String>, Header, description = "Its `ETag`, or `*`")
+            ),
+            request_body = $body,
+            responses(
+                (status = 200, description = "`done`: the task is changed", body = Answered, headers(("ETag" = String))),
+                (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+                (status = 409, description = "`too_late`, `finished` or `conflict`: nothing was changed", body = Problem, content_type = "application/problem+json"),
+                (status = 412, description = "`conflict`: the task is not of the version that If-Match names", body = Problem, content_type = "application/problem+json"),
+                Refusals
+            )
+        )]
+        pub(super) async fn $name(
+            State($app): State<Shared>,
+            Path((kind, key)): Path<(String, String)>,
+            headers: HeaderMap,
+            Body($given): Body<$body>,
+        ) -> Result<Response, Problem> {
+            let ($target, $expect) = (Target::Key(kind.into(), key.into()), expected(&headers)?);
+            let answer = $ask.await?;
+            Ok(changed(answer, $expect != Expect::Anything))
+        }
+    };
+}
+
+verb!(
+    /// Cancels a task: after `done` it never runs.
+    cancel, "/v1/tasks/{kind}/{key}/cancel", Nothing,
+    |app, target, expect, Nothing {}| app.scheduler.cancel_if(target, expect)
+);
+verb!(
+    /// Makes a task due now.
+    run, "/v1/tasks/{kind}/{key}/run", Nothing,
+    |app, target, expect, Nothing {}| app.scheduler.run_now_if(target, expect)
+);
+verb!(
+    /// Gives a dead task another life, due now.
+    redrive, "/v1/tasks/{kind}/{key}/redrive", Nothing,
+    |app, target, expect, Nothing {}| app.scheduler.redrive_if(target, expect)
+);
+verb!(
+    /// Moves a task to another time.
+    reschedule, "/v1/tasks/{kind}/{key}/reschedule", Move,
+    |app, target, expect, Move { after, at }| app.scheduler.reschedule_if(target, expect, when(after, at)?)
+);
+verb!(
+    /// Moves a task by a time span.
+    shift, "/v1/tasks/{kind}/{key}/shift", By,
+    |app, target, expect, By { by }| app.scheduler.shift_if(target, expect, signed(by)?)
+);
+
+/// A time span with its sign.
+fn signed(by: String) -> Result<Shift, Problem> {
+    let span = |text: &str| text.parse::<Span>().ok().map(|Span(span)| span);
+    let shift = match by.split_at_checked(1) {
+        Some(("+", later)) => span(later).map(Shift::Later),
+        Some(("-", earlier)) => span(earlier).map(Shift::Earlier),
+        _ => None,
+    };
+    shift.ok_or_else(|| Problem::invalid("by", by, "allowed is a sign and a time span, such as +10m or -2h"))
+}

@@ -1,0 +1,179 @@
+//! Tasks that are posted to a URL when they are due, as Standard Webhooks has it: <https://www.standardwebhooks.com>.
+
+mod answer;
+mod guard;
+mod headers;
+mod signature;
+
+use std::error::Error as _;
+use std::time::{Duration, SystemTime};
+
+use delayline::{Outcome, Task};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, Response, redirect};
+use url::Url;
+
+pub(crate) use self::guard::Guard;
+pub(crate) use self::signature::Secrets;
+use super::config::Endpoint;
+use crate::Failure;
+
+/// How long an attempt may take, from the name of the host to the end of the answer.
+const LIMIT: Duration = Duration::from_secs(15);
+/// How much of an answer is read, in bytes: to its end, its connection serves the next attempt too.
+const MOST_READ: usize = 64 << 10;
+/// How much of it is looked at: more than is kept, as what is taken out of it is longer than what stands for it.
+const LOOKED_AT: usize = 1 << 10;
+/// For how long a connection that is not used is kept: less than the five seconds of many servers, as what is posted
+/// while they close it is lost.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Posts the tasks of a kind.
+pub(super) struct Webhook {
+    client: Client,
+    url: Url,
+    secrets: Secrets,
+}
+
+impl Webhook {
+    pub(super) fn new(Endpoint { url, secrets }: Endpoint, guard: Guard) -> Result<Self, Failure> {
+        let client = Client::builder()
+            .user_agent(concat!("delayline/", env!("CARGO_PKG_VERSION")))
+            .timeout(LIMIT)
+            .pool_idle_timeout(IDLE)
+            .redirect(redirect::Policy::none())
+            // It would find the addresses of hosts by itself.
+            .no_proxy()
+            // The same in builds whose other parts bring more.
+            .http1_only()
+            .dns_resolver(guard)
+            .build()
+            .map_err(|error| Failure::Found(format!("webhooks cannot be posted: {}", cause(&error))))?;
+        Ok(Self {
+            client,
+            url: url.url().clone(),
+            secrets,
+        })
+    }
+
+    /// One attempt.
+    pub(super) async fn deliver(&self, task: &Task) -> Outcome {
+        let Some(headers) = headers::headers(task, &self.secrets, SystemTime::now()) else {
+            return Outcome::Discard("its headers are more than a request can have".to_owned());
+        };
+        let request = self.client.post(self.url.clone()).headers(headers);
+        match request.body(task.payload.clone()).send().await {
+            Ok(response) => self.answered(response).await,
+            Err(error) if error.is_timeout() => Outcome::Retry(format!("no answer within {LIMIT:?}")),
+            Err(error) => Outcome::Retry(format!("no answer: {}", cause(&error))),
+        }
+    }
+
+    async fn answered(&self, response: Response) -> Outcome {
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).cloned();
+        let retry_after = retry_after.as_ref().and_then(|value| value.to_str().ok());
+        let said = beginning(response).await;
+        let said = self.secrets.hide(&String::from_utf8_lossy(&said));
+        answer::outcome(status, retry_after, &said, SystemTime::now())
+    }
+}
+
+/// What the body of an answer begins with. Where it does not come to its end, the status counts nevertheless.
+async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut beginning = Vec::new();
+    let mut read = 0;
+    while read < MOST_READ
+        && let Ok(Some(part)) = response.chunk().await
+    {
+        read += part.len();
+        let room = LOOKED_AT - beginning.len();
+        beginning.extend_from_slice(&part[..part.len().min(room)]);
+    }
+    beginning
+}
+
+/// The first of all causes, which says most; what comes of it repeats the URL, in which a secret may be.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    while let Some(earlier) = cause.and_then(|cause| cause.source()) {
+        cause = Some(earlier);
+    }
+    cause.map_or_else(|| "it could not be sent".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::serve::text::Text;
+
+    /// What becomes of a task whose receiver says so much, and no more.
+    async fn outcome(said: &'static str) -> Outcome {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hooks?token=hunter2", listener.local_addr().unwrap());
+        let receiver = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // What comes before it is asked for is no answer.
+            let _ = stream.read(&mut [0; 64]).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        });
+        let endpoint = Endpoint {
+            url: Text::plain(&url).try_into().unwrap(),
+            secrets: Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
+        };
+        let webhook = Webhook::new(endpoint, Guard::default()).unwrap();
+        let outcome = webhook.deliver(&task().await).await;
+        receiver.abort();
+        outcome
+    }
+
+    async fn task() -> Task {
+        let scheduler = delayline::Scheduler::new(delayline::store::MemoryStore::new());
+        let task = delayline::NewTask::new("k", &1);
+        scheduler.schedule(task).await.unwrap().task().clone()
+    }
+
+    fn failed(reason: &str) -> Outcome {
+        Outcome::Retry(reason.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_that_does_not_answer_is_waited_for_up_to_the_limit() {
+        let begin = tokio::time::Instant::now();
+        assert_eq!(outcome("").await, failed("no answer within 15s"));
+        assert_eq!(begin.elapsed().as_secs(), 15);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_status_counts_where_the_body_does_not_end() {
+        let ok = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfine";
+        assert_eq!(outcome(ok).await, Outcome::Done);
+        let full = "HTTP/1.1 507 Full\r\ncontent-length: 10\r\n\r\nfull";
+        assert_eq!(
+            outcome(full).await,
+            failed("answered 507 Insufficient Storage: full")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_repeated_is_not_kept() {
+        let said = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 56\r\n\r\nnot signed with whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw!!";
+        let expected = failed("answered 401 Unauthorized: not signed with whsec_…!!");
+        assert_eq!(outcome(said).await, expected);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_a_failure_that_does_not_tell_the_url() {
+        let Outcome::Retry(reason) = outcome("SSH-2.0-OpenSSH_9.2\r\n").await else {
+            panic!("it is no failure");
+        };
+        assert!(
+            reason.starts_with("no answer: ") && !reason.contains("hunter2"),
+            "{reason}"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! What a receiver is told beside the payload.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use delayline::{Key, Task};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+use super::signature::Secrets;
+
+/// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for
+/// another character.
+const VALUE: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+/// The same of a name.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
+/// The headers of an attempt that begins `now`; none, if they are more than HTTP takes.
+///
+/// Those of the task have a name of their own each. So whoever may schedule tasks cannot say what only the server says,
+/// such as whom a request is for, or that it has been signed.
+pub(super) fn headers(task: &Task, secrets: &Secrets, now: SystemTime) -> Option<HeaderMap> {
+    let id = task.id.to_string();
+    let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let timestamp = timestamp.as_secs().to_string();
+    let signature = secrets.sign(&id, &timestamp, &task.payload);
+    let is_json = serde_json::from_slice::<&RawValue>(&task.payload).is_ok();
+    let mut headers = HeaderMap::new();
+    let content_type = HeaderValue::from_static(match is_json {
+        true => "application/json",
+        false => "application/octet-stream",
+    });
+    headers.insert(CONTENT_TYPE, content_type);
+    let mut add = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        let value = HeaderValue::from_str(value).ok()?;
+        headers.try_append(name, value).ok()
+    };
+    let encoded = |value: &str| utf8_percent_encode(value, VALUE).to_string();
+    add("webhook-id", &id)?;
+    add("webhook-timestamp", &timestamp)?;
+    add("webhook-signature", &signature)?;
+    add("delayline-kind", &encoded(task.kind.as_str()))?;
+    if let Some(key) = task.key.as_ref().map(Key::as_str) {
+        add("delayline-key", &encoded(key))?;
+    }
+    add("delayline-attempt", &task.attempt.to_string())?;
+    add("delayline-due-at", &task.due_at.to_string())?;
+    for (name, value) in &task.headers {
+        let name = format!("delayline-header-{}", utf8_percent_encode(name, NAME));
+        add(&name, &encoded(value))?;
+    }
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use delayline::store::MemoryStore;
+    use delayline::{NewTask, Scheduler};
+
+    use super::*;
+
+    async fn of(task: NewTask) -> Option<HeaderMap> {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        let task = scheduler.schedule(task).await.unwrap().task().clone();
+        let secrets = Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+        let now = UNIX_EPOCH + Duration::from_millis(1_614_265_330_999);
+        headers(&task, &secrets, now)
+    }
+
+    fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+        headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    #[tokio::test]
+    async fn they_tell_of_the_task() {
+        let id = "01a206e5-bc4a-79c8-ab58-4c5bb7cf652e";
+        let due = "2026-12-24T18:00:00Z";
+        let task = NewTask::new("invoice.remind", &7)
+            .key("invoice/7 für 10 %")
+            .id(id.parse().unwrap())
+            .at(due.parse::<delayline::Timestamp>().unwrap())
+            .header("traceparent", "00-0af7-b7ad-01")
+            .header("Für wen", " a\nb\u{7f} ");
+        let headers = of(task).await.unwrap();
+        for (name, expected) in [
+            ("content-type", "application/json"),
+            ("webhook-id", id),
+            ("webhook-timestamp", "1614265330"),
+            ("delayline-kind", "invoice.remind"),
+            ("delayline-key", "invoice/7%20f%C3%BCr%2010%20%25"),
+            ("delayline-attempt", "0"),
+            ("delayline-due-at", due),
+            ("delayline-header-traceparent", "00-0af7-b7ad-01"),
+            ("delayline-header-f%c3%bcr%20wen", "%20a%0Ab%7F%20"),
+        ] {
+            assert_eq!(value(&headers, name), Some(expected), "{name}");
+        }
+        assert_eq!(headers.len(), 10);
+        assert!(value(&headers, "webhook-signature").unwrap().starts_with("v1,"));
+    }
+
+    #[tokio::test]
+    async fn a_payload_is_json_or_bytes() {
+        for (payload, expected) in [
+            (b" {\"a\": [1, null]} ".as_slice(), "application/json"),
+            (b"null", "application/json"),
+            (b"{} {}", "application/octet-stream"),
+            (b"\"\xff\"", "application/octet-stream"),
+            (b"", "application/octet-stream"),
+        ] {
+            let headers = of(NewTask::from_bytes("k", payload)).await.unwrap();
+            assert_eq!(value(&headers, "content-type"), Some(expected), "{payload:?}");
+            assert_eq!(value(&headers, "delayline-key"), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_task_says_what_only_the_server_says() {
+        let names = ["host", "authorization", "webhook-signature", "content-length"];
+        let task = names
+            .iter()
+            .fold(NewTask::new("k", &1), |task, name| task.header(*name, "forged"));
+        let headers = of(task).await.unwrap();
+        for name in names {
+            assert_ne!(value(&headers, name), Some("forged"), "{name}");
+            assert_eq!(
+                headers.get_all(name).iter().count(),
+                usize::from(name.starts_with("webhook"))
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn more_headers_than_http_takes_are_none() {
+        let task = NewTask::new("k", &1).header("ü".repeat(20_000), "");
+        assert!(of(task).await.is_none());
+    }
+}

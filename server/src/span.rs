@@ -1,0 +1,64 @@
+//! Durations, as arguments have them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use delayline::delay::Spelled;
+
+/// A duration such as `250ms`, `15m` or `1h 30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Span(pub(crate) Duration);
+
+/// The longest: about 10,000 years, as for a level.
+const MAX: Duration = Duration::from_secs(3_660_000 * 86_400);
+
+/// What is not allowed, in the line that names the argument.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "allowed are whole numbers with a unit ms, s, m, h or d, such as 250ms, 15m or \"1h 30m\", up to 3660000d"
+)]
+pub(crate) struct NoSpan;
+
+impl TryFrom<String> for Span {
+    type Error = NoSpan;
+
+    fn try_from(text: String) -> Result<Self, NoSpan> {
+        text.parse()
+    }
+}
+
+impl FromStr for Span {
+    type Err = NoSpan;
+
+    fn from_str(text: &str) -> Result<Self, NoSpan> {
+        // `humantime` takes more than that: months, of 30.44 days, whose `M` is a slip away from the `m` of minutes;
+        // what is finer than the milliseconds of a task; fractions. And it panics on a sum close to the largest
+        // number of seconds, which a short text of short numbers does not reach.
+        let plain = text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b' ');
+        let units = text
+            .split(|c: char| !c.is_ascii_alphabetic())
+            .all(|unit| matches!(unit, "" | "ms" | "s" | "m" | "h" | "d"));
+        let short = text.len() <= 100
+            && text
+                .split(|c: char| !c.is_ascii_digit())
+                .all(|number| number.len() <= 12);
+        if !(plain && units && short) {
+            return Err(NoSpan);
+        }
+        humantime::parse_duration(text)
+            .ok()
+            .filter(|&duration| duration <= MAX)
+            .map(Self)
+            .ok_or(NoSpan)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Spelled(self.0).fmt(f)
+    }
+}

@@ -1,0 +1,310 @@
+//! `delayline redis`, on servers that are there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::backend::{Backend as _, Departure, RedisBackend, Wake};
+use delayline::store::{RedisStore, SqliteStore};
+use delayline::{Answer, NewTask, Scheduler, TaskId};
+use tempfile::TempDir;
+
+use super::*;
+use crate::redis_server::RedisServer;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DUE: &str = "{delayline:wakes:0}:due";
+
+/// What the tool says when it is run without URLs of the machine's.
+fn ended(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = tool(&[&["redis"], arguments].concat());
+    command.env_remove("DATABASE_URL").env_remove("REDIS_URL");
+    let output = command.output().unwrap();
+    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code(), said, complained)
+}
+
+/// What it prints when all is well.
+#[track_caller]
+fn done(arguments: &[&str]) -> String {
+    let (status, said, complained) = ended(arguments);
+    assert_eq!(
+        (status, complained.as_str()),
+        (Some(0), ""),
+        "{arguments:?}: {said}"
+    );
+    said
+}
+
+fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&str]) -> T {
+    redis::cmd(command[0])
+        .arg(&command[1..])
+        .query(&mut server.admin())
+        .unwrap()
+}
+
+fn departures(count: u64, delay: Duration) -> Vec<Departure> {
+    let departure = |number: u64| Departure {
+        wake: Wake {
+            id: TaskId::from_bytes(u128::from(number).to_be_bytes()),
+            kind: "order.cancel".into(),
+            version: 1,
+        },
+        delay,
+    };
+    (0..count).map(departure).collect()
+}
+
+/// The findings of a doctor, each with its severity, and the exit status.
+fn findings(server: &RedisServer) -> (Option<i32>, Vec<(String, String)>) {
+    let (status, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let findings = findings.map(|finding| (word(&finding["severity"]), word(&finding["text"])));
+    (status, findings.collect())
+}
+
+#[track_caller]
+fn has(findings: &[(String, String)], severity: &str, part: &str) {
+    let is_there = findings
+        .iter()
+        .any(|(of, text)| of == severity && text.contains(part));
+    assert!(is_there, "{severity} {part:?} is not in {findings:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_nothing_where_all_is_well() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction", "--appendonly", "yes"]);
+    let backend = Arc::new(RedisBackend::new(&server.url()).unwrap());
+    backend.send(&departures(1_000, HOUR)).await.unwrap();
+    let receiving = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.receive(10).await }
+    });
+    while ask::<u64>(&server, &["EXISTS", "{delayline:wakes}:members"]) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let said = done(&["doctor", "--url", &server.url()]);
+    assert!(
+        said.contains("shards: 1; receivers: 1; wake-ups: 1000 held, 0 taken, 0 set aside"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("{DUE}: 1000 members")), "{said}");
+    assert_eq!(findings(&server), (Some(0), vec![]));
+    receiving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_looks_at_rows_and_changes_nothing() {
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--enable-debug-command", "yes"]);
+    let scheduler = Scheduler::new(RedisStore::new(&server.url()).unwrap());
+    let tasks = (0..30).map(|n| NewTask::new(["a", "b", "c"][n % 3], &n).after(HOUR));
+    let scheduled = scheduler.schedule_all(tasks).await.unwrap();
+    assert!(scheduler.cancel(scheduled[0].task().id).await.unwrap().is_done());
+    scheduler.close().await.unwrap();
+    let before: String = ask(&server, &["DEBUG", "DIGEST"]);
+    let said = done(&["doctor", "--url", &server.url()]);
+    let counts = "tasks: 1 shards; 29 scheduled, 0 running, 0 done, 0 dead, 1 cancelled";
+    assert!(said.contains(counts), "{said}");
+    assert!(said.contains("{delayline:tasks:0}:rows: "), "{said}");
+    assert_eq!(findings(&server), (Some(0), vec![]));
+    assert_eq!(ask::<String>(&server, &["DEBUG", "DIGEST"]), before);
+
+    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["rows"]["contents"][0]["scheduled"], 29);
+    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--prefix", "other", "--json"]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["rows"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_what_would_lose_or_delay_rows() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let scheduler = Scheduler::new(RedisStore::new(&server.url()).unwrap());
+    let task = NewTask::new("a", &()).after(HOUR);
+    scheduler.schedule(task).await.unwrap();
+    scheduler.close().await.unwrap();
+    // All long ago.
+    for (index, kind) in [("due:0", "a"), ("wake:0", "a"), ("wake:1", "b")] {
+        let key = format!("{{delayline:tasks:0}}:{index}:{kind}");
+        let () = ask(&server, &["ZADD", &key, "1000", "0123456789abcdef"]);
+    }
+    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:kinds:1", "0", "b"]);
+    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:due:3:c", "1", "dead"]);
+    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:kinds:3", "0", "c"]);
+
+    let (status, findings) = findings(&server);
+    assert_eq!(status, Some(1));
+    for part in [
+        "maxmemory-policy is allkeys-lru, so it removes tasks",
+        "nothing on disk and has no replica; after a restart all tasks are lost",
+        "its first task is due for",
+        "its first task is to be looked at for",
+        "1 tasks are running whose lease has ended",
+    ] {
+        has(&findings, "problem", part);
+    }
+    has(&findings, "note", "1 tasks are dead");
+}
+
+#[test]
+fn a_doctor_leaves_an_empty_server_empty() {
+    let server = RedisServer::start();
+    let said = done(&["doctor", "--url", &server.url()]);
+    assert!(said.contains("shards: 0; receivers: 0"), "{said}");
+    assert_eq!(ask::<u64>(&server, &["DBSIZE"]), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_what_would_lose_or_delay_tasks() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let backend = RedisBackend::new(&server.url()).unwrap();
+    backend.send(&departures(10, Duration::ZERO)).await.unwrap();
+    // Due, taken, and no wake-up: all long ago.
+    for (key, member) in [(DUE, "foreign"), ("{delayline:wakes:0}:leased", "taken")] {
+        let () = ask(&server, &["ZADD", key, "1000", member]);
+    }
+    let () = ask(&server, &["ZADD", "{delayline:wakes:0}:foreign", "1000", "aside"]);
+
+    let (status, findings) = findings(&server);
+    assert_eq!(status, Some(1));
+    for part in [
+        "maxmemory-policy is allkeys-lru",
+        "no process receives, so none of the 1 shards is watched",
+        "its first wake-up is due for",
+        "1 wake-ups were taken by somebody whose lease has ended",
+    ] {
+        has(&findings, "problem", part);
+    }
+    has(&findings, "note", "1 members were no wake-ups");
+    has(&findings, "note", "nothing on disk and has no replica");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_compares_clocks_where_a_database_is_named() {
+    let server = RedisServer::start();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks.db");
+    SqliteStore::open(&file).await.unwrap();
+    let said = done(&[
+        "doctor",
+        "--url",
+        &server.url(),
+        "--store",
+        file.to_str().unwrap(),
+        "--json",
+    ]);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    // Both go by this machine's.
+    let ahead = report["clocks_ahead_ms"][0].as_i64().unwrap();
+    assert!(ahead.abs() < 60_000, "{ahead}");
+    assert_eq!(report["nodes"][0]["is_master"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_sends_a_wake_up_for_every_scheduled_task() {
+    let server = RedisServer::start();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks.db");
+    let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
+    let tasks = (0..1_200).map(|n| NewTask::new(["a", "b", "c"][n % 3], &n).after(HOUR));
+    let scheduled = scheduler.schedule_all(tasks).await.unwrap();
+    let cancelled = scheduler.cancel(scheduled[0].task().id).await.unwrap();
+    assert!(matches!(cancelled, Answer::Done(_)));
+    let file = file.to_str().unwrap();
+    let said = done(&["rebuild", "--url", &server.url(), "--store", file]);
+    assert_eq!(said, "1199 wake-ups were sent, of 3 kinds\n");
+    assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1_199);
+    // Once more is not twice.
+    done(&["rebuild", "--url", &server.url(), "--store", file]);
+    assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1_199);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
+    let server = RedisServer::start();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks.db");
+    let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
+    let tasks = (0..300).map(|n| NewTask::new("a", &n).after(HOUR));
+    scheduler.schedule_all(tasks).await.unwrap();
+    let before = RedisBackend::new(&server.url()).unwrap();
+    before.send(&departures(1, HOUR)).await.unwrap();
+    let url = server.url();
+    let place = ["rebuild", "--url", &url, "--store", file.to_str().unwrap()];
+    let (status, _, line) = ended(&[&place[..], &["--shards", "4"]].concat());
+    assert_eq!(status, Some(2), "{line}");
+    assert!(
+        line.contains("redis shards is \"4\": under this prefix there are 1,"),
+        "{line}"
+    );
+
+    let said = done(&[&place[..], &["--shards", "4", "--prefix", "next"]].concat());
+    assert_eq!(said, "300 wake-ups were sent, of 1 kinds\n");
+    let shards = (0..4).map(|shard| ask::<u64>(&server, &["ZCARD", &format!("{{next:wakes:{shard}}}:due")]));
+    let shards: Vec<_> = shards.collect();
+    assert_eq!(shards.iter().sum::<u64>(), 300);
+    assert!(shards.iter().all(|held| *held > 0), "{shards:?}");
+    // All of it is found by whoever uses that prefix from then on.
+    let next = RedisBackend::builder(&url).prefix("next").build().unwrap();
+    assert_eq!(next.checkup().await.unwrap().shards, 4);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["doctor"], 2, "--url is missing, and REDIS_URL is not set"),
+        (&["doctor", "--url", "http://:s3cret@host"], 2, "redis url is"),
+        (&["doctor", "--url", "redis://127.0.0.1:1"], 1, "backend redis"),
+        (
+            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "0"],
+            2,
+            "redis shards is \"0\": allowed are 1 to 1024",
+        ),
+        (
+            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "many"],
+            2,
+            "--shards",
+        ),
+        (
+            &["rebuild", "--url", "redis://127.0.0.1:1"],
+            2,
+            "--store is missing, and DATABASE_URL is not set",
+        ),
+        (
+            &[
+                "rebuild",
+                "--url",
+                "redis://127.0.0.1:1",
+                "--store",
+                "http://:s3cret@host",
+            ],
+            2,
+            "--store is not shown",
+        ),
+        (
+            &[
+                "rebuild",
+                "--url",
+                "redis://127.0.0.1:1",
+                "--store",
+                "/no/such/file",
+            ],
+            2,
+            "--store is not shown",
+        ),
+        (&["heal"], 2, "doctor, rebuild"),
+    ];
+    for (arguments, status, part) in cases {
+        let (ended, said, line) = ended(arguments);
+        assert_eq!(
+            (ended, said.as_str()),
+            (Some(*status), ""),
+            "{arguments:?}: {line}"
+        );
+        assert!(line.contains(part), "{arguments:?}: {line}");
+        assert!(!line.contains("s3cret"), "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Who may do what.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::server::{ANY_PORT, Answer, Server};
+
+/// The tokens are `reader` and `shop`.
+const TOKENS: &str = r#"
+tokens = [
+  { name = "dashboard", sha256 = "3d0941964aa3ebdcb00ccef58b1bb399f9f898465e9886d5aec7f31090a0fb30", may = ["read"] },
+  { name = "shop", sha256 = "8d9001d32c6a703d95921a77115050f33dd823d3f1730bd35215dcbecad6dc20", may = ["schedule", "change"] },
+]
+"#;
+
+#[tokio::test]
+async fn each_right_is_needed_for_what_it_allows() {
+    let server = Server::configured(&format!("{ANY_PORT}{TOKENS}"));
+    let ask = async |method: Method, path: &str, token: Option<&str>| {
+        let mut request = server
+            .request(method, path)
+            .json(&json!({"after": "1h", "kind": "k"}));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        Answer::of(request).await
+    };
+    let (get, post) = (Method::GET, Method::POST);
+    for token in [None, Some("nobody"), Some("")] {
+        ask(get.clone(), "/v1/tasks?kind=k", token)
+            .await
+            .refuses(401, "no token that is known");
+    }
+    assert_eq!(
+        ask(get.clone(), "/v1/tasks?kind=k", Some("reader")).await.status,
+        200
+    );
+    ask(post.clone(), "/v1/tasks", Some("reader"))
+        .await
+        .refuses(403, "may not schedule");
+    ask(post.clone(), "/v1/tasks/k/1/cancel", Some("reader"))
+        .await
+        .refuses(403, "may not change");
+    ask(get.clone(), "/v1/tasks?kind=k", Some("shop"))
+        .await
+        .refuses(403, "may not read");
+    assert_eq!(ask(post, "/v1/tasks", Some("shop")).await.status, 201);
+    // Whoever looks after the process has no token.
+    assert_eq!(ask(get.clone(), "/healthz", None).await.status, 200);
+    assert_eq!(ask(get, "/readyz", None).await.status, 200);
+    assert!(!server.log().contains("reader"), "no token is in a log");
+}
+
+#[tokio::test]
+async fn basic_credentials_are_no_token() {
+    let server = Server::configured(&format!("{ANY_PORT}{TOKENS}"));
+    let request = server
+        .request(Method::GET, "/v1/tasks?kind=k")
+        .basic_auth("reader", Some("reader"));
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), 401);
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+}
+
+#[tokio::test]
+async fn without_tokens_no_page_of_somebody_else_may_ask() {
+    let server = Server::start();
+    let host = server.url.strip_prefix("http://").unwrap().to_owned();
+    let ask = async |header: &'static str, value: String| {
+        let request = server.request(Method::POST, "/v1/tasks/k/1/cancel");
+        Answer::of(request.header(header, value)).await
+    };
+    for origin in ["https://shop.example", "null", "http://127.0.0.1:1"] {
+        ask("origin", origin.to_owned())
+            .await
+            .refuses(403, "Origin is not this machine");
+    }
+    // A name of somebody else's that has come to mean this machine.
+    for name in ["shop.example", "shop.example:7700", "10.0.0.1", ""] {
+        ask("host", name.to_owned())
+            .await
+            .refuses(403, "Host is not this machine");
+    }
+    for (header, value) in [
+        ("origin", format!("http://{host}")),
+        ("host", "localhost:7700".to_owned()),
+        ("host", "[::1]:7700".to_owned()),
+    ] {
+        ask(header, value).await.is(404, "not_found");
+    }
+}

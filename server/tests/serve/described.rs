@@ -1,0 +1,71 @@
+//! The interface, as it is described for machines.
+
+use serde_json::Value;
+
+use crate::server::{ANY_PORT, Server};
+
+#[tokio::test]
+async fn each_request_is_described_with_what_it_may_be_answered() {
+    let server = Server::configured(&format!("{ANY_PORT}base_path = \"/later\""));
+    let described = server.get("/openapi.json").await.body;
+    assert_eq!(described["openapi"], "3.1.0");
+    assert_eq!(described["servers"][0]["url"], "/later");
+    let paths = described["paths"].as_object().unwrap();
+    let mut requests: Vec<_> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().iter();
+            methods.map(move |(method, request)| {
+                for status in ["400", "401", "403", "503"] {
+                    let problem = &request["responses"][status]["content"]["application/problem+json"];
+                    assert!(problem.is_object(), "{method} {path} does not say {status}");
+                }
+                format!("{method} {path}")
+            })
+        })
+        .collect();
+    requests.sort();
+    assert_eq!(
+        requests,
+        [
+            "get /v1/tasks",
+            "get /v1/tasks/id/{id}",
+            "get /v1/tasks/{kind}/{key}",
+            "post /v1/claims",
+            "post /v1/claims/{claim}/discard",
+            "post /v1/claims/{claim}/done",
+            "post /v1/claims/{claim}/extend",
+            "post /v1/claims/{claim}/retry",
+            "post /v1/claims/{claim}/snooze",
+            "post /v1/tasks",
+            "post /v1/tasks/{kind}/{key}/cancel",
+            "post /v1/tasks/{kind}/{key}/redrive",
+            "post /v1/tasks/{kind}/{key}/reschedule",
+            "post /v1/tasks/{kind}/{key}/run",
+            "post /v1/tasks/{kind}/{key}/shift",
+            "put /v1/tasks/{kind}/{key}",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn every_reference_leads_somewhere() {
+    let described = Server::start().get("/openapi.json").await.body;
+    let mut places = vec![&described];
+    let mut followed = 0;
+    while let Some(place) = places.pop() {
+        match place {
+            Value::Object(object) => {
+                if let Some(Value::String(reference)) = object.get("$ref") {
+                    let pointer = reference.strip_prefix('#').unwrap();
+                    assert!(described.pointer(pointer).is_some(), "{reference} leads nowhere");
+                    followed += 1;
+                }
+                places.extend(object.values());
+            }
+            Value::Array(array) => places.extend(array),
+            _ => {}
+        }
+    }
+    assert!(followed > 10);
+}

@@ -1,0 +1,307 @@
+//! The gateway on brokers that are there: messages in, messages out, and answers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use delayline::rocketmq::{Inbox, Message, Publisher, Received, RocketMqOptions};
+use serde_json::Value;
+
+use crate::brokers::{fresh, nameserver};
+use crate::server::{ANY_PORT, Server, check};
+
+/// A server with a gateway, and who sends to it and receives from it.
+struct Shop {
+    server: Server,
+    publisher: Publisher,
+    /// What comes out, and the answers.
+    out: Inbox,
+    answers: Inbox,
+    name: String,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let name = fresh("shop");
+        let nameserver = nameserver();
+        // These make the topics, too.
+        let receive = async |topic: &str| {
+            let options = RocketMqOptions::new(&nameserver).group(fresh("group"));
+            let inbox = Inbox::connect(options, [format!("{name}-{topic}")]);
+            inbox.await.unwrap()
+        };
+        let (out, answers) = (receive("out").await, receive("answers").await);
+        let server = Server::configured(&config(&nameserver, &name));
+        Self {
+            publisher: Publisher::connect(nameserver.as_str()).await.unwrap(),
+            server,
+            out,
+            answers,
+            name,
+        }
+    }
+
+    fn topic(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    fn message(&self, body: impl Into<Vec<u8>>) -> Message {
+        Message::new(self.topic("in"), body)
+    }
+
+    /// A message of this key that does this, and wants an answer.
+    fn asking(&self, key: &str, action: &str) -> Message {
+        self.message(*b"{}")
+            .key(key)
+            .property("DELAYLINE_ACTION", action)
+            .property("DELAYLINE_REPLY_TOPIC", self.topic("answers"))
+    }
+
+    fn scheduling(&self, key: &str, after: &str) -> Message {
+        self.asking(key, "schedule")
+            .property("DELAYLINE_TOPIC", self.topic("out"))
+            .property("DELAYLINE_AFTER", after)
+    }
+
+    async fn send(&self, message: Message) {
+        self.publisher.publish(message).await.unwrap();
+    }
+
+    /// What is answered to this message.
+    async fn ask(&self, message: Message) -> Value {
+        self.send(message).await;
+        let answers = received(&self.answers).await;
+        serde_json::from_slice(answers.body.as_ref().unwrap()).unwrap()
+    }
+
+    async fn answers(&self, message: Message, answer: &str) -> Value {
+        let said = self.ask(message).await;
+        assert_eq!(said["answer"], answer, "{said}");
+        said
+    }
+
+    async fn comes_out(&self) -> Received {
+        received(&self.out).await
+    }
+}
+
+/// The configuration of a server whose inbox, target and so on have names that begin so.
+pub(crate) fn config(nameserver: &str, name: &str) -> String {
+    format!(
+        "[rocketmq]\nnameserver = \"{nameserver}\"\ntopic = \"{name}-wakes\"\ngroup = \"{name}-wakes\"\n\
+         [gateway]\ninbox = \"{name}-in\"\ngroup = \"{name}\"\ntargets = [\"{name}-out\", \"{name}-answers\"]\n\
+         routes = {{ {name}-routed = \"{name}-out\" }}\n{ANY_PORT}"
+    )
+}
+
+async fn received(inbox: &Inbox) -> Received {
+    let mut messages = inbox.receive(1).await.unwrap();
+    inbox.acknowledge(&messages);
+    messages.remove(0)
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_comes_out_at_its_time_as_it_was_sent() {
+    let shop = Shop::open().await;
+    // Long enough for producers to compress it.
+    let body: Vec<u8> = b"{\"order\":42}".repeat(1_000);
+    let sent_at = now();
+    let message = shop
+        .message(body.clone())
+        .tag("cancel")
+        .key("order-42")
+        .key("customer-7")
+        .sharding_key("7")
+        .property("source", "shop")
+        .property("DELAYLINE_TOPIC", shop.topic("out"))
+        .property("DELAYLINE_AFTER", "2500ms");
+    shop.send(message).await;
+    let out = shop.comes_out().await;
+    let due: i64 = out.properties["DELAYLINE_DUE_AT"].parse().unwrap();
+    assert!(due >= sent_at + 2_500 && now() >= due, "{due}, sent at {sent_at}");
+    assert_eq!(out.body.as_ref().unwrap(), &body);
+    assert_eq!(out.tag(), Some("cancel"));
+    assert_eq!(out.keys().collect::<Vec<_>>(), ["order-42", "customer-7"]);
+    assert_eq!(out.sharding_key(), Some("7"));
+    let theirs: Vec<_> = out.user_properties().collect();
+    let id = out.properties["DELAYLINE_ID"].as_str();
+    assert_eq!(
+        theirs,
+        [
+            ("DELAYLINE_ATTEMPT", "1"),
+            ("DELAYLINE_DUE_AT", out.properties["DELAYLINE_DUE_AT"].as_str()),
+            ("DELAYLINE_ID", id),
+            ("source", "shop"),
+        ]
+    );
+    let task = shop.server.get(&format!("/v1/tasks/id/{id}")).await.body;
+    assert_eq!(
+        (&task["kind"], &task["key"]),
+        (&"message".into(), &"order-42".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_sender_may_change_its_mind_and_is_told_what_came_of_it() {
+    let shop = Shop::open().await;
+    let first = shop.answers(shop.scheduling("a", "1h"), "new").await;
+    assert_eq!(first["task"]["state"], "scheduled");
+    assert!(first["task"]["payload"].is_null(), "its sender has that: {first}");
+    shop.answers(shop.scheduling("a", "2h"), "existing").await;
+    let replaced = shop.scheduling("a", "3h").property("DELAYLINE_ACTION", "replace");
+    shop.answers(replaced, "replaced").await;
+    let shifted = shop.asking("a", "shift").property("DELAYLINE_AFTER", "-30m");
+    let shifted = shop.answers(shifted, "done").await;
+    let moved = shop.asking("a", "reschedule").property("DELAYLINE_AFTER", "2h");
+    let moved = shop.answers(moved, "done").await;
+    assert!(moved["task"]["due_at"].as_str() < shifted["task"]["due_at"].as_str());
+    shop.answers(shop.asking("a", "cancel"), "done").await;
+    let again = shop.answers(shop.asking("a", "cancel"), "finished").await;
+    assert_eq!(again["task"]["state"], "cancelled");
+    shop.answers(shop.scheduling("b", "1h"), "new").await;
+    shop.answers(shop.asking("b", "run"), "done").await;
+    assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
+    shop.answers(shop.asking("c", "run"), "not_found").await;
+    let absent = shop.asking("c", "reschedule").property("DELAYLINE_AFTER", "2h");
+    shop.answers(absent, "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_overtakes_its_message_still_cancels_it() {
+    let shop = Shop::open().await;
+    shop.answers(shop.asking("a", "cancel"), "not_found").await;
+    // Its mark is no task that could be run, moved or cancelled.
+    shop.answers(shop.asking("a", "cancel"), "not_found").await;
+    shop.answers(shop.scheduling("a", "0"), "cancelled").await;
+    // The next one of that key is another matter.
+    shop.answers(shop.scheduling("a", "1h"), "new").await;
+    shop.answers(shop.scheduling("a", "1h"), "existing").await;
+    shop.answers(shop.asking("a", "cancel"), "done").await;
+    // Nothing came out of all that but this.
+    shop.answers(shop.scheduling("b", "0"), "new").await;
+    assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_route_all_go_to_its_target() {
+    let shop = Shop::open().await;
+    let routed = Message::new(shop.topic("routed"), *b"{}")
+        .key("a")
+        .property("DELAYLINE_AFTER", "0");
+    shop.send(routed).await;
+    assert_eq!(shop.comes_out().await.keys().next(), Some("a"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_rejected_is_answered_so_and_kept_as_a_dead_task_with_its_reason() {
+    let shop = Shop::open().await;
+    let elsewhere = shop.scheduling("a", "1s").property("DELAYLINE_TOPIC", "payments");
+    let said = shop.answers(elsewhere, "rejected").await;
+    let error = said["error"].as_str().unwrap();
+    assert!(error.contains("DELAYLINE_TOPIC is \"payments\""), "{error}");
+    let rejected = shop
+        .server
+        .until("/v1/tasks?kind=delayline.rejected&state=dead", |page| {
+            page["tasks"].as_array().is_some_and(|tasks| tasks.len() == 1)
+        })
+        .await;
+    let task = &rejected["tasks"][0];
+    assert_eq!(task["last_error"], error);
+    assert_eq!(task["headers"]["KEYS"], "a");
+    // Longer than a payload may be, and not to be compressed.
+    let long: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+        .take(1_100_000)
+        .collect();
+    let long = Message::new(shop.topic("in"), long)
+        .key("b")
+        .property("DELAYLINE_TOPIC", shop.topic("out"))
+        .property("DELAYLINE_AFTER", "0")
+        .property("DELAYLINE_REPLY_TOPIC", shop.topic("answers"));
+    let said = shop.answers(long, "rejected").await;
+    assert!(
+        said["error"]
+            .as_str()
+            .unwrap()
+            .contains("longer than 1048576 bytes"),
+        "{said}"
+    );
+    // What follows is not held up.
+    shop.answers(shop.scheduling("c", "0"), "new").await;
+    assert_eq!(shop.comes_out().await.keys().next(), Some("c"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_one_key_are_dealt_with_in_their_order() {
+    let shop = Shop::open().await;
+    for round in 0..20 {
+        let key = format!("order-{round}");
+        // By one sharding key to one queue, without waiting for answers.
+        shop.send(shop.scheduling(&key, "1h").sharding_key(&key)).await;
+        let moved = shop.asking(&key, "reschedule").property("DELAYLINE_AFTER", "2h");
+        shop.send(moved.sharding_key(&key)).await;
+        shop.send(shop.asking(&key, "cancel").sharding_key(&key)).await;
+    }
+    let mut said = std::collections::BTreeMap::new();
+    for _ in 0..60 {
+        let answer = received(&shop.answers).await;
+        let body: Value = serde_json::from_slice(answer.body.as_ref().unwrap()).unwrap();
+        let of_key: &mut Vec<_> = said.entry(answer.keys().next().unwrap().to_owned()).or_default();
+        of_key.push(body["answer"].as_str().unwrap().to_owned());
+    }
+    for (key, mut answers) in said {
+        // The answers themselves may overtake each other.
+        answers.sort();
+        assert_eq!(answers, ["done", "done", "new"], "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_loses_none_that_it_has_taken() {
+    let mut shop = Shop::open().await;
+    shop.answers(shop.scheduling("a", "3s"), "new").await;
+    shop.server.kill_and_start();
+    assert_eq!(shop.comes_out().await.keys().next(), Some("a"));
+    // And it goes on. What the first one was answered may be answered again, as it has come again.
+    shop.send(shop.scheduling("b", "0")).await;
+    assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
+    shop.server.terminate();
+    assert!(shop.server.ended().success(), "{}", shop.server.log());
+}
+
+#[test]
+fn a_gateway_that_could_not_work_is_refused_by_line() {
+    let brokers = "[rocketmq]\nnameserver = \"127.0.0.1:9876\"\n";
+    for (config, said) in [
+        ("[gateway]\ninbox = \"in\"\n".to_owned(), "there is no [rocketmq]"),
+        (
+            format!("{brokers}[gateway]\nroutes = {{ delayline_in = \"x\" }}\n"),
+            "the inbox",
+        ),
+        (
+            format!("{brokers}[gateway]\nroutes = {{ later = \"delayline_in\" }}\n"),
+            "consumes itself",
+        ),
+        (
+            format!("{brokers}[gateway]\ntargets = [\"a*b\"]\n"),
+            "gateway.targets has \"a*b\"",
+        ),
+        (
+            format!("{brokers}[gateway]\ntarget = []\n"),
+            "unknown field `target`",
+        ),
+        (
+            format!("{brokers}[gateway]\nkinds = [\"a\"]\n[kinds.a]\ndeliver = \"pull\"\n"),
+            "allowed is one of both",
+        ),
+    ] {
+        let output = check(&config);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(2) && error.contains(said) && error.contains(" line "),
+            "{config}: {error}"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Services in Java and Go that know nothing but RocketMQ, and have their messages delayed by the gateway.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+
+use crate::brokers::{fresh, make_topic, nameserver};
+use crate::gateway::config;
+use crate::rocketmq_servers::{BROKER, RocketMqServers};
+use crate::server::Server;
+
+/// The programs of `server/tests/clients`, ready to be run.
+struct Programs {
+    jars: String,
+    folder: TempDir,
+}
+
+fn clients() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// What a command prints that succeeds, and what it complains of.
+fn said(command: &mut Command) -> (String, String) {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {errors}");
+    (
+        String::from_utf8(output.stdout).unwrap().trim().to_owned(),
+        errors,
+    )
+}
+
+impl Programs {
+    async fn build() -> Self {
+        spawn_blocking(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scripts/rocketmq");
+            let jars = said(Command::new(scripts).arg("jars")).0 + "/*";
+            let mut javac = Command::new("javac");
+            javac.args(["-cp", &jars, "-d"]).arg(folder.path());
+            said(javac.arg(clients().join("java/GatewayClient.java")));
+            let mut go = Command::new("go");
+            go.current_dir(clients().join("go")).args(["build", "-o"]);
+            said(go.arg(folder.path().join("client")).arg("."));
+            Self { jars, folder }
+        })
+        .await
+        .unwrap()
+    }
+
+    fn java(&self) -> Command {
+        let mut java = Command::new("java");
+        let own = self.folder.path().display();
+        java.args(["-cp", &format!("{own}:{}", self.jars), "GatewayClient"]);
+        java
+    }
+
+    fn go(&self) -> Command {
+        Command::new(self.folder.path().join("client"))
+    }
+}
+
+/// For how long a service waits at the most after its last order was due.
+const PATIENCE_MS: &str = "240000";
+
+/// A service's thousand orders, with delays of 0.3 to 20 s, a third of them moved or cancelled meanwhile: how they came
+/// out, and what it complains of.
+fn orders(mut program: Command, nameserver: &str, name: &str, seed: &str) -> JoinHandle<(Value, String)> {
+    program.args(["--nameserver", nameserver, "--count", "1000", "--seed", seed]);
+    program.args(["--patience-ms", PATIENCE_MS]);
+    for (flag, topic) in [
+        ("--inbox", "in"),
+        ("--target", "out"),
+        ("--route-inbox", "routed"),
+    ] {
+        program.args([flag, &format!("{name}-{topic}")]);
+    }
+    spawn_blocking(move || {
+        let (summary, complaints) = said(&mut program);
+        (serde_json::from_str(&summary).unwrap(), complaints)
+    })
+}
+
+/// Each answer was true, and each message came at its time and as it was sent, and none that was cancelled. One may be
+/// published twice, under the same id.
+#[track_caller]
+fn kept((summary, complaints): &(Value, String)) {
+    println!("{summary}");
+    let none = ["early", "missing", "unwanted", "twice", "wrong", "unanswered"];
+    // On a busy machine most of what is asked for comes too late, and is answered so.
+    let asked = ["cancelled", "moved", "too_late"].map(|answer| summary[answer].as_u64().unwrap());
+    let is_kept = summary["sent"] == 1_000
+        && none.iter().all(|wrong| summary[wrong] == 0)
+        && asked.iter().sum::<u64>() > 250;
+    assert!(is_kept, "{summary}\n{complaints}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_in_java_and_go_delay_move_and_cancel() {
+    let (nameserver, name) = (nameserver(), fresh("shop"));
+    make_topic(&nameserver, &format!("{name}-out")).await;
+    let programs = Programs::build().await;
+    let server = Server::configured(&config(&nameserver, &name));
+    let java = orders(programs.java(), &nameserver, &name, "1");
+    let go = orders(programs.go(), &nameserver, &name, "2");
+    for came in [java.await.unwrap(), go.await.unwrap()] {
+        kept(&came);
+    }
+    drop(server);
+}
+
+/// Two servers over one file, one of them killed every 3 s; and the broker is away for 10 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_lose_nothing_while_servers_and_the_broker_are_killed() {
+    let brokers = spawn_blocking(|| RocketMqServers::start(&["--levels", "1s 2s 5s 10s"]));
+    let (brokers, programs) = (brokers.await.unwrap(), Programs::build().await);
+    let (nameserver, name) = (brokers.nameserver.clone(), fresh("shop"));
+    make_topic(&nameserver, &format!("{name}-out")).await;
+    let rows = tempfile::tempdir().unwrap();
+    let store = format!(
+        "[store]\nurl = \"sqlite:{}\"\n",
+        rows.path().join("rows").display()
+    );
+    let config = store + &config(&nameserver, &name);
+    let mut servers = [(); 2].map(|()| Some(Server::configured(&config)));
+    let java = orders(programs.java(), &nameserver, &name, "1");
+    let go = orders(programs.go(), &nameserver, &name, "2");
+    let killing = tokio::spawn(async move {
+        for kill in 0.. {
+            sleep(Duration::from_secs(3)).await;
+            let server = &mut servers[kill % 2];
+            let killed = server.take().unwrap();
+            *server = Some(spawn_blocking(|| killed.killed_and_started()).await.unwrap());
+        }
+    });
+    sleep(Duration::from_secs(10)).await;
+    let away = spawn_blocking(move || {
+        brokers.kill(BROKER);
+        std::thread::sleep(Duration::from_secs(10));
+        brokers.start_again();
+        brokers
+    });
+    let _brokers = away.await.unwrap();
+    for came in [java.await.unwrap(), go.await.unwrap()] {
+        kept(&came);
+    }
+    killing.abort();
+}

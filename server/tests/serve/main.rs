@@ -1,0 +1,30 @@
+//! `delayline serve`, as its users meet it: the binary, a configuration, and HTTP.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod access;
+#[cfg(feature = "rocketmq")]
+mod brokers;
+mod claims;
+mod clients;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[path = "../../../tests/support/database.rs"]
+mod database;
+mod described;
+#[cfg(feature = "rocketmq")]
+mod gateway;
+#[cfg(feature = "rocketmq")]
+mod gateway_clients;
+mod receiver;
+#[cfg(feature = "redis")]
+#[path = "../../../tests/support/redis/mod.rs"]
+mod redis_server;
+#[cfg(feature = "rocketmq")]
+#[path = "../../../tests/support/rocketmq.rs"]
+mod rocketmq_servers;
+mod schedule;
+mod server;
+mod start;
+mod stores;
+mod tasks;
+mod verbs;
+mod webhooks;

@@ -1,0 +1,111 @@
+//! Servers over each of the stores: several over one, and one of them killed.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::server::{ANY_PORT, Server};
+
+/// How many tasks two servers share.
+const TASKS: usize = 200;
+
+/// Tasks that are scheduled at both servers are each claimed once, though one of them is killed meanwhile.
+async fn two_share_the_work(url: &str) {
+    let config = format!("[store]\nurl = \"{url}\"\n{ANY_PORT}");
+    let (first, second) = (Server::configured(&config), Server::configured(&config));
+    assert_eq!(first.get("/readyz").await.status, 200);
+    let batch = |from: usize| {
+        let task = |at| json!({"kind": "k", "key": format!("{at}"), "after": "0s", "payload": at});
+        json!((from..from + TASKS / 2).map(task).collect::<Vec<_>>())
+    };
+    for (server, from) in [(&first, 0), (&second, TASKS / 2)] {
+        let answers = server.post("/v1/tasks", batch(from)).await.body;
+        assert!(
+            answers
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|each| each["answer"] == "new"),
+            "{answers}"
+        );
+    }
+    let mut done = BTreeSet::new();
+    // Half of it by the first, who is killed while it has claims that nobody ends.
+    let wanted = |max: usize| json!({"kinds": ["k"], "max": max, "wait": "30s", "lease": "2s"});
+    let mut first = Some(first);
+    while done.len() < TASKS {
+        let asked = first.as_ref().unwrap_or(&second);
+        let given = asked.post("/v1/claims", wanted(20)).await.body;
+        let claims = given["claims"].as_array().unwrap();
+        if done.len() >= TASKS / 2 && first.take().is_some() {
+            continue;
+        }
+        for claim in claims {
+            let end = format!("/v1/claims/{}/done", claim["claim"].as_str().unwrap());
+            second.post(&end, json!({})).await.is(200, "done");
+            let key = claim["task"]["key"].as_str().unwrap().to_owned();
+            assert!(done.insert(key), "each is done once: {claim}");
+        }
+    }
+    let left = second.post("/v1/claims", json!({"kinds": ["k"]})).await.body;
+    assert_eq!(left, json!({"claims": []}));
+}
+
+/// The tables, as whoever operates the server makes them.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn migrate(database: &str, url: &str) {
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_delayline"))
+        .args(["migrate", database, "--url", url])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[tokio::test]
+async fn two_servers_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    two_share_the_work(&format!("sqlite:{}", file.display())).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn two_servers_share_postgres() {
+    let url = crate::database::Database::Postgres.fresh().await;
+    migrate("postgres", &url);
+    two_share_the_work(&url).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn two_servers_share_mariadb() {
+    let url = crate::database::Database::MariaDb.fresh().await;
+    migrate("mysql", &url);
+    two_share_the_work(&url).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn two_servers_share_redis() {
+    let redis = crate::redis_server::RedisServer::start();
+    two_share_the_work(&redis.url()).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn tables_that_are_not_there_are_told_at_the_start() {
+    let url = crate::database::Database::Postgres.fresh().await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("c"),
+        format!("[store]\nurl = \"{url}\"\n{ANY_PORT}"),
+    )
+    .unwrap();
+    let output = crate::server::command(folder.path())
+        .args(["--config", "c"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("delayline migrate"), "{said}");
+}

@@ -1,0 +1,119 @@
+//! What is done with tasks that are there.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+
+async fn with_a_task() -> Server {
+    let server = Server::start();
+    let body = json!({"at": "2099-01-01T08:00:00Z"});
+    server.put("/v1/tasks/k/1", body).await.is(201, "new");
+    server
+}
+
+#[tokio::test]
+async fn a_task_is_moved() {
+    let server = with_a_task().await;
+    let moved = server
+        .post("/v1/tasks/k/1/reschedule", json!({"at": "2099-01-02T08:00:00Z"}))
+        .await;
+    assert_eq!(moved.is(200, "done")["due_at"], "2099-01-02T08:00:00Z");
+    let later = server.post("/v1/tasks/k/1/shift", json!({"by": "+1h 30m"})).await;
+    assert_eq!(later.is(200, "done")["due_at"], "2099-01-02T09:30:00Z");
+    let earlier = server.post("/v1/tasks/k/1/shift", json!({"by": "-1d"})).await;
+    assert_eq!(earlier.is(200, "done")["due_at"], "2099-01-01T09:30:00Z");
+}
+
+#[tokio::test]
+async fn a_task_that_is_cancelled_is_finished() {
+    let server = with_a_task().await;
+    let cancelled = server.post("/v1/tasks/k/1/cancel", json!({})).await;
+    assert_eq!(cancelled.is(200, "done")["state"], "cancelled");
+    for verb in ["cancel", "run"] {
+        let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
+        assert_eq!(answer.is(409, "finished")["state"], "cancelled");
+    }
+    server
+        .post("/v1/tasks/k/1/redrive", json!({}))
+        .await
+        .is(409, "finished");
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_not_redriven() {
+    let server = with_a_task().await;
+    server
+        .post("/v1/tasks/k/1/redrive", json!({}))
+        .await
+        .is(409, "conflict");
+}
+
+#[tokio::test]
+async fn a_verb_without_a_body_is_taken() {
+    let server = with_a_task().await;
+    let request = server.request(Method::POST, "/v1/tasks/k/1/run");
+    assert_eq!(Answer::of(request).await.is(200, "done")["state"], "scheduled");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let server = Server::start();
+    for verb in ["cancel", "run", "redrive"] {
+        let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
+        assert_eq!(answer.is(404, "not_found"), &Value::Null);
+    }
+    server
+        .post("/v1/tasks/k/1/shift", json!({"by": "+1s"}))
+        .await
+        .is(404, "not_found");
+    server
+        .post("/v1/tasks/k/1/reschedule", json!({"after": "1s"}))
+        .await
+        .is(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_verb_that_expects_another_version_changes_nothing() {
+    let server = with_a_task().await;
+    let ask = async |verb: &str, etag: &str, body: Value| {
+        let request = server.request(Method::POST, &format!("/v1/tasks/k/1/{verb}"));
+        Answer::of(request.header("if-match", etag).json(&body)).await
+    };
+    for (verb, body) in [
+        ("cancel", json!({})),
+        ("run", json!({})),
+        ("shift", json!({"by": "+1s"})),
+        ("reschedule", json!({"after": "1s"})),
+    ] {
+        let refused = ask(verb, "\"9\"", body).await;
+        assert_eq!(refused.is(412, "conflict")["version"], 1, "{verb}");
+    }
+    ask("redrive", "\"9\"", json!({})).await.is(412, "conflict");
+    let found = server.get("/v1/tasks/k/1").await;
+    let moved = ask("shift", found.etag.as_deref().unwrap(), json!({"by": "+1s"})).await;
+    assert_eq!(moved.is(200, "done")["version"], 2);
+    ask("cancel", "*", json!({})).await.is(200, "done");
+    for etag in ["2", "\"x\"", "W/\"2\""] {
+        ask("cancel", etag, json!({})).await.refuses(400, "If-Match");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_refused_by_its_field() {
+    let server = with_a_task().await;
+    for (verb, body, said) in [
+        ("shift", json!({"by": "10m"}), "allowed is a sign"),
+        ("shift", json!({"by": "€"}), "allowed is a sign"),
+        ("shift", json!({"by": ""}), "allowed is a sign"),
+        ("shift", json!({}), "missing field `by`"),
+        ("reschedule", json!({}), "allowed is one of after"),
+        ("cancel", json!({"reason": "x"}), "unknown field `reason`"),
+    ] {
+        server
+            .post(&format!("/v1/tasks/k/1/{verb}"), body)
+            .await
+            .refuses(400, said);
+    }
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["version"], 1);
+}

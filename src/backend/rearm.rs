@@ -1,0 +1,114 @@
+//! Wake-ups for a backend that has lost them.
+
+use std::time::Duration;
+
+use crate::backend::{Backend, Departure, SendError, Wake};
+use crate::store::Store;
+use crate::timestamp::duration;
+use crate::{Error, Kind, Page, State, Task, Timestamp, defaults};
+
+/// How often a batch is sent that a backend does not take, and how long to wait in between.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How far it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rearming {
+    /// How many wake-ups were sent so far.
+    pub sent: u64,
+    /// How many kinds of tasks are through.
+    pub kinds: usize,
+    /// How many kinds there are.
+    pub of_kinds: usize,
+}
+
+/// Sends a wake-up for every scheduled row of a store, each for when it is due: for a backend that came back empty, or
+/// another one. Workers may go on meanwhile. `told` hears of every batch.
+///
+/// Not needed for safety: the sweep of any worker finds each row when its wake-up is overdue, up to a second late. This is
+/// for those who do not want so many to be late. A row that moves on meanwhile gets a wake-up that names a past version
+/// and costs a look; one that is on its way on another backend as well gets two, of which one wins.
+pub async fn rearm(
+    store: &dyn Store,
+    backend: &dyn Backend,
+    mut told: impl FnMut(&Rearming) + Send,
+) -> Result<Rearming, Error> {
+    let kinds = all_kinds(store).await?;
+    let mut done = Rearming {
+        sent: 0,
+        kinds: 0,
+        of_kinds: kinds.len(),
+    };
+    for kind in kinds {
+        let mut page = Page::new(kind, State::Scheduled).limit(defaults::BATCH);
+        loop {
+            let rows = store.list(&page).await?;
+            let Some(last) = rows.last() else { break };
+            page.after = Some((last.due_at, last.id));
+            let is_last = rows.len() < page.limit;
+            let now = store.now().await?;
+            let batch = rows.into_iter().map(|row| departure(row, now));
+            send(backend, batch.collect(), &mut done, &mut told).await?;
+            if is_last {
+                break;
+            }
+        }
+        done.kinds += 1;
+        told(&done);
+    }
+    Ok(done)
+}
+
+async fn all_kinds(store: &dyn Store) -> Result<Vec<Kind>, Error> {
+    let mut kinds = Vec::new();
+    loop {
+        let page = store
+            .kinds(State::Scheduled, kinds.last(), defaults::BATCH)
+            .await?;
+        let is_last = page.len() < defaults::BATCH;
+        kinds.extend(page);
+        if is_last {
+            return Ok(kinds);
+        }
+    }
+}
+
+fn departure(row: Task, now: Timestamp) -> Departure {
+    Departure {
+        delay: duration(row.due_at.millis_since(now)),
+        wake: Wake {
+            id: row.id,
+            kind: row.kind,
+            version: row.version,
+        },
+    }
+}
+
+/// Sends a batch, again and again what the backend did not take of it.
+async fn send(
+    backend: &dyn Backend,
+    mut batch: Vec<Departure>,
+    done: &mut Rearming,
+    told: &mut impl FnMut(&Rearming),
+) -> Result<(), Error> {
+    let mut tries = 1;
+    loop {
+        let count = batch.len();
+        let Err(SendError { failed, cause }) = backend.send(&batch).await else {
+            done.sent += count as u64;
+            told(done);
+            return Ok(());
+        };
+        if tries == TRIES || !cause.is_transient() {
+            return Err(cause);
+        }
+        tries += 1;
+        done.sent += (count - failed.len()) as u64;
+        batch = failed
+            .into_iter()
+            .filter_map(|at| batch.get(at).cloned())
+            .collect();
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,313 @@
+//! What is done about a master, by what is known of it and what was seen: pure functions.
+//!
+//! `health_check.rs` and `producer.rs` observe and act.
+
+use crate::defaults;
+
+/// Whether a master is sent to: a circuit breaker for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Circuit {
+    /// It is sent to; so many batches in a row have failed.
+    Closed { failures: u32 },
+    /// It is sent to on trial: one more failure opens the circuit.
+    HalfOpen,
+    /// It takes no messages, so it is not sent to until a probe succeeds.
+    Open,
+    /// It does not answer at all, so it is not sent to, and connections to it may be dead.
+    Unreachable,
+}
+
+impl Circuit {
+    pub(super) const CLOSED: Self = Self::Closed { failures: 0 };
+
+    pub(super) fn is_sent_to(self) -> bool {
+        matches!(self, Self::Closed { .. } | Self::HalfOpen)
+    }
+
+    /// A batch was sent of which the master took something.
+    pub(super) fn after_success(self) -> Self {
+        match self {
+            Self::Closed { .. } | Self::HalfOpen => Self::CLOSED,
+            open => open,
+        }
+    }
+
+    /// A batch was sent of which the master took nothing. One that is late once is not left out: what failed was sent
+    /// elsewhere anyhow.
+    pub(super) fn after_failure(self) -> Self {
+        match self {
+            Self::Closed { failures } if failures + 1 < defaults::UNWELL_AFTER => Self::Closed {
+                failures: failures + 1,
+            },
+            other => other.opened(),
+        }
+    }
+
+    /// The master is known to take no messages.
+    pub(super) fn opened(self) -> Self {
+        match self {
+            Self::Unreachable => Self::Unreachable,
+            _ => Self::Open,
+        }
+    }
+}
+
+/// What is known of a master when a health check has its answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) circuit: Circuit,
+    /// Whether the last health check had no answer.
+    pub(super) was_silent: bool,
+    /// Whether the pause after the last failure is over.
+    pub(super) probe_is_due: bool,
+}
+
+/// What a health check has seen of a master.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence {
+    pub(super) reply: Reply,
+    /// Whether the nameservers list it; if they do not answer, that they still do.
+    pub(super) is_listed: bool,
+    /// Whether it is new, was started again, or supports other delays than before.
+    pub(super) is_restarted: bool,
+    /// Whether the consumer group is there, as far as it says.
+    pub(super) has_group: bool,
+    /// Whether it has a queue of the topic that may be written to.
+    pub(super) has_queue: bool,
+}
+
+/// How a master replies to a request for its runtime statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Given,
+    /// It is there, and does not say: by its access rules, for one.
+    Refused,
+    /// It may or may not be there.
+    Silent,
+}
+
+/// What is done about a master after a health check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// It is gone: forget it.
+    Forget,
+    /// Stop sending to it. It was warned of when it turned out why.
+    Open,
+    /// Stop sending to it, and warn that it does not answer.
+    Unreachable,
+    /// Probe whether it can be sent to.
+    Probe,
+}
+
+/// What follows from a health check.
+pub(super) fn decide(before: Before, seen: Evidence) -> Decision {
+    match (seen.reply, before.circuit) {
+        (Reply::Silent, _) if !seen.is_listed => Decision::Forget,
+        (Reply::Silent, Circuit::Unreachable) => Decision::Keep,
+        // One answer that does not come in time may be a machine's that is busy.
+        (Reply::Silent, circuit) if circuit.is_sent_to() && !before.was_silent => Decision::Keep,
+        (Reply::Silent, _) => Decision::Unreachable,
+        _ if !seen.has_group => Decision::Open,
+        _ if !seen.has_queue => Decision::Keep,
+        _ if seen.is_restarted => Decision::Probe,
+        (_, Circuit::Closed { .. } | Circuit::HalfOpen) => Decision::Keep,
+        (_, Circuit::Open) if !before.probe_is_due => Decision::Keep,
+        (_, Circuit::Open | Circuit::Unreachable) => Decision::Probe,
+    }
+}
+
+/// Whether a probed master needs clients with fresh connections; `answered` is whether it answered those in use.
+pub(super) fn needs_fresh_clients(circuit: Circuit, seen: Evidence, answered: bool) -> bool {
+    // One that does not report when it was started may have been started again.
+    let may_be_restarted = circuit == Circuit::Unreachable && seen.reply == Reply::Refused;
+    seen.is_restarted || !answered || may_be_restarted
+}
+
+/// The circuit of a master that has answered a probe.
+pub(super) fn after_probe(circuit: Circuit, seen: Evidence) -> Circuit {
+    match circuit {
+        // To answer is not to take messages.
+        Circuit::Open if !seen.is_restarted => Circuit::HalfOpen,
+        _ => Circuit::CLOSED,
+    }
+}
+
+/// What is done about the topic, or the consumer group, of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Provision {
+    Present,
+    /// Make it.
+    Make,
+    /// It could not be made: wait until the next try is due.
+    Wait,
+}
+
+/// Whether something is to be made, of which `is_there` says whether it is there, as far as the servers say.
+pub(super) fn provision(is_there: Option<bool>, is_due: bool) -> Provision {
+    match is_there {
+        Some(true) | None => Provision::Present,
+        Some(false) if is_due => Provision::Make,
+        Some(false) => Provision::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Circuit::{HalfOpen, Open, Unreachable};
+    use super::Reply::{Given, Refused, Silent};
+    use super::*;
+
+    const CLOSED: Circuit = Circuit::CLOSED;
+    /// One that is sent to and answers as always.
+    const BEFORE: Before = Before {
+        circuit: CLOSED,
+        was_silent: false,
+        probe_is_due: true,
+    };
+    const SEEN: Evidence = Evidence {
+        reply: Given,
+        is_listed: true,
+        is_restarted: false,
+        has_group: true,
+        has_queue: true,
+    };
+
+    fn before(circuit: Circuit) -> Before {
+        Before { circuit, ..BEFORE }
+    }
+
+    fn seen(reply: Reply) -> Evidence {
+        Evidence { reply, ..SEEN }
+    }
+
+    #[test]
+    fn what_follows_from_a_health_check() {
+        let silent_before = |circuit| Before {
+            was_silent: true,
+            ..before(circuit)
+        };
+        let pausing = Before {
+            probe_is_due: false,
+            ..before(Open)
+        };
+        let restarted = |reply| Evidence {
+            is_restarted: true,
+            ..seen(reply)
+        };
+        let unlisted = |reply| Evidence {
+            is_listed: false,
+            ..seen(reply)
+        };
+        let without_group = Evidence {
+            has_group: false,
+            ..restarted(Given)
+        };
+        let without_topic = Evidence {
+            has_queue: false,
+            ..restarted(Given)
+        };
+        for (before, seen, decision) in [
+            // It answers and is sent to.
+            (before(CLOSED), seen(Given), Decision::Keep),
+            (before(CLOSED), seen(Refused), Decision::Keep),
+            (before(HalfOpen), seen(Given), Decision::Keep),
+            (silent_before(CLOSED), seen(Given), Decision::Keep),
+            // The nameservers have lost it, and it still answers.
+            (before(CLOSED), unlisted(Given), Decision::Keep),
+            // It does not answer once, and then again.
+            (before(CLOSED), seen(Silent), Decision::Keep),
+            (before(HalfOpen), seen(Silent), Decision::Keep),
+            (silent_before(CLOSED), seen(Silent), Decision::Unreachable),
+            (silent_before(HalfOpen), seen(Silent), Decision::Unreachable),
+            (before(Open), seen(Silent), Decision::Unreachable),
+            (pausing, seen(Silent), Decision::Unreachable),
+            // Warned of once.
+            (silent_before(Unreachable), seen(Silent), Decision::Keep),
+            // Gone for good.
+            (before(CLOSED), unlisted(Silent), Decision::Forget),
+            (silent_before(Unreachable), unlisted(Silent), Decision::Forget),
+            // It took nothing, and is tried again after a pause.
+            (pausing, seen(Given), Decision::Keep),
+            (before(Open), seen(Given), Decision::Probe),
+            (before(Open), seen(Refused), Decision::Probe),
+            // It is there again.
+            (silent_before(Unreachable), seen(Given), Decision::Probe),
+            (silent_before(Unreachable), seen(Refused), Decision::Probe),
+            // It was started again, whatever was thought of it.
+            (before(CLOSED), restarted(Given), Decision::Probe),
+            (before(CLOSED), restarted(Refused), Decision::Probe),
+            (pausing, restarted(Given), Decision::Probe),
+            // What it lacks it cannot be used without.
+            (before(CLOSED), without_group, Decision::Open),
+            (before(Open), without_group, Decision::Open),
+            (silent_before(Unreachable), without_group, Decision::Open),
+            (before(CLOSED), without_topic, Decision::Keep),
+            (silent_before(Unreachable), without_topic, Decision::Keep),
+        ] {
+            assert_eq!(decide(before, seen), decision, "{before:?}, {seen:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_from_a_probe() {
+        let restarted = Evidence {
+            is_restarted: true,
+            ..SEEN
+        };
+        // Whether it answered clients in use; whether it needs fresh ones; and its circuit when it has answered either.
+        for (circuit, seen, answered, fresh, after) in [
+            (Open, seen(Given), true, false, HalfOpen),
+            (Open, seen(Given), false, true, HalfOpen),
+            (Open, seen(Refused), true, false, HalfOpen),
+            (Open, restarted, true, true, CLOSED),
+            (Unreachable, seen(Given), true, false, CLOSED),
+            (Unreachable, seen(Given), false, true, CLOSED),
+            (Unreachable, seen(Refused), true, true, CLOSED),
+            (Unreachable, restarted, true, true, CLOSED),
+            (Circuit::Closed { failures: 2 }, restarted, true, true, CLOSED),
+            (HalfOpen, restarted, false, true, CLOSED),
+        ] {
+            let case = format!("{circuit:?}, {seen:?}, answered: {answered}");
+            assert_eq!(needs_fresh_clients(circuit, seen, answered), fresh, "{case}");
+            assert_eq!(after_probe(circuit, seen), after, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_follows_from_a_batch() {
+        let failed = |failures| Circuit::Closed { failures };
+        let last = failed(defaults::UNWELL_AFTER - 1);
+        for (circuit, after_success, after_failure) in [
+            (CLOSED, CLOSED, failed(1)),
+            (failed(1), CLOSED, failed(2)),
+            (last, CLOSED, Open),
+            (HalfOpen, CLOSED, Open),
+            (Open, Open, Open),
+            (Unreachable, Unreachable, Unreachable),
+        ] {
+            assert_eq!(circuit.after_success(), after_success, "{circuit:?}");
+            assert_eq!(circuit.after_failure(), after_failure, "{circuit:?}");
+            assert_eq!(circuit.is_sent_to(), circuit.opened() != circuit, "{circuit:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_made_again_after_a_pause() {
+        for (is_there, is_due, provision) in [
+            (Some(true), true, Provision::Present),
+            (Some(true), false, Provision::Present),
+            (None, true, Provision::Present),
+            (None, false, Provision::Present),
+            (Some(false), true, Provision::Make),
+            (Some(false), false, Provision::Wait),
+        ] {
+            assert_eq!(
+                super::provision(is_there, is_due),
+                provision,
+                "{is_there:?}, {is_due}"
+            );
+        }
+    }
+}

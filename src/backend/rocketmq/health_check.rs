@@ -1,0 +1,502 @@
+//! Checks the brokers' health, and does what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use rocketmq_model::message::MessageQueue;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::clients::{ANSWER_WITHIN, Clients};
+use super::consumer_lag::LagChange;
+use super::decision::{self, Before, Circuit, Decision, Evidence, Provision, Reply};
+use super::delay_mode::DelayMode;
+use super::delay_support::DelaySupport;
+use super::master::MasterState;
+use super::masters::Masters;
+use super::observation::{BOOT, MasterCheck, Observation, within};
+use crate::Error;
+use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, permanent, transient};
+
+/// How often brokers are checked while all are healthy.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How often, while one is not.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
+/// The least time between two checks, whatever happens.
+const LEAST_PAUSE: Duration = Duration::from_millis(300);
+/// For how long a server may take to answer at the start, when a broker that is slow is better than none.
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// For how long the first check may take.
+const FIRST_CHECK_WITHIN: Duration = Duration::from_secs(12);
+/// For how long a check may take to make what is missing.
+const PREPARE_WITHIN: Duration = Duration::from_secs(6);
+
+/// Checks the brokers again and again: who is there, which delays each supports, and whether its levels deliver.
+///
+/// Its futures belong into the client's runtime and must not be abandoned.
+pub(super) struct HealthCheck {
+    factory: ClientFactory,
+    topic: String,
+    group: String,
+    mode: DelayMode,
+    masters: Arc<Masters>,
+    clients: Arc<Clients>,
+    /// Replaced when a server does not answer, as its connections may be dead then. Locked during a check.
+    admin: Mutex<Option<Admin>>,
+    closing: Notify,
+}
+
+/// The addresses of the masters that nameservers list.
+type Listed = BTreeMap<CheetahString, CheetahString>;
+/// The queues of the topic by their broker.
+type Queues = BTreeMap<CheetahString, Vec<MessageQueue>>;
+
+impl HealthCheck {
+    /// The first check: asks the masters which delays they support, and makes the topic where it is missing.
+    ///
+    /// Where no server can be reached that is an error, or left to later checks, as the options say.
+    pub(super) async fn open(
+        factory: &ClientFactory,
+        options: &RocketMqOptions,
+        mode: &DelayMode,
+    ) -> Result<Masters, Error> {
+        let admin = Admin::open(factory).await?;
+        let first = timeout(FIRST_CHECK_WITHIN, first_check(&admin, options, mode)).await;
+        let first = first.unwrap_or_else(|_| Err(transient("neither nameservers nor brokers answer")));
+        admin.close().await;
+        match first {
+            Err(error) if error.is_transient() && options.lazy => {
+                tracing::warn!(
+                    %error,
+                    "RocketMQ cannot be reached, so the precise backend carries all wake-ups; it is used as soon as it \
+                     answers: see that the nameservers and brokers are up"
+                );
+                Ok(Masters::new(BTreeMap::new(), mode.reach()))
+            }
+            first => first,
+        }
+    }
+
+    pub(super) fn new(
+        factory: ClientFactory,
+        options: &RocketMqOptions,
+        mode: DelayMode,
+        masters: Arc<Masters>,
+        clients: Arc<Clients>,
+    ) -> Self {
+        Self {
+            factory,
+            topic: options.topic.clone(),
+            group: options.group.clone(),
+            mode,
+            masters,
+            clients,
+            admin: Mutex::new(None),
+            closing: Notify::new(),
+        }
+    }
+
+    /// Checks soon after a send has failed, else now and then, until closed.
+    pub(super) async fn keep_checking(&self) {
+        let next = || async {
+            let pause = if self.masters.all_healthy() {
+                CHECK_EVERY
+            } else {
+                CHECK_AGAIN
+            };
+            sleep(LEAST_PAUSE).await;
+            // A failure or none, it is time for a check.
+            let _ = timeout(pause - LEAST_PAUSE, self.masters.send_failure()).await;
+        };
+        loop {
+            tokio::select! {
+                () = self.closing.notified() => return,
+                () = next() => {}
+            }
+            self.check().await;
+        }
+    }
+
+    /// Checks all masters once.
+    pub(super) async fn check(&self) {
+        let mut slot = self.admin.lock().await;
+        let admin = match slot.take() {
+            Some(admin) => admin,
+            None => match Admin::open(&self.factory).await {
+                Ok(admin) => admin,
+                Err(error) => {
+                    tracing::warn!(%error, "the health of RocketMQ brokers cannot be checked, so brokers that fail or come back are noticed late; the check is repeated every few seconds");
+                    return;
+                }
+            },
+        };
+        let admin = Arc::new(admin);
+        let all_answered = self.check_by(&admin).await;
+        // The checks of single masters have ended, so nobody else holds it.
+        match Arc::into_inner(admin) {
+            Some(admin) if all_answered => *slot = Some(admin),
+            Some(admin) => admin.close().await,
+            None => {}
+        }
+    }
+
+    /// Whether a master answers that is sent to.
+    pub(super) async fn probe_any(&self) -> Result<(), Error> {
+        let mut last = transient("no broker is sent to");
+        for queue in self.masters.routes().queue_of_each_master() {
+            match self.clients.probe(&queue).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    self.masters.open(queue.broker_name());
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Ends the checks.
+    pub(super) async fn close(&self) {
+        self.closing.notify_one();
+        if let Some(admin) = self.admin.lock().await.take() {
+            admin.close().await;
+        }
+    }
+
+    async fn check_by(&self, admin: &Arc<Admin>) -> bool {
+        // Without nameservers everything stays as it was.
+        let listed = timeout(ANSWER_WITHIN, admin.masters()).await;
+        let listed = listed.ok().and_then(Result::ok);
+        if let Some(listed) = &listed {
+            self.masters.change(|known| {
+                for (name, address) in listed {
+                    let moved = known.get(name).is_some_and(|master| master.address != *address);
+                    if moved || !known.contains_key(name) {
+                        known.insert(name.clone(), MasterState::new(address.clone()));
+                    }
+                }
+            });
+        }
+        let mut queues = self.queues(admin).await;
+        if let Some(listed) = &listed
+            && let Some(found) = &queues
+            && self.prepare(admin, listed, found).await
+        {
+            queues = self.queues(admin).await;
+        }
+        let mut all_answered = listed.is_some() && queues.is_some();
+        for observed in self.observe_each(admin).await {
+            let name = &observed.name;
+            let is_listed = listed.as_ref().is_none_or(|listed| listed.contains_key(name));
+            // One that is listed without the topic has none any more.
+            let none = is_listed && listed.is_some();
+            let queues = queues.as_ref().and_then(|queues| match queues.get(name) {
+                None if none => Some(&[][..]),
+                queues => queues.map(Vec::as_slice),
+            });
+            all_answered &= observed.reply() != Reply::Silent;
+            self.watch_lag(&observed);
+            let has_group = self.provide_group(admin, name, observed.has_group).await;
+            self.follow(observed, is_listed, queues, has_group).await;
+        }
+        all_answered
+    }
+
+    /// The queues of the topic by their broker; none, if the nameservers do not say.
+    async fn queues(&self, admin: &Admin) -> Option<Queues> {
+        let queues = timeout(ANSWER_WITHIN, admin.queues(&self.topic)).await;
+        queues.ok().and_then(Result::ok)
+    }
+
+    /// Makes the topic on masters that lack it, because they are new here or somebody has deleted it; says whether there
+    /// were any.
+    async fn prepare(&self, admin: &Admin, listed: &Listed, queues: &Queues) -> bool {
+        let now = Instant::now();
+        let mut lacking = listed.clone();
+        {
+            let known = self.masters.known();
+            lacking.retain(|name, _| {
+                let is_due = known
+                    .get(name)
+                    .is_some_and(|master| master.topic_backoff.is_due(now));
+                decision::provision(Some(queues.contains_key(name)), is_due) == Provision::Make
+            });
+            for (name, master) in lacking.keys().filter_map(|name| known.get_key_value(name)) {
+                if !master.queues.is_empty() {
+                    tracing::warn!(
+                        broker = %name, topic = self.topic,
+                        "a broker has lost the topic of wake-ups, which is made again; tasks whose wake-ups were in it wait \
+                         for the sweep, half a second or more: see who deleted it"
+                    );
+                }
+            }
+        }
+        if lacking.is_empty() {
+            return false;
+        }
+        let made = timeout(PREPARE_WITHIN, admin.ensure(&lacking, &self.topic, &self.group)).await;
+        let made = made.unwrap_or_else(|_| Err(transient("brokers do not answer")));
+        if let Err(error) = &made {
+            tracing::debug!(%error, "the topic could not be made on brokers that lack it; it is tried again");
+        }
+        self.masters.change(|known| {
+            for name in lacking.keys() {
+                if let Some(master) = known.get_mut(name) {
+                    // Until it turns out that it has the topic.
+                    let is_first = master.topic_backoff.failures() == 0;
+                    master.topic_backoff.failed(now);
+                    if let Err(error) = &made
+                        && is_first
+                        && !error.is_transient()
+                    {
+                        tracing::warn!(
+                            broker = %name, topic = self.topic, %error,
+                            "a broker lacks the topic and it cannot be made, so the broker is not sent to and others, or \
+                             the precise backend, carry its wake-ups; it is tried again: make the topic, or let the \
+                             account do so"
+                        );
+                    }
+                }
+            }
+        });
+        true
+    }
+
+    /// Asks each master, all at once.
+    async fn observe_each(&self, admin: &Arc<Admin>) -> Vec<Observation> {
+        let mut checks = JoinSet::new();
+        let now = Instant::now();
+        for (name, master) in self.masters.known().iter_mut() {
+            let check = MasterCheck {
+                name: name.clone(),
+                address: master.address.clone(),
+                boot_timestamp: master.boot_timestamp.clone(),
+                is_known: master.delay_support.is_some(),
+                group_creation: master.group_creation,
+                is_lag_due: master.lag.is_due(now),
+                mode: self.mode.clone(),
+                topic: self.topic.clone(),
+                group: self.group.clone(),
+            };
+            let admin = admin.clone();
+            checks.spawn(Box::pin(async move { check.ask(&admin).await }));
+        }
+        checks.join_all().await
+    }
+
+    /// Logs when wake-ups are delivered and nobody consumes them, and when they are consumed again.
+    fn watch_lag(&self, observed: &Observation) {
+        let Some(progress) = observed.progress else {
+            return;
+        };
+        let mut known = self.masters.known();
+        let change = known
+            .get_mut(&observed.name)
+            .and_then(|master| master.lag.observe(Instant::now(), progress));
+        drop(known);
+        match change {
+            Some(LagChange::Stalled) => tracing::warn!(
+                broker = %observed.name, topic = self.topic, group = self.group, waiting = progress.lag,
+                "a broker delivers wake-ups and no worker consumes them, so each task waits for the sweep, half a second or \
+                 more: see that workers run, and that their account may subscribe to the topic in the group"
+            ),
+            Some(LagChange::Resumed) => {
+                tracing::info!(broker = %observed.name, group = self.group, "the wake-ups of a broker are consumed again");
+            }
+            None => {}
+        }
+    }
+
+    /// Makes the consumer group anew that a master has lost; says whether it is there now, as far as the master says.
+    async fn provide_group(&self, admin: &Admin, name: &CheetahString, is_there: Option<bool>) -> bool {
+        let (provision, address) = {
+            let known = self.masters.known();
+            let Some(master) = known.get(name) else {
+                return is_there != Some(false);
+            };
+            let is_due = master.group_backoff.is_due(Instant::now());
+            (decision::provision(is_there, is_due), master.address.clone())
+        };
+        match provision {
+            Provision::Present => return true,
+            Provision::Wait => return false,
+            Provision::Make => {}
+        }
+        let made = timeout(PREPARE_WITHIN, admin.make_group(&address, &self.group)).await;
+        let made = made.unwrap_or_else(|_| Err(transient("the broker does not answer")));
+        let mut known = self.masters.known();
+        let Some(master) = known.get_mut(name) else {
+            return false;
+        };
+        let is_first = master.group_backoff.failures() == 0;
+        match &made {
+            Ok(()) => {
+                master.group_backoff.succeeded();
+                tracing::warn!(
+                    broker = %name, group = self.group,
+                    "a broker lacked the consumer group, so nothing was delivered from there; the group is made, and tasks \
+                     whose wake-ups were there wait for the sweep, half a second or more: see who deleted it"
+                );
+            }
+            Err(error) if is_first => tracing::warn!(
+                broker = %name, group = self.group, %error,
+                "a broker lacks the consumer group and it cannot be made, so nothing is delivered from there and it is not \
+                 sent to; others, or the precise backend, carry its wake-ups: make the group, or let the account do so"
+            ),
+            Err(_) => {}
+        }
+        if made.is_err() {
+            master.group_backoff.failed(Instant::now());
+        }
+        made.is_ok()
+    }
+
+    /// Takes what was observed for what is known, and does what follows from it.
+    async fn follow(
+        &self,
+        observed: Observation,
+        is_listed: bool,
+        queues: Option<&[MessageQueue]>,
+        has_group: bool,
+    ) {
+        let reply = observed.reply();
+        let name = observed.name;
+        let delay_support = observed
+            .delay_support
+            .and_then(|reported| self.mode.or_assumed(&name, reported));
+        if let Some(DelaySupport::Unsupported(why)) = &delay_support {
+            tracing::warn!(
+                broker = %name, %why,
+                "a broker does not support timer messages, so it is not sent to; others, or the precise backend, carry its \
+                 wake-ups: enable its timers, or use RocketMqBackend"
+            );
+        }
+        let now = Instant::now();
+        let judged = self.masters.change(|known| {
+            let master = known.get_mut(&name)?;
+            if let Some(queues) = queues {
+                master.set_queues(queues);
+            }
+            master.group_creation = observed.group_creation;
+            let is_restarted = delay_support.is_some_and(|delay_support| {
+                let boot_timestamp = observed.stats.as_ref().ok().and_then(|stats| stats.read(BOOT));
+                master.restarted(boot_timestamp, delay_support)
+            });
+            let seen = Evidence {
+                reply,
+                is_listed,
+                is_restarted,
+                has_group,
+                has_queue: !master.queues.is_empty(),
+            };
+            let before = Before {
+                circuit: master.circuit,
+                was_silent: std::mem::replace(&mut master.is_silent, reply == Reply::Silent),
+                probe_is_due: master.probe_backoff.is_due(now),
+            };
+            if let Ok(stats) = &observed.stats {
+                for (level, is_stuck) in master.observe_levels(now, stats) {
+                    if is_stuck {
+                        tracing::warn!(
+                            broker = %name, ?level,
+                            "a delay level of a broker has stopped delivering, so tasks in it wait for the sweep, half a \
+                             second or more; it is not sent to until it delivers again: see the broker's log, and its disk"
+                        );
+                    } else {
+                        tracing::info!(broker = %name, ?level, "a delay level of a broker delivers again");
+                    }
+                }
+            }
+            let decision = decision::decide(before, seen);
+            match decision {
+                Decision::Forget => {
+                    known.remove(&name);
+                    return None;
+                }
+                Decision::Open => master.circuit = Circuit::Open,
+                Decision::Unreachable => master.circuit = Circuit::Unreachable,
+                Decision::Keep | Decision::Probe => {}
+            }
+            Some((decision, before.circuit, seen, master.queues.first().cloned()))
+        });
+        match (judged, observed.stats) {
+            (
+                Some((Decision::Unreachable, ..)),
+                Err(AskError::Unreachable(error) | AskError::Refused(error)),
+            ) => {
+                tracing::warn!(
+                    broker = %name, %error,
+                    "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its \
+                     wake-ups, and tasks whose wake-ups are on it wait for the sweep: see that it is up"
+                );
+            }
+            (Some((Decision::Probe, circuit, seen, Some(queue))), _) => {
+                self.probe(&name, &queue, circuit, seen).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Probes whether a master can be sent to; if so it is from now on.
+    async fn probe(&self, name: &CheetahString, queue: &MessageQueue, circuit: Circuit, seen: Evidence) {
+        let answered = self.clients.probe(queue).await.is_ok();
+        // Without a nameserver fresh clients lead nowhere, and those in use may still do.
+        if decision::needs_fresh_clients(circuit, seen, answered)
+            && let Err(error) = self.clients.reconnect(queue).await
+            && !answered
+        {
+            tracing::warn!(broker = %name, %error, "a broker is up again and takes no messages yet, so others, or the precise backend, carry its wake-ups; it is probed again every second");
+            self.masters.open(name);
+            return;
+        }
+        if !circuit.is_sent_to() {
+            tracing::info!(broker = %name, "a broker is sent to again");
+        }
+        self.masters.change(|known| {
+            if let Some(master) = known.get_mut(name) {
+                master.circuit = decision::after_probe(circuit, seen);
+            }
+        });
+    }
+}
+
+async fn first_check(admin: &Admin, options: &RocketMqOptions, mode: &DelayMode) -> Result<Masters, Error> {
+    let listed = admin.masters().await?;
+    let mut known = BTreeMap::new();
+    let mut last_error = None;
+    for (name, address) in &listed {
+        let mut master = MasterState::new(address.clone());
+        let reported = within(FIRST_ANSWER_WITHIN, mode.ask(admin, address)).await;
+        if let Err(AskError::Unreachable(error)) = &reported {
+            tracing::warn!(broker = %name, %error, "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its wake-ups: see that it is up");
+            master.circuit = Circuit::Unreachable;
+            last_error = Some(error.to_string());
+        }
+        if let Some(delay_support) = mode.or_assumed(name, reported) {
+            if let DelaySupport::Unsupported(why) = delay_support {
+                return Err(permanent(format!("the broker {name} cannot be used: {why}")));
+            }
+            let stats = within(FIRST_ANSWER_WITHIN, admin.runtime_stats(address))
+                .await
+                .unwrap_or_default();
+            master.restarted(stats.read(BOOT), delay_support);
+        }
+        known.insert(name.clone(), master);
+    }
+    let delay_supports = known.values().filter_map(|master| master.delay_support.as_ref());
+    let Some(reach) = delay_supports.filter_map(DelaySupport::reach).next() else {
+        return Err(transient(
+            last_error.unwrap_or_else(|| "no broker answers".to_owned()),
+        ));
+    };
+    admin.ensure(&listed, &options.topic, &options.group).await?;
+    for (name, queues) in admin.queues(&options.topic).await? {
+        if let Some(master) = known.get_mut(&name) {
+            master.queues = queues;
+        }
+    }
+    Ok(Masters::new(known, reach))
+}

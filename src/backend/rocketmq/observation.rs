@@ -1,0 +1,111 @@
+//! What a health check asks of one master, and what it learns.
+
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use tokio::time::timeout;
+
+use super::clients::ANSWER_WITHIN;
+use super::consumer_lag::Progress;
+use super::decision::Reply;
+use super::delay_mode::DelayMode;
+use super::delay_support::DelaySupport;
+use super::master::GroupCreation;
+use crate::rocketmq::{Admin, AskError, BrokerInfo, transient};
+
+/// When the broker was started, in its runtime statistics.
+pub(super) const BOOT: &str = "bootTimestamp";
+
+/// What one master is asked, by what is known of it.
+pub(super) struct MasterCheck {
+    pub(super) name: CheetahString,
+    pub(super) address: CheetahString,
+    pub(super) boot_timestamp: Option<String>,
+    /// Whether it is known which delays it supports.
+    pub(super) is_known: bool,
+    pub(super) group_creation: GroupCreation,
+    /// Whether to ask how far the group has consumed what it delivered.
+    pub(super) is_lag_due: bool,
+    pub(super) mode: DelayMode,
+    pub(super) topic: String,
+    pub(super) group: String,
+}
+
+/// What a health check has learned of one master.
+pub(super) struct Observation {
+    pub(super) name: CheetahString,
+    pub(super) stats: Result<BrokerInfo, AskError>,
+    /// Which delays it supports, if it was asked.
+    pub(super) delay_support: Option<Result<DelaySupport, AskError>>,
+    pub(super) group_creation: GroupCreation,
+    /// Whether it has the consumer group, if it says so.
+    pub(super) has_group: Option<bool>,
+    /// How far the group has consumed what it delivered, if it was asked and says so.
+    pub(super) progress: Option<Progress>,
+}
+
+impl Observation {
+    pub(super) fn reply(&self) -> Reply {
+        match &self.stats {
+            Ok(_) => Reply::Given,
+            Err(AskError::Refused(_)) => Reply::Refused,
+            Err(AskError::Unreachable(_)) => Reply::Silent,
+        }
+    }
+}
+
+impl MasterCheck {
+    /// Asks for its runtime statistics; which delays it supports, if that may have changed; and for the consumer group.
+    pub(super) async fn ask(self, admin: &Admin) -> Observation {
+        let Self { address, mode, .. } = self;
+        let stats = within(ANSWER_WITHIN, admin.runtime_stats(&address)).await;
+        let again = match &stats {
+            Ok(stats) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),
+            Err(AskError::Refused(_)) => !self.is_known,
+            Err(AskError::Unreachable(_)) => false,
+        };
+        let delay_support = match again {
+            true => Some(within(ANSWER_WITHIN, mode.ask(admin, &address)).await),
+            false => None,
+        };
+        let mut observation = Observation {
+            name: self.name,
+            delay_support,
+            group_creation: self.group_creation,
+            has_group: None,
+            progress: None,
+            stats,
+        };
+        if observation.reply() == Reply::Silent {
+            return observation;
+        }
+        if observation.group_creation == GroupCreation::Unknown {
+            observation.group_creation = match admin.makes_groups(&address).await {
+                Some(false) => GroupCreation::Manual,
+                _ => GroupCreation::Automatic,
+            };
+        }
+        if observation.group_creation == GroupCreation::Manual {
+            observation.has_group = admin.has_group(&address, &self.group).await;
+            // One that cannot say it is not asked again and again.
+            observation.group_creation = observation
+                .has_group
+                .map_or(GroupCreation::Automatic, |_| GroupCreation::Manual);
+        }
+        if self.is_lag_due {
+            let progress = admin.consumer_progress(&address, &self.topic, &self.group).await;
+            observation.progress = progress.map(|(consumed, lag)| Progress { consumed, lag });
+        }
+        observation
+    }
+}
+
+/// Gives a server only so much time to answer.
+pub(super) async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, AskError>>,
+) -> Result<T, AskError> {
+    timeout(limit, request)
+        .await
+        .unwrap_or_else(|_| Err(AskError::Unreachable(transient("no answer in time"))))
+}

@@ -1,0 +1,39 @@
+//! Work that goes on without its caller.
+
+use std::future::Future;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::kernel::Kernel;
+
+/// What `work` gives, which comes to its end also if its caller goes away: whoever speaks to us over a network may, at any
+/// moment.
+pub(super) async fn apart<T: Send + 'static>(
+    kernel: &Kernel,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    let (give, given) = oneshot::channel();
+    start(kernel, async move {
+        // Who does not wait any more has gone away.
+        let _ = give.send(work.await);
+    });
+    given.await.unwrap_or_else(|_| Err(unanswered(kernel)))
+}
+
+/// Starts work that ends by itself.
+pub(super) fn start(kernel: &Kernel, work: impl Future<Output = ()> + Send + 'static) {
+    let mut started = JoinSet::new();
+    kernel.clock.spawn_in(&mut started, work);
+    started.detach_all();
+}
+
+/// The error of work that ended without an answer: the runtime ends, or the store panicked.
+pub(super) fn unanswered(kernel: &Kernel) -> Error {
+    Error::Store {
+        store: kernel.store.name(),
+        transient: false,
+        source: "the call ended without an answer".into(),
+    }
+}

@@ -1,0 +1,36 @@
+//! What all claims of a scheduler share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::guarded_writes::GuardedWrites;
+use super::waiting::Waiting;
+use crate::clock::Clock;
+use crate::store::{Renewal, Step, Store};
+
+/// Who waits for due tasks, and the ends and renewals that are on their way.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) waiting: Waiting,
+    pub(super) ends: GuardedWrites<Step>,
+    pub(super) renewals: GuardedWrites<(Renewal, Duration)>,
+    turn: AtomicUsize,
+}
+
+impl Shared {
+    /// Within a runtime.
+    pub(crate) fn start(store: &Arc<dyn Store>, clock: &Clock) -> Self {
+        Self {
+            waiting: Waiting::default(),
+            ends: GuardedWrites::of_ends(Arc::clone(store), clock),
+            renewals: GuardedWrites::of_renewals(Arc::clone(store), clock),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Another number for each take.
+    pub(super) fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+}

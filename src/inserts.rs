@@ -1,0 +1,89 @@
+//! New rows of many callers, in few calls of the store.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::coalescer::{Coalescer, LARGE, Request, call_by_halves};
+use crate::store::{NewRow, Store};
+use crate::store_time::{Heard, StoreTime};
+use crate::{Error, Scheduled};
+
+/// Writes the new rows of concurrent callers together, in few calls and so in few commits, and gives each caller its
+/// own answer.
+#[derive(Debug)]
+pub(crate) struct Inserts {
+    writer: Arc<Writer>,
+    together: Coalescer<NewRow, Answered>,
+}
+
+/// An answer for each row of a caller.
+type Answered = Result<Heard<Vec<Result<Scheduled, Error>>>, Error>;
+
+impl Inserts {
+    pub(crate) fn new(store: Arc<dyn Store>, time: Arc<StoreTime>, clock: &Clock) -> Self {
+        let clock = clock.clone();
+        let writer = Arc::new(Writer { store, time, clock });
+        let shared = Arc::clone(&writer);
+        let write = move |requests| {
+            let writer = Arc::clone(&shared);
+            async move { writer.write(requests).await }
+        };
+        Self {
+            together: Coalescer::start(&writer.clock, bytes_of, write),
+            writer,
+        }
+    }
+
+    /// As [`Store::insert`], perhaps in one call with the rows of others.
+    pub(crate) async fn insert(&self, rows: Vec<NewRow>) -> Answered {
+        if rows.len() >= LARGE {
+            return self.writer.insert(rows).await;
+        }
+        let answered = self.together.ask(rows).await;
+        // The runtime ends, or the store panicked.
+        answered.unwrap_or_else(|| Err(self.writer.failed("the call ended without an answer".to_owned())))
+    }
+}
+
+fn bytes_of(row: &NewRow) -> usize {
+    let headers = row.headers.iter().map(|(name, value)| name.len() + value.len());
+    row.payload.len() + headers.sum::<usize>()
+}
+
+/// Calls the store.
+#[derive(Debug)]
+struct Writer {
+    store: Arc<dyn Store>,
+    time: Arc<StoreTime>,
+    clock: Clock,
+}
+
+impl Writer {
+    /// Writes the rows of several callers, and answers each.
+    async fn write(&self, requests: Vec<Request<NewRow, Answered>>) {
+        let insert = |rows| async {
+            let Heard { now, at, found } = self.insert(rows).await?;
+            Ok(((now, at), found))
+        };
+        call_by_halves(requests, insert, |(now, at), found| Heard { now, at, found }).await;
+    }
+
+    async fn insert(&self, rows: Vec<NewRow>) -> Answered {
+        let count = rows.len();
+        let asked = self.clock.instant();
+        let heard = self.time.heard(asked, self.store.insert(rows).await?);
+        if heard.found.len() == count {
+            return Ok(heard);
+        }
+        let text = format!("{} answers for {count} rows", heard.found.len());
+        Err(self.failed(text))
+    }
+
+    fn failed(&self, text: String) -> Error {
+        Error::Store {
+            store: self.store.name(),
+            transient: false,
+            source: text.into(),
+        }
+    }
+}

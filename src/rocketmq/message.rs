@@ -1,0 +1,225 @@
+//! What is published.
+
+use std::collections::BTreeMap;
+
+use rocketmq_model::common::message::{MessageConst, STRING_HASH_SET};
+
+use super::options::check_topic;
+use crate::Error;
+
+/// The longest body: what brokers take unless they are set otherwise (`maxMessageSize`), and the most that the client
+/// sends.
+pub(super) const LONGEST_BODY: usize = 4 * 1_024 * 1_024;
+/// The longest tag, and name of a property; of all properties together a broker takes 32 KiB.
+pub(super) const LONGEST_NAME: usize = 255;
+
+/// A message for a topic, as any producer could send it: for [`Publisher::publish`](super::Publisher::publish).
+///
+/// ```
+/// use delayline::rocketmq::Message;
+///
+/// let message = Message::new("orders", *br#"{"order":42}"#)
+///     .tag("cancel")
+///     .key("order-42")
+///     .property("source", "shop");
+/// # assert!(format!("{message:?}").contains("order-42"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    pub(super) topic: String,
+    pub(super) body: Vec<u8>,
+    pub(super) tag: Option<String>,
+    pub(super) keys: Vec<String>,
+    pub(super) properties: BTreeMap<String, String>,
+    /// Of RocketMQ's own names.
+    pub(super) marks: Vec<(&'static str, String)>,
+    pub(super) queue_key: Option<String>,
+}
+
+impl Message {
+    /// A message of 1 byte to 4 MiB, for this topic.
+    pub fn new(topic: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            topic: topic.into(),
+            body: body.into(),
+            tag: None,
+            keys: Vec::new(),
+            properties: BTreeMap::new(),
+            marks: Vec::new(),
+            queue_key: None,
+        }
+    }
+
+    /// By which consumers subscribe. Default: none.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// One more key by which the message can be found on a broker: text without white space.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.keys.push(key.into());
+        self
+    }
+
+    /// A user property. The name is none of RocketMQ's own (such as `KEYS`); neither it nor the value is blank or has the
+    /// characters U+0001 or U+0002 in it, by which brokers separate properties.
+    #[must_use]
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sends messages with equal keys to the same queue, as Java's `SelectMessageQueueByHash` does: the queue's place is
+    /// `String.hashCode()` of the key, modulo the number of queues that can be written to, without its sign. Default: any
+    /// queue.
+    #[must_use]
+    pub fn by_queue_key(mut self, key: impl Into<String>) -> Self {
+        self.queue_key = Some(key.into());
+        self
+    }
+
+    /// The same as [`by_queue_key`](Self::by_queue_key), and the message says so by its property `__SHARDINGKEY`.
+    #[must_use]
+    pub fn sharding_key(mut self, key: impl Into<String>) -> Self {
+        let key = key.into();
+        self.marks
+            .push((MessageConst::PROPERTY_SHARDING_KEY, key.clone()));
+        self.by_queue_key(key)
+    }
+
+    pub(super) fn mark(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.marks.push((name, value.into()));
+        self
+    }
+
+    /// Refuses what no broker takes, or would take for something else.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        check_topic(&self.topic)?;
+        let size = self.body.len();
+        if !(1..=LONGEST_BODY).contains(&size) {
+            return Err(Error::invalid(
+                "body",
+                format_args!("of {size} bytes"),
+                format!("allowed are 1 to {LONGEST_BODY}"),
+            ));
+        }
+        if let Some(tag) = &self.tag
+            && !separates_nothing(tag)
+        {
+            return Err(Error::invalid("tag", tag, SEPARATES_NOTHING));
+        }
+        self.keys.iter().try_for_each(|key| check_key(key))?;
+        for (name, value) in &self.properties {
+            if !separates_nothing(name) || is_reserved(name) {
+                let allowed = format!("allowed is no name of RocketMQ's own, and {SEPARATES_NOTHING}");
+                return Err(Error::invalid("property", name, allowed));
+            }
+            // The value may be anybody's secret: it is not repeated.
+            if !separates_nothing(value) {
+                return Err(Error::invalid("property", name, SEPARATES_NOTHING));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Message")
+            .field("topic", &self.topic)
+            .field("tag", &self.tag)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a property of this name is RocketMQ's own.
+pub(super) fn is_reserved(name: &str) -> bool {
+    STRING_HASH_SET.contains(name)
+        || matches!(
+            name,
+            MessageConst::PROPERTY_INNER_MULTI_DISPATCH
+                | MessageConst::PROPERTY_SHARDING_KEY
+                | MessageConst::PROPERTY_STARTDE_LIVER_TIME
+        )
+        || name.starts_with("TIMER_")
+        || name.starts_with("__RMQ.")
+}
+
+const SEPARATES_NOTHING: &str = "text that is not blank, without U+0001 and U+0002";
+
+/// Whether brokers take it for one text: by those two characters they separate properties.
+fn separates_nothing(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains(['\u{1}', '\u{2}'])
+}
+
+/// Refuses what a broker would take for several keys.
+pub(super) fn check_key(key: &str) -> Result<(), Error> {
+    if separates_nothing(key) && !key.contains(char::is_whitespace) {
+        return Ok(());
+    }
+    let allowed = format!("allowed is {SEPARATES_NOTHING}, and without white space");
+    Err(Error::invalid("key", key, allowed))
+}
+
+/// Refuses what no consumer could subscribe to.
+pub(super) fn check_tag(tag: &str) -> Result<(), Error> {
+    let fits = (1..=LONGEST_NAME).contains(&tag.len()) && tag != "*";
+    if fits && !tag.contains(|sign: char| sign.is_whitespace() || sign.is_control() || sign == '|') {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "tag",
+        tag,
+        format!(
+            "allowed are 1 to {LONGEST_NAME} bytes without white space, control characters or |, and not *"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        Message::new("orders", *b"{}")
+    }
+
+    #[test]
+    fn what_no_broker_takes_is_refused_by_name() {
+        for (message, field) in [
+            (Message::new("or ders", *b"{}"), "topic"),
+            (Message::new("orders", *b""), "body"),
+            (Message::new("orders", vec![0; LONGEST_BODY + 1]), "body"),
+            (message().tag("a\u{1}b"), "tag"),
+            (message().key("a b"), "key"),
+            (message().key(""), "key"),
+            (message().property("KEYS", "x"), "property"),
+            (message().property("TIMER_DELAY_MS", "1"), "property"),
+            (message().property("__STARTDELIVERTIME", "1"), "property"),
+            (message().property("", "x"), "property"),
+            (message().property("a\u{1}", "x"), "property"),
+            (message().property("a", "secret\u{2}"), "property"),
+            (message().property("a", " "), "property"),
+        ] {
+            let error = message.check().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{field} is")), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_any_producer_may_send_passes() {
+        let message = Message::new("orders", vec![0; LONGEST_BODY])
+            .tag("取消-1")
+            .key("order-42")
+            .property("trace.parent_id-1", "ü\n1")
+            .property("DELAYLINE_ID", "1")
+            .property("with space", "x")
+            .sharding_key("42");
+        message.check().unwrap();
+    }
+}

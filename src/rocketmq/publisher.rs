@@ -1,0 +1,377 @@
+//! The way to topics of services' own, with the client's types in it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use rocketmq_client_rust::{
+    ClientError, ClientResult, DefaultMQProducer, MessageQueueSelector, SelectMessageQueueByHash,
+};
+use rocketmq_model::common::message::message_accessor::MessageAccessor;
+use rocketmq_model::common::message::message_single::Message as ClientMessage;
+use rocketmq_model::message::MessageQueue;
+use rocketmq_model::result::{SendResult, SendStatus};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Admin, Client, ClientFactory, MESSAGE_ILLEGAL, Message, RocketMqOptions, answer, closed, failure, joined,
+    transient,
+};
+use crate::Error;
+
+/// How long a send may take.
+const SEND_WITHIN: Duration = Duration::from_secs(3);
+/// How often a producer to which a broker did not answer is replaced at the most.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
+
+/// Publishes messages to topics of services' own.
+///
+/// A message is published when a broker has said that it has it. What the broker has not flushed, or copied to its
+/// replica, in the time that it gives itself (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`) counts as failed, for a crash
+/// may lose it. A broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and would say so
+/// of every further copy: that counts as published.
+///
+/// A cheap handle: clone it.
+#[derive(Clone)]
+pub struct Publisher(
+    /// Its type hidden: see `RocketMqBackend`.
+    Arc<dyn Publishes>,
+);
+
+/// Why a message was not published, as far as is known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// It may be later, or may have been.
+    #[error(transparent)]
+    Failed(Error),
+    /// No broker will ever take it, for this reason.
+    #[error("{0}")]
+    Rejected(String),
+}
+
+/// Takes messages to brokers.
+trait Publishes: fmt::Debug + Send + Sync {
+    fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>>;
+
+    fn close(&self) -> Answered<'_, ()>;
+}
+
+type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl Publisher {
+    /// Connects to the nameservers. Of the options, those for wake-ups are no matter.
+    pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
+        Self::open(options.into(), None).await
+    }
+
+    /// Apart from `connect`, which is compiled where it is called. Fails if no broker has the topic.
+    pub(super) fn open(
+        options: RocketMqOptions,
+        topic: Option<String>,
+    ) -> Answered<'static, Result<Self, Error>> {
+        Box::pin(async {
+            let opening = |factory, options| CurrentProducer::open(factory, options, topic);
+            let (client, producer) = Client::open(options, opening).await?;
+            Ok(Self(Arc::new(Connected {
+                client,
+                producer: Arc::new(producer),
+            })))
+        })
+    }
+
+    /// One that takes everything and publishes nothing.
+    #[cfg(test)]
+    pub(super) fn nowhere() -> Self {
+        #[derive(Debug)]
+        struct Nowhere;
+
+        impl Publishes for Nowhere {
+            fn publish(&self, _: Message) -> Answered<'_, Result<(), PublishError>> {
+                Box::pin(async { Ok(()) })
+            }
+
+            fn close(&self) -> Answered<'_, ()> {
+                Box::pin(async {})
+            }
+        }
+
+        Self(Arc::new(Nowhere))
+    }
+
+    /// Publishes a message. If it failed, it may have been published all the same.
+    pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
+        message
+            .check()
+            .map_err(|error| PublishError::Rejected(error.to_string()))?;
+        self.0.publish(message).await
+    }
+
+    /// Lets go of the connection, for all clones; what is published later fails. Without it, it goes with the last clone.
+    pub async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+struct Connected {
+    client: Client,
+    producer: Arc<CurrentProducer>,
+}
+
+/// The producer in use.
+struct CurrentProducer {
+    factory: ClientFactory,
+    group: String,
+    in_use: Mutex<InUse>,
+}
+
+struct InUse {
+    /// None: closed.
+    producer: Option<Arc<DefaultMQProducer>>,
+    since: Instant,
+    /// Whether a broker did not answer it.
+    is_stale: bool,
+}
+
+impl Publishes for Connected {
+    fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>> {
+        Box::pin(async move {
+            let queue_key = message.queue_key.clone();
+            let message = client_message(message)?;
+            let producer = self.producer.clone();
+            // To its end even if the caller is stopped: what is half started cannot be taken back.
+            let sending = self
+                .client
+                .spawn(async move { producer.publish(message, queue_key).await });
+            joined(sending).await.map_err(PublishError::Failed)?
+        })
+    }
+
+    fn close(&self) -> Answered<'_, ()> {
+        Box::pin(async {
+            let producer = self.producer.clone();
+            // An error says that the runtime has ended.
+            let _ended = joined(self.client.spawn(async move { producer.close().await })).await;
+            self.client.close().await;
+        })
+    }
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").finish_non_exhaustive()
+    }
+}
+
+fn client_message(message: Message) -> Result<ClientMessage, PublishError> {
+    let mut built = ClientMessage::builder().topic(message.topic).body(message.body);
+    if !message.keys.is_empty() {
+        built = built.keys(message.keys);
+    }
+    if let Some(tag) = message.tag {
+        built = built.tags(tag);
+    }
+    let mut built = built
+        .build()
+        .map_err(|cause| PublishError::Rejected(format!("no message can be made of it: {cause}")))?;
+    let marks = message.marks.into_iter();
+    let marks = marks.map(|(name, value)| (name.to_owned(), value));
+    for (name, value) in message.properties.into_iter().chain(marks) {
+        let (name, value) = (
+            CheetahString::from_string(name),
+            CheetahString::from_string(value),
+        );
+        MessageAccessor::put_property(&mut built, name, value);
+    }
+    Ok(built)
+}
+
+impl CurrentProducer {
+    /// Fails if no broker has the topic.
+    async fn open(
+        factory: ClientFactory,
+        options: RocketMqOptions,
+        topic: Option<String>,
+    ) -> Result<Self, Error> {
+        if let Some(topic) = topic {
+            let admin = Admin::open(&factory).await?;
+            let known = admin.topic_exists(&topic).await;
+            admin.close().await;
+            let known = match known {
+                Err(error) if error.is_transient() && options.lazy => true,
+                known => known?,
+            };
+            if !known {
+                return Err(Error::invalid(
+                    "topic",
+                    topic,
+                    "allowed is a topic that is there: it is the service's own, so its operator makes it",
+                ));
+            }
+        }
+        let producer = factory.producer(&options.group, SEND_WITHIN).await?;
+        Ok(Self {
+            factory,
+            group: options.group,
+            in_use: Mutex::new(InUse {
+                producer: Some(Arc::new(producer)),
+                since: Instant::now(),
+                is_stale: false,
+            }),
+        })
+    }
+
+    async fn publish(&self, message: ClientMessage, queue_key: Option<String>) -> Result<(), PublishError> {
+        let producer = self.producer().await.map_err(PublishError::Failed)?;
+        let sending = async {
+            match queue_key {
+                Some(key) => producer.send_with_selector(message, by_hash, key).await,
+                None => producer.send(message).await,
+            }
+        };
+        // The client's own timeout is for the send alone; before that it may ask the nameservers.
+        let Ok(outcome) = timeout(2 * SEND_WITHIN, sending).await else {
+            self.mark_stale(&producer).await;
+            let late = transient("publishing was not confirmed in time");
+            return Err(PublishError::Failed(late));
+        };
+        if let Err(cause) = &outcome
+            && answer(cause).is_none()
+        {
+            self.mark_stale(&producer).await;
+        }
+        published(outcome)
+    }
+
+    /// The producer in use; a fresh one, if the last was not answered.
+    ///
+    /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come back.
+    async fn producer(&self) -> Result<Arc<DefaultMQProducer>, Error> {
+        let mut in_use = self.in_use.lock().await;
+        let Some(producer) = in_use.producer.clone() else {
+            return Err(closed());
+        };
+        if !in_use.is_stale || in_use.since.elapsed() < RENEW_EVERY {
+            return Ok(producer);
+        }
+        let fresh = Arc::new(self.factory.producer(&self.group, SEND_WITHIN).await?);
+        *in_use = InUse {
+            producer: Some(fresh.clone()),
+            since: Instant::now(),
+            is_stale: false,
+        };
+        // What other brokers are about to confirm by it is not cut off.
+        tokio::spawn(Box::pin(async move {
+            sleep(2 * SEND_WITHIN).await;
+            DefaultMQProducer::clone(&producer).shutdown().await;
+        }));
+        Ok(fresh)
+    }
+
+    async fn mark_stale(&self, stale: &Arc<DefaultMQProducer>) {
+        let mut in_use = self.in_use.lock().await;
+        if in_use
+            .producer
+            .as_ref()
+            .is_some_and(|producer| Arc::ptr_eq(producer, stale))
+        {
+            in_use.is_stale = true;
+        }
+    }
+
+    async fn close(&self) {
+        let producer = self.in_use.lock().await.producer.take();
+        if let Some(producer) = producer {
+            DefaultMQProducer::clone(&producer).shutdown().await;
+        }
+    }
+}
+
+fn by_hash(queues: &[MessageQueue], message: &ClientMessage, key: &String) -> Option<MessageQueue> {
+    SelectMessageQueueByHash.select(queues, message, key)
+}
+
+/// Whether the message is published.
+fn published(outcome: ClientResult<Option<SendResult>>) -> Result<(), PublishError> {
+    match outcome {
+        Ok(Some(result)) => stored(result.send_status),
+        Ok(None) => Err(PublishError::Failed(transient("publishing had no outcome"))),
+        Err(cause) if is_illegal(&cause) => {
+            let error = failure("publishing", cause);
+            Err(PublishError::Rejected(error.to_string()))
+        }
+        Err(cause) => Err(PublishError::Failed(failure("publishing", cause))),
+    }
+}
+
+fn is_illegal(cause: &ClientError) -> bool {
+    answer(cause) == Some(MESSAGE_ILLEGAL)
+}
+
+/// Whether a message with this status outlives a crash of its broker, as far as trying again can change that.
+fn stored(status: SendStatus) -> Result<(), PublishError> {
+    match status {
+        SendStatus::SendOk | SendStatus::SlaveNotAvailable => Ok(()),
+        SendStatus::FlushDiskTimeout | SendStatus::FlushSlaveTimeout => Err(PublishError::Failed(transient(
+            format!("the broker has the message and may lose it: {status}"),
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_may_lose_is_tried_again_and_what_lacks_only_a_replica_is_not() {
+        for (status, is_stored) in [
+            (SendStatus::SendOk, true),
+            (SendStatus::FlushDiskTimeout, false),
+            (SendStatus::FlushSlaveTimeout, false),
+            (SendStatus::SlaveNotAvailable, true),
+        ] {
+            let sent = SendResult {
+                send_status: status,
+                ..SendResult::default()
+            };
+            match published(Ok(Some(sent))) {
+                Ok(()) => assert!(is_stored, "{status}"),
+                Err(PublishError::Failed(_)) => assert!(!is_stored, "{status}"),
+                Err(PublishError::Rejected(reason)) => panic!("{status}: {reason}"),
+            }
+        }
+        assert!(matches!(published(Ok(None)), Err(PublishError::Failed(_))));
+    }
+
+    #[test]
+    fn the_queue_of_a_key_is_the_one_that_java_chooses() {
+        let queues: Vec<_> = (0..8)
+            .map(|number| MessageQueue::from_parts("t", "broker-a", number))
+            .collect();
+        let message = ClientMessage::builder().topic("t").body("x").build().unwrap();
+        // What `String.hashCode()` of Java gives.
+        for (key, hash) in [
+            ("abc", 96_354_i64),
+            ("polygenelubricants", i64::from(i32::MIN)),
+            ("", 0),
+            // In UTF-16 units: a surrogate pair is two.
+            ("é", 0xE9),
+            ("😀", 0xD83D * 31 + 0xDE00),
+        ] {
+            let queue = by_hash(&queues, &message, &key.to_owned()).unwrap();
+            let place = i32::try_from((hash % 8).abs()).unwrap();
+            assert_eq!(queue.queue_id(), place, "{key}");
+        }
+        assert_eq!(by_hash(&[], &message, &"abc".to_owned()), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! What others have sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rocketmq_model::common::message::message_ext::MessageExt;
+use rocketmq_model::common::message::{MessageConst, MessageTrait};
+
+use super::{Message, body, message};
+use crate::Timestamp;
+
+/// How a message says that it is an answer (`MSG_TYPE`).
+const REPLY: &str = "reply";
+
+/// A message that an [`Inbox`](super::Inbox) has received.
+#[derive(Clone)]
+pub struct Received {
+    /// The topic that it was sent to.
+    pub topic: String,
+    /// What its producer called it (`UNIQ_KEY`): the same whenever it comes again.
+    pub id: String,
+    /// When its broker stored it, by that broker's clock.
+    pub stored_at: Timestamp,
+    /// As it was sent; or why it cannot be had.
+    pub body: Result<Vec<u8>, String>,
+    /// All of them, RocketMQ's own among them.
+    pub properties: BTreeMap<String, String>,
+    /// Of the batch that it came in.
+    pub(super) ticket: u64,
+}
+
+impl Received {
+    /// One that did not come from a broker, for tests of who receives.
+    pub fn new(
+        topic: impl Into<String>,
+        id: impl Into<String>,
+        stored_at: Timestamp,
+        body: impl Into<Vec<u8>>,
+    ) -> Self {
+        Self {
+            topic: topic.into(),
+            id: id.into(),
+            stored_at,
+            body: Ok(body.into()),
+            properties: BTreeMap::new(),
+            ticket: 0,
+        }
+    }
+
+    pub(super) fn of_client(message: &MessageExt, longest_body: usize) -> Self {
+        let properties: BTreeMap<_, _> = message
+            .properties()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        let id = properties.get(MessageConst::PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
+        Self {
+            topic: message.topic().to_string(),
+            id: id.cloned().unwrap_or_else(|| message.msg_id().to_string()),
+            stored_at: Timestamp::from_millis(message.store_timestamp()),
+            body: match message.get_body() {
+                Some(bytes) => body::expanded(bytes, message.sys_flag(), longest_body),
+                None => Ok(Vec::new()),
+            },
+            properties,
+            ticket: 0,
+        }
+    }
+
+    /// The tag by which consumers subscribe.
+    pub fn tag(&self) -> Option<&str> {
+        self.property(MessageConst::PROPERTY_TAGS)
+    }
+
+    /// The keys by which the message can be found on a broker.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let keys = self.property(MessageConst::PROPERTY_KEYS).unwrap_or_default();
+        keys.split_whitespace()
+    }
+
+    /// By which its producer chose a queue, if it says so.
+    pub fn sharding_key(&self) -> Option<&str> {
+        self.property(MessageConst::PROPERTY_SHARDING_KEY)
+    }
+
+    /// The properties that are none of RocketMQ's own.
+    pub fn user_properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.properties
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .filter(|(name, _)| !message::is_reserved(name))
+    }
+
+    /// The answer to a producer that waits for one (`producer.request` of the clients, since RocketMQ 4.6); none if it does
+    /// not wait.
+    pub fn reply(&self, body: impl Into<Vec<u8>>) -> Option<Message> {
+        let cluster = self.property(MessageConst::PROPERTY_CLUSTER)?;
+        let requester = self.property(MessageConst::PROPERTY_MESSAGE_REPLY_TO_CLIENT)?;
+        let correlation = self.property(MessageConst::PROPERTY_CORRELATION_ID)?;
+        let reply = Message::new(format!("{cluster}_REPLY_TOPIC"), body)
+            .mark(MessageConst::PROPERTY_MESSAGE_TYPE, REPLY)
+            .mark(MessageConst::PROPERTY_MESSAGE_REPLY_TO_CLIENT, requester)
+            .mark(MessageConst::PROPERTY_CORRELATION_ID, correlation);
+        Some(match self.property(MessageConst::PROPERTY_MESSAGE_TTL) {
+            Some(ttl) => reply.mark(MessageConst::PROPERTY_MESSAGE_TTL, ttl),
+            None => reply,
+        })
+    }
+
+    fn property(&self, name: &str) -> Option<&str> {
+        self.properties.get(name).map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received")
+            .field("topic", &self.topic)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

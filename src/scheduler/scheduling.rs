@@ -1,0 +1,159 @@
+//! New tasks.
+
+use super::{Scheduler, check_due, only};
+use crate::receipt::Follow;
+use crate::store::NewRow;
+use crate::{Error, NewTask, Scheduled, defaults, place};
+
+/// How many bytes the headers of a task may have, in all.
+const HEADERS_LIMIT: usize = 64 << 10;
+
+impl Scheduler {
+    /// Schedules a task.
+    ///
+    /// Concurrent callers share calls of the store, and so commits; each waits for its own row.
+    pub async fn schedule(&self, task: NewTask) -> Result<Scheduled, Error> {
+        only(self.schedule_all([task]).await?)
+    }
+
+    /// Schedules many tasks in few statements; one answer each, in the order given. Nothing is scheduled if one of
+    /// them cannot be used.
+    pub async fn schedule_all(
+        &self,
+        tasks: impl IntoIterator<Item = NewTask>,
+    ) -> Result<Vec<Scheduled>, Error> {
+        let rows = self.rows(tasks).await?;
+        let mut answers = Vec::with_capacity(rows.len());
+        for batch in batches(rows) {
+            for answer in self.insert(batch).await? {
+                answers.push(answer?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Schedules many tasks in few statements, with an answer for each, in the order given: one that cannot be used or
+    /// written keeps no other from it.
+    pub async fn schedule_each(
+        &self,
+        tasks: impl IntoIterator<Item = NewTask>,
+    ) -> Vec<Result<Scheduled, Error>> {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        // Of those that can be used the answers follow.
+        let (mut refused, mut rows) = (Vec::with_capacity(tasks.len()), Vec::new());
+        for task in tasks {
+            match self.row(task).await {
+                Ok(row) => {
+                    rows.push(row);
+                    refused.push(None);
+                }
+                Err(error) => refused.push(Some(Err(error))),
+            }
+        }
+        let mut answers = Vec::with_capacity(rows.len());
+        for batch in batches(rows) {
+            let count = batch.len();
+            match self.insert(batch).await {
+                Ok(found) => answers.extend(found),
+                Err(error) => answers.extend((0..count).map(|_| Err(error.once_more()))),
+            }
+        }
+        let mut answers = answers.into_iter();
+        let each = refused
+            .into_iter()
+            .filter_map(|refused| refused.or_else(|| answers.next()));
+        each.collect()
+    }
+
+    /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Vec<Result<Scheduled, Error>>, Error> {
+        let heard = self.kernel.inserts.insert(rows).await?;
+        let follow = Follow::scheduled(&heard, heard.found.iter().flatten());
+        self.kernel.follow(follow).await;
+        Ok(heard.found)
+    }
+
+    /// The rows of tasks, each of which can be used.
+    pub(super) async fn rows(&self, tasks: impl IntoIterator<Item = NewTask>) -> Result<Vec<NewRow>, Error> {
+        // First all of them: else the future would be as little `Send` as whatever they come from.
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let mut rows = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            rows.push(self.row(task).await?);
+        }
+        Ok(rows)
+    }
+
+    async fn row(&self, task: NewTask) -> Result<NewRow, Error> {
+        let NewTask {
+            id,
+            kind,
+            key,
+            payload,
+            headers,
+            due,
+            max_attempts,
+            replace,
+        } = task;
+        kind.check()?;
+        if let Some(key) = &key {
+            key.check()?;
+        } else if self.kernel.checks.contains_key(&kind) {
+            return Err(Error::invalid(
+                "key",
+                "none",
+                format!("allowed is a key, by which tasks of kind {kind} are checked"),
+            ));
+        }
+        check_due(due)?;
+        if max_attempts == Some(0) {
+            return Err(Error::invalid("max_attempts", 0, "allowed is 1 or more"));
+        }
+        let payload = payload.map_err(|source| Error::Encode {
+            kind: kind.to_string(),
+            source,
+        })?;
+        let limit = self.kernel.payload_limit;
+        if payload.len() > limit {
+            return Err(Error::invalid(
+                "payload",
+                format_args!("{} bytes", payload.len()),
+                format!("allowed are up to {limit} bytes (SchedulerBuilder::payload_limit)"),
+            ));
+        }
+        let in_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if in_headers > HEADERS_LIMIT {
+            return Err(Error::invalid(
+                "headers",
+                format_args!("{in_headers} bytes"),
+                format!("allowed are up to {HEADERS_LIMIT} bytes in all"),
+            ));
+        }
+        let look_in = self.look_in(Some(&kind), due).await?;
+        let id = id.unwrap_or_else(|| {
+            let made = self.kernel.clock.new_id();
+            key.as_ref()
+                .map_or(made, |key| place::id_with_key(made, &kind, key))
+        });
+        Ok(NewRow {
+            id,
+            kind,
+            key,
+            payload,
+            headers,
+            due,
+            look_in,
+            max_attempts,
+            replace,
+        })
+    }
+}
+
+/// Rows in parts that each go into one call.
+fn batches(mut rows: Vec<NewRow>) -> impl Iterator<Item = Vec<NewRow>> {
+    std::iter::from_fn(move || {
+        let rest = rows.split_off(rows.len().min(defaults::BATCH));
+        let batch = std::mem::replace(&mut rows, rest);
+        (!batch.is_empty()).then_some(batch)
+    })
+}

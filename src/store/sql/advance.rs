@@ -1,0 +1,51 @@
+//! Steps of rows that are locked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::session::Changed;
+use crate::store::Step;
+use crate::store::transition::Transition;
+use crate::{Task, Timestamp};
+
+/// What came of steps: of each, in the order given, whether it was taken; and the rows that are to be written.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Advanced {
+    pub(in crate::store) taken: Vec<bool>,
+    /// Those of which only version, hops and `wake_at` are new: not every index has to change for them.
+    pub(in crate::store) hopped: Vec<Changed>,
+    pub(in crate::store) ended: Vec<Changed>,
+}
+
+/// Takes steps of rows.
+pub(in crate::store) fn advance(
+    rows: Vec<Task>,
+    steps: &[Step],
+    now: Timestamp,
+    history: Duration,
+) -> Advanced {
+    let read = rows.into_iter().map(|row| (row.id, (row.version, row, false)));
+    let mut rows: BTreeMap<_, _> = read.collect();
+    let take = |step: &Step| {
+        let is_so = |row: &Task| (row.state, row.version) == (step.event.needs(), step.version);
+        let Some((_, row, has_ended)) = rows.get_mut(&step.id).filter(|(_, row, _)| is_so(row)) else {
+            return false;
+        };
+        let transition = Transition::of(&step.event, history);
+        *has_ended |= !transition.hop;
+        transition.apply(row, now);
+        true
+    };
+    let mut advanced = Advanced {
+        taken: steps.iter().map(take).collect(),
+        ..Advanced::default()
+    };
+    for (read_at, row, has_ended) in rows.into_values() {
+        match has_ended {
+            true => advanced.ended.push((read_at, row)),
+            false if row.version != read_at => advanced.hopped.push((read_at, row)),
+            false => {}
+        }
+    }
+    advanced
+}

@@ -1,0 +1,107 @@
+//! What a worker does to a row that it holds or sends on its way.
+
+use std::time::Duration;
+
+use crate::{State, TaskId, Timestamp};
+
+/// A transition of a row by a worker, who holds it or sends it on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which row.
+    pub id: TaskId,
+    /// The version that it must have: of a claim, that by which it was claimed.
+    pub version: u64,
+    /// What happens to it.
+    pub event: Event,
+}
+
+impl Step {
+    /// A hop; its wake-up will be overdue after `look_in`.
+    pub const fn hop(id: TaskId, version: u64, look_in: Duration) -> Self {
+        let event = Event::Hop { look_in };
+        Self { id, version, event }
+    }
+
+    /// The end of a claim whose handler no earlier claim has started.
+    pub const fn end(id: TaskId, version: u64, ending: Ending) -> Self {
+        let goes_on = false;
+        let event = Event::End { ending, goes_on };
+        Self { id, version, event }
+    }
+}
+
+/// What happens to a row that a worker holds or sends on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A scheduled row takes a hop: hop + 1, and a new `wake_at`.
+    Hop {
+        /// When the next wake-up will be overdue: `wake_at` is this long after now by the store's clock.
+        look_in: Duration,
+    },
+    /// The claim of a running row ends.
+    End {
+        /// How it ended.
+        ending: Ending,
+        /// Whether its handler was started by an earlier claim, which was lost and counts as its attempt: then this one is
+        /// none, and is given back, beside what the ending gives back.
+        goes_on: bool,
+    },
+}
+
+impl Event {
+    /// The state that its row must be in.
+    pub const fn needs(&self) -> State {
+        match self {
+            Self::Hop { .. } => State::Scheduled,
+            Self::End { .. } => State::Running,
+        }
+    }
+}
+
+/// How a claim ended. A store has to know all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Done; kept as long as the store keeps history.
+    Done,
+    /// Dead; kept until somebody acts.
+    Dead {
+        /// Why, for `last_error`.
+        error: String,
+        /// Whether the claim was no attempt (the handler was not started), so that it is given back.
+        give_back: bool,
+    },
+    /// Scheduled again after a failed attempt; `planned_at` stays.
+    Retry {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+        /// Why, for `last_error`.
+        error: String,
+    },
+    /// Scheduled again at the handler's wish, the attempt given back; `planned_at` stays.
+    Snooze {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Done for this time and scheduled once more: as a new task, but the same row. `planned_at` is the new time.
+    Again {
+        /// Due this long after now.
+        after: Duration,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Given back as it was, due as before, the attempt given back; `wake_at` is now.
+    Release,
+    /// Not to run yet: scheduled for another time, as by [`Verb::Reschedule`](crate::store::Verb::Reschedule).
+    Moved {
+        /// The new time.
+        due: Timestamp,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Not to run at all: cancelled, as by [`Verb::Cancel`](crate::store::Verb::Cancel).
+    Cancelled,
+}

@@ -1,0 +1,135 @@
+//! What a step or a verb makes of a row: the one place where these rules stand.
+
+use std::time::Duration;
+
+use crate::store::{Ending, Event, Verb, row};
+use crate::{State, Task, Timestamp, When};
+
+/// A transition of a row, the same for every store: its columns, apart from the version, which goes up by one.
+///
+/// Whatever the state is, a handler that had started has not any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Transition<'e> {
+    /// What the row becomes.
+    pub(super) state: State,
+    /// The new due time, with which earlier stalls are forgotten; else as before.
+    pub(super) due: Option<When>,
+    /// When to look next, from now; never, for a dead row.
+    pub(super) look_in: Option<Duration>,
+    /// As if it had just been scheduled.
+    pub(super) anew: bool,
+    /// One hop more, and not an update to its caller.
+    pub(super) hop: bool,
+    /// How many attempts were none.
+    pub(super) given_back: u8,
+    /// Why, for `last_error`; else as before.
+    pub(super) error: Option<&'e str>,
+}
+
+impl<'e> Transition<'e> {
+    /// By what happens to a row that a worker holds or sends on its way.
+    pub(super) fn of(event: &'e Event, history: Duration) -> Self {
+        match event {
+            Event::Hop { look_in } => Self {
+                hop: true,
+                ..Self::to(State::Scheduled, *look_in)
+            },
+            Event::End { ending, goes_on } => {
+                let end = Self::by_ending(ending, history);
+                let given_back = end.given_back + u8::from(*goes_on);
+                Self { given_back, ..end }
+            }
+        }
+    }
+
+    fn by_ending(ending: &'e Ending, history: Duration) -> Self {
+        let later = |after, look_in| Self {
+            due: Some(When::After(after)),
+            ..Self::to(State::Scheduled, look_in)
+        };
+        match *ending {
+            Ending::Done => Self::to(State::Done, history),
+            Ending::Dead { ref error, give_back } => Self {
+                given_back: u8::from(give_back),
+                error: Some(error),
+                ..Self::to(State::Dead, None)
+            },
+            Ending::Retry {
+                after,
+                look_in,
+                ref error,
+            } => Self {
+                error: Some(error),
+                ..later(after, look_in)
+            },
+            Ending::Snooze { after, look_in } => Self {
+                given_back: 1,
+                ..later(after, look_in)
+            },
+            Ending::Again { after, look_in } => Self::anew(When::After(after), look_in),
+            Ending::Release => Self {
+                given_back: 1,
+                ..Self::to(State::Scheduled, Duration::ZERO)
+            },
+            Ending::Moved { due, look_in } => Self::anew(When::At(due), look_in),
+            Ending::Cancelled => Self {
+                given_back: 1,
+                ..Self::to(State::Cancelled, history)
+            },
+        }
+    }
+
+    /// By a verb that a caller may use on the row as it is.
+    pub(super) fn by(verb: &Verb, history: Duration) -> Self {
+        match *verb {
+            Verb::Reschedule { due, look_in } => Self::anew(due, look_in),
+            Verb::RunNow { look_in } | Verb::Redrive { look_in } => {
+                Self::anew(When::After(Duration::ZERO), look_in)
+            }
+            Verb::Cancel | Verb::Dismiss => Self::to(State::Cancelled, history),
+        }
+    }
+
+    /// To be as if it had just been scheduled.
+    pub(super) fn anew(due: When, look_in: Duration) -> Self {
+        Self {
+            due: Some(due),
+            anew: true,
+            ..Self::to(State::Scheduled, look_in)
+        }
+    }
+
+    fn to(state: State, look_in: impl Into<Option<Duration>>) -> Self {
+        Self {
+            state,
+            due: None,
+            look_in: look_in.into(),
+            anew: false,
+            hop: false,
+            given_back: 0,
+            error: None,
+        }
+    }
+
+    /// Makes it of a row.
+    pub(super) fn apply(self, row: &mut Task, now: Timestamp) {
+        let updated_at = if self.hop { row.updated_at } else { now };
+        row::enter(row, self.state, updated_at);
+        row.wake_at = self.look_in.map(|look_in| now.after(look_in));
+        row.started = false;
+        row.hop = row.hop.saturating_add(u32::from(self.hop));
+        row.attempt = row.attempt.saturating_sub(u32::from(self.given_back));
+        if let Some(due) = self.due {
+            row.due_at = row::due_at(due, now);
+            row.stalls = 0;
+        }
+        if let Some(error) = self.error {
+            row.last_error = Some(error.to_owned());
+        }
+        if self.anew {
+            row.planned_at = row.due_at.max(now);
+            (row.attempt, row.hop, row.last_error) = (0, 0, None);
+        }
+        row.finished_at = (!self.state.is_live()).then_some(now);
+    }
+}
