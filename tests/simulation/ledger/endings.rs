@@ -32,9 +32,6 @@ impl Ledger {
         what: &str,
         now: Timestamp,
     ) {
-        if what == "commit" {
-            return;
-        }
         let book = self.book();
         let Some(story) = book.stories.get(&task.id) else {
             return;
@@ -42,6 +39,15 @@ impl Ledger {
         let Some(held) = story.claims.get(&task.version) else {
             return;
         };
+        if what == "commit" {
+            let handler = story.claims.get(&held.goes_on.unwrap_or(task.version));
+            if !handler.is_some_and(|handler| handler.finishing) {
+                let text = format!("{task:?} was finished by the transaction of another claim: {held:?}");
+                drop(book);
+                self.broken("4 one owner", text);
+            }
+            return;
+        }
         let starts = story.starts;
         // Taken back, it is its handler's; else it is one of its own, not started.
         let goes_on = held.goes_on.is_some();
