@@ -70,8 +70,8 @@ impl Writer {
 
     async fn insert(&self, rows: Vec<NewRow>) -> Answered {
         let count = rows.len();
-        let asked = self.clock.instant();
-        let heard = self.time.heard(asked, self.store.insert(rows).await?);
+        let asked = self.clock.moment();
+        let heard = self.time.heard(&asked, self.store.insert(rows).await?);
         if heard.found.len() == count {
             return Ok(heard);
         }

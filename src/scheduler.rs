@@ -249,9 +249,9 @@ impl Scheduler {
         let mut answers = Vec::with_capacity(changes.len());
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(defaults::BATCH));
-            let asked = kernel.clock.instant();
+            let asked = kernel.clock.moment();
             let stamped = kernel.store.change(std::mem::replace(&mut changes, rest)).await?;
-            let heard = kernel.time.heard(asked, stamped);
+            let heard = kernel.time.heard(&asked, stamped);
             kernel
                 .follow(Follow::changed(&heard, heard.found.iter().flatten()))
                 .await;

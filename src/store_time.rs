@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::clock::{Clock, Moment, instant_after};
 use crate::store::{Stamped, Store};
-use crate::timestamp::duration;
+use crate::timestamp::{duration, millis};
 use crate::{Error, Timestamp, When};
 
 /// How long after it was called a store is believed to have read its clock, at the most.
@@ -31,10 +31,8 @@ pub(crate) struct StoreTime {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     reading: Reading,
-    asked: Instant,
-    at: Moment,
-    /// How long the call took: when within it the store read its clock is not known.
-    took: Duration,
+    asked: Moment,
+    answered: Moment,
 }
 
 /// For how long an answer is believed where somebody's time is reckoned from it.
@@ -49,8 +47,10 @@ pub(crate) struct Reading {
     pub(crate) now: Timestamp,
     /// As far as is believed.
     pub(crate) at: Instant,
-    /// Not later than this.
+    /// No later than this.
     pub(crate) answered: Instant,
+    /// What the machine slept between call and answer: it is in `now`, as if all of that was after the clock was read.
+    slept: Duration,
 }
 
 impl StoreTime {
@@ -62,33 +62,38 @@ impl StoreTime {
     }
 
     /// The store, called at `asked`, has just answered.
-    pub(crate) fn heard<T>(&self, asked: Instant, stamped: Stamped<T>) -> Heard<T> {
+    pub(crate) fn heard<T>(&self, asked: &Moment, stamped: Stamped<T>) -> Heard<T> {
         let Stamped { now, found } = stamped;
         let Reading { at, .. } = self.read(asked, now);
         Heard { now, at, found }
     }
 
-    fn read(&self, asked: Instant, now: Timestamp) -> Reading {
-        let answered = self.clock.instant();
-        let at = answered.min(asked + CLOCK_READ_WITHIN);
-        let reading = Reading { now, at, answered };
+    fn read(&self, asked: &Moment, now: Timestamp) -> Reading {
+        let answered = self.clock.moment();
+        let slept = asked.slept_until(&answered);
+        let reading = Reading {
+            now: now.after(slept),
+            at: answered.instant().min(asked.instant() + CLOCK_READ_WITHIN),
+            answered: answered.instant(),
+            slept,
+        };
         let this = Last {
             reading,
-            asked,
-            at: self.clock.moment(),
-            took: answered.saturating_duration_since(asked),
+            asked: *asked,
+            answered,
         };
         let mut known = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some_and(|known| known.asked > asked) {
+        if known.is_some_and(|known| known.asked.instant() > asked.instant()) {
             // A late answer: what is known is newer, and may tell of a step of the clock that this one does not.
             return reading;
         }
         let last = known.replace(this);
         drop(known);
         if let Some(last) = last {
-            let allowed = STEP + this.took + last.took;
-            let passed = last.at.steadily_until(&this.at);
-            let by = now.millis_since(last.reading.now.after(passed));
+            let took = |call: &Last| call.asked.steadily_until(&call.answered);
+            let allowed = STEP + took(&this) + took(&last);
+            let passed = last.answered.steadily_until(&this.answered);
+            let by = reading.now.millis_since(last.reading.now.after(passed));
             if by.unsigned_abs() > u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX) {
                 warn!(
                     by_ms = by,
@@ -104,9 +109,7 @@ impl StoreTime {
     /// clock does not count that.
     fn last(&self) -> Option<Reading> {
         let last = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let now = self.clock.moment();
-        let awake = now.instant().saturating_duration_since(last.at.instant());
-        let slept = last.at.steadily_until(&now).saturating_sub(awake);
+        let slept = last.answered.slept_until(&self.clock.moment());
         Some(Reading {
             now: last.reading.now.after(slept),
             ..last.reading
@@ -126,8 +129,8 @@ impl StoreTime {
 
     /// Asks the store.
     pub(crate) async fn ask(&self, store: &dyn Store) -> Result<Reading, Error> {
-        let asked = self.clock.instant();
-        Ok(self.read(asked, store.now().await?))
+        let asked = self.clock.moment();
+        Ok(self.read(&asked, store.now().await?))
     }
 
     /// The time by the store's clock, as far as it is known; none if the store never answered yet.
@@ -162,6 +165,16 @@ impl StoreTime {
 }
 
 impl Reading {
+    /// What the store said in an answer that has just come.
+    pub(crate) fn just_heard<T>(heard: &Heard<T>, answered: Instant) -> Self {
+        Self {
+            now: heard.now,
+            at: heard.at,
+            answered,
+            slept: Duration::ZERO,
+        }
+    }
+
     /// The time by the store's clock at `instant`, as far as is believed.
     pub(crate) fn now(&self, instant: Instant) -> Timestamp {
         self.now.after(instant.saturating_duration_since(self.at))
@@ -169,7 +182,8 @@ impl Reading {
 
     /// It is this or later.
     pub(crate) fn earliest(&self, instant: Instant) -> Timestamp {
-        self.now.after(instant.saturating_duration_since(self.answered))
+        let since = instant.saturating_duration_since(self.answered);
+        self.now.after(since).shifted(-millis(self.slept))
     }
 }
 
@@ -199,6 +213,22 @@ impl<T> Heard<T> {
 mod tests {
     use super::*;
     use crate::store::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_machine_has_slept_before_it_saw_an_answer_has_passed_in_the_store() {
+        let clock = Clock::simulated(1);
+        let time = StoreTime::new(clock.clone());
+        let (asked, read) = (clock.moment(), Timestamp::from_millis(0));
+        let slept = Duration::from_secs(50);
+        clock.suspend(slept);
+        tokio::time::sleep(slept).await;
+        let heard = time.heard(&asked, Stamped { now: read, found: () });
+        assert_eq!((heard.now, time.now()), (read, Some(read.after(slept))));
+        // Or it was asked only after that.
+        let store = MemoryStore::with_clock(clock);
+        assert!(time.has_passed(read, &store).await.unwrap());
+        assert!(!time.has_passed(read.after(slept), &store).await.unwrap());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_the_machine_has_slept_since_the_last_answer_has_passed_in_the_store() {

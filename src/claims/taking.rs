@@ -80,7 +80,7 @@ async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error>
         };
         let asked = kernel.clock.moment();
         let heard = match kernel.store.ready(&claim).await {
-            Ok(ready) => kernel.time.heard(asked.instant(), ready),
+            Ok(ready) => kernel.time.heard(&asked, ready),
             // What an earlier call has claimed is the caller's.
             Err(error) if !taken.is_empty() => {
                 debug!(%error, "fewer due tasks were claimed than there was room for");

@@ -39,6 +39,14 @@ impl Moment {
         monotonic.max(since_boot)
     }
 
+    /// How much of the time to a later moment the machine has slept: the monotonic clock does not count that.
+    pub(crate) fn slept_until(&self, later: &Self) -> Duration {
+        let awake = later.instant.saturating_duration_since(self.instant);
+        let slept = self.steadily_until(later).saturating_sub(awake);
+        // The clocks are not read at the very same moment.
+        Duration::from_millis(u64::try_from(slept.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// The moment by the monotonic clock.
     pub(crate) fn instant(&self) -> Instant {
         self.instant

@@ -33,8 +33,8 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Receipt<Vec<Scheduled>>, Error> {
         let rows = self.rows(tasks).await?;
-        let asked = self.kernel.clock.instant();
-        let heard = self.kernel.time.heard(asked, transaction.insert(rows).await?);
+        let asked = self.kernel.clock.moment();
+        let heard = self.kernel.time.heard(&asked, transaction.insert(rows).await?);
         let follow = Follow::scheduled(&heard, heard.found.iter());
         Ok(Receipt::new(heard.found, follow))
     }
@@ -111,11 +111,11 @@ impl Scheduler {
         change: Change,
     ) -> Result<Receipt<Answer>, Error> {
         change.target.check()?;
-        let asked = self.kernel.clock.instant();
+        let asked = self.kernel.clock.moment();
         let heard = self
             .kernel
             .time
-            .heard(asked, transaction.change(vec![change]).await?);
+            .heard(&asked, transaction.change(vec![change]).await?);
         let follow = Follow::changed(&heard, heard.found.iter());
         Ok(Receipt::new(only(heard.found)?, follow))
     }

@@ -109,7 +109,7 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     }
     let asked = engine.kernel.clock.moment();
     let looked = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
-    let heard = engine.kernel.time.heard(asked.instant(), looked);
+    let heard = engine.kernel.time.heard(&asked, looked);
     act(engine, heard, asked, reserved, woken_by).await?;
     Ok(())
 }
@@ -201,16 +201,12 @@ pub(crate) fn accept(
     mut reserved: Reserved<'_>,
     woken_by: WokenBy,
 ) -> Heard<()> {
+    let claimed_at = Reading::just_heard(&heard, engine.kernel.clock.instant());
     let Heard {
         now,
         at,
         found: claimed,
     } = heard;
-    let claimed_at = Reading {
-        now,
-        at,
-        answered: engine.kernel.clock.instant(),
-    };
     let lease = Lease::new(asked, now, engine.lease);
     let counters = &engine.kernel.counters;
     let claimed_by = match woken_by {

@@ -249,7 +249,7 @@ impl Lane {
         let mut state = self.state();
         let held = state.claims.get_mut(&renewal.id);
         if let Some(held) = held.filter(|held| held.claim.version == renewal.version) {
-            held.lease = lease;
+            held.lease.renew(lease);
             held.noted |= renewal.started;
         }
     }
@@ -273,7 +273,7 @@ impl Lane {
             held.phase = Phase::Queued;
             if let Some(lease) = lease {
                 held.noted = true;
-                held.lease = lease;
+                held.lease.renew(lease);
             }
             state.noting -= 1;
             state.queue.push_front(attempt.task.id);

@@ -45,7 +45,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
         let asked = kernel.clock.moment();
         match kernel.store.ready(&reserved.claim).await {
             Ok(claimed) => {
-                let heard = kernel.time.heard(asked.instant(), claimed);
+                let heard = kernel.time.heard(&asked, claimed);
                 let bytes: usize = heard.found.iter().map(|task| task.payload.len()).sum();
                 let was_cut_off = bytes >= reserved.claim.bytes;
                 for lane in &hungry {

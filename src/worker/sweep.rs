@@ -101,7 +101,7 @@ async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
         looked = kernel.store.sweep(&reserved.claim, &sweep) => looked?,
         never = hear(engine) => match never {},
     };
-    let heard = kernel.time.heard(asked.instant(), looked);
+    let heard = kernel.time.heard(&asked, looked);
     let mut next = Duration::MAX;
     if let Some(look_ahead) = look_ahead {
         next = look_ahead.take(asked.instant(), &heard, &heard.found.ahead);

@@ -76,12 +76,13 @@ async fn a_table_that_has_changed_with_a_restart_is_read_again() {
 /// too large, here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_level_that_stops_delivering_is_not_used_until_it_goes_on() {
-    let servers = RocketMqServers::start(&["--levels", "1s 2s 5s"]);
+    // Long enough for the broker to be told before what is to get stuck has come to its time.
+    let servers = RocketMqServers::start(&["--levels", "1s 2s 10s"]);
     let backend = connect_to(&servers.nameserver).await;
     let raw = Raw::new(&servers.nameserver);
-    raw.send_delayed("somebody_elses", vec![7; 3_000], 2).await;
+    raw.send_delayed("somebody_elses", vec![7; 3_000], 3).await;
     raw.set_everywhere("maxMessageSize", "1000").await;
-    until_offered(&backend, "1s 5s").await;
+    until_offered(&backend, "1s 2s").await;
     backend
         .health()
         .await
@@ -90,8 +91,8 @@ async fn a_level_that_stops_delivering_is_not_used_until_it_goes_on() {
     assert_eq!(receive_all(&backend, 10).await.len(), 10);
 
     raw.set_everywhere("maxMessageSize", "4194304").await;
-    until_offered(&backend, "1s 2s 5s").await;
-    send(&backend, departures(10..20, TWO)).await;
+    until_offered(&backend, "1s 2s 10s").await;
+    send(&backend, departures(10..20, Duration::from_secs(10))).await;
     assert_eq!(receive_all(&backend, 10).await.len(), 10);
     raw.close().await;
     backend.close().await.unwrap();
