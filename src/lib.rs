@@ -80,7 +80,7 @@ pub use error::Error;
 pub use expected::{Check, Expected};
 pub use handler::{Context, Failure, Outcome, WokenBy};
 pub use receipt::Receipt;
-pub use request::{Answer, Expect, NewTask, Page, Scheduled, Target, When};
+pub use request::{Action, Answer, Expect, NewTask, Page, Scheduled, Target, When};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
 pub use stats::{Lateness, Stats};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
+use crate::{Error, Key, Kind, Shift, State, Task, TaskId, Timestamp};
 
 /// A task to schedule: what, when, and under which name.
 ///
@@ -233,6 +233,24 @@ pub enum Expect {
     Due(Timestamp),
 }
 
+/// What can be done with a task that is there: see [`Scheduler::change_each`](crate::Scheduler::change_each).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Cancel it.
+    Cancel,
+    /// Move it to another time.
+    Reschedule(When),
+    /// Move it by a time span from the time that its [`Expect::Due`] says.
+    Shift(Shift),
+    /// Make it due now.
+    RunNow,
+    /// Give it another life if it is dead, due now.
+    Redrive,
+    /// Give it up for good if it is dead.
+    Dismiss,
+}
+
 impl Expect {
     /// Whether `task` is so.
     pub fn holds(self, task: &Task) -> bool {
@@ -271,6 +289,8 @@ pub struct Page {
     pub state: State,
     /// After this one, the last of the page before: its due time and id.
     pub after: Option<(Timestamp, TaskId)>,
+    /// Due before this; a store may list others too, which [`Scheduler::list`](crate::Scheduler::list) leaves out.
+    pub before: Option<Timestamp>,
     /// How many at the most.
     pub limit: usize,
 }
@@ -282,8 +302,24 @@ impl Page {
             kind: kind.into(),
             state,
             after: None,
+            before: None,
             limit: 100,
         }
+    }
+
+    /// Only those that are due at this time or later.
+    #[must_use]
+    pub fn due_from(mut self, time: Timestamp) -> Self {
+        let last_before = Timestamp::from_millis(time.as_millis().saturating_sub(1));
+        self.after = Some((last_before, TaskId::from_bytes([u8::MAX; 16])));
+        self
+    }
+
+    /// Only those that are due before this time.
+    #[must_use]
+    pub fn due_before(mut self, time: Timestamp) -> Self {
+        self.before = Some(time);
+        self
     }
 
     /// The page after one that ended with `last`.

@@ -1,6 +1,8 @@
 //! The caller's verbs.
 
+mod batches;
 mod builder;
+mod changing;
 mod scheduling;
 mod shift;
 mod transaction;
@@ -8,6 +10,7 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
 pub use self::shift::Shift;
 use crate::backend::Wake;
@@ -18,8 +21,8 @@ use crate::store::{Change, Store, Verb};
 use crate::store_time::Heard;
 use crate::timestamp::millis;
 use crate::{
-    Answer, Claims, Error, Expect, Kind, Page, Scheduled, State, Stats, Target, Task, TaskId, Timestamp,
-    When, defaults,
+    Action, Answer, Claims, Error, Expect, Kind, Page, Scheduled, State, Stats, Target, Task, TaskId,
+    Timestamp, When, defaults,
 };
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -82,10 +85,8 @@ impl Scheduler {
         expect: Expect,
         due: impl Into<When>,
     ) -> Result<Answer, Error> {
-        let target = target.into();
-        let kind = target.kind().cloned();
-        let change = self.reschedule_change(target, kind.as_ref(), due.into(), expect);
-        only(self.change(vec![change.await?]).await?)
+        let action = Action::Reschedule(due.into());
+        self.change_one(target.into(), expect, action).await
     }
 
     /// Moves many tasks in few statements; one answer each, in the order given.
@@ -167,13 +168,7 @@ impl Scheduler {
         if !expect.holds(&task) {
             return Ok(Err(Answer::Conflict(task)));
         }
-        let moved = by.from(task.due_at);
-        let mut due = When::At(moved);
-        check_due(due)?;
-        if self.kernel.time.has_passed(moved, &*self.kernel.store).await? {
-            // Deadlines and lateness count from the due time: one in the past would use them up.
-            due = When::After(Duration::ZERO);
-        }
+        let due = self.due_after(by, task.due_at).await?;
         let read = match expect {
             Expect::Version(_) => expect,
             // The due time, not the version: a hop on the way is no conflict.
@@ -185,6 +180,19 @@ impl Scheduler {
         Ok(Ok(change))
     }
 
+    /// When a task is due that is moved by a time span.
+    async fn due_after(&self, by: Shift, due_at: Timestamp) -> Result<When, Error> {
+        let moved = by.from(due_at);
+        check_due(When::At(moved))?;
+        Ok(
+            match self.kernel.time.has_passed(moved, &*self.kernel.store).await? {
+                // Deadlines and lateness count from the due time: one in the past would use them up.
+                true => When::After(Duration::ZERO),
+                false => When::At(moved),
+            },
+        )
+    }
+
     /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.
     pub async fn cancel(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.cancel_if(target, Expect::Anything).await
@@ -192,7 +200,7 @@ impl Scheduler {
 
     /// Cancels a task if it is as `expect` says; otherwise `Conflict`.
     pub async fn cancel_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
-        self.change_one(target.into(), expect, Verb::Cancel).await
+        self.change_one(target.into(), expect, Action::Cancel).await
     }
 
     /// Cancels many tasks in few statements; one answer each, in the order given.
@@ -212,9 +220,7 @@ impl Scheduler {
 
     /// Makes a task due now if it is as `expect` says; otherwise `Conflict`.
     pub async fn run_now_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
-        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
-        self.change_one(target.into(), expect, Verb::RunNow { look_in })
-            .await
+        self.change_one(target.into(), expect, Action::RunNow).await
     }
 
     /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
@@ -224,42 +230,42 @@ impl Scheduler {
 
     /// As [`redrive`](Self::redrive), if the task is as `expect` says; otherwise `Conflict`.
     pub async fn redrive_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
-        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
-        self.change_one(target.into(), expect, Verb::Redrive { look_in })
-            .await
+        self.change_one(target.into(), expect, Action::Redrive).await
     }
 
     /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
     /// not dead.
     pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        let (expect, verb) = (Expect::Anything, Verb::Dismiss);
-        self.change_one(target.into(), expect, verb).await
+        self.change_one(target.into(), Expect::Anything, Action::Dismiss)
+            .await
     }
 
-    async fn change_one(&self, target: Target, expect: Expect, verb: Verb) -> Result<Answer, Error> {
-        only(self.change(vec![Change { target, verb, expect }]).await?)
+    async fn change_one(&self, target: Target, expect: Expect, action: Action) -> Result<Answer, Error> {
+        let change = self.planned_change(target, expect, action).await?;
+        only(self.change(vec![change]).await?)
     }
 
-    /// The one way of every change: the rows, then the wake-ups that follow from it.
-    async fn change(&self, mut changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
         for change in &changes {
             change.target.check()?;
         }
-        let kernel = &self.kernel;
         let mut answers = Vec::with_capacity(changes.len());
-        while !changes.is_empty() {
-            let rest = changes.split_off(changes.len().min(defaults::BATCH));
-            let asked = kernel.clock.moment();
-            let stamped = kernel.store.change(std::mem::replace(&mut changes, rest)).await?;
-            let heard = kernel.time.heard(&asked, stamped);
-            kernel
-                .follow(Follow::changed(&heard, heard.found.iter().flatten()))
-                .await;
-            for answer in heard.found {
+        for batch in batches(changes) {
+            for answer in self.change_batch(batch).await? {
                 answers.push(answer?);
             }
         }
         Ok(answers)
+    }
+
+    /// The one way of every change: the rows, then the wake-ups that follow from it.
+    async fn change_batch(&self, batch: Vec<Change>) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let kernel = &self.kernel;
+        let asked = kernel.clock.moment();
+        let heard = kernel.time.heard(&asked, kernel.store.change(batch).await?);
+        let follow = Follow::changed(&heard, heard.found.iter().flatten());
+        kernel.follow(follow).await;
+        Ok(heard.found)
     }
 
     /// The task as it is now; by key the live one, else the one that was live last.
@@ -272,7 +278,11 @@ impl Scheduler {
     /// A page of the tasks of one kind and state, by due time.
     pub async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
         page.kind.check()?;
-        self.kernel.store.list(page).await
+        let mut found = self.kernel.store.list(page).await?;
+        if let Some(before) = page.before {
+            found.truncate(found.partition_point(|task| task.due_at < before));
+        }
+        Ok(found)
     }
 
     /// Sends the wake-ups that are still waiting, and closes the backends: the end of a process that goes in peace.

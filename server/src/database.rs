@@ -19,7 +19,6 @@ pub(crate) struct Address {
 
 impl Address {
     /// What an option says, else the environment.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(crate) fn given(option: &'static str, url: Option<&String>) -> Result<Self, Failure> {
         const VARIABLE: &str = "DATABASE_URL";
         let (given_by, text) = match (url, std::env::var_os(VARIABLE)) {
@@ -90,6 +89,15 @@ impl Address {
         };
         store.check().await?;
         Ok(store)
+    }
+
+    /// Opens the store that is there.
+    pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        #[cfg(feature = "sqlite")]
+        if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
+            return Err(self.refused("the path of a file that is there"));
+        }
+        self.serve().await
     }
 
     #[cfg(feature = "postgres")]

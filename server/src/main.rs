@@ -1,7 +1,11 @@
 //! The command-line tool. Each command has a file beside this one.
 
 #[cfg(feature = "_store")]
+mod bulk;
+#[cfg(feature = "_store")]
 mod database;
+#[cfg(feature = "_store")]
+mod kinds;
 mod migrate;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod plaintext;
@@ -13,6 +17,8 @@ mod redis;
 #[cfg(feature = "_store")]
 mod serve;
 mod span;
+#[cfg(feature = "_store")]
+mod tasks;
 
 use std::error::Error as _;
 use std::io::{self, ErrorKind, Write as _};
@@ -35,6 +41,10 @@ enum Command {
     Migrate(migrate::Migrate),
     #[cfg(feature = "_store")]
     Serve(serve::Serve),
+    #[cfg(feature = "_store")]
+    Tasks(tasks::Tasks),
+    #[cfg(feature = "_store")]
+    Kinds(kinds::Kinds),
     #[cfg(feature = "rocketmq")]
     Probe(probe::Probe),
     #[cfg(feature = "redis")]
@@ -102,6 +112,10 @@ fn run() -> Result<(), Failure> {
         Command::Migrate(migrate) => print(&migrate.run()?),
         #[cfg(feature = "_store")]
         Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "_store")]
+        Command::Tasks(tasks) => tasks.run(),
+        #[cfg(feature = "_store")]
+        Command::Kinds(kinds) => kinds.run(),
         #[cfg(feature = "rocketmq")]
         Command::Probe(probe) => probe.run(),
         #[cfg(feature = "redis")]
@@ -115,6 +129,12 @@ fn in_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::Runtime)?;
     Ok(runtime.block_on(work))
+}
+
+/// What scripts read.
+#[cfg(feature = "_store")]
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::Output(error.into()))
 }
 
 /// Writes to standard output; a reader that has closed it has read what it wanted.
@@ -195,7 +215,7 @@ fn not_built(name: &str) -> Option<String> {
         _ if !is_of_the_tool => return None,
         "probe" if cfg!(not(feature = "rocketmq")) => "rocketmq",
         "redis" if cfg!(not(feature = "redis")) => "redis",
-        "serve" if cfg!(not(feature = "_store")) => "sqlite, postgres, mysql or redis",
+        "serve" | "tasks" | "kinds" if cfg!(not(feature = "_store")) => "sqlite, postgres, mysql or redis",
         _ => return None,
     };
     Some(format!(

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
 use self::http::{Access, App};
+pub(crate) use self::http::{TaskView, word_of_answer};
 use self::webhook::Webhook;
 use crate::Failure;
 

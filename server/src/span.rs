@@ -57,6 +57,17 @@ impl FromStr for Span {
     }
 }
 
+/// A time span with its sign, such as `+10m` or `-2h`.
+#[cfg(feature = "_store")]
+pub(crate) fn signed(text: &str) -> Option<delayline::Shift> {
+    let span = |text: &str| text.parse::<Span>().ok().map(|Span(span)| span);
+    match text.split_at_checked(1)? {
+        ("+", later) => span(later).map(delayline::Shift::Later),
+        ("-", earlier) => span(earlier).map(delayline::Shift::Earlier),
+        _ => None,
+    }
+}
+
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Spelled(self.0).fmt(f)

@@ -24,6 +24,9 @@ mod redis_server;
 #[cfg(feature = "rocketmq")]
 #[path = "../../tests/support/rocketmq.rs"]
 mod rocketmq;
+#[cfg(feature = "sqlite")]
+#[path = "cli/tasks.rs"]
+mod tasks;
 #[cfg(feature = "sql-tls")]
 #[path = "cli/tls.rs"]
 mod tls;

@@ -1,9 +1,10 @@
 //! New tasks.
 
+use super::batches::{batches, each};
 use super::{Scheduler, check_due, only};
 use crate::receipt::Follow;
 use crate::store::NewRow;
-use crate::{Error, NewTask, Scheduled, defaults, place};
+use crate::{Error, NewTask, Scheduled, place};
 
 /// How many bytes the headers of a task may have, in all.
 const HEADERS_LIMIT: usize = 64 << 10;
@@ -39,30 +40,11 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Vec<Result<Scheduled, Error>> {
         let tasks: Vec<_> = tasks.into_iter().collect();
-        // Of those that can be used the answers follow.
-        let (mut refused, mut rows) = (Vec::with_capacity(tasks.len()), Vec::new());
+        let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
-            match self.row(task).await {
-                Ok(row) => {
-                    rows.push(row);
-                    refused.push(None);
-                }
-                Err(error) => refused.push(Some(Err(error))),
-            }
+            rows.push(self.row(task).await);
         }
-        let mut answers = Vec::with_capacity(rows.len());
-        for batch in batches(rows) {
-            let count = batch.len();
-            match self.insert(batch).await {
-                Ok(found) => answers.extend(found),
-                Err(error) => answers.extend((0..count).map(|_| Err(error.once_more()))),
-            }
-        }
-        let mut answers = answers.into_iter();
-        let each = refused
-            .into_iter()
-            .filter_map(|refused| refused.or_else(|| answers.next()));
-        each.collect()
+        each(rows, |batch| self.insert(batch)).await
     }
 
     /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.
@@ -147,13 +129,4 @@ impl Scheduler {
             replace,
         })
     }
-}
-
-/// Rows in parts that each go into one call.
-fn batches(mut rows: Vec<NewRow>) -> impl Iterator<Item = Vec<NewRow>> {
-    std::iter::from_fn(move || {
-        let rest = rows.split_off(rows.len().min(defaults::BATCH));
-        let batch = std::mem::replace(&mut rows, rest);
-        (!batch.is_empty()).then_some(batch)
-    })
 }

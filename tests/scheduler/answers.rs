@@ -1,6 +1,6 @@
 //! Cancel, redrive and find: a definite answer in every state, and the row in it.
 
-use delayline::{Answer, NewTask, Outcome, Shift, State, Target, Task, Worker};
+use delayline::{Action, Answer, Error, Expect, NewTask, Outcome, Shift, State, Target, Task, When, Worker};
 
 use crate::support::{Answered, KIND, Running, World, at, ms, secs};
 
@@ -231,4 +231,87 @@ async fn a_list_shows_a_kind_and_state_by_due_time_page_by_page() {
         seen.extend(rows.iter().map(|row| row.due_at));
     }
     assert_eq!(seen, [10, 20, 20, 30, 50].map(|due| at(due * 1_000)));
+
+    let due_within = |from: i64, before: i64| {
+        let page = delayline::Page::new(KIND, State::Scheduled);
+        page.due_from(at(from)).due_before(at(before))
+    };
+    for (from, before, dues) in [
+        (20_000, 30_000, &[20, 20][..]),
+        (19_999, 30_001, &[20, 20, 30]),
+        (20_001, 30_000, &[]),
+        (0, 10_001, &[10]),
+    ] {
+        let rows = scheduler.list(&due_within(from, before)).await.unwrap();
+        let found: Vec<_> = rows.iter().map(|row| row.due_at).collect();
+        let dues: Vec<_> = dues.iter().map(|due| at(due * 1_000)).collect();
+        assert_eq!(found, dues, "from {from}, before {before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_are_changed_at_once_and_each_has_an_answer_of_its_own() {
+    let world = World::new();
+    let scheduler = &world.scheduler;
+    let task = |key: &str| NewTask::new(KIND, &1).key(key).after(secs(30));
+    for key in ["a", "b", "c", "d"] {
+        scheduler.schedule(task(key)).await.unwrap();
+    }
+    let by_key = |key: &str| Target::from((KIND, key));
+    let never = When::After(std::time::Duration::MAX);
+    let answers = scheduler
+        .change_each([
+            (by_key("a"), Expect::Anything, Action::Cancel),
+            (by_key("b"), Expect::Anything, Action::Reschedule(never)),
+            (by_key(""), Expect::Anything, Action::Cancel),
+            (by_key("b"), Expect::Version(7), Action::RunNow),
+            (by_key("c"), Expect::Version(1), Action::RunNow),
+            (by_key("d"), Expect::Anything, Action::Redrive),
+            (
+                by_key("d"),
+                Expect::Due(at(30_000)),
+                Action::Reschedule(secs(60).into()),
+            ),
+            (by_key("e"), Expect::Anything, Action::Dismiss),
+            (
+                by_key("d"),
+                Expect::Due(at(60_000)),
+                Action::Shift(Shift::Earlier(secs(10))),
+            ),
+            (
+                by_key("d"),
+                Expect::Version(3),
+                Action::Shift(Shift::Earlier(secs(10))),
+            ),
+        ])
+        .await;
+    let said: Vec<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(Answer::Done(task)) => {
+                format!("{} {:?} {}", task.version, task.state, task.due_at.as_millis())
+            }
+            Ok(Answer::Conflict(task)) => format!("conflict {}", task.version),
+            Ok(Answer::NotFound) => "not found".to_owned(),
+            Ok(other) => format!("{other:?}"),
+            Err(Error::Invalid { field, .. }) => format!("no {field}"),
+            Err(other) => format!("{other:?}"),
+        })
+        .collect();
+    let start = at(0).as_millis();
+    assert_eq!(
+        said,
+        [
+            format!("2 Cancelled {}", start + 30_000),
+            "no due time".to_owned(),
+            "no key".to_owned(),
+            "conflict 1".to_owned(),
+            format!("2 Scheduled {start}"),
+            "conflict 1".to_owned(),
+            format!("2 Scheduled {}", start + 60_000),
+            "not found".to_owned(),
+            format!("3 Scheduled {}", start + 50_000),
+            "no expect".to_owned(),
+        ]
+    );
 }

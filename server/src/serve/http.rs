@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod body;
+mod bulk;
 mod claims;
 mod health;
 mod openapi;
@@ -29,7 +30,8 @@ use tower_http::timeout::TimeoutLayer;
 pub(super) use self::access::Access;
 use self::access::require;
 #[cfg(feature = "rocketmq")]
-pub(super) use self::answer::{TaskView, word_of_answer, word_of_scheduled};
+pub(super) use self::answer::word_of_scheduled;
+pub(crate) use self::answer::{TaskView, word_of_answer};
 use self::problem::Problem;
 use super::config::Right;
 
@@ -67,6 +69,11 @@ pub(crate) fn router(app: Shared) -> Router {
             "/tasks",
             may(read, get(task::list)).merge(may(schedule, post(schedule::post))),
         )
+        .route("/tasks:cancel", may(change, post(bulk::cancel)))
+        .route("/tasks:run", may(change, post(bulk::run)))
+        .route("/tasks:redrive", may(change, post(bulk::redrive)))
+        .route("/tasks:reschedule", may(change, post(bulk::reschedule)))
+        .route("/tasks:shift", may(change, post(bulk::shift)))
         .route("/tasks/id/{id}", may(read, get(task::by_id)))
         .route(
             "/tasks/{kind}/{key}",

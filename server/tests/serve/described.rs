@@ -43,6 +43,11 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             "post /v1/tasks/{kind}/{key}/reschedule",
             "post /v1/tasks/{kind}/{key}/run",
             "post /v1/tasks/{kind}/{key}/shift",
+            "post /v1/tasks:cancel",
+            "post /v1/tasks:redrive",
+            "post /v1/tasks:reschedule",
+            "post /v1/tasks:run",
+            "post /v1/tasks:shift",
             "put /v1/tasks/{kind}/{key}",
         ]
     );

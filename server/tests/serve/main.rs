@@ -4,6 +4,7 @@
 mod access;
 #[cfg(feature = "rocketmq")]
 mod brokers;
+mod bulk;
 mod claims;
 mod clients;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

@@ -55,6 +55,10 @@ async fn a_list_goes_on_from_page_to_page() {
         path = format!("/v1/tasks?kind=k&limit=3&cursor={cursor}");
     }
     assert_eq!((pages, seen.concat().as_str()), (3, "6543210"));
+    let days = "/v1/tasks?kind=k&due_after=2099-01-03T00:00:00Z&due_before=2099-01-05T00:00:00Z";
+    let within = server.get(days).await;
+    let keys = within.body["tasks"].as_array().unwrap().iter();
+    assert_eq!(keys.map(|task| &task["key"]).collect::<Vec<_>>(), ["4", "3"]);
     let cancelled = server.get("/v1/tasks?kind=k&state=cancelled").await;
     assert_eq!(cancelled.body, json!({"tasks": []}));
 }
@@ -69,6 +73,7 @@ async fn a_list_that_cannot_be_made_is_refused_by_name() {
         ("?kind=k&state=gone", "gone"),
         ("?kind=k&cursor=x", "cursor is"),
         ("?kind=k&order=due", "order"),
+        ("?kind=k&due_before=soon", "soon"),
     ] {
         server.get(&format!("/v1/tasks{search}")).await.refuses(400, said);
     }

@@ -97,6 +97,7 @@ pub(super) async fn a_page_goes_on_though_its_last_row_is_gone(fixture: &dyn Sto
         kind: KIND.into(),
         state: State::Scheduled,
         after: Some((first[1].due_at, first[1].id)),
+        before: None,
         limit: MANY,
     };
     assert_eq!(ids(&ok(trial.store.list(&page).await)), [id(3), id(4)]);

@@ -346,6 +346,7 @@ impl<'a> Trial<'a> {
             kind,
             state,
             after,
+            before: None,
             limit,
         };
         ok(self.store.list(&page).await)

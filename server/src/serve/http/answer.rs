@@ -93,7 +93,6 @@ fn time_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S
 }
 
 impl TaskView {
-    #[cfg(feature = "rocketmq")]
     pub(crate) fn without_payload(task: Task) -> Self {
         Self::with(task, |_| (None, None))
     }

@@ -7,7 +7,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, claims, schedule, task, verbs};
+use super::{Shared, bulk, claims, schedule, task, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -23,6 +23,11 @@ use super::{Shared, claims, schedule, task, verbs};
         verbs::redrive,
         verbs::reschedule,
         verbs::shift,
+        bulk::cancel,
+        bulk::run,
+        bulk::redrive,
+        bulk::reschedule,
+        bulk::shift,
         claims::take,
         claims::done,
         claims::retry,

@@ -54,7 +54,7 @@ pub(super) struct TaskBody {
 /// A time in RFC 3339.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Time(Timestamp);
+pub(super) struct Time(pub(super) Timestamp);
 
 impl TryFrom<String> for Time {
     type Error = delayline::Error;

@@ -14,6 +14,7 @@ use super::Shared;
 use super::answer::{StateName, TaskView, tagged};
 use super::body::Search;
 use super::problem::{Problem, Refusals};
+use super::schedule::Time;
 
 /// The live task of a kind and key, else the one that was live last.
 #[utoipa::path(
@@ -65,6 +66,12 @@ pub(super) struct Listed {
     /// `scheduled` unless it is said.
     #[param(value_type = Option<StateName>)]
     state: Option<delayline::State>,
+    /// Due then or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    due_after: Option<Time>,
+    /// Due before then.
+    #[param(value_type = Option<String>, format = DateTime)]
+    due_before: Option<Time>,
     /// 50 unless it is said.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -106,6 +113,12 @@ pub(super) async fn list(
     }
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
     let mut page = Page::new(listed.kind, state).limit(limit + 1);
+    if let Some(Time(time)) = listed.due_after {
+        page = page.due_from(time);
+    }
+    if let Some(Time(time)) = listed.due_before {
+        page = page.due_before(time);
+    }
     if let Some(cursor) = listed.cursor {
         page.after = Some(place(&cursor).ok_or_else(|| {
             Problem::invalid(

@@ -121,12 +121,7 @@ verb!(
 );
 
 /// A time span with its sign.
-fn signed(by: String) -> Result<Shift, Problem> {
-    let span = |text: &str| text.parse::<Span>().ok().map(|Span(span)| span);
-    let shift = match by.split_at_checked(1) {
-        Some(("+", later)) => span(later).map(Shift::Later),
-        Some(("-", earlier)) => span(earlier).map(Shift::Earlier),
-        _ => None,
-    };
+pub(super) fn signed(by: String) -> Result<Shift, Problem> {
+    let shift = crate::span::signed(&by);
     shift.ok_or_else(|| Problem::invalid("by", by, "allowed is a sign and a time span, such as +10m or -2h"))
 }

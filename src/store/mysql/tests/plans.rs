@@ -109,6 +109,7 @@ async fn no_call_reads_more_than_it_needs() {
         kind: "k1".into(),
         state: State::Done,
         after: Some((crate::Timestamp::from_millis(9_000_000_050_000), id(7))),
+        before: None,
         limit: 10,
     };
     for is_analyzed in [false, true] {

@@ -167,6 +167,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
         kind: KIND.into(),
         state: State::Scheduled,
         after: Some((crate::Timestamp::from_millis(1), id(ROWS / 2))),
+        before: None,
         limit: 500,
     };
     let listed = store.list(&page).await.unwrap();

@@ -1,0 +1,92 @@
+//! `delayline kinds`: which kinds of tasks there are.
+
+use std::collections::BTreeMap;
+
+use delayline::{Kind, State};
+
+use crate::Failure;
+use crate::database::Address;
+
+/// See which kinds of tasks there are.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Kinds {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    List(List),
+}
+
+/// List the kinds of which there are tasks, and in which states.
+#[derive(Debug, clap::Args)]
+struct List {
+    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
+    /// environment variable DATABASE_URL says
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many are asked for at once.
+const PAGE: usize = 500;
+
+const STATES: [State; 5] = [
+    State::Scheduled,
+    State::Running,
+    State::Done,
+    State::Dead,
+    State::Cancelled,
+];
+
+impl Kinds {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let Command::List(list) = self.command;
+        list.run()
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failure> {
+        let kinds = crate::in_runtime(self.find())??;
+        let mut text = String::new();
+        for (kind, states) in &kinds {
+            let line = match self.json {
+                true => crate::json(&serde_json::json!({"kind": kind.as_str(), "states": states}))?,
+                false => {
+                    let states: Vec<_> = states
+                        .iter()
+                        .map(|state| format!("{state:?}").to_lowercase())
+                        .collect();
+                    format!("{kind}  {}", states.join(", "))
+                }
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        crate::print(&text)
+    }
+
+    async fn find(&self) -> Result<BTreeMap<Kind, Vec<State>>, Failure> {
+        let store = Address::given("--store", self.store.as_ref())?.existing().await?;
+        let mut kinds: BTreeMap<Kind, Vec<State>> = BTreeMap::new();
+        for state in STATES {
+            let mut last = None;
+            loop {
+                let found = store.kinds(state, last.as_ref(), PAGE).await?;
+                let is_last = found.len() < PAGE;
+                last = found.last().cloned();
+                for kind in found {
+                    kinds.entry(kind).or_default().push(state);
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(kinds)
+    }
+}

@@ -1,0 +1,140 @@
+//! `delayline tasks`: what is waiting, and what is done about it.
+
+mod change;
+mod list;
+mod show;
+
+use std::sync::Arc;
+
+use delayline::store::Store;
+use delayline::{Error, Kind, Scheduler, State, Target, TaskId, Timestamp};
+
+use crate::Failure;
+use crate::bulk::Filter;
+use crate::database::Address;
+
+/// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tasks {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    List(list::List),
+    Show(show::Show),
+    Cancel(change::Cancel),
+    Reschedule(change::Reschedule),
+    Shift(change::Shift),
+    Run(change::Run),
+    Redrive(change::Redrive),
+}
+
+impl Tasks {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::List(list) => list.run(),
+            Command::Show(show) => show.run(),
+            Command::Cancel(cancel) => cancel.run(),
+            Command::Reschedule(reschedule) => reschedule.run(),
+            Command::Shift(shift) => shift.run(),
+            Command::Run(run) => run.run(),
+            Command::Redrive(redrive) => redrive.run(),
+        }
+    }
+}
+
+/// The store with the tasks.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
+    /// environment variable DATABASE_URL says
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl Place {
+    /// What is changed through it has no wake-up sent: a worker finds that within a second, as its row says.
+    async fn scheduler(&self) -> Result<Scheduler, Failure> {
+        Ok(Scheduler::builder(self.open().await?).build()?)
+    }
+
+    async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        Address::given("--store", self.store.as_ref())?.existing().await
+    }
+}
+
+/// Which task.
+#[derive(Debug, clap::Args)]
+struct One {
+    /// The kind of the task
+    #[arg(value_name = "KIND")]
+    kind: Option<String>,
+    /// The caller's own name for it
+    #[arg(value_name = "KEY", requires = "kind")]
+    key: Option<String>,
+    /// Its id, in place of kind and key
+    #[arg(long, value_name = "UUID", conflicts_with = "kind")]
+    id: Option<TaskId>,
+}
+
+impl One {
+    /// The task that is named, if one is.
+    fn target(&self) -> Option<Target> {
+        match (self.id, &self.kind, &self.key) {
+            (Some(id), ..) => Some(Target::Id(id)),
+            (None, Some(kind), Some(key)) => Some(Target::Key(kind.as_str().into(), key.as_str().into())),
+            _ => None,
+        }
+    }
+}
+
+/// Those that match.
+#[derive(Debug, clap::Args)]
+struct Matching {
+    /// Only those that are due then or later
+    #[arg(long, value_name = "TIME")]
+    due_after: Option<Timestamp>,
+    /// Only those that are due before then
+    #[arg(long, value_name = "TIME")]
+    due_before: Option<Timestamp>,
+    /// Only those with a key that begins so; each task of the kind is looked at for it
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
+    /// Only those whose last error has this in it; each task of the kind is looked at for it
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+}
+
+impl Matching {
+    fn is_given(&self) -> bool {
+        let Self {
+            due_after,
+            due_before,
+            key_prefix,
+            error,
+        } = self;
+        due_after.is_some() || due_before.is_some() || key_prefix.is_some() || error.is_some()
+    }
+
+    fn filter(&self, kind: Kind, state: State) -> Filter {
+        Filter {
+            kind,
+            state,
+            due_after: self.due_after,
+            due_before: self.due_before,
+            key_prefix: self.key_prefix.clone(),
+            error: self.error.clone(),
+        }
+    }
+}
+
+/// A name that is wanted and missing.
+fn missing(what: &str, allowed: &str) -> Failure {
+    Failure::from(Error::Invalid {
+        field: "arguments",
+        value: what.to_owned(),
+        allowed: allowed.to_owned(),
+    })
+}

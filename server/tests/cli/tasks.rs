@@ -1,0 +1,222 @@
+//! `delayline tasks` and `delayline kinds`, over a file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use delayline::store::SqliteStore;
+use delayline::{NewTask, Outcome, Scheduler, State, Worker};
+use tempfile::TempDir;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Thirty orders that are due an hour from now and later, by a minute each.
+async fn shop() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.db");
+    let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
+    let order = |number: u32| {
+        let key = format!("{}-{number:02}", if number < 10 { "book" } else { "toy" });
+        let task = NewTask::new("order.cancel", &number).key(key);
+        task.after(HOUR + number * Duration::from_secs(60))
+    };
+    scheduler.schedule_all((0..30).map(order)).await.unwrap();
+    scheduler.close().await.unwrap();
+    (folder, file.to_str().unwrap().to_owned())
+}
+
+/// Lets each task that is due die.
+async fn all_die(file: &Path) {
+    let scheduler = Scheduler::new(SqliteStore::open(file).await.unwrap());
+    let worker = Worker::new(&scheduler).handle("order.cancel", async |number: u32, _| {
+        Ok(Outcome::Discard(format!(
+            "no stock of {}\n\u{1b}[31m",
+            number % 2
+        )))
+    });
+    let ended = async {
+        loop {
+            let page = delayline::Page::new("order.cancel", State::Scheduled);
+            if scheduler.list(&page).await.unwrap().len() == 29 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    worker.run_until(ended).await.unwrap();
+}
+
+fn done(file: &str, arguments: &[&str]) -> String {
+    printed(&[arguments, &["--store", file]].concat())
+}
+
+fn answer(file: &str, arguments: &[&str]) -> Value {
+    serde_json::from_str(&done(file, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+#[tokio::test]
+async fn one_task_is_shown_moved_and_cancelled() {
+    let (_folder, file) = shop().await;
+    let order = ["order.cancel", "book-03"];
+    let shown = answer(&file, &[&["tasks", "show"], &order[..]].concat());
+    assert_eq!(
+        (&shown["payload"], &shown["state"]),
+        (&json!(3), &json!("scheduled"))
+    );
+    let text = done(&file, &["tasks", "show", "--id", shown["id"].as_str().unwrap()]);
+    assert!(
+        text.contains("key           book-03\n") && !text.contains("payload"),
+        "{text}"
+    );
+
+    let moved = [
+        &["tasks", "reschedule"],
+        &order[..],
+        &["--at", "2099-01-01T00:00:00Z"],
+    ]
+    .concat();
+    assert_eq!(
+        done(&file, &moved),
+        "done: it is scheduled, due 2099-01-01T00:00:00Z\n"
+    );
+    let shifted = answer(
+        &file,
+        &[&["tasks", "shift"], &order[..], &["--by", "-2h"]].concat(),
+    );
+    assert_eq!(
+        (&shifted["answer"], &shifted["task"]["due_at"]),
+        (&json!("done"), &json!("2098-12-31T22:00:00Z"))
+    );
+    assert_eq!(
+        answer(&file, &[&["tasks", "cancel"], &order[..]].concat())["answer"],
+        "done"
+    );
+    let again = output(&[&["tasks", "cancel"], &order[..], &["--store", &file]].concat());
+    let [said, complained] = [again.stdout, again.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(
+        (again.status.code(), said.as_str(), complained.as_str()),
+        (Some(1), "finished\n", "delayline: nothing was changed\n")
+    );
+}
+
+#[tokio::test]
+async fn all_that_match_are_changed_and_no_others() {
+    let (_folder, file) = shop().await;
+    let all = |verb: &'static str, rest: &[&'static str]| {
+        let command = [&["tasks", verb, "order.cancel", "--all"][..], rest].concat();
+        answer(&file, &command)
+    };
+    let toys = &["--key-prefix", "toy-"];
+    let dry = all("cancel", &[&toys[..], &["--dry-run"]].concat());
+    assert_eq!(dry, json!({"matched": 20, "answers": null}));
+    let scheduled = || {
+        done(&file, &["tasks", "list", "order.cancel", "--json"])
+            .lines()
+            .count()
+    };
+    assert_eq!(scheduled(), 30);
+    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    assert_eq!(
+        all("cancel", toys),
+        json!({"matched": 20, "answers": answers(20)})
+    );
+    assert_eq!(scheduled(), 10);
+    // Each once, though some land where others are.
+    let before: Vec<Value> = dues(&file);
+    assert_eq!(all("shift", &["--by", "+1m"])["answers"], answers(10));
+    assert_eq!(dues(&file)[..9], before[1..]);
+    assert_eq!(
+        all("reschedule", &["--at", "2099-01-01T00:00:00Z"])["answers"],
+        answers(10)
+    );
+    let text = done(
+        &file,
+        &[
+            "tasks",
+            "run",
+            "order.cancel",
+            "--all",
+            "--due-before",
+            "2098-01-01T00:00:00Z",
+        ],
+    );
+    assert_eq!(text, "0 match\n");
+    let text = done(
+        &file,
+        &[
+            "tasks",
+            "run",
+            "order.cancel",
+            "--all",
+            "--due-after",
+            "2098-01-01T00:00:00Z",
+        ],
+    );
+    assert_eq!(text, "10 match\n10 were changed\n");
+    let kinds = done(&file, &["kinds", "list"]);
+    assert_eq!(kinds, "order.cancel  scheduled, cancelled\n");
+}
+
+fn dues(file: &str) -> Vec<Value> {
+    let lines = done(file, &["tasks", "list", "order.cancel", "--json"]);
+    let tasks = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    tasks.map(|mut task| task["due_at"].take()).collect()
+}
+
+#[tokio::test]
+async fn the_dead_of_one_error_are_found_and_redriven() {
+    let (_folder, file) = shop().await;
+    assert_eq!(
+        answer(&file, &["tasks", "run", "order.cancel", "book-01"])["answer"],
+        "done"
+    );
+    all_die(Path::new(&file)).await;
+    let list = done(&file, &["tasks", "list", "order.cancel", "--state", "dead"]);
+    let (header, row) = list.split_once('\n').unwrap();
+    assert!(
+        header.starts_with("DUE") && row.contains("  book-01  1        "),
+        "{list}"
+    );
+    assert!(row.trim_end().ends_with("no stock of 1  [31m"), "{row:?}");
+    let redrive = |error| {
+        answer(
+            &file,
+            &["tasks", "redrive", "order.cancel", "--all", "--error", error],
+        )
+    };
+    assert_eq!(redrive("no stock of 0")["matched"], 0);
+    assert_eq!(redrive("no stock of 1")["answers"]["done"], 1);
+}
+
+#[test]
+fn what_names_no_task_or_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none.db");
+    let missing = missing.to_str().unwrap();
+    for (arguments, said) in [
+        (&["tasks", "cancel"][..], "KIND and KEY"),
+        (&["tasks", "cancel", "k"], "KIND and --all"),
+        (&["tasks", "cancel", "k", "1", "--all"], "KIND and --all"),
+        (&["tasks", "cancel", "k", "1", "--key-prefix", "x"], "without KEY"),
+        (&["tasks", "cancel", "k", "--dry-run"], "--all"),
+        (
+            &["tasks", "shift", "k", "1", "--by", "10m"],
+            "a sign and a time span",
+        ),
+        (&["tasks", "reschedule", "k", "1"], "--at"),
+        (&["tasks", "reschedule", "k", "1", "--at", "tomorrow"], "--at"),
+        (
+            &["tasks", "list", "k", "--state", "late"],
+            "scheduled, running, done, dead",
+        ),
+        (&["tasks", "show", "--id", "7"], "--id"),
+        (&["tasks", "list", "k"], "a file that is there"),
+    ] {
+        let line = refused(&[arguments, &["--store", missing]].concat());
+        assert!(line.contains(said), "{arguments:?}: {line}");
+    }
+    assert!(!Path::new(missing).exists());
+}
