@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use delayline::rocketmq::Received;
-use delayline::{Answer, Error, Key, Kind, NewTask, Scheduled, Scheduler, Target, TaskId};
+use delayline::{
+    Action as Change, Answer, Error, Expect, Key, Kind, NewTask, Scheduled, Scheduler, Target, TaskId,
+};
 use futures_util::future::join_all;
 
 use super::answer::Reply;
@@ -185,27 +187,51 @@ fn again(asked: &Asked<'_>) -> Result<NewTask, Error> {
     Ok(task.replace())
 }
 
-async fn change(scheduler: &Scheduler, asked: &[Asked<'_>], places: &[usize]) -> Vec<Result<Reply, Error>> {
-    join_all(places.iter().map(|&at| change_one(scheduler, &asked[at]))).await
+impl Asked<'_> {
+    /// What is changed in one call with others; a shift has to look first.
+    fn change(&self) -> Option<(Target, Expect, Change)> {
+        let request = self.request.as_ref().ok()?;
+        let (kind, key) = request.named()?;
+        let change = match request.action {
+            Action::Cancel => Change::Cancel,
+            Action::Run => Change::RunNow,
+            Action::Reschedule(due) => Change::Reschedule(due.into()),
+            Action::Shift(_) | Action::Schedule { .. } => return None,
+        };
+        Some((Target::Key(kind.clone(), key.clone()), Expect::Anything, change))
+    }
 }
 
-async fn change_one(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Reply, Error> {
-    let Ok(Request {
-        kind,
-        key: Some(key),
-        action,
-        ..
-    }) = &asked.request
-    else {
+async fn change(scheduler: &Scheduler, asked: &[Asked<'_>], places: &[usize]) -> Vec<Result<Reply, Error>> {
+    let changes: Vec<_> = places.iter().map(|&at| asked[at].change()).collect();
+    let is_together: Vec<_> = changes.iter().map(Option::is_some).collect();
+    let mut answers = scheduler
+        .change_each(changes.into_iter().flatten())
+        .await
+        .into_iter();
+    let came = places.iter().zip(is_together).map(|(&at, is_together)| {
+        let answer = is_together.then(|| answers.next()).flatten();
+        after_change(scheduler, &asked[at], answer)
+    });
+    join_all(came).await
+}
+
+async fn after_change(
+    scheduler: &Scheduler,
+    asked: &Asked<'_>,
+    answer: Option<Result<Answer, Error>>,
+) -> Result<Reply, Error> {
+    let Ok(request) = &asked.request else {
+        return Ok(Reply::rejected("it cannot be read".to_owned()));
+    };
+    let Some((kind, key)) = request.named() else {
         return Ok(Reply::rejected("it names no task".to_owned()));
     };
-    let target = Target::Key(kind.clone(), key.clone());
-    let answer = match action {
-        Action::Cancel => return cancel(scheduler, kind, key).await,
-        Action::Run => scheduler.run_now(target).await,
-        Action::Reschedule(due) => scheduler.reschedule(target, *due).await,
-        Action::Shift(by) => scheduler.shift(target, *by).await,
-        Action::Schedule { .. } => return Ok(Reply::rejected("it changes nothing".to_owned())),
+    let answer = match (&request.action, answer) {
+        (Action::Cancel, Some(Ok(answer))) => return after_cancel(scheduler, kind, key, answer).await,
+        (Action::Shift(by), _) => scheduler.shift((kind.clone(), key.clone()), *by).await,
+        (_, Some(answer)) => answer,
+        (_, None) => return Ok(Reply::rejected("it changes nothing".to_owned())),
     };
     match answer {
         Ok(answer) => Ok(Reply::changed(answer)),
@@ -214,10 +240,14 @@ async fn change_one(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Reply, E
     }
 }
 
-/// Cancels; and where there is nothing to cancel yet, leaves a mark.
-async fn cancel(scheduler: &Scheduler, kind: &Kind, key: &Key) -> Result<Reply, Error> {
+/// Where there was nothing to cancel yet, a mark is left.
+async fn after_cancel(
+    scheduler: &Scheduler,
+    kind: &Kind,
+    key: &Key,
+    mut answer: Answer,
+) -> Result<Reply, Error> {
     loop {
-        let answer = scheduler.cancel((kind.clone(), key.clone())).await?;
         let was_mark =
             matches!(&answer, Answer::Done(task) | Answer::Finished(task) if overtaken::is_mark(task));
         if !was_mark && !matches!(answer, Answer::NotFound) {
@@ -229,6 +259,7 @@ async fn cancel(scheduler: &Scheduler, kind: &Kind, key: &Key) -> Result<Reply, 
             Scheduled::Running(_) => {}
             _ => return Ok(Reply::changed(Answer::NotFound)),
         }
+        answer = scheduler.cancel((kind.clone(), key.clone())).await?;
     }
 }
 
