@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -65,6 +66,9 @@ impl Programs {
     }
 }
 
+/// Each of the tests has two services, and servers, at work.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 /// For how long a service waits at the most after its last order was due.
 const PATIENCE_MS: &str = "240000";
 
@@ -102,6 +106,7 @@ fn kept((summary, complaints): &(Value, String)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_in_java_and_go_delay_move_and_cancel() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let (nameserver, name) = (nameserver(), fresh("shop"));
     make_topic(&nameserver, &format!("{name}-out")).await;
     let programs = Programs::build().await;
@@ -117,6 +122,7 @@ async fn services_in_java_and_go_delay_move_and_cancel() {
 /// Two servers over one file, one of them killed every 3 s; and the broker is away for 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn services_lose_nothing_while_servers_and_the_broker_are_killed() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let brokers = spawn_blocking(|| RocketMqServers::start(&["--levels", "1s 2s 5s 10s"]));
     let (brokers, programs) = (brokers.await.unwrap(), Programs::build().await);
     let (nameserver, name) = (brokers.nameserver.clone(), fresh("shop"));

@@ -25,6 +25,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByRandom;
@@ -41,6 +42,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  */
 public final class GatewayClient {
     private static final int SENDERS = 16;
+    private static final int STARTS = 10;
     private static final int ASKERS = 8;
     private static final long ANSWER_MS = 3_000;
     private static final long PAUSE_MS = 300;
@@ -105,7 +107,7 @@ public final class GatewayClient {
             return;
         }
         try {
-            out.println(new GatewayClient(options).run());
+            out.println(started(options).run());
         } catch (Exception failure) {
             failure.printStackTrace();
             System.exit(1);
@@ -129,7 +131,23 @@ public final class GatewayClient {
         return out;
     }
 
-    private String run() throws Exception {
+    /** A start fails where a nameserver takes 3 s to answer, as on a busy machine; a service is then started again. */
+    private static GatewayClient started(Options options) throws Exception {
+        for (int left = STARTS; ; left--) {
+            GatewayClient client = new GatewayClient(options);
+            try {
+                client.start();
+                return client;
+            } catch (MQClientException | IllegalStateException failed) {
+                if (left == 1) {
+                    throw failed;
+                }
+                say("start: " + failed);
+            }
+        }
+    }
+
+    private void start() throws Exception {
         producer.start();
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.target, "*");
@@ -139,6 +157,9 @@ public final class GatewayClient {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+    }
+
+    private String run() throws Exception {
         if (!assigned.await(options.patience, TimeUnit.MILLISECONDS)) {
             throw new IllegalStateException("there was no queue of " + options.target + " to read");
         }
