@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use delayline::store::Store;
 use delayline::{Kind, State};
 
 use crate::Failure;
@@ -70,23 +71,35 @@ impl List {
         crate::print(&text)
     }
 
-    async fn find(&self) -> Result<BTreeMap<Kind, Vec<State>>, Failure> {
+    async fn find(&self) -> Result<Vec<Found>, Failure> {
         let store = Address::given("--store", self.store.as_ref())?.existing().await?;
-        let mut kinds: BTreeMap<Kind, Vec<State>> = BTreeMap::new();
-        for state in STATES {
-            let mut last = None;
-            loop {
-                let found = store.kinds(state, last.as_ref(), PAGE).await?;
-                let is_last = found.len() < PAGE;
-                last = found.last().cloned();
-                for kind in found {
-                    kinds.entry(kind).or_default().push(state);
-                }
-                if is_last {
-                    break;
-                }
+        let mut all = Vec::new();
+        loop {
+            let found = page(&*store, all.last().map(|(kind, _)| kind), PAGE).await?;
+            let is_last = found.len() < PAGE;
+            all.extend(found);
+            if is_last {
+                return Ok(all);
             }
         }
-        Ok(kinds)
     }
+}
+
+/// A kind, and the states in which there are tasks of it.
+pub(crate) type Found = (Kind, Vec<State>);
+
+/// The kinds after one, by name, and the states in which there are tasks of each.
+pub(crate) async fn page(
+    store: &dyn Store,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Found>, delayline::Error> {
+    let mut kinds: BTreeMap<Kind, Vec<State>> = BTreeMap::new();
+    for state in STATES {
+        for kind in store.kinds(state, after, limit).await? {
+            kinds.entry(kind).or_default().push(state);
+        }
+    }
+    // What is among the first of all is among the first of each state.
+    Ok(kinds.into_iter().take(limit).collect())
 }

@@ -6,6 +6,7 @@ mod body;
 mod bulk;
 mod claims;
 mod health;
+mod kinds;
 mod openapi;
 mod problem;
 mod schedule;
@@ -74,6 +75,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks:redrive", may(change, post(bulk::redrive)))
         .route("/tasks:reschedule", may(change, post(bulk::reschedule)))
         .route("/tasks:shift", may(change, post(bulk::shift)))
+        .route("/kinds", may(read, get(kinds::list)))
         .route("/tasks/id/{id}", may(read, get(task::by_id)))
         .route(
             "/tasks/{kind}/{key}",

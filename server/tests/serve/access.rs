@@ -46,9 +46,11 @@ async fn each_right_is_needed_for_what_it_allows() {
             .await
             .refuses(403, "may not change");
     }
-    ask(get.clone(), "/v1/tasks?kind=k", Some("shop"))
-        .await
-        .refuses(403, "may not read");
+    for path in ["/v1/tasks?kind=k", "/v1/kinds"] {
+        ask(get.clone(), path, Some("shop"))
+            .await
+            .refuses(403, "may not read");
+    }
     assert_eq!(ask(post, "/v1/tasks", Some("shop")).await.status, 201);
     // Whoever looks after the process has no token.
     assert_eq!(ask(get.clone(), "/healthz", None).await.status, 200);

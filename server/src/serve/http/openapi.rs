@@ -7,7 +7,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, bulk, claims, schedule, task, verbs};
+use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -28,6 +28,7 @@ use super::{Shared, bulk, claims, schedule, task, verbs};
         bulk::redrive,
         bulk::reschedule,
         bulk::shift,
+        kinds::list,
         claims::take,
         claims::done,
         claims::retry,
