@@ -9,7 +9,7 @@ mod endings;
 #[path = "ledger/starts.rs"]
 mod starts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -118,6 +118,8 @@ struct Life {
     /// The answer that its worker goes by: of those that it has heard, the one that was asked for last. When that was, and
     /// after how many steps of its clock the store gave it.
     heard: (Duration, usize),
+    /// After how many steps of the store's clock the answers were given that it has gone by.
+    heard_after: BTreeSet<usize>,
     /// The handlers that run.
     running: BTreeMap<TaskId, u64>,
 }
@@ -171,6 +173,7 @@ impl Ledger {
             is_alive: true,
             is_stopping: false,
             heard: (Duration::ZERO, 0),
+            heard_after: BTreeSet::new(),
             running: BTreeMap::new(),
         };
         let now = self.elapsed();
@@ -229,6 +232,7 @@ impl Ledger {
             && asked >= life.heard.0
         {
             life.heard = (asked, given_after);
+            life.heard_after.insert(given_after);
         }
     }
 

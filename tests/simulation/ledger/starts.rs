@@ -133,6 +133,7 @@ impl Ledger {
             ));
         }
         let (_, heard) = process.heard;
+        let heard_after = process.heard_after.clone();
         let ahead = |steps_made: usize| steps_made.checked_sub(1).map_or(0, |last| steps[last]);
         // Who has not heard of a step goes by the time that it would be without.
         let believed = now.shifted(ahead(heard) - ahead(steps.len()));
@@ -166,8 +167,13 @@ impl Ledger {
                 // in between.
                 let is_mended_unheard =
                     |mended| furthest_since(mended) > ahead(mended) && ahead(heard) > ahead(mended);
-                let is_excused =
-                    ends_unheard(held.given_after) || held.mended_after.is_some_and(is_mended_unheard);
+                // A renewal does not say by which time it was given: where nothing else was heard while the clock was so, it
+                // is taken for one by the time before.
+                let is_given_unheard = !heard_after.contains(&held.given_after)
+                    && furthest_since(held.given_after) > ahead(held.given_after);
+                let is_excused = ends_unheard(held.given_after)
+                    || is_given_unheard
+                    || held.mended_after.is_some_and(is_mended_unheard);
                 if !owned && !is_excused {
                     let check = match task.version <= story.fence {
                         true => "3 definite answers",
