@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::{Executor, MySqlConnection, Row};
+use tokio::sync::Mutex;
 
 use super::{
     Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
@@ -21,8 +22,7 @@ pub(super) async fn lock(other: &mut MySqlConnection, which: &str) {
     .await;
 }
 
-/// Waits until a transaction of this database waits for a lock. The server answers anew only to who has not asked for
-/// 0.1 s.
+/// Waits until a transaction of this database waits for a lock.
 pub(super) async fn somebody_waits(other: &mut MySqlConnection) {
     waiting(other, true).await;
 }
@@ -32,16 +32,22 @@ pub(super) async fn nobody_waits(other: &mut MySqlConnection) {
     waiting(other, false).await;
 }
 
+/// The server looks anew only when nobody has asked for 0.1 s, or says what it has said: so one test asks after the
+/// other, or together they would never let it look.
+static ASKING: Mutex<()> = Mutex::const_new(());
+
 async fn waiting(other: &mut MySqlConnection, is_any: bool) {
     loop {
+        let asking = ASKING.lock().await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
         let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
             JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
             WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
         let row = other.fetch_one(waiting).await.unwrap();
+        drop(asking);
         if (row.get::<i64, _>(0) > 0) == is_any {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
