@@ -94,30 +94,17 @@ impl Scheduler {
         &self,
         moves: impl IntoIterator<Item = (Target, When)>,
     ) -> Result<Vec<Answer>, Error> {
-        let moves: Vec<_> = moves.into_iter().collect();
-        let mut changes = Vec::with_capacity(moves.len());
-        for (target, due) in moves {
-            let kind = target.kind().cloned();
-            let change = self.reschedule_change(target, kind.as_ref(), due, Expect::Anything);
-            changes.push(change.await?);
-        }
-        self.change(changes).await
+        let moves = moves
+            .into_iter()
+            .map(|(target, due)| (target, Action::Reschedule(due)));
+        self.change_all(moves.collect()).await
     }
 
-    async fn reschedule_change(
-        &self,
-        target: Target,
-        kind: Option<&Kind>,
-        due: When,
-        expect: Expect,
-    ) -> Result<Change, Error> {
+    /// The verb that moves a task; of what kind it is, where that is known.
+    async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<Verb, Error> {
         check_due(due)?;
         let look_in = self.look_in(kind, due).await?;
-        Ok(Change {
-            target,
-            verb: Verb::Reschedule { due, look_in },
-            expect,
-        })
+        Ok(Verb::Reschedule { due, look_in })
     }
 
     /// Moves a task by a time span, later or earlier; earlier than now means now.
@@ -174,10 +161,11 @@ impl Scheduler {
             // The due time, not the version: a hop on the way is no conflict.
             Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
         };
-        let change = self
-            .reschedule_change(Target::Id(task.id), Some(&task.kind), due, read)
-            .await?;
-        Ok(Ok(change))
+        Ok(Ok(Change {
+            target: Target::Id(task.id),
+            verb: self.reschedule_verb(Some(&task.kind), due).await?,
+            expect: read,
+        }))
     }
 
     /// When a task is due that is moved by a time span.
@@ -205,12 +193,8 @@ impl Scheduler {
 
     /// Cancels many tasks in few statements; one answer each, in the order given.
     pub async fn cancel_all(&self, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Answer>, Error> {
-        let changes = targets.into_iter().map(|target| Change {
-            target,
-            verb: Verb::Cancel,
-            expect: Expect::Anything,
-        });
-        self.change(changes.collect()).await
+        let cancels = targets.into_iter().map(|target| (target, Action::Cancel));
+        self.change_all(cancels.collect()).await
     }
 
     /// Makes a task due now.
@@ -245,10 +229,16 @@ impl Scheduler {
         only(self.change(vec![change]).await?)
     }
 
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
-        for change in &changes {
-            change.target.check()?;
+    async fn change_all(&self, wanted: Vec<(Target, Action)>) -> Result<Vec<Answer>, Error> {
+        let mut changes = Vec::with_capacity(wanted.len());
+        for (target, action) in wanted {
+            changes.push(self.planned_change(target, Expect::Anything, action).await?);
         }
+        self.change(changes).await
+    }
+
+    /// Of targets that have been checked.
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::with_capacity(changes.len());
         for batch in batches(changes) {
             for answer in self.change_batch(batch).await? {

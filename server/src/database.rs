@@ -10,6 +10,22 @@ use delayline::store::Store;
 
 use crate::Failure;
 
+/// The store with the tasks, for commands that look into it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
+    /// environment variable DATABASE_URL says
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl Place {
+    /// Opens the store, which must be there.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        Address::given("--store", self.store.as_ref())?.existing().await
+    }
+}
+
 /// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
 pub(crate) struct Address {
     /// The option or the variable.

@@ -6,7 +6,7 @@ use delayline::store::Store;
 use delayline::{Kind, State};
 
 use crate::Failure;
-use crate::database::Address;
+use crate::database::Place;
 
 /// See which kinds of tasks there are.
 #[derive(Debug, clap::Args)]
@@ -23,10 +23,8 @@ enum Command {
 /// List the kinds of which there are tasks, and in which states.
 #[derive(Debug, clap::Args)]
 struct List {
-    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
-    /// environment variable DATABASE_URL says
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
+    #[command(flatten)]
+    place: Place,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -72,7 +70,7 @@ impl List {
     }
 
     async fn find(&self) -> Result<Vec<Found>, Failure> {
-        let store = Address::given("--store", self.store.as_ref())?.existing().await?;
+        let store = self.place.open().await?;
         let mut all = Vec::new();
         loop {
             let found = page(&*store, all.last().map(|(kind, _)| kind), PAGE).await?;

@@ -4,14 +4,11 @@ mod change;
 mod list;
 mod show;
 
-use std::sync::Arc;
-
-use delayline::store::Store;
 use delayline::{Error, Kind, Scheduler, State, Target, TaskId, Timestamp};
 
 use crate::Failure;
 use crate::bulk::Filter;
-use crate::database::Address;
+use crate::database::Place;
 
 /// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
 #[derive(Debug, clap::Args)]
@@ -45,24 +42,9 @@ impl Tasks {
     }
 }
 
-/// The store with the tasks.
-#[derive(Debug, clap::Args)]
-struct Place {
-    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
-    /// environment variable DATABASE_URL says
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-}
-
-impl Place {
-    /// What is changed through it has no wake-up sent: a worker finds that within a second, as its row says.
-    async fn scheduler(&self) -> Result<Scheduler, Failure> {
-        Ok(Scheduler::builder(self.open().await?).build()?)
-    }
-
-    async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        Address::given("--store", self.store.as_ref())?.existing().await
-    }
+/// What is changed through it has no wake-up sent: a worker finds that within a second, as its row says.
+async fn scheduler(place: &Place) -> Result<Scheduler, Failure> {
+    Ok(Scheduler::builder(place.open().await?).build()?)
 }
 
 /// Which task.

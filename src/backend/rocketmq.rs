@@ -7,6 +7,7 @@ mod consumer_lag;
 mod decision;
 mod delay_mode;
 mod delay_support;
+mod first_check;
 mod health_check;
 mod master;
 mod masters;

@@ -52,18 +52,14 @@ impl Scheduler {
         let verb = match action {
             Action::Cancel => Verb::Cancel,
             Action::Dismiss => Verb::Dismiss,
-            Action::Reschedule(due) => {
-                let kind = target.kind().cloned();
-                return self.reschedule_change(target, kind.as_ref(), due, expect).await;
-            }
+            Action::Reschedule(due) => self.reschedule_verb(target.kind(), due).await?,
             Action::Shift(by) => {
                 let Expect::Due(due_at) = expect else {
                     let allowed = "allowed with a shift is Expect::Due, the time from which it is moved";
                     return Err(Error::invalid("expect", format!("{expect:?}"), allowed));
                 };
                 let due = self.due_after(by, due_at).await?;
-                let kind = target.kind().cloned();
-                return self.reschedule_change(target, kind.as_ref(), due, expect).await;
+                self.reschedule_verb(target.kind(), due).await?
             }
             Action::RunNow => Verb::RunNow {
                 look_in: self.look_in(None, When::After(Duration::ZERO)).await?,

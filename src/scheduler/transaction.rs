@@ -1,11 +1,9 @@
 //! The verbs within a transaction of the service's own.
 
-use std::time::Duration;
-
 use super::{Shift, only};
 use crate::receipt::{Follow, Receipt};
-use crate::store::{Change, Transaction, Verb};
-use crate::{Answer, Error, Expect, NewTask, Scheduled, Scheduler, Target, When};
+use crate::store::{Change, Transaction};
+use crate::{Action, Answer, Error, Expect, NewTask, Scheduled, Scheduler, Target, When};
 
 /// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
 /// meanwhile, so not for ever.
@@ -46,12 +44,8 @@ impl Scheduler {
         target: impl Into<Target>,
         due: impl Into<When>,
     ) -> Result<Receipt<Answer>, Error> {
-        let target = target.into();
-        let kind = target.kind().cloned();
-        let change = self
-            .reschedule_change(target, kind.as_ref(), due.into(), Expect::Anything)
-            .await?;
-        self.change_in(transaction, change).await
+        let action = Action::Reschedule(due.into());
+        self.act_in(transaction, target.into(), action).await
     }
 
     /// [`shift`](Self::shift) within a transaction.
@@ -84,7 +78,7 @@ impl Scheduler {
         transaction: impl Transaction,
         target: impl Into<Target>,
     ) -> Result<Receipt<Answer>, Error> {
-        self.change_in(transaction, anyway(target, Verb::Cancel)).await
+        self.act_in(transaction, target.into(), Action::Cancel).await
     }
 
     /// [`run_now`](Self::run_now) within a transaction.
@@ -93,9 +87,7 @@ impl Scheduler {
         transaction: impl Transaction,
         target: impl Into<Target>,
     ) -> Result<Receipt<Answer>, Error> {
-        let look_in = self.look_in(None, When::After(Duration::ZERO)).await?;
-        self.change_in(transaction, anyway(target, Verb::RunNow { look_in }))
-            .await
+        self.act_in(transaction, target.into(), Action::RunNow).await
     }
 
     /// Sends the wake-ups that follow from a transaction, which has committed; gives the answer.
@@ -105,12 +97,21 @@ impl Scheduler {
         answer
     }
 
+    async fn act_in(
+        &self,
+        transaction: impl Transaction,
+        target: Target,
+        action: Action,
+    ) -> Result<Receipt<Answer>, Error> {
+        let change = self.planned_change(target, Expect::Anything, action).await?;
+        self.change_in(transaction, change).await
+    }
+
     async fn change_in(
         &self,
         mut transaction: impl Transaction,
         change: Change,
     ) -> Result<Receipt<Answer>, Error> {
-        change.target.check()?;
         let asked = self.kernel.clock.moment();
         let heard = self
             .kernel
@@ -118,13 +119,5 @@ impl Scheduler {
             .heard(&asked, transaction.change(vec![change]).await?);
         let follow = Follow::changed(&heard, heard.found.iter());
         Ok(Receipt::new(only(heard.found)?, follow))
-    }
-}
-
-fn anyway(target: impl Into<Target>, verb: Verb) -> Change {
-    Change {
-        target: target.into(),
-        verb,
-        expect: Expect::Anything,
     }
 }

@@ -3,8 +3,9 @@
 use delayline::{State, Task};
 
 use super::show::one_line;
-use super::{Matching, Place};
+use super::{Matching, scheduler};
 use crate::Failure;
+use crate::database::Place;
 use crate::serve::TaskView;
 
 /// List the tasks of a kind and state, by due time.
@@ -37,7 +38,7 @@ impl List {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let filter = self.matching.filter(self.kind.as_str().into(), self.state);
         let tasks: Vec<Task> = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
+            let scheduler = scheduler(&self.place).await?;
             Ok::<_, Failure>(filter.find(&scheduler, self.limit).await?)
         })??;
         if self.json {

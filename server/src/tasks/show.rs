@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{One, Place, missing};
+use super::{One, missing, scheduler};
 use crate::Failure;
+use crate::database::Place;
 use crate::serve::TaskView;
 
 /// Show one task: by kind and key the live one, else the one that was live last.
@@ -25,7 +26,7 @@ impl Show {
             .target()
             .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
         let found = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
+            let scheduler = scheduler(&self.place).await?;
             Ok::<_, Failure>(scheduler.find(target).await?)
         })??;
         let task = found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))?;

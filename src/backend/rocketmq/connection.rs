@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::clients::Clients;
 use super::delay_mode::DelayMode;
+use super::first_check;
 use super::health_check::HealthCheck;
 use super::masters::Masters;
 use super::wake_listener::WakeListener;
@@ -35,7 +36,7 @@ impl BrokerConnection {
         let listener = Arc::new(WakeListener::new(DeliveryQueue::new(ANSWER_AFTER)));
         let for_clients = listener.clone();
         let opening = async move |factory: ClientFactory, options: RocketMqOptions| {
-            let masters = Arc::new(HealthCheck::open(&factory, &options, &mode).await?);
+            let masters = Arc::new(first_check::open(&factory, &options, &mode).await?);
             let clients = Arc::new(Clients::open(factory.clone(), options.clone(), for_clients).await?);
             let checks = HealthCheck::new(factory, &options, mode, masters.clone(), clients.clone());
             // So that the first wake-ups need not wait for connections. What is wrong, sends will tell.

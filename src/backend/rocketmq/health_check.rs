@@ -17,9 +17,9 @@ use super::delay_mode::DelayMode;
 use super::delay_support::DelaySupport;
 use super::master::MasterState;
 use super::masters::Masters;
-use super::observation::{BOOT, MasterCheck, Observation, within};
+use super::observation::{BOOT, MasterCheck, Observation};
 use crate::Error;
-use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, permanent, transient};
+use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, transient};
 
 /// How often brokers are checked while all are healthy.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -27,10 +27,6 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two checks, whatever happens.
 const LEAST_PAUSE: Duration = Duration::from_millis(300);
-/// For how long a server may take to answer at the start, when a broker that is slow is better than none.
-const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// For how long the first check may take.
-const FIRST_CHECK_WITHIN: Duration = Duration::from_secs(12);
 /// For how long a check may take to make what is missing.
 const PREPARE_WITHIN: Duration = Duration::from_secs(6);
 
@@ -55,31 +51,6 @@ type Listed = BTreeMap<CheetahString, CheetahString>;
 type Queues = BTreeMap<CheetahString, Vec<MessageQueue>>;
 
 impl HealthCheck {
-    /// The first check: asks the masters which delays they support, and makes the topic where it is missing.
-    ///
-    /// Where no server can be reached that is an error, or left to later checks, as the options say.
-    pub(super) async fn open(
-        factory: &ClientFactory,
-        options: &RocketMqOptions,
-        mode: &DelayMode,
-    ) -> Result<Masters, Error> {
-        let admin = Admin::open(factory).await?;
-        let first = timeout(FIRST_CHECK_WITHIN, first_check(&admin, options, mode)).await;
-        let first = first.unwrap_or_else(|_| Err(transient("neither nameservers nor brokers answer")));
-        admin.close().await;
-        match first {
-            Err(error) if error.is_transient() && options.lazy => {
-                tracing::warn!(
-                    %error,
-                    "RocketMQ cannot be reached, so the precise backend carries all wake-ups; it is used as soon as it \
-                     answers: see that the nameservers and brokers are up"
-                );
-                Ok(Masters::new(BTreeMap::new(), mode.reach()))
-            }
-            first => first,
-        }
-    }
-
     pub(super) fn new(
         factory: ClientFactory,
         options: &RocketMqOptions,
@@ -461,42 +432,4 @@ impl HealthCheck {
             }
         });
     }
-}
-
-async fn first_check(admin: &Admin, options: &RocketMqOptions, mode: &DelayMode) -> Result<Masters, Error> {
-    let listed = admin.masters().await?;
-    let mut known = BTreeMap::new();
-    let mut last_error = None;
-    for (name, address) in &listed {
-        let mut master = MasterState::new(address.clone());
-        let reported = within(FIRST_ANSWER_WITHIN, mode.ask(admin, address)).await;
-        if let Err(AskError::Unreachable(error)) = &reported {
-            tracing::warn!(broker = %name, %error, "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its wake-ups: see that it is up");
-            master.circuit = Circuit::Unreachable;
-            last_error = Some(error.to_string());
-        }
-        if let Some(delay_support) = mode.or_assumed(name, reported) {
-            if let DelaySupport::Unsupported(why) = delay_support {
-                return Err(permanent(format!("the broker {name} cannot be used: {why}")));
-            }
-            let stats = within(FIRST_ANSWER_WITHIN, admin.runtime_stats(address))
-                .await
-                .unwrap_or_default();
-            master.restarted(stats.read(BOOT), delay_support);
-        }
-        known.insert(name.clone(), master);
-    }
-    let delay_supports = known.values().filter_map(|master| master.delay_support.as_ref());
-    let Some(reach) = delay_supports.filter_map(DelaySupport::reach).next() else {
-        return Err(transient(
-            last_error.unwrap_or_else(|| "no broker answers".to_owned()),
-        ));
-    };
-    admin.ensure(&listed, &options.topic, &options.group).await?;
-    for (name, queues) in admin.queues(&options.topic).await? {
-        if let Some(master) = known.get_mut(&name) {
-            master.queues = queues;
-        }
-    }
-    Ok(Masters::new(known, reach))
 }

@@ -64,6 +64,19 @@ fn unread(rejection: BytesRejection) -> Problem {
     Problem::new(rejection.status(), detail)
 }
 
+/// How many are wanted: `usual` unless it is said, and 1 to `most`.
+pub(super) fn limit(given: Option<usize>, usual: usize, most: usize) -> Result<usize, Problem> {
+    let limit = given.unwrap_or(usual);
+    match (1..=most).contains(&limit) {
+        true => Ok(limit),
+        false => Err(Problem::invalid(
+            "limit",
+            limit,
+            format!("allowed are 1 to {most}"),
+        )),
+    }
+}
+
 /// What stands behind the question mark.
 pub(super) struct Search<T>(pub(super) T);
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::body::Body;
+use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::verbs::signed;
@@ -103,14 +103,7 @@ async fn answer(
     dry_run: bool,
     action: Action,
 ) -> Result<Response, Problem> {
-    let limit = limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::invalid(
-            "limit",
-            limit,
-            format!("allowed are 1 to {MOST}"),
-        ));
-    }
+    let limit = body::limit(limit, USUAL, MOST)?;
     let time = |time: Option<Time>| time.map(|Time(time)| time);
     let filter = Filter {
         kind: filter.kind.into(),

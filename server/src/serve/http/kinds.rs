@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
 use super::answer::StateName;
-use super::body::Search;
+use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use crate::kinds::page;
 
@@ -54,14 +54,7 @@ pub(super) async fn list(
     State(app): State<Shared>,
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
-    let limit = listed.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::invalid(
-            "limit",
-            limit,
-            format!("allowed are 1 to {MOST}"),
-        ));
-    }
+    let limit = body::limit(listed.limit, USUAL, MOST)?;
     let after: Option<Kind> = listed.after.map(Kind::from);
     let found = page(&*app.store, after.as_ref(), limit).await?;
     let view = |(kind, states): crate::kinds::Found| KindView {

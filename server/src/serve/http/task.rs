@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
 use super::answer::{StateName, TaskView, tagged};
-use super::body::Search;
+use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
 
@@ -103,14 +103,7 @@ pub(super) async fn list(
     State(app): State<Shared>,
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
-    let limit = listed.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::invalid(
-            "limit",
-            limit,
-            format!("allowed are 1 to {MOST}"),
-        ));
-    }
+    let limit = body::limit(listed.limit, USUAL, MOST)?;
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
     let mut page = Page::new(listed.kind, state).limit(limit + 1);
     if let Some(Time(time)) = listed.due_after {
