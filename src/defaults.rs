@@ -48,6 +48,9 @@ pub const CLAIM_BYTES: usize = 16 << 20;
 /// is that late at the most.
 pub const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
+/// How soon all workers over a store know that a kind was paused or resumed, if the store answers.
+pub const PAUSE_SEEN: Duration = Duration::from_secs(1);
+
 /// For how long a claim holds unless it is renewed.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// How often a lease is renewed before it ends: every 10 s by default.
@@ -82,6 +85,8 @@ pub const UNASKED: usize = 10_000;
 pub const SEND_QUEUE: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.
 pub const SEND_QUEUE_WAIT: Duration = Duration::from_millis(50);
+/// How many events are kept for who listens slowly.
+pub const EVENTS: usize = 1_024;
 /// How many rows, wake-ups or settlements go into one call of a store or a backend.
 pub const BATCH: usize = 500;
 /// After how long a call to a backend counts as failed.

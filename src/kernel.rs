@@ -8,7 +8,9 @@ use tokio::sync::Mutex;
 use crate::background_sender::BackgroundSender;
 use crate::claims::Shared;
 use crate::clock::{Clock, Spawned};
+use crate::events::Teller;
 use crate::inserts::Inserts;
+use crate::pauses::Pauses;
 use crate::receipt::Follow;
 use crate::router::{DueWake, Router};
 use crate::stats::Counters;
@@ -32,6 +34,8 @@ pub(crate) struct Kernel {
     pub(crate) sender: BackgroundSender,
     /// Of claims that are taken without a worker.
     pub(crate) claims: Shared,
+    pub(crate) pauses: Pauses,
+    pub(crate) events: Teller,
     pub(crate) payload_limit: usize,
     /// Ends with the scheduler.
     pub(crate) _watching: Spawned,

@@ -25,12 +25,15 @@ mod coalescer;
 pub mod defaults;
 pub mod delay;
 mod error;
+mod events;
 mod expected;
 mod failure_counter;
 mod fnv;
 mod handler;
 mod inserts;
 mod kernel;
+mod paused;
+mod pauses;
 mod place;
 mod receipt;
 #[cfg(feature = "redis")]
@@ -77,8 +80,10 @@ mod pages {
 
 pub use claims::{ClaimId, Claimed, Claims};
 pub use error::Error;
+pub use events::Events;
 pub use expected::{Check, Expected};
 pub use handler::{Context, Failure, Outcome, WokenBy};
+pub use paused::Paused;
 pub use receipt::Receipt;
 pub use request::{Action, Answer, Expect, NewTask, Page, Scheduled, Target, When};
 pub use retry::Policy;

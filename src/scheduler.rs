@@ -3,6 +3,7 @@
 mod batches;
 mod builder;
 mod changing;
+mod pausing;
 mod scheduling;
 mod shift;
 mod transaction;
@@ -21,7 +22,7 @@ use crate::store::{Change, Store, Verb};
 use crate::store_time::Heard;
 use crate::timestamp::millis;
 use crate::{
-    Action, Answer, Claims, Error, Expect, Kind, Page, Scheduled, State, Stats, Target, Task, TaskId,
+    Action, Answer, Claims, Error, Events, Expect, Kind, Page, Scheduled, State, Stats, Target, Task, TaskId,
     Timestamp, When, defaults,
 };
 
@@ -253,9 +254,19 @@ impl Scheduler {
         let kernel = &self.kernel;
         let asked = kernel.clock.moment();
         let heard = kernel.time.heard(&asked, kernel.store.change(batch).await?);
+        for answer in heard.found.iter().flatten() {
+            if let Answer::Done(task) = answer {
+                kernel.events.tell(|| task.clone());
+            }
+        }
         let follow = Follow::changed(&heard, heard.found.iter().flatten());
         kernel.follow(follow).await;
         Ok(heard.found)
+    }
+
+    /// Hears what becomes of tasks through this scheduler and what is beside it, from now on.
+    pub fn events(&self) -> Events {
+        self.kernel.events.listen()
     }
 
     /// The task as it is now; by key the live one, else the one that was live last.
@@ -349,7 +360,7 @@ pub(crate) fn check_due(due: When) -> Result<(), Error> {
     ))
 }
 
-fn only<T>(answers: Vec<T>) -> Result<T, Error> {
+pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
     answers.into_iter().next().ok_or_else(|| Error::Store {
         store: "custom",
         transient: false,

@@ -48,6 +48,7 @@ pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheck
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
+pub(crate) use self::transition::ended;
 use crate::backend::Wake;
 use crate::timestamp::millis;
 use crate::{

@@ -10,6 +10,7 @@ mod handlers;
 mod held;
 mod lane;
 mod lease;
+mod pausing;
 mod ready;
 mod recheck;
 mod renewing;
@@ -263,6 +264,7 @@ impl Worker {
         }
         clock.spawn_in(&mut intake, ready::claim_for_room(engine.clone()));
         clock.spawn_in(&mut intake, sweep::sweep(engine.clone()));
+        clock.spawn_in(&mut intake, pausing::watch(engine.clone(), settle.clone()));
         for check_queue in engine.check_queues.values() {
             let follow = following::follow(engine.clone(), Arc::clone(check_queue), settle.clone());
             clock.spawn_in(&mut intake, follow);

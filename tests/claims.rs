@@ -12,6 +12,8 @@ mod attempts;
 mod ending;
 #[path = "claims/leaving.rs"]
 mod leaving;
+#[path = "claims/pausing.rs"]
+mod pausing;
 #[path = "claims/taking.rs"]
 mod taking;
 #[path = "claims/waiting.rs"]

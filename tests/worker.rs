@@ -22,6 +22,8 @@ mod lost;
 mod notified;
 #[path = "worker/outcomes.rs"]
 mod outcomes;
+#[path = "worker/pausing.rs"]
+mod pausing;
 #[path = "worker/settings.rs"]
 mod settings;
 #[path = "worker/settling.rs"]
@@ -34,6 +36,8 @@ mod stalls;
 mod stopping;
 #[path = "worker/switching.rs"]
 mod switching;
+#[path = "worker/told.rs"]
+mod told;
 #[path = "worker/wakes.rs"]
 mod wakes;
 #[path = "worker/weight.rs"]

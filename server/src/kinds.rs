@@ -1,14 +1,14 @@
-//! `delayline kinds`: which kinds of tasks there are.
+//! `delayline kinds`: which kinds of tasks there are, and which of them are paused.
 
 use std::collections::BTreeMap;
 
 use delayline::store::Store;
-use delayline::{Kind, State};
+use delayline::{Error, Kind, Paused, Scheduler, State, Timestamp};
 
 use crate::Failure;
 use crate::database::Place;
 
-/// See which kinds of tasks there are.
+/// See which kinds of tasks there are, and let the tasks of a kind wait.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Kinds {
     #[command(subcommand)]
@@ -18,9 +18,11 @@ pub(crate) struct Kinds {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     List(List),
+    Pause(Pause),
+    Resume(Resume),
 }
 
-/// List the kinds of which there are tasks, and in which states.
+/// List the kinds of which there are tasks, in which states, and which are paused.
 #[derive(Debug, clap::Args)]
 struct List {
     #[command(flatten)]
@@ -30,8 +32,37 @@ struct List {
     json: bool,
 }
 
+/// Let the tasks of a kind wait: all workers know within a second, and start none of them.
+#[derive(Debug, clap::Args)]
+struct Pause {
+    /// The kind
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// Until this time, such as 2026-12-24T18:00:00Z; else until it is resumed
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Let the tasks of a paused kind run again.
+#[derive(Debug, clap::Args)]
+struct Resume {
+    /// The kind
+    #[arg(value_name = "KIND")]
+    kind: String,
+    #[command(flatten)]
+    place: Place,
+}
+
 /// How many are asked for at once.
 const PAGE: usize = 500;
+
+/// The kind of the rows that are pauses, which the paused kinds tell of.
+const PAUSES: &str = "delayline.paused";
 
 const STATES: [State; 5] = [
     State::Scheduled,
@@ -43,8 +74,11 @@ const STATES: [State; 5] = [
 
 impl Kinds {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let Command::List(list) = self.command;
-        list.run()
+        match self.command {
+            Command::List(list) => list.run(),
+            Command::Pause(pause) => pause.run(),
+            Command::Resume(resume) => resume.run(),
+        }
     }
 }
 
@@ -52,15 +86,24 @@ impl List {
     fn run(self) -> Result<(), Failure> {
         let kinds = crate::in_runtime(self.find())??;
         let mut text = String::new();
-        for (kind, states) in &kinds {
+        for (kind, Found { states, paused }) in &kinds {
             let line = match self.json {
-                true => crate::json(&serde_json::json!({"kind": kind.as_str(), "states": states}))?,
+                true => crate::json(&serde_json::json!({
+                    "kind": kind.as_str(),
+                    "states": states,
+                    "paused": paused.as_ref().map(|paused| serde_json::json!({
+                        "since": paused.since.to_string(),
+                        "until": paused.until.map(|until| until.to_string()),
+                        "reason": paused.reason,
+                    })),
+                }))?,
                 false => {
-                    let states: Vec<_> = states
+                    let mut words: Vec<_> = states
                         .iter()
                         .map(|state| format!("{state:?}").to_lowercase())
                         .collect();
-                    format!("{kind}  {}", states.join(", "))
+                    words.extend(paused.as_ref().map(told));
+                    format!("{kind}  {}", words.join(", "))
                 }
             };
             text.push_str(&line);
@@ -69,11 +112,12 @@ impl List {
         crate::print(&text)
     }
 
-    async fn find(&self) -> Result<Vec<Found>, Failure> {
+    async fn find(&self) -> Result<Vec<(Kind, Found)>, Failure> {
         let store = self.place.open().await?;
+        let scheduler = Scheduler::builder(store.clone()).build()?;
         let mut all = Vec::new();
         loop {
-            let found = page(&*store, all.last().map(|(kind, _)| kind), PAGE).await?;
+            let found = page(&scheduler, &*store, all.last().map(|(kind, _)| kind), PAGE).await?;
             let is_last = found.len() < PAGE;
             all.extend(found);
             if is_last {
@@ -83,19 +127,67 @@ impl List {
     }
 }
 
-/// A kind, and the states in which there are tasks of it.
-pub(crate) type Found = (Kind, Vec<State>);
+/// In words, for a terminal.
+fn told(paused: &Paused) -> String {
+    let mut text = format!("paused since {}", paused.since);
+    if let Some(until) = paused.until {
+        text.push_str(&format!(" until {until}"));
+    }
+    if !paused.reason.is_empty() {
+        text.push_str(&format!(": {}", paused.reason.escape_debug()));
+    }
+    text
+}
 
-/// The kinds after one, by name, and the states in which there are tasks of each.
+impl Pause {
+    fn run(self) -> Result<(), Failure> {
+        let paused = crate::in_runtime(async {
+            let scheduler = Scheduler::builder(self.place.open().await?).build()?;
+            Ok::<_, Failure>(scheduler.pause(self.kind, self.until, &self.reason).await?)
+        })??;
+        crate::print(&format!("{} is {}\n", paused.kind, told(&paused)))
+    }
+}
+
+impl Resume {
+    fn run(self) -> Result<(), Failure> {
+        let was_paused = crate::in_runtime(async {
+            let scheduler = Scheduler::builder(self.place.open().await?).build()?;
+            Ok::<_, Failure>(scheduler.resume(self.kind).await?)
+        })??;
+        crate::print(match was_paused {
+            true => "resumed\n",
+            false => "it was not paused\n",
+        })
+    }
+}
+
+/// What there is of a kind.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// In which there are tasks of it.
+    pub(crate) states: Vec<State>,
+    pub(crate) paused: Option<Paused>,
+}
+
+/// The kinds after one, by name: those of which there are tasks, and those that are paused.
 pub(crate) async fn page(
+    scheduler: &Scheduler,
     store: &dyn Store,
     after: Option<&Kind>,
     limit: usize,
-) -> Result<Vec<Found>, delayline::Error> {
-    let mut kinds: BTreeMap<Kind, Vec<State>> = BTreeMap::new();
+) -> Result<Vec<(Kind, Found)>, Error> {
+    let mut kinds: BTreeMap<Kind, Found> = BTreeMap::new();
     for state in STATES {
-        for kind in store.kinds(state, after, limit).await? {
-            kinds.entry(kind).or_default().push(state);
+        // One more, as that of the pauses is left out.
+        for kind in store.kinds(state, after, limit + 1).await? {
+            kinds.entry(kind).or_default().states.push(state);
+        }
+    }
+    kinds.remove(&Kind::from(PAUSES));
+    for paused in scheduler.paused().await? {
+        if after.is_none_or(|after| *after < paused.kind) {
+            kinds.entry(paused.kind.clone()).or_default().paused = Some(paused);
         }
     }
     // What is among the first of all is among the first of each state.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::{Backend, Departure, SendError, Wake};
+use crate::paused::PAUSED;
 use crate::store::Store;
 use crate::timestamp::duration;
 use crate::{Error, Kind, Page, State, Task, Timestamp, defaults};
@@ -34,7 +35,9 @@ pub async fn rearm(
     backend: &dyn Backend,
     mut told: impl FnMut(&Rearming) + Send,
 ) -> Result<Rearming, Error> {
-    let kinds = all_kinds(store).await?;
+    let mut kinds = all_kinds(store).await?;
+    // Its rows are never due.
+    kinds.retain(|kind| kind.as_str() != PAUSED);
     let mut done = Rearming {
         sent: 0,
         kinds: 0,

@@ -23,10 +23,23 @@ pub(super) async fn done(kernel: &Arc<Kernel>, claim: ClaimId) -> Result<bool, E
         let held = write(&inside, claim, Ending::Done).await?;
         if held {
             inside.counters.ended(&Ending::Done);
+            tell_done(&inside, claim).await;
         }
         Ok(held)
     })
     .await
+}
+
+/// Tells who listens what is done, of which only the name is known here.
+async fn tell_done(kernel: &Kernel, claim: ClaimId) {
+    if !kernel.events.is_heard() {
+        return;
+    }
+    if let Ok(Some(task)) = kernel.store.find(&Target::Id(claim.task_id())).await
+        && task.version == claim.version() + 1
+    {
+        kernel.events.tell(|| task);
+    }
 }
 
 /// Ends a claim by what came of it, as its task and the policy of its kind say.

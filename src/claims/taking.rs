@@ -16,7 +16,7 @@ use crate::store::{Claim, Ending, Event, Guarded, Renewal, Step};
 use crate::store_time::Heard;
 use crate::timestamp::duration;
 use crate::verdict::{needs_note, next_wake, refusal, tell_dead};
-use crate::{Error, Kind, Task};
+use crate::{Error, Kind, Task, store};
 
 /// Claims, and gives back what its caller is not there for any more.
 ///
@@ -40,10 +40,15 @@ pub(super) async fn take_apart(claims: &Claims, request: Arc<Request>) -> Result
             .map(|claimed| lateness(kernel, &claimed.task))
             .collect();
         let own: Vec<_> = taken.iter().map(release).collect();
+        let started: Vec<_> = match kernel.events.is_heard() {
+            true => taken.iter().map(|claimed| claimed.task.clone()).collect(),
+            false => Vec::new(),
+        };
         // Whoever is gone drops what would confirm.
         let _ = give.send(Ok((taken, confirm)));
         if confirmed.await.is_ok() {
             kernel.counters.started.add(lateness.len());
+            started.into_iter().for_each(|task| kernel.events.tell(|| task));
             lateness.into_iter().for_each(|late| kernel.counters.late(late));
         } else {
             give_back(kernel, own).await;
@@ -64,7 +69,10 @@ pub(super) async fn take_apart(claims: &Claims, request: Arc<Request>) -> Result
 async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error> {
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
-    let mut shares = Shares::among(&request.kinds, kernel.claims.next_turn());
+    kernel.pauses.refresh(kernel).await;
+    let now = kernel.time.now();
+    let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
+    let mut shares = Shares::among(kinds, kernel.claims.next_turn());
     let mut bytes = claims.bytes;
     let mut taken: Vec<Task> = Vec::new();
     loop {
@@ -180,6 +188,7 @@ pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
         tell_dead(task, task.attempt.saturating_sub(u32::from(*give_back)), error);
     }
     let now = kernel.time.now().unwrap_or(task.updated_at);
+    kernel.events.tell(|| store::ended(task, ending, false, now));
     let wake = next_wake(task, ending, now, kernel.clock.instant());
     kernel.send_soon(wake.into_iter().collect()).await;
 }

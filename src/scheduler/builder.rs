@@ -9,6 +9,7 @@ use crate::background_sender::BackgroundSender;
 use crate::claims::Shared;
 use crate::clock::Clock;
 use crate::delay::Routing;
+use crate::events::Teller;
 use crate::inserts::Inserts;
 use crate::kernel::Kernel;
 use crate::router::Router;
@@ -146,6 +147,8 @@ impl SchedulerBuilder {
             inserts,
             sender,
             claims,
+            pauses: Default::default(),
+            events: Teller::new(defaults::EVENTS),
             payload_limit,
             _watching: watching,
         };

@@ -50,6 +50,11 @@ impl Scheduler {
     /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Vec<Result<Scheduled, Error>>, Error> {
         let heard = self.kernel.inserts.insert(rows).await?;
+        for scheduled in heard.found.iter().flatten() {
+            if let Scheduled::New(task) | Scheduled::Replaced(task) = scheduled {
+                self.kernel.events.tell(|| task.clone());
+            }
+        }
         let follow = Follow::scheduled(&heard, heard.found.iter().flatten());
         self.kernel.follow(follow).await;
         Ok(heard.found)

@@ -26,6 +26,15 @@ pub(super) struct Transition<'e> {
     pub(super) error: Option<&'e str>,
 }
 
+/// What the end of a claim makes of its task, for people: the store does it by itself.
+pub(crate) fn ended(claimed: &Task, ending: &Ending, goes_on: bool, now: Timestamp) -> Task {
+    let mut task = claimed.clone();
+    let end = Transition::by_ending(ending, Duration::ZERO);
+    let given_back = end.given_back + u8::from(goes_on);
+    Transition { given_back, ..end }.apply(&mut task, now);
+    task
+}
+
 impl<'e> Transition<'e> {
     /// By what happens to a row that a worker holds or sends on its way.
     pub(super) fn of(event: &'e Event, history: Duration) -> Self {

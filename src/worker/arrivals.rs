@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 use super::attempt::Attempt;
 use super::engine::{Engine, Reserved};
 use super::lease::Lease;
+use super::pausing;
 use crate::backend::{Arrival, Backend, Wake};
 use crate::clock::Moment;
 use crate::router::DueWake;
@@ -108,6 +109,8 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
         return Ok(());
     }
     let asked = engine.kernel.clock.moment();
+    // By the time that these are claimed it is known whether they may start.
+    pausing::may_start(engine, &asked);
     let looked = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
     let heard = engine.kernel.time.heard(&asked, looked);
     act(engine, heard, asked, reserved, woken_by).await?;

@@ -33,6 +33,8 @@ pub(crate) struct Engine {
     pub(crate) room: Notify,
     /// Claims are to be renewed now, as they may have been lost.
     pub(crate) unsure: Notify,
+    /// Something is to start, and what is known of pauses may be out of date.
+    pub(crate) pauses: Notify,
     /// For the payloads of all lanes.
     pub(crate) budget: Budget,
     /// How far it is to stop.
@@ -88,6 +90,7 @@ impl Engine {
             sweep_every: options.sweep_every,
             room: Notify::new(),
             unsure: Notify::new(),
+            pauses: Notify::new(),
             budget: Budget::new(options.payload_memory),
             stop: Stop::default(),
             owner: owner.into(),
@@ -138,6 +141,9 @@ impl Engine {
         for (kind, &count) in waiting {
             let is_awaited = self.kernel.claims.waiting.may_be_due(kind);
             if let Some(lane) = self.lanes.get(kind) {
+                if lane.is_paused() {
+                    continue;
+                }
                 self.kernel.counters.no_room.add(count);
                 lane.set_backlog(true);
                 self.room.notify_one();
@@ -160,17 +166,22 @@ impl Engine {
 
     /// Gives back what was claimed and not started.
     pub(crate) fn release_queued(&self, settle: &mpsc::UnboundedSender<Settled>) {
-        let since = self.kernel.clock.moment();
         for lane in self.lanes.values() {
-            for attempt in lane.take_queued(since) {
-                let _ = settle.send(Settled {
-                    lane: Arc::clone(lane),
-                    attempt,
-                    ending: Ending::Release,
-                    finished: Finished::No,
-                    since,
-                });
-            }
+            self.release(lane, settle);
+        }
+    }
+
+    /// The same of one kind.
+    pub(crate) fn release(&self, lane: &Arc<Lane>, settle: &mpsc::UnboundedSender<Settled>) {
+        let since = self.kernel.clock.moment();
+        for attempt in lane.take_queued(since) {
+            let _ = settle.send(Settled {
+                lane: Arc::clone(lane),
+                attempt,
+                ending: Ending::Release,
+                finished: Finished::No,
+                since,
+            });
         }
     }
 

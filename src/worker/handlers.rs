@@ -9,6 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::attempt::Attempt;
 use super::engine::Engine;
 use super::lane::{Finished, Lane, Next, Settled};
+use super::pausing;
 use super::renewing::Note;
 use super::stop::Stage;
 use crate::timestamp::duration;
@@ -90,6 +91,9 @@ fn start_next(
     let kernel = &engine.kernel;
     while handlers.len() + lane.noting() < lane.policy.concurrency {
         let now = engine.now();
+        if lane.has_queued() && !pausing::may_start(engine, &now.moment) {
+            return None;
+        }
         let (attempt, lease) = match lane.next(&now)? {
             Next::Start(attempt, lease) => (attempt, lease),
             Next::Note(attempt) => {
@@ -143,6 +147,7 @@ fn start_next(
                 None => Ended::TimedOut,
             }
         };
+        kernel.events.tell(|| (**task).clone());
         let started = kernel.clock.spawn_in(handlers, run);
         let id = started.id();
         lane.started(&attempt, started, now.moment.instant().checked_add(timeout));

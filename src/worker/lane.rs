@@ -44,6 +44,8 @@ struct LaneState {
     stopping: BTreeSet<(TaskId, u64)>,
     /// Whether the store may have due tasks for which there was no room.
     backlog: bool,
+    /// Whether nothing is to be claimed or started.
+    paused: bool,
 }
 
 /// What is next in a lane.
@@ -112,20 +114,18 @@ impl Lane {
 
     /// How many more claims there may be.
     pub(crate) fn room(&self) -> usize {
-        let state = self.state();
-        self.policy
-            .capacity()
-            .saturating_sub(state.reserved + state.claims.len())
+        self.room_in(&self.state())
+    }
+
+    fn room_in(&self, state: &LaneState) -> usize {
+        let capacity = if state.paused { 0 } else { self.policy.capacity() };
+        capacity.saturating_sub(state.reserved + state.claims.len())
     }
 
     /// Keeps up to `wanted` places; says how many.
     pub(crate) fn reserve(&self, wanted: usize) -> usize {
         let mut state = self.state();
-        let room = self
-            .policy
-            .capacity()
-            .saturating_sub(state.reserved + state.claims.len());
-        let places = room.min(wanted);
+        let places = self.room_in(&state).min(wanted);
         state.reserved += places;
         places
     }
@@ -141,6 +141,21 @@ impl Lane {
 
     pub(crate) fn has_backlog(&self) -> bool {
         self.state().backlog
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state().paused
+    }
+
+    /// Pauses or resumes the kind; says whether it was resumed by this.
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        let was_paused = std::mem::replace(&mut self.state().paused, paused);
+        was_paused && !paused
+    }
+
+    /// Whether any claim waits to be started.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.state().queue.is_empty()
     }
 
     /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
@@ -326,6 +341,9 @@ impl Lane {
         let ask_after = self.ask_after;
         let mut guard = self.state();
         let state = &mut *guard;
+        if state.paused {
+            return None;
+        }
         let mut unsure = false;
         let mut at = 0;
         while let Some(&id) = state.queue.get(at) {

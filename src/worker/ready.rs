@@ -8,6 +8,7 @@ use tracing::warn;
 use super::arrivals::accept;
 use super::engine::Engine;
 use super::lane::Lane;
+use super::pausing;
 use super::stop::Stage;
 use crate::{WokenBy, defaults};
 
@@ -43,6 +44,8 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
         });
         reserved.claim.room.retain(|_, room| *room > 0);
         let asked = kernel.clock.moment();
+        // By the time that these are claimed it is known whether they may start.
+        pausing::may_start(&engine, &asked);
         match kernel.store.ready(&reserved.claim).await {
             Ok(claimed) => {
                 let heard = kernel.time.heard(&asked, claimed);

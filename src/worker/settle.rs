@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::lane::{Current, Finished, Settled};
 use super::pass_on;
 use crate::backoff::Backoff;
-use crate::store::{Ending, Event, Guarded, Step};
+use crate::store::{Ending, Event, Guarded, Step, ended};
 use crate::turns::{Load, Turn, take_turns};
 use crate::verdict::next_wake;
 use crate::{Error, State, Target, Task};
@@ -254,8 +254,12 @@ async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
 
 fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
     engine.kernel.counters.ended(ending);
+    let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
+    engine
+        .kernel
+        .events
+        .tell(|| ended(task, ending, goes_on, ended_at));
     if let Ending::Dead { error, give_back } = ending {
-        let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
         engine.dead(task, error, u32::from(*give_back) + u32::from(goes_on), ended_at);
     }
 }

@@ -92,6 +92,11 @@ impl Place {
 }
 
 async fn connect_to(nameserver: &str) -> Arc<RocketMqBackend> {
+    // A test that fails shows what the backend has seen.
+    let _already = tracing_subscriber::fmt()
+        .with_test_writer()
+        .with_env_filter("delayline=info")
+        .try_init();
     Arc::new(RocketMqBackend::connect(nameserver).await.unwrap())
 }
 

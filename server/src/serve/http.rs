@@ -76,6 +76,8 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks:reschedule", may(change, post(bulk::reschedule)))
         .route("/tasks:shift", may(change, post(bulk::shift)))
         .route("/kinds", may(read, get(kinds::list)))
+        .route("/kinds/{kind}/pause", may(change, post(kinds::pause)))
+        .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))
         .route("/tasks/id/{id}", may(read, get(task::by_id)))
         .route(
             "/tasks/{kind}/{key}",

@@ -15,6 +15,7 @@ mod described;
 mod gateway;
 #[cfg(feature = "rocketmq")]
 mod gateway_clients;
+mod kinds;
 mod receiver;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis/mod.rs"]

@@ -78,39 +78,3 @@ async fn a_list_that_cannot_be_made_is_refused_by_name() {
         server.get(&format!("/v1/tasks{search}")).await.refuses(400, said);
     }
 }
-
-#[tokio::test]
-async fn kinds_are_listed_with_their_states() {
-    let server = Server::start();
-    for kind in ["c", "a", "b"] {
-        server
-            .put(&format!("/v1/tasks/{kind}/1"), json!({"after": "1h"}))
-            .await
-            .is(201, "new");
-    }
-    server
-        .put("/v1/tasks/b/2", json!({"after": "1h"}))
-        .await
-        .is(201, "new");
-    server
-        .post("/v1/tasks/b/2/cancel", json!({}))
-        .await
-        .is(200, "done");
-    server
-        .post("/v1/tasks/c/1/cancel", json!({}))
-        .await
-        .is(200, "done");
-    let [a, b, c] = [
-        json!({"kind": "a", "states": ["scheduled"]}),
-        json!({"kind": "b", "states": ["scheduled", "cancelled"]}),
-        json!({"kind": "c", "states": ["cancelled"]}),
-    ];
-    let kinds = async |search: &str| server.get(&format!("/v1/kinds{search}")).await.body;
-    assert_eq!(kinds("").await, json!({"kinds": [a, b, c]}));
-    assert_eq!(kinds("?limit=2").await, json!({"kinds": [a, b]}));
-    assert_eq!(kinds("?limit=2&after=b").await, json!({"kinds": [c]}));
-    for search in ["?limit=0", "?limit=501", "?state=dead"] {
-        let answer = server.get(&format!("/v1/kinds{search}")).await;
-        assert_eq!(answer.status, 400, "{search}");
-    }
-}

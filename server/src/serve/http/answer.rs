@@ -85,7 +85,7 @@ pub(super) fn time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::
     serializer.collect_str(time)
 }
 
-fn time_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn time_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => time(at, serializer),
         None => serializer.serialize_none(),

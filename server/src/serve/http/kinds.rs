@@ -1,17 +1,19 @@
-//! Which kinds of tasks there are.
+//! Which kinds of tasks there are, and which of them wait.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use delayline::Kind;
+use delayline::{Kind, Paused, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
-use super::answer::StateName;
-use super::body::{self, Search};
+use super::answer::{StateName, time, time_if_any};
+use super::body::{self, Body, Search};
 use super::problem::{Problem, Refusals};
-use crate::kinds::page;
+use super::schedule::Time;
+use super::verbs::Nothing;
+use crate::kinds::{Found, page};
 
 /// Which kinds to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -35,6 +37,9 @@ pub(super) struct KindView {
     /// In which there are tasks of it.
     #[schema(value_type = Vec<StateName>)]
     states: Vec<delayline::State>,
+    /// If it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<PausedView>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -42,7 +47,31 @@ pub(super) struct KindListing {
     kinds: Vec<KindView>,
 }
 
-/// The kinds of which there are tasks, by name, and in which states.
+/// Since when its tasks wait, until when, and why.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Paused)]
+pub(super) struct PausedView {
+    #[serde(serialize_with = "time")]
+    #[schema(value_type = String, format = DateTime)]
+    since: Timestamp,
+    /// None: until it is resumed.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    reason: String,
+}
+
+impl From<Paused> for PausedView {
+    fn from(paused: Paused) -> Self {
+        Self {
+            since: paused.since,
+            until: paused.until,
+            reason: paused.reason,
+        }
+    }
+}
+
+/// The kinds of which there are tasks, by name, in which states, and which are paused.
 #[utoipa::path(
     get,
     path = "/v1/kinds",
@@ -56,11 +85,68 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
     let after: Option<Kind> = listed.after.map(Kind::from);
-    let found = page(&*app.store, after.as_ref(), limit).await?;
-    let view = |(kind, states): crate::kinds::Found| KindView {
+    let found = page(&app.scheduler, &*app.store, after.as_ref(), limit).await?;
+    let view = |(kind, Found { states, paused }): (Kind, Found)| KindView {
         kind: kind.to_string(),
         states,
+        paused: paused.map(PausedView::from),
     };
     let kinds = found.into_iter().map(view).collect();
     Ok(Json(KindListing { kinds }).into_response())
+}
+
+/// For how long a kind is paused, and why.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pause {
+    /// Else until it is resumed.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    until: Option<Time>,
+    /// For people; up to 1,000 bytes.
+    #[serde(default)]
+    reason: String,
+}
+
+/// Lets the tasks of a kind wait: within a second no worker starts any of them. Paused again, it has the new time and
+/// reason.
+#[utoipa::path(
+    post,
+    path = "/v1/kinds/{kind}/pause",
+    tag = "kinds",
+    params(("kind" = String, Path, description = "The kind")),
+    request_body = Pause,
+    responses((status = 200, description = "It is paused", body = PausedView), Refusals)
+)]
+pub(super) async fn pause(
+    State(app): State<Shared>,
+    Path(kind): Path<String>,
+    Body(pause): Body<Pause>,
+) -> Result<Response, Problem> {
+    let until = pause.until.map(|Time(until)| until);
+    let paused = app.scheduler.pause(kind, until, &pause.reason).await?;
+    Ok(Json(PausedView::from(paused)).into_response())
+}
+
+/// Whether a kind had been paused.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Resumed {
+    was_paused: bool,
+}
+
+/// Lets the tasks of a paused kind run again.
+#[utoipa::path(
+    post,
+    path = "/v1/kinds/{kind}/resume",
+    tag = "kinds",
+    params(("kind" = String, Path, description = "The kind")),
+    request_body = Nothing,
+    responses((status = 200, description = "It is not paused any more", body = Resumed), Refusals)
+)]
+pub(super) async fn resume(
+    State(app): State<Shared>,
+    Path(kind): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Response, Problem> {
+    let was_paused = app.scheduler.resume(kind).await?;
+    Ok(Json(Resumed { was_paused }).into_response())
 }

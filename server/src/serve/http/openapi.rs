@@ -29,6 +29,8 @@ use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
         bulk::reschedule,
         bulk::shift,
         kinds::list,
+        kinds::pause,
+        kinds::resume,
         claims::take,
         claims::done,
         claims::retry,
