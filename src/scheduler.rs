@@ -3,6 +3,7 @@
 mod batches;
 mod builder;
 mod changing;
+mod forecast;
 mod scheduling;
 mod shift;
 mod transaction;
