@@ -7,7 +7,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
+use super::{Shared, bulk, claims, forecast, kinds, schedule, stats, task, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -29,6 +29,8 @@ use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
         bulk::reschedule,
         bulk::shift,
         kinds::list,
+        forecast::show,
+        stats::show,
         claims::take,
         claims::done,
         claims::retry,
