@@ -63,7 +63,8 @@ impl Lane {
     async fn read(&mut self, scheduler: &Scheduler, rows: usize) -> Result<(), Error> {
         self.page.limit = rows;
         self.read = scheduler.list(&self.page).await?.into();
-        self.is_at_end = self.read.len() < rows;
+        // A page is short of what cannot be read, so only an empty one is the last.
+        self.is_at_end = self.read.is_empty();
         self.page.after = self.read.back().map(position).or(self.page.after);
         Ok(())
     }
