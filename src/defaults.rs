@@ -81,6 +81,9 @@ pub const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// How many tasks of a kind wait to be asked about that are not due yet; more are left to the sweep.
 pub const UNASKED: usize = 10_000;
 
+/// How many tasks of a kind a forecast counts at the most.
+pub const FORECAST_LIMIT: usize = 100_000;
+
 /// How many wake-ups wait to be sent before callers wait for them.
 pub const SEND_QUEUE: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.

@@ -3,6 +3,7 @@
 mod batches;
 mod builder;
 mod changing;
+mod forecast;
 mod pausing;
 mod scheduling;
 mod shift;

@@ -141,6 +141,15 @@ pub trait Store: Debug + Send + Sync {
     /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error>;
 
+    /// How many scheduled rows of a kind are due within each of these spans from now, in the order given; what is overdue
+    /// is due within every span. Each is counted by an index, and up to `most`, which stands for that many or more.
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error>;
+
     /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
     ///
     /// Also mends leases that were given while the store's clock was ahead: a running row that was last updated in the

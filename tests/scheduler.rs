@@ -8,6 +8,8 @@ mod support;
 
 #[path = "scheduler/answers.rs"]
 mod answers;
+#[path = "scheduler/forecast.rs"]
+mod forecast;
 #[path = "scheduler/inputs.rs"]
 mod inputs;
 #[path = "scheduler/merging.rs"]

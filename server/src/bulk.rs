@@ -1,70 +1,9 @@
 //! Changes of all tasks that match a filter.
 
-use delayline::{Action, Answer, Error, Expect, Kind, Page, Scheduler, State, Task, TaskId, Timestamp};
+use delayline::{Action, Answer, Error, Expect, Scheduler, State, Task, TaskId, Timestamp};
 
-/// Which tasks: those of one kind and state that are as all else says.
-#[derive(Clone, Debug)]
-pub(crate) struct Filter {
-    pub(crate) kind: Kind,
-    pub(crate) state: State,
-    pub(crate) due_after: Option<Timestamp>,
-    pub(crate) due_before: Option<Timestamp>,
-    pub(crate) key_prefix: Option<String>,
-    /// What the error of the last attempt has in it.
-    pub(crate) error: Option<String>,
-}
-
-/// How many are read at once.
-const PAGE: usize = 500;
-
-impl Filter {
-    /// The tasks that match, by due time, `most` at the most. By the index of kinds, states and due times; all else is looked
-    /// at row by row.
-    pub(crate) async fn find<T: From<Task>>(
-        &self,
-        scheduler: &Scheduler,
-        most: usize,
-    ) -> Result<Vec<T>, Error> {
-        let mut page = Page::new(self.kind.clone(), self.state);
-        if let Some(time) = self.due_after {
-            page = page.due_from(time);
-        }
-        if let Some(time) = self.due_before {
-            page = page.due_before(time);
-        }
-        let mut matching = Vec::new();
-        loop {
-            page = page.limit(match self.looks_at_rows() {
-                true => PAGE,
-                false => PAGE.min(most - matching.len()),
-            });
-            let found = scheduler.list(&page).await?;
-            let is_last = found.len() < page.limit;
-            if let Some(last) = found.last() {
-                page = page.after(last);
-            }
-            matching.extend(found.into_iter().filter(|task| self.matches(task)).map(T::from));
-            if is_last || matching.len() >= most {
-                matching.truncate(most);
-                return Ok(matching);
-            }
-        }
-    }
-
-    fn looks_at_rows(&self) -> bool {
-        self.key_prefix.is_some() || self.error.is_some()
-    }
-
-    fn matches(&self, task: &Task) -> bool {
-        let has_prefix = |prefix: &String| {
-            task.key
-                .as_ref()
-                .is_some_and(|key| key.as_str().starts_with(prefix))
-        };
-        let has_error = |part: &String| task.last_error.as_ref().is_some_and(|error| error.contains(part));
-        self.key_prefix.as_ref().is_none_or(has_prefix) && self.error.as_ref().is_none_or(has_error)
-    }
-}
+/// How many are changed at once.
+const BATCH: usize = 500;
 
 /// The state of the tasks that an action is about.
 pub(crate) fn state_for(action: Action) -> State {
@@ -135,7 +74,7 @@ pub(crate) async fn change(
     mut told: impl FnMut(&Answers),
 ) -> Result<Answers, Error> {
     let mut answers = Answers::default();
-    for batch in matches.chunks(PAGE) {
+    for batch in matches.chunks(BATCH) {
         let changes = batch
             .iter()
             .map(|task| (task.id.into(), Expect::Due(task.due_at), action));

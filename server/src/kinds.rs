@@ -162,6 +162,19 @@ impl Resume {
     }
 }
 
+/// The kinds after one, by name, of which there are tasks in a state, other than the rows that are pauses.
+pub(crate) async fn of_tasks(
+    store: &dyn Store,
+    state: State,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Kind>, Error> {
+    let mut kinds = store.kinds(state, after, limit + 1).await?;
+    kinds.retain(|kind| kind.as_str() != PAUSES);
+    kinds.truncate(limit);
+    Ok(kinds)
+}
+
 /// What there is of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -179,12 +192,10 @@ pub(crate) async fn page(
 ) -> Result<Vec<(Kind, Found)>, Error> {
     let mut kinds: BTreeMap<Kind, Found> = BTreeMap::new();
     for state in STATES {
-        // One more, as that of the pauses is left out.
-        for kind in store.kinds(state, after, limit + 1).await? {
+        for kind in of_tasks(store, state, after, limit).await? {
             kinds.entry(kind).or_default().states.push(state);
         }
     }
-    kinds.remove(&Kind::from(PAUSES));
     for paused in scheduler.paused().await? {
         if after.is_none_or(|after| *after < paused.kind) {
             kinds.entry(paused.kind.clone()).or_default().paused = Some(paused);

@@ -5,6 +5,10 @@ mod bulk;
 #[cfg(feature = "_store")]
 mod database;
 #[cfg(feature = "_store")]
+mod filter;
+#[cfg(feature = "_store")]
+mod forecast;
+#[cfg(feature = "_store")]
 mod kinds;
 mod migrate;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -17,6 +21,8 @@ mod redis;
 #[cfg(feature = "_store")]
 mod serve;
 mod span;
+#[cfg(feature = "_store")]
+mod table;
 #[cfg(feature = "_store")]
 mod tasks;
 
@@ -45,6 +51,8 @@ enum Command {
     Tasks(tasks::Tasks),
     #[cfg(feature = "_store")]
     Kinds(kinds::Kinds),
+    #[cfg(feature = "_store")]
+    Forecast(forecast::Forecast),
     #[cfg(feature = "rocketmq")]
     Probe(probe::Probe),
     #[cfg(feature = "redis")]
@@ -116,6 +124,8 @@ fn run() -> Result<(), Failure> {
         Command::Tasks(tasks) => tasks.run(),
         #[cfg(feature = "_store")]
         Command::Kinds(kinds) => kinds.run(),
+        #[cfg(feature = "_store")]
+        Command::Forecast(forecast) => forecast.run(),
         #[cfg(feature = "rocketmq")]
         Command::Probe(probe) => probe.run(),
         #[cfg(feature = "redis")]
@@ -215,7 +225,9 @@ fn not_built(name: &str) -> Option<String> {
         _ if !is_of_the_tool => return None,
         "probe" if cfg!(not(feature = "rocketmq")) => "rocketmq",
         "redis" if cfg!(not(feature = "redis")) => "redis",
-        "serve" | "tasks" | "kinds" if cfg!(not(feature = "_store")) => "sqlite, postgres, mysql or redis",
+        "serve" | "tasks" | "kinds" | "forecast" if cfg!(not(feature = "_store")) => {
+            "sqlite, postgres, mysql or redis"
+        }
         _ => return None,
     };
     Some(format!(

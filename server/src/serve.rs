@@ -14,8 +14,9 @@ mod webhook;
 use std::future::IntoFuture as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use delayline::{Claims, Context, Kind, Policy, Scheduler, Worker, defaults};
+use delayline::{Claims, Context, Kind, Policy, Scheduler, Timestamp, Worker, defaults};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -89,6 +90,7 @@ impl Serve {
             stopping: stopping.clone(),
             backends: parts.backends(),
             store: parts.store,
+            started_at: Timestamp::from(SystemTime::now()),
             access: Access::new(
                 config
                     .http

@@ -7,8 +7,8 @@ mod show;
 use delayline::{Error, Kind, Scheduler, State, Target, TaskId, Timestamp};
 
 use crate::Failure;
-use crate::bulk::Filter;
 use crate::database::Place;
+use crate::filter::Filter;
 
 /// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,7 @@ impl Matching {
 
     fn filter(&self, kind: Kind, state: State) -> Filter {
         Filter {
-            kind,
+            kinds: vec![kind],
             state,
             due_after: self.due_after,
             due_before: self.due_before,

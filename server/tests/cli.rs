@@ -330,7 +330,7 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
     const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
     let tool = [
-        "plan, migrate, serve, tasks, kinds, ",
+        "plan, migrate, serve, tasks, kinds, forecast, ",
         if cfg!(feature = "rocketmq") { "probe, " } else { "" },
         if cfg!(feature = "redis") { "redis, " } else { "" },
         "help, --help, --version",

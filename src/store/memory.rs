@@ -202,6 +202,21 @@ impl Store for MemoryStore {
             .collect())
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let (rows, now) = self.look();
+        let count = |span: &Duration| {
+            let due = rows.due(kind, Timestamp::MIN..=now.after(*span));
+            due.take(most).count()
+        };
+        let found = spans.iter().map(count).collect();
+        Ok(Stamped { now, found })
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         let (mut rows, now) = self.look();
         let mut kinds = rows.kinds(State::Done);

@@ -233,6 +233,16 @@ impl Store for MySqlStore {
         self.server.bounded(kinds).await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let counted = read::due_within(&self.server, kind, spans, most);
+        self.server.bounded(counted).await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.server.bounded(sweep::purge(&self.server, limit)).await
     }

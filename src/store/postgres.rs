@@ -198,6 +198,16 @@ impl Store for PostgresStore {
         self.database.bounded(kinds).await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let counted = read::due_within(&self.database, kind, spans, most);
+        self.database.bounded(counted).await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.database.bounded(sweep::purge(&self.database, limit)).await
     }

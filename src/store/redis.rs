@@ -195,6 +195,16 @@ impl Store for RedisStore {
         self.database.within(kinds).await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let counted = read::due_within(&self.database, kind, spans, most);
+        self.database.within(counted).await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.database.within(purge::purge(&self.database, limit)).await
     }

@@ -258,6 +258,16 @@ impl Store for SqliteStore {
         self.file.within(kinds).await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let counted = read::due_within(&self.file, kind, spans, most);
+        self.file.within(counted).await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.file.within(sweep::purge(&self.file, limit)).await
     }

@@ -10,6 +10,7 @@
 
 mod arrive;
 mod change;
+mod due_within;
 mod hop;
 mod insert;
 mod look;
@@ -232,6 +233,13 @@ macro_rules! store_cases {
                 time_goes_on
                 every_answer_is_of_the_time_of_its_call
                 an_empty_batch_does_nothing
+            }
+            due_within {
+                rows_are_counted_within_each_span
+                what_is_overdue_is_due_within_every_span
+                only_scheduled_rows_of_the_kind_are_counted
+                a_count_ends_at_its_limit
+                counting_follows_the_clock_of_the_store
             }
             purge {
                 history_is_removed_when_its_time_has_passed

@@ -167,3 +167,17 @@ fn an_id_that_is_none_is_refused_by_its_text() {
     let error = "order-1".parse::<TaskId>().unwrap_err();
     assert_names(&error, "task id", "order-1", "a UUID");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_that_cannot_be_made_is_refused() {
+    let world = World::new();
+    let forecast = |kind: String, spans| {
+        let scheduler = world.scheduler.clone();
+        async move { scheduler.forecast(kind, &vec![Duration::MAX; spans]).await }
+    };
+    assert_eq!(forecast(KIND.to_owned(), 32).await.unwrap(), [0; 32]);
+    let error = forecast(KIND.to_owned(), 33).await.unwrap_err();
+    assert_names(&error, "within", "33 spans", "up to 32");
+    let error = forecast(String::new(), 1).await.unwrap_err();
+    assert_names(&error, "kind", "\"\"", "1 to 100 bytes");
+}

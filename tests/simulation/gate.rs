@@ -280,6 +280,17 @@ impl Store for GatedStore {
             .await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        self.0
+            .stamped(self.1, async { self.0.ground.due_within(kind, spans, most) })
+            .await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.0.call(async { self.0.ground.purge(limit) }).await
     }

@@ -428,6 +428,10 @@ impl Ground {
         now(self.memory.kinds(state, after, limit))
     }
 
+    pub(crate) fn due_within(&self, kind: &Kind, spans: &[Duration], most: usize) -> Stamped<Vec<usize>> {
+        now(self.memory.due_within(kind, spans, most))
+    }
+
     pub(crate) fn purge(&self, limit: usize) -> u64 {
         let mut state = self.state();
         if !state.rows.is_empty() {

@@ -344,6 +344,17 @@ impl Store for Meddled {
             .await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        let counting = self.store.due_within(kind, spans, most);
+        self.through(Op::List, counting, |counted| counted.found.len())
+            .await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         let purging = self.store.purge(limit);
         self.through(Op::Purge, purging, |&purged| usize::try_from(purged).unwrap())

@@ -93,6 +93,15 @@ impl Store for OnlyTold {
         self.store.kinds(state, after, limit).await
     }
 
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error> {
+        self.store.due_within(kind, spans, most).await
+    }
+
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.store.purge(limit).await
     }

@@ -5,11 +5,13 @@ mod answer;
 mod body;
 mod bulk;
 mod claims;
+mod forecast;
 mod health;
 mod kinds;
 mod openapi;
 mod problem;
 mod schedule;
+mod stats;
 mod task;
 mod verbs;
 
@@ -24,7 +26,7 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post, put};
 use delayline::backend::Backend;
 use delayline::store::Store;
-use delayline::{Claims, Scheduler};
+use delayline::{Claims, Scheduler, Timestamp};
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
 
@@ -49,6 +51,7 @@ pub(crate) struct App {
     /// What carries wake-ups, beside what the library has by itself.
     pub(crate) backends: Vec<Arc<dyn Backend>>,
     pub(crate) access: Access,
+    pub(crate) started_at: Timestamp,
     pub(crate) body_limit: usize,
     /// Empty, or without a slash at its end.
     pub(crate) base_path: String,
@@ -78,6 +81,8 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/kinds", may(read, get(kinds::list)))
         .route("/kinds/{kind}/pause", may(change, post(kinds::pause)))
         .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))
+        .route("/forecast", may(read, get(forecast::show)))
+        .route("/stats", may(read, get(stats::show)))
         .route("/tasks/id/{id}", may(read, get(task::by_id)))
         .route(
             "/tasks/{kind}/{key}",

@@ -57,7 +57,6 @@ impl List {
 const WIDEST: usize = 40;
 
 fn table(tasks: &[Task]) -> String {
-    let header = ["DUE", "KEY", "ATTEMPT", "ID", "LAST ERROR"].map(str::to_owned);
     let row = |task: &Task| {
         [
             task.due_at.to_string(),
@@ -69,25 +68,8 @@ fn table(tasks: &[Task]) -> String {
             task.last_error.as_deref().map_or_else(String::new, cell),
         ]
     };
-    let rows: Vec<_> = std::iter::once(header).chain(tasks.iter().map(row)).collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    let header = ["DUE", "KEY", "ATTEMPT", "ID", "LAST ERROR"];
+    crate::table::table(header, tasks.iter().map(row))
 }
 
 fn cell(text: &str) -> String {

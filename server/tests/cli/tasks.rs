@@ -1,4 +1,4 @@
-//! `delayline tasks` and `delayline kinds`, over a file.
+//! `delayline tasks`, `delayline kinds` and `delayline forecast`, over a file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -214,9 +214,41 @@ fn what_names_no_task_or_no_store_is_refused() {
         ),
         (&["tasks", "show", "--id", "7"], "--id"),
         (&["tasks", "list", "k"], "a file that is there"),
+        (&["forecast"], "a file that is there"),
+        (&["forecast", "k", "--within", "2h"], "--within"),
     ] {
         let line = refused(&[arguments, &["--store", missing]].concat());
         assert!(line.contains(said), "{arguments:?}: {line}");
     }
     assert!(!Path::new(missing).exists());
+}
+
+#[tokio::test]
+async fn what_is_coming_is_counted() {
+    let (_folder, file) = shop().await;
+    let store = SqliteStore::open(&file).await.unwrap();
+    let scheduler = Scheduler::new(store);
+    scheduler.schedule(NewTask::new("a", &1)).await.unwrap();
+    scheduler.close().await.unwrap();
+    assert_eq!(
+        done(&file, &["forecast"]),
+        "KIND          5s  1m  5m  15m  1h  4h  8h  24h\n\
+         a             1   1   1   1    1   1   1   1\n\
+         order.cancel  0   0   0   0    1   30  30  30\n"
+    );
+    assert_eq!(
+        done(&file, &["forecast", "none", "a"]),
+        "KIND  5s  1m  5m  15m  1h  4h  8h  24h\n\
+         none  0   0   0   0    0   0   0   0\n\
+         a     1   1   1   1    1   1   1   1\n"
+    );
+    let order = answer(&file, &["forecast", "order.cancel"]);
+    assert_eq!(
+        (&order["kind"], &order["more"]),
+        (&json!("order.cancel"), &json!(false))
+    );
+    assert_eq!(order["due"][5], json!({"within": "4h", "tasks": 30}));
+    assert_eq!(done(&file, &["forecast", "--json"]).lines().count(), 2);
+    let line = refused(&["forecast", "", "--store", &file]);
+    assert!(line.contains("kind is \"\""), "{line}");
 }

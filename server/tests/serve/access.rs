@@ -46,7 +46,13 @@ async fn each_right_is_needed_for_what_it_allows() {
             .await
             .refuses(403, "may not change");
     }
-    for path in ["/v1/tasks?kind=k", "/v1/kinds"] {
+    for path in [
+        "/v1/tasks?kind=k",
+        "/v1/tasks",
+        "/v1/kinds",
+        "/v1/forecast",
+        "/v1/stats",
+    ] {
         ask(get.clone(), path, Some("shop"))
             .await
             .refuses(403, "may not read");

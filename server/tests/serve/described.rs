@@ -28,7 +28,9 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
     assert_eq!(
         requests,
         [
+            "get /v1/forecast",
             "get /v1/kinds",
+            "get /v1/stats",
             "get /v1/tasks",
             "get /v1/tasks/id/{id}",
             "get /v1/tasks/{kind}/{key}",

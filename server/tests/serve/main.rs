@@ -11,6 +11,7 @@ mod clients;
 #[path = "../../../tests/support/database.rs"]
 mod database;
 mod described;
+mod forecast;
 #[cfg(feature = "rocketmq")]
 mod gateway;
 #[cfg(feature = "rocketmq")]

@@ -29,6 +29,14 @@ async fn two_share_the_work(url: &str) {
             "{answers}"
         );
     }
+    let coming = second.get("/v1/forecast").await.body;
+    let due = coming["kinds"][0]["due"].as_array().unwrap();
+    assert!(
+        due.len() == 8 && due.iter().all(|due| due["tasks"] == TASKS),
+        "{coming}"
+    );
+    let some = second.get("/v1/tasks?key_prefix=19").await.body;
+    assert_eq!(some["tasks"].as_array().unwrap().len(), 11, "{some}");
     let mut done = BTreeSet::new();
     // Half of it by the first, who is killed while it has claims that nobody ends.
     let wanted = |max: usize| json!({"kinds": ["k"], "max": max, "wait": "30s", "lease": "2s"});

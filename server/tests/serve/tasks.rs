@@ -1,8 +1,35 @@
 //! Tasks that are there.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::server::Server;
+
+/// The keys of all tasks of a list, and how many pages it has.
+async fn listed(server: &Server, search: &str) -> (Vec<String>, usize) {
+    let mut path = format!("/v1/tasks{search}");
+    let (mut keys, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = server.get(&path).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        let tasks = page.body["tasks"].as_array().unwrap().iter();
+        keys.extend(tasks.map(|task| task["key"].as_str().unwrap_or("-").to_owned()));
+        pages += 1;
+        let Some(cursor) = page.body["cursor"].as_str() else {
+            return (keys, pages);
+        };
+        path = format!("/v1/tasks{search}&cursor={cursor}");
+    }
+}
+
+/// Schedules tasks, all of which are new.
+async fn schedule(server: &Server, tasks: impl Iterator<Item = Value>) {
+    let tasks: Vec<_> = tasks.collect();
+    for batch in tasks.chunks(1_000) {
+        let answers = server.post("/v1/tasks", json!(batch)).await.body;
+        let answers = answers.as_array().unwrap();
+        assert!(answers.iter().all(|each| each["answer"] == "new"), "{answers:?}");
+    }
+}
 
 #[tokio::test]
 async fn a_task_is_found_by_its_key_and_by_its_id() {
@@ -40,21 +67,8 @@ async fn a_list_goes_on_from_page_to_page() {
         .put("/v1/tasks/other/1", json!({"after": "1h"}))
         .await
         .is(201, "new");
-    let mut path = "/v1/tasks?kind=k&limit=3".to_owned();
-    let mut seen = Vec::new();
-    let mut pages = 0;
-    loop {
-        let page = server.get(&path).await;
-        assert_eq!(page.status, 200);
-        let keys = page.body["tasks"].as_array().unwrap().iter();
-        seen.extend(keys.map(|task| task["key"].as_str().unwrap().to_owned()));
-        pages += 1;
-        let Some(cursor) = page.body["cursor"].as_str() else {
-            break;
-        };
-        path = format!("/v1/tasks?kind=k&limit=3&cursor={cursor}");
-    }
-    assert_eq!((pages, seen.concat().as_str()), (3, "6543210"));
+    let (keys, pages) = listed(&server, "?kind=k&limit=3").await;
+    assert_eq!((keys.concat().as_str(), pages), ("6543210", 3));
     let days = "/v1/tasks?kind=k&due_after=2099-01-03T00:00:00Z&due_before=2099-01-05T00:00:00Z";
     let within = server.get(days).await;
     let keys = within.body["tasks"].as_array().unwrap().iter();
@@ -67,7 +81,10 @@ async fn a_list_goes_on_from_page_to_page() {
 async fn a_list_that_cannot_be_made_is_refused_by_name() {
     let server = Server::start();
     for (search, said) in [
-        ("", "kind"),
+        ("?kind=", "kind is"),
+        ("?limit=501", "allowed are 1 to 500"),
+        ("?cursor=MTIz", "cursor is"),
+        ("?key=1", "key"),
         ("?kind=k&limit=0", "allowed are 1 to 500"),
         ("?kind=k&limit=501", "allowed are 1 to 500"),
         ("?kind=k&state=gone", "gone"),
@@ -77,4 +94,115 @@ async fn a_list_that_cannot_be_made_is_refused_by_name() {
     ] {
         server.get(&format!("/v1/tasks{search}")).await.refuses(400, said);
     }
+}
+
+#[tokio::test]
+async fn a_list_without_a_kind_has_all_kinds_in_one_order() {
+    let server = Server::start();
+    // A day after the other one of `a` and one of `b`; then, at one moment, ten of `c` and ten of `d`.
+    let task = |number: usize| {
+        let (kinds, day) = match number {
+            20.. => (["c", "d"], 21),
+            number => (["a", "b"], 1 + number),
+        };
+        json!({"kind": kinds[number % 2], "key": format!("{number:02}"), "at": format!("2099-01-{day:02}T00:00:00Z")})
+    };
+    schedule(&server, (0..40).map(task)).await;
+    let (keys, pages) = listed(&server, "?limit=500").await;
+    let mut sorted = keys.clone();
+    // Of one moment ids decide, which are in no order that is known.
+    sorted[20..].sort();
+    assert_eq!(
+        sorted,
+        (0..40).map(|number| format!("{number:02}")).collect::<Vec<_>>()
+    );
+    assert_eq!(pages, 1);
+    for (limit, pages) in [(1, 40), (3, 14), (20, 2), (39, 2), (40, 1)] {
+        let search = format!("?limit={limit}");
+        assert_eq!(listed(&server, &search).await, (keys.clone(), pages), "{limit}");
+    }
+    let days = "?limit=2&due_after=2099-01-03T00:00:00Z&due_before=2099-01-06T00:00:00Z";
+    assert_eq!(listed(&server, days).await.0, ["02", "03", "04"]);
+    assert_eq!(listed(&server, "?kind=b&limit=4").await.1, 3);
+    for path in ["a/04", "b/01", "c/20"] {
+        server
+            .post(&format!("/v1/tasks/{path}/cancel"), json!({}))
+            .await
+            .is(200, "done");
+    }
+    let cancelled = listed(&server, "?state=cancelled&limit=2").await;
+    assert_eq!(cancelled, (vec!["01".into(), "04".into(), "20".into()], 2));
+    assert_eq!(listed(&server, "?state=dead&limit=2").await.0, [""; 0]);
+}
+
+#[tokio::test]
+async fn of_more_than_a_hundred_kinds_one_must_be_named() {
+    let server = Server::start();
+    let task = |number: u32| json!({"kind": format!("k{number}"), "key": format!("{number}"), "after": "1h"});
+    schedule(&server, (0..101).map(task)).await;
+    let refused = server.get("/v1/tasks").await;
+    refused.refuses(400, "name a kind");
+    assert_eq!(refused.body["field"], "kind");
+    assert_eq!(listed(&server, "?kind=k7").await.0, ["7"]);
+    server
+        .post("/v1/tasks/k7/7/cancel", json!({}))
+        .await
+        .is(200, "done");
+    let (keys, pages) = listed(&server, "?limit=7").await;
+    assert_eq!((keys.len(), pages), (100, 15));
+    assert_eq!(listed(&server, "?state=cancelled&limit=7").await.0, ["7"]);
+}
+
+#[tokio::test]
+async fn a_list_is_of_keys_that_begin_so() {
+    let server = Server::start();
+    let task = |number: u32| {
+        let key = format!(
+            "{}-{number}",
+            if number.is_multiple_of(3) { "toy" } else { "book" }
+        );
+        json!({"kind": ["a", "b"][number as usize % 2], "key": key, "at": format!("2099-01-01T00:{number:02}:00Z")})
+    };
+    schedule(&server, (0..20).map(task)).await;
+    schedule(&server, std::iter::once(json!({"kind": "a", "after": "1h"}))).await;
+    let toys = ["toy-0", "toy-3", "toy-6", "toy-9", "toy-12", "toy-15", "toy-18"];
+    for limit in [1, 2, 7, 100] {
+        assert_eq!(
+            listed(&server, &format!("?key_prefix=toy-&limit={limit}"))
+                .await
+                .0,
+            toys
+        );
+    }
+    assert_eq!(
+        listed(&server, "?key_prefix=toy-&kind=b&limit=2").await.0,
+        ["toy-3", "toy-9", "toy-15"]
+    );
+    let late = "?key_prefix=toy-1&due_before=2099-01-01T00:18:00Z";
+    assert_eq!(listed(&server, late).await.0, ["toy-12", "toy-15"]);
+    assert_eq!(listed(&server, "?key_prefix=TOY").await, (Vec::new(), 1));
+    assert_eq!(listed(&server, "?key_prefix=toy-&state=done").await.0, [""; 0]);
+    // Every key begins so; a task without one has none that does.
+    assert_eq!(listed(&server, "?key_prefix=&limit=500").await.0.len(), 20);
+}
+
+#[tokio::test]
+async fn no_more_than_ten_thousand_tasks_are_looked_at_for_a_page() {
+    let server = Server::start();
+    let task = |number: u32| {
+        let key = match number {
+            10_500 => "last".to_owned(),
+            number => format!("{number}"),
+        };
+        json!({"kind": ["a", "b"][number as usize % 2], "key": key, "at": format!("2099-01-01T00:00:00.{:03}Z", number / 20)})
+    };
+    schedule(&server, (0..=10_500).map(task)).await;
+    let first = server.get("/v1/tasks?key_prefix=last").await.body;
+    assert_eq!(first["tasks"], json!([]));
+    assert!(first["cursor"].is_string());
+    assert_eq!(
+        listed(&server, "?key_prefix=last").await,
+        (vec!["last".to_owned()], 2)
+    );
+    assert_eq!(listed(&server, "?key_prefix=last&kind=a").await.1, 1);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
@@ -9,8 +10,9 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 use super::Server;
 use super::codec::{self, Hex};
 use super::sql::Sql;
-use crate::store::Pending;
 use crate::store::rows::Rows;
+use crate::store::{Pending, Stamped};
+use crate::timestamp::millis;
 use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
 type Query = sqlx::query::Query<'static, MySql, MySqlArguments>;
@@ -267,6 +269,33 @@ pub(super) async fn kinds(
     }
     lent.give_back();
     Ok(kinds)
+}
+
+/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+pub(super) async fn due_within(
+    server: &Server,
+    kind: &Kind,
+    spans: &[Duration],
+    most: usize,
+) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    // No longer than all time, so that a time and a span can be added.
+    let span = |span: &Duration| millis(*span).min(Timestamp::MAX.as_millis());
+    let spans: Vec<_> = spans.iter().map(span).collect();
+    let mut lent = server.pools.callers.lend().await?;
+    let query = query(&server.sql.due_within)
+        .bind(codec::json(&spans)?)
+        .bind(kind.as_str().as_bytes().to_vec())
+        .bind(spans.iter().max().copied())
+        .bind(codec::limit(most));
+    let counts = query.fetch_all(&mut *lent).await?;
+    let now = match counts.first() {
+        Some(first) => codec::time(first, 0)?,
+        None => now(&mut lent, &server.sql).await?,
+    };
+    lent.give_back();
+    let count = |row: &MySqlRow| Ok(usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0));
+    let counts: Result<_, sqlx::Error> = counts.iter().map(count).collect();
+    Ok(Stamped { now, found: counts? })
 }
 
 pub(super) fn last_now(rows: &[MySqlRow]) -> Result<Option<Timestamp>, sqlx::Error> {

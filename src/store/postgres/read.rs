@@ -1,5 +1,7 @@
 //! Reads rows and changes nothing.
 
+use std::time::Duration;
+
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
@@ -7,6 +9,7 @@ use uuid::Uuid;
 use super::codec;
 use super::connections::{Database, fetch};
 use super::sql::Statements;
+use crate::store::Stamped;
 use crate::store::rows::Rows;
 use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
@@ -95,6 +98,28 @@ pub(super) async fn kinds(
         .bind(codec::limit(limit));
     let found = fetch(&database.callers, query).await?;
     found.iter().map(|row| codec::kind(row, 0)).collect()
+}
+
+/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+pub(super) async fn due_within(
+    database: &Database,
+    kind: &Kind,
+    spans: &[Duration],
+    most: usize,
+) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    let spans: Vec<_> = spans.iter().map(|span| codec::span(*span)).collect();
+    let query = sqlx::query(database.statements.due_within.clone())
+        .bind(codec::name(kind.as_str()))
+        .bind(spans)
+        .bind(codec::limit(most));
+    let told = fetch(&database.callers, query).await?;
+    let told = told.first().ok_or(sqlx::Error::RowNotFound)?;
+    let counts: Vec<i64> = told.try_get(1)?;
+    let count = |count| usize::try_from(count).unwrap_or(0);
+    Ok(Stamped {
+        now: Timestamp::from_millis(told.try_get(0)?),
+        found: counts.into_iter().map(count).collect(),
+    })
 }
 
 pub(super) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;

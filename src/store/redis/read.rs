@@ -1,6 +1,7 @@
 //! What only looks: the server, rows, kinds.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use redis::Value;
@@ -12,11 +13,14 @@ use super::database::{Database, NOW};
 use super::look::Place;
 use super::parts::Asking;
 use crate::redis::{Lua, Node, Role, lua};
-use crate::{Error, Kind, Page, State, Target, Task};
+use crate::store::Stamped;
+use crate::timestamp::millis;
+use crate::{Error, Kind, Page, State, Target, Task, Timestamp};
 
 static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
 static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");
 static KINDS: Lua = lua!("row.lua", "kinds.lua");
+static DUE_WITHIN: Lua = lua!("row.lua", "due_within.lua");
 
 /// How many rows one call lists, and how many kinds.
 const ROWS: usize = 100;
@@ -164,6 +168,33 @@ pub(super) async fn kinds_of(
     let has_more = items.number()? == 1;
     let kinds = items.texts()?.into_iter().map(Kind::from).collect();
     Ok((kinds, has_more))
+}
+
+/// How many scheduled rows of a kind are due within each of these spans, by the clock of the server of each shard: a
+/// server counts them without going through them. The earliest of these clocks is the answer's.
+pub(super) async fn due_within(
+    database: &Database,
+    kind: &Kind,
+    spans: &[Duration],
+    most: usize,
+) -> Result<Stamped<Vec<usize>>, Error> {
+    let counts = all(database).await?.into_iter().map(|place| {
+        let mut call = database.script(&DUE_WITHIN, place.shard, place.shards, false);
+        call.arg(lane(State::Scheduled, kind));
+        for span in spans {
+            call.arg(millis(*span));
+        }
+        database.read(call)
+    });
+    let (mut now, mut found) = (Timestamp::MAX, vec![0; spans.len()]);
+    for answer in try_join_all(counts).await? {
+        now = now.min(answer.now);
+        let mut counts = Items::of(answer.found)?;
+        for sum in &mut found {
+            *sum = most.min(*sum + counts.count()?);
+        }
+    }
+    Ok(Stamped { now, found })
 }
 
 #[cfg(test)]

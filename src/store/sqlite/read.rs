@@ -1,6 +1,7 @@
 //! Reads rows and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
@@ -9,7 +10,7 @@ use super::unreadable::{self, Unreadable};
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
 use crate::store::sql::{Held, Obstacle, Why};
-use crate::store::{Ahead, Pending, row};
+use crate::store::{Ahead, Pending, Stamped, row};
 use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
 
 /// The rows of these ids, as they are.
@@ -282,4 +283,24 @@ pub(super) async fn kinds(
     }
     reading.give_back();
     Ok(kinds)
+}
+
+/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+pub(super) async fn due_within(
+    file: &File,
+    kind: &Kind,
+    spans: &[Duration],
+    most: usize,
+) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    let mut reading = file.readers.lend().await?;
+    let now = file.clock.now();
+    let times: Vec<_> = spans.iter().map(|span| now.after(*span).as_millis()).collect();
+    let query = sqlx::query(sql::DUE_WITHIN)
+        .bind(kind.as_str())
+        .bind(codec::json(&times)?)
+        .bind(codec::limit(most));
+    let counts = query.fetch_all(&mut *reading).await?;
+    reading.give_back();
+    let counts: Result<_, _> = counts.iter().map(|row| codec::length(row, 0)).collect();
+    Ok(Stamped { now, found: counts? })
 }

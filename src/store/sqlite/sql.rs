@@ -210,6 +210,13 @@ statements! {
     NEXT_KIND = "SELECT k.kind FROM delayline_tasks k INDEXED BY delayline_tasks_wake
         WHERE k.state = ?1 AND k.kind > ?2 ORDER BY k.kind LIMIT 1";
 
+    /// How many scheduled rows of kind `?1` are due by each of the times `?2`, of the first `?3` of them.
+    DUE_WITHIN = "WITH first AS MATERIALIZED (
+            SELECT t.due_at FROM delayline_tasks t INDEXED BY delayline_tasks_due
+            WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= (SELECT max(j.value) FROM json_each(?2) j)
+            ORDER BY t.due_at, t.id LIMIT ?3)
+        SELECT (SELECT count(*) FROM first WHERE first.due_at <= j.value) FROM json_each(?2) j ORDER BY j.key";
+
     /// Removes those of these rows that are done or cancelled and whose `wake_at` has passed at `?2`.
     PURGE = "DELETE FROM delayline_tasks INDEXED BY delayline_tasks_id
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";

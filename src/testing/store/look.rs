@@ -251,6 +251,11 @@ pub(super) async fn every_answer_is_of_the_time_of_its_call(fixture: &dyn StoreF
             limit: MANY,
         };
         within(start, trial.ahead(ahead).await, trial.now().await);
+        for spans in [&[][..], &[NONE, LONG]] {
+            let start = trial.now().await;
+            let counted = ok(store.due_within(&KIND.into(), spans, MANY).await);
+            within(start, counted, trial.now().await);
+        }
         trial.pass(NONE).await;
     }
 }
@@ -266,6 +271,7 @@ pub(super) async fn an_empty_batch_does_nothing(fixture: &dyn StoreFixture) {
     assert_eq!(trial.renew(&[], LONG).await, [false; 0]);
     assert_eq!(trial.sweep(&any(), 0, LONG).await, Looked::default());
     assert_eq!(trial.list(KIND, State::Scheduled, 0).await, []);
+    assert_eq!(trial.due_within(KIND, &[], MANY).await, [0; 0]);
     assert_eq!(trial.purge(0).await, 0);
     assert_eq!(trial.get(id(1)).await, task);
 }

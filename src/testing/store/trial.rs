@@ -352,6 +352,10 @@ impl<'a> Trial<'a> {
         ok(self.store.list(&page).await)
     }
 
+    pub(super) async fn due_within(&self, kind: &str, spans: &[Duration], most: usize) -> Vec<usize> {
+        ok(self.store.due_within(&kind.into(), spans, most).await).found
+    }
+
     pub(super) async fn purge(&self, limit: usize) -> u64 {
         ok(self.store.purge(limit).await)
     }

@@ -12,7 +12,8 @@ use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::verbs::signed;
-use crate::bulk::{Answers, Filter, Match, change, ends_the_state, state_for};
+use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
+use crate::filter::Filter;
 use crate::span::Span;
 
 /// How many tasks a call changes at the most, and unless it is said.
@@ -106,7 +107,7 @@ async fn answer(
     let limit = body::limit(limit, USUAL, MOST)?;
     let time = |time: Option<Time>| time.map(|Time(time)| time);
     let filter = Filter {
-        kind: filter.kind.into(),
+        kinds: vec![filter.kind.into()],
         state: state_for(action),
         due_after: time(filter.due_after),
         due_before: time(filter.due_before),

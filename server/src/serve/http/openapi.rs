@@ -7,7 +7,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
+use super::{Shared, bulk, claims, forecast, kinds, schedule, stats, task, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -31,6 +31,8 @@ use super::{Shared, bulk, claims, kinds, schedule, task, verbs};
         kinds::list,
         kinds::pause,
         kinds::resume,
+        forecast::show,
+        stats::show,
         claims::take,
         claims::done,
         claims::retry,

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline::{Page, Target, Task, TaskId, Timestamp};
+use delayline::{Kind, Target, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,6 +15,8 @@ use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
+use crate::filter::{Filter, Position};
+use crate::kinds::of_tasks;
 
 /// The live task of a kind and key, else the one that was live last.
 #[utoipa::path(
@@ -62,7 +64,8 @@ fn found(task: Option<Task>) -> Result<Response, Problem> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listed {
-    kind: String,
+    /// Else of all kinds, of which up to 100 may have tasks in this state.
+    kind: Option<String>,
     /// `scheduled` unless it is said.
     #[param(value_type = Option<StateName>)]
     state: Option<delayline::State>,
@@ -72,6 +75,9 @@ pub(super) struct Listed {
     /// Due before then.
     #[param(value_type = Option<String>, format = DateTime)]
     due_before: Option<Time>,
+    /// With a key that begins so. Up to 10,000 tasks are looked at for it, so that a page may have few of them or none and
+    /// still a cursor to go on from.
+    key_prefix: Option<String>,
     /// 50 unless it is said.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -82,6 +88,10 @@ pub(super) struct Listed {
 /// How many tasks a page has at the most, and unless it is said.
 const MOST: usize = 500;
 const USUAL: usize = 50;
+/// How many tasks are looked at for a page.
+const LOOKS: usize = 10_000;
+/// Of how many kinds a list may be that names none.
+const KINDS: usize = 100;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Listing {
@@ -91,7 +101,7 @@ pub(super) struct Listing {
     cursor: Option<String>,
 }
 
-/// A page of tasks of a kind and state, by due time.
+/// A page of tasks of a state, of one kind or of all, by due time.
 #[utoipa::path(
     get,
     path = "/v1/tasks",
@@ -104,37 +114,50 @@ pub(super) async fn list(
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
+    let after = listed.cursor.map(position).transpose()?;
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
-    let mut page = Page::new(listed.kind, state).limit(limit + 1);
-    if let Some(Time(time)) = listed.due_after {
-        page = page.due_from(time);
-    }
-    if let Some(Time(time)) = listed.due_before {
-        page = page.due_before(time);
-    }
-    if let Some(cursor) = listed.cursor {
-        page.after = Some(place(&cursor).ok_or_else(|| {
-            Problem::invalid(
-                "cursor",
-                cursor,
-                "allowed is the cursor of the page before, as it was given",
-            )
-        })?);
-    }
-    let mut tasks = app.scheduler.list(&page).await?;
-    let goes_on = tasks.len() > limit;
-    tasks.truncate(limit);
-    let cursor = tasks.last().filter(|_| goes_on).map(cursor);
-    let tasks = tasks.into_iter().map(TaskView::from).collect();
+    let kinds = match listed.kind {
+        Some(kind) => vec![kind.into()],
+        None => kinds(&app, state).await?,
+    };
+    let filter = Filter {
+        kinds,
+        state,
+        due_after: listed.due_after.map(|Time(time)| time),
+        due_before: listed.due_before.map(|Time(time)| time),
+        key_prefix: listed.key_prefix,
+        error: None,
+    };
+    let (tasks, after) = filter.page(&app.scheduler, after, limit, LOOKS).await?;
+    let cursor = after.map(cursor);
     Ok(Json(Listing { tasks, cursor }).into_response())
 }
 
-fn cursor(last: &Task) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{}.{}", last.due_at.as_millis(), last.id))
+/// All kinds of which there are tasks in a state.
+async fn kinds(app: &Shared, state: delayline::State) -> Result<Vec<Kind>, Problem> {
+    let kinds = of_tasks(&*app.store, state, None, KINDS + 1).await?;
+    match kinds.len() > KINDS {
+        true => Err(Problem::invalid(
+            "kind",
+            "",
+            format!(
+                "without it allowed are {KINDS} kinds with tasks in this state, and there are more: name a kind"
+            ),
+        )),
+        false => Ok(kinds),
+    }
 }
 
-fn place(cursor: &str) -> Option<(Timestamp, TaskId)> {
-    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-    let (due_at, id) = text.split_once('.')?;
-    Some((Timestamp::from_millis(due_at.parse().ok()?), id.parse().ok()?))
+fn cursor((due_at, id): Position) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}.{id}", due_at.as_millis()))
+}
+
+fn position(cursor: String) -> Result<Position, Problem> {
+    let position = || {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(&cursor).ok()?).ok()?;
+        let (due_at, id) = text.split_once('.')?;
+        Some((Timestamp::from_millis(due_at.parse().ok()?), id.parse().ok()?))
+    };
+    let allowed = "allowed is the cursor of the page before, as it was given";
+    position().ok_or_else(|| Problem::invalid("cursor", &cursor, allowed))
 }

@@ -117,7 +117,7 @@ async fn no_call_reads_more_than_it_needs() {
         store.sweep(&claim(9), &sweep(None)).await.unwrap();
         store.purge(9).await.unwrap();
         let mut before = reads(&store).await;
-        let calls: [(&str, Call<'_>); 6] = [
+        let calls: [(&str, Call<'_>); 7] = [
             (
                 "sweep",
                 Box::pin(async { drop(store.sweep(&claim(9), &sweep(None)).await.unwrap()) }),
@@ -137,6 +137,13 @@ async fn no_call_reads_more_than_it_needs() {
             (
                 "list",
                 Box::pin(async { assert_eq!(store.list(&page).await.unwrap().len(), 10) }),
+            ),
+            (
+                "due within",
+                Box::pin(async {
+                    let counted = store.due_within(&"k1".into(), &[ahead.within; 8], 10).await;
+                    assert_eq!(counted.unwrap().found, [10; 8]);
+                }),
             ),
             (
                 "find",

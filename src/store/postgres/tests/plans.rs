@@ -139,6 +139,11 @@ async fn what_runs_all_the_time_reads_few_rows() {
                 &statements.list,
                 "'k1', 2::smallint, 0, '00000000-0000-0000-0000-000000000000', 100",
             ),
+            (
+                "due_within",
+                &statements.due_within,
+                "'k1', '{5000, 86400000}', 100",
+            ),
         ] {
             prepare(&mut own, sql.as_str()).await;
             let mut read = 0.0;

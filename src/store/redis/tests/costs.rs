@@ -173,6 +173,12 @@ async fn no_script_is_long_however_many_rows_there_are() {
     let listed = store.list(&page).await.unwrap();
     assert_eq!(listed.len(), 500);
     check("list");
+    let counted = store
+        .due_within(&KIND.into(), &[2 * LONG; 8], 1_000)
+        .await
+        .unwrap();
+    assert_eq!(counted.found, [1_000; 8]);
+    check("due within");
     let wakes: Vec<_> = listed.iter().map(wake).collect();
     let looked = store.arrive(&wakes, &claim(250)).await.unwrap().found;
     assert_eq!(looked.claimed.len(), 250);

@@ -1,0 +1,38 @@
+//! What this server has done so far.
+
+use axum::Json;
+use axum::extract::State;
+use delayline::{Stats, Timestamp};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Shared;
+use super::answer::time;
+use super::problem::Refusals;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct ServerStats {
+    version: &'static str,
+    /// By this server's clock.
+    #[serde(serialize_with = "time")]
+    #[schema(value_type = String, format = DateTime)]
+    started_at: Timestamp,
+    /// Counts since then, of this server alone, and how late tasks were started.
+    #[schema(value_type = Object)]
+    stats: Stats,
+}
+
+/// What this server has done since it was started.
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    tag = "server",
+    responses((status = 200, description = "Counts of this server", body = ServerStats), Refusals)
+)]
+pub(super) async fn show(State(app): State<Shared>) -> Json<ServerStats> {
+    Json(ServerStats {
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: app.started_at,
+        stats: app.scheduler.stats(),
+    })
+}
