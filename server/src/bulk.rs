@@ -14,8 +14,8 @@ pub(crate) struct Filter {
     pub(crate) error: Option<String>,
 }
 
-/// How many are read at once.
-const PAGE: usize = 500;
+/// How many are read at once, or changed.
+pub(crate) const PAGE: usize = 100;
 
 impl Filter {
     /// The tasks that match, by due time, `most` at the most. By the index of kinds, states and due times; all else is looked
@@ -127,7 +127,7 @@ impl Answers {
     }
 }
 
-/// Changes these tasks, some hundred in each call of the store, and tells after each how far it has come.
+/// Changes these tasks, a hundred in each call of the store, and tells after each how far it has come.
 pub(crate) async fn change(
     scheduler: &Scheduler,
     matches: &[Match],

@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Shared;
 use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
+use super::listing;
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
 
@@ -105,7 +106,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
-    let mut page = Page::new(listed.kind, state).limit(limit + 1);
+    let mut page = Page::new(listed.kind, state);
     if let Some(Time(time)) = listed.due_after {
         page = page.due_from(time);
     }
@@ -121,9 +122,7 @@ pub(super) async fn list(
             )
         })?);
     }
-    let mut tasks = app.scheduler.list(&page).await?;
-    let goes_on = tasks.len() > limit;
-    tasks.truncate(limit);
+    let (tasks, goes_on) = listing::tasks(&app.scheduler, page, limit).await?;
     let cursor = tasks.last().filter(|_| goes_on).map(cursor);
     let tasks = tasks.into_iter().map(TaskView::from).collect();
     Ok(Json(Listing { tasks, cursor }).into_response())
