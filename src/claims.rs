@@ -19,6 +19,7 @@ pub use self::claim_id::ClaimId;
 pub use self::claimed::Claimed;
 use self::request::Request;
 pub(crate) use self::shared::Shared;
+use crate::budget::Budget;
 use crate::clock::instant_after;
 use crate::handler::Outcome;
 use crate::kernel::Kernel;
@@ -86,6 +87,8 @@ pub struct Claims {
     kernel: Arc<Kernel>,
     policies: Arc<BTreeMap<Kind, Policy>>,
     bytes: usize,
+    /// What all calls hold together.
+    budget: Budget,
 }
 
 impl Claims {
@@ -94,6 +97,7 @@ impl Claims {
             kernel: Arc::clone(kernel),
             policies: Arc::default(),
             bytes: defaults::CLAIM_BYTES,
+            budget: Budget::new(defaults::CLAIMS_BYTES),
         }
     }
 
@@ -115,6 +119,23 @@ impl Claims {
         }
         self.bytes = bytes;
         Ok(self)
+    }
+
+    /// How many bytes of payloads are held together by all that this handle and its clones have taken, until each
+    /// [`Claimed`] is dropped. At least 1; default [`defaults::CLAIMS_BYTES`]. Each call that is under way may exceed it by
+    /// what it claims last; then nothing is taken until there is room again.
+    pub fn payload_bytes_in_all(mut self, bytes: usize) -> Result<Self, Error> {
+        if bytes == 0 {
+            return Err(Error::invalid("payload_bytes_in_all", 0, "allowed is 1 or more"));
+        }
+        self.budget = Budget::new(bytes);
+        Ok(self)
+    }
+
+    /// Whether as many bytes of payloads are held as [may be](Self::payload_bytes_in_all): then nothing is taken, whatever is
+    /// due.
+    pub fn is_full(&self) -> bool {
+        !self.budget.has_room()
     }
 
     /// Claims tasks of `kinds` that are due now, up to `max` in all, for `owner`, which people see in

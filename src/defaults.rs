@@ -44,6 +44,8 @@ pub const BATCH_BYTES: usize = 1 << 20;
 
 /// How many bytes of payloads one take of claims has at the most.
 pub const CLAIM_BYTES: usize = 16 << 20;
+/// How many bytes of payloads are held together by all claims that were taken through one handle.
+pub const CLAIMS_BYTES: usize = 64 << 20;
 /// How often those who wait for claims of the same kinds ask the store, together: what is noticed only by another process
 /// is that late at the most.
 pub const CLAIM_EVERY: Duration = Duration::from_millis(250);

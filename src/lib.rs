@@ -18,6 +18,7 @@
 pub mod backend;
 mod background_sender;
 mod backoff;
+mod budget;
 mod claimant;
 mod claims;
 pub mod clock;

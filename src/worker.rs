@@ -2,7 +2,6 @@
 
 mod arrivals;
 mod attempt;
-mod budget;
 mod check_queue;
 mod engine;
 mod following;

@@ -3,7 +3,7 @@
 use delayline::{Action, Answer, Error, Expect, Scheduler, State, Task, TaskId, Timestamp};
 
 /// How many are changed at once.
-const BATCH: usize = 500;
+const BATCH: usize = 100;
 
 /// The state of the tasks that an action is about.
 pub(crate) fn state_for(action: Action) -> State {
@@ -66,7 +66,7 @@ impl Answers {
     }
 }
 
-/// Changes these tasks, some hundred in each call of the store, and tells after each how far it has come.
+/// Changes these tasks, a hundred in each call of the store, and tells after each how far it has come.
 pub(crate) async fn change(
     scheduler: &Scheduler,
     matches: &[Match],

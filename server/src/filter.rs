@@ -25,8 +25,21 @@ fn position(task: &Task) -> Position {
     (task.due_at, task.id)
 }
 
-/// How many tasks of a kind are read at once.
-const PAGE: usize = 500;
+/// How many tasks are read at once where many are changed.
+pub(crate) const PAGE: usize = 100;
+
+/// How much there may be of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How many tasks it has.
+    pub(crate) tasks: usize,
+    /// How many are looked at for it.
+    pub(crate) looks: usize,
+    /// After so many bytes of payloads it ends.
+    pub(crate) bytes: usize,
+    /// How many tasks are read at once, beside one of each kind.
+    pub(crate) read: usize,
+}
 
 impl Filter {
     /// The tasks that match, by due time and id, `most` at the most. By the index of kinds, states and due times; all else is
@@ -36,37 +49,42 @@ impl Filter {
         scheduler: &Scheduler,
         most: usize,
     ) -> Result<Vec<T>, Error> {
-        let (found, _) = self.page(scheduler, None, most, usize::MAX).await?;
+        let bounds = Bounds {
+            tasks: most,
+            looks: usize::MAX,
+            bytes: usize::MAX,
+            read: PAGE,
+        };
+        let (found, _) = self.page(scheduler, None, bounds).await?;
         Ok(found)
     }
 
-    /// The same after a position, of which no more than `looks` are looked at; and the position after which it goes on, if
-    /// there is something to look at.
+    /// The same after a position, within bounds; and the position after which it goes on, if there is something to look at.
     pub(crate) async fn page<T: From<Task>>(
         &self,
         scheduler: &Scheduler,
         mut after: Option<Position>,
-        most: usize,
-        looks: usize,
+        bounds: Bounds,
     ) -> Result<(Vec<T>, Option<Position>), Error> {
         let mut walk = Walk::begin(scheduler, self, after);
         let mut found = Vec::new();
-        let mut looked = 0;
+        let (mut looked, mut bytes) = (0, 0);
         loop {
             // One more, to know whether it goes on.
             let wanted = match self.looks_at_rows() {
-                true => PAGE,
-                false => most - found.len() + 1,
+                true => bounds.read,
+                false => bounds.read.min(bounds.tasks - found.len() + 1),
             };
             let Some(task) = walk.next(wanted).await? else {
                 return Ok((found, None));
             };
-            if found.len() == most || looked == looks {
+            if found.len() == bounds.tasks || looked == bounds.looks || bytes >= bounds.bytes {
                 return Ok((found, after));
             }
             looked += 1;
             after = Some(position(&task));
             if self.matches(&task) {
+                bytes += task.payload.len();
                 found.push(T::from(task));
             }
         }

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App};
+use self::http::{Access, App, Listening, Room};
 pub(crate) use self::http::{TaskView, word_of_answer};
 use self::webhook::Webhook;
 use crate::Failure;
@@ -84,6 +84,8 @@ impl Serve {
             worker = demo::handlers(worker);
         }
         let (stop, stopping) = watch::channel(false);
+        let room = || Room::new(config.http.memory(), config.http.body_limit);
+        let (room, room_for_many) = (room(), room());
         let app = Arc::new(App {
             scheduler: scheduler.clone(),
             claims,
@@ -100,6 +102,8 @@ impl Serve {
                     .collect(),
             ),
             body_limit: config.http.body_limit,
+            room,
+            room_for_many,
             base_path: config.http.base_path.as_str().to_owned(),
         });
         let stopped = move |mut stopping: watch::Receiver<bool>| async move {
@@ -111,7 +115,7 @@ impl Serve {
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
         let base_path = config.http.base_path.as_str();
-        let serving = axum::serve(listener, http::router(app));
+        let serving = axum::serve(Listening(listener), http::router(app));
         let serving = serving.with_graceful_shutdown(stopped(stopping.clone()));
         let serving = tokio::spawn(serving.into_future());
         let acting = self
@@ -149,7 +153,7 @@ impl Serve {
 
 /// The worker of the kinds that the server delivers itself, and the claims of those that are fetched.
 async fn delivering(config: &Config, scheduler: &Scheduler) -> Result<(Worker, Claims), Failure> {
-    let mut claims = scheduler.claims();
+    let mut claims = scheduler.claims().payload_bytes_in_all(config.http.memory())?;
     let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
     for config::KindConfig {
         kind,

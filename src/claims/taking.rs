@@ -73,7 +73,8 @@ async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error>
     let now = kernel.time.now();
     let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
     let mut shares = Shares::among(kinds, kernel.claims.next_turn());
-    let mut bytes = claims.bytes;
+    let reserved = claims.budget.take_up_to(claims.bytes);
+    let mut bytes = reserved.bytes();
     let mut taken: Vec<Task> = Vec::new();
     loop {
         let room = shares.of(request.max.saturating_sub(taken.len()));
@@ -106,6 +107,7 @@ async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error>
         taken.extend(without_refused(claims, heard).await);
     }
     let taken = noted(claims, request.lease, taken).await;
+    drop(reserved);
     if !taken.is_empty() && began.until(&kernel.clock.moment()) >= request.lease {
         // Somebody else's by now, perhaps: nobody is to start these.
         give_back(kernel, taken.iter().map(release).collect()).await;
@@ -178,7 +180,11 @@ async fn noted(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claime
         }
     }
     sure.sort_by_key(|task| (task.due_at, task.id));
-    sure.into_iter().map(Claimed::new).collect()
+    let claimed = |task: Task| {
+        let bytes = claims.budget.take(task.payload.len());
+        Claimed::new(task, bytes)
+    };
+    sure.into_iter().map(claimed).collect()
 }
 
 /// Does what follows when a claim has ended.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::budget::Taken;
+use crate::budget::Taken;
 use crate::handler::Finishing;
 use crate::store_time::Reading;
 use crate::{Task, WokenBy};

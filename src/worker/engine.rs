@@ -8,18 +8,21 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
-use super::budget::{Budget, Taken};
 use super::check_queue::CheckQueue;
 use super::lane::{Finished, Lane, Settled};
 use super::lease::{Lease, Now};
 use super::stop::Stop;
 use super::{Alarm, Options};
+use crate::budget::{Budget, Taken};
 use crate::handler::Handler;
 use crate::kernel::Kernel;
 use crate::retry::Policy;
 use crate::store::{Claim, Ending};
 use crate::verdict::tell_dead;
 use crate::{Check, Kind, State, Task, Timestamp};
+
+/// How many bytes of payloads are asked for at once: what one call of the store reads.
+const A_CALL: usize = 16 << 20;
 
 /// The worker's lanes, one a kind, and what they stand on.
 pub(crate) struct Engine {
@@ -103,7 +106,7 @@ impl Engine {
     ///
     /// A kind that has no room is in the claim with none, which tells the store that it has a handler here.
     pub(crate) fn reserve(&self, wanted: impl Fn(&Lane) -> usize) -> Reserved<'_> {
-        let bytes = self.budget.take_for_a_call();
+        let bytes = self.budget.take_up_to(A_CALL);
         let room = self
             .lanes
             .iter()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::{Check, Claimed, Expected, Key, NewTask, Policy, State};
 
 use crate::support::{KIND, Op, Setup, World, at, ms, secs};
-use crate::{LEASE, kinds, schedule, take};
+use crate::{LEASE, kinds, schedule, take, wait};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_due_is_claimed_and_nothing_else() {
@@ -100,6 +100,37 @@ async fn the_longest_due_come_first_and_payloads_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_held_is_bounded_and_what_is_dropped_makes_room() {
+    let world = World::new();
+    for _ in 0..7 {
+        let task = NewTask::from_bytes(KIND, vec![0; 100]);
+        world.scheduler.schedule(task).await.unwrap();
+    }
+    let claims = world.scheduler.claims().payload_bytes_in_all(250).unwrap();
+    let first = take(&claims, 2).await;
+    assert_eq!((first.len(), claims.is_full()), (2, false));
+    // For what is left, and the last one exceeds it.
+    let second = take(&claims.clone(), 10).await;
+    assert_eq!((second.len(), claims.is_full()), (1, true));
+    assert_eq!(take(&claims, 10).await, []);
+    let waiting = tokio::spawn({
+        let claims = claims.clone();
+        async move { wait(&claims, secs(60)).await }
+    });
+    world.pass(secs(10)).await;
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert!(!claims.is_full());
+    world.pass(ms(250)).await;
+    let third = waiting.await.unwrap();
+    assert_eq!(third.len(), 1);
+    drop((second, third));
+    // A clone of what is held holds it.
+    let rest = take(&claims, 10).await.clone();
+    assert_eq!((rest.len(), claims.is_full()), (3, true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_used_is_named() {
     let world = Setup {
         follow: vec![("followed", Check::new(async |_| Ok(vec![Expected::Run])))],
@@ -130,6 +161,8 @@ async fn what_cannot_be_used_is_named() {
         assert_eq!(waiting.unwrap_err().to_string(), error.to_string());
     }
     assert!(claims.clone().payload_bytes(0).unwrap_err().is_invalid());
+    let none = claims.clone().payload_bytes_in_all(0);
+    assert!(none.unwrap_err().is_invalid());
     let never = Policy::new().max_attempts(0);
     assert!(claims.clone().policy(KIND, never).unwrap_err().is_invalid());
     assert!(claims.clone().policy("", Policy::new()).unwrap_err().is_invalid());

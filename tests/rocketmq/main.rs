@@ -41,7 +41,7 @@ const LEVELS: &str = "1s 2s 5s 10s";
 const ONE: Duration = Duration::from_secs(1);
 const TWO: Duration = Duration::from_secs(2);
 /// Only so that a test which would hang fails.
-const SAFETY: Duration = Duration::from_secs(60);
+const SAFETY: Duration = Duration::from_secs(180);
 
 fn nameserver() -> String {
     std::env::var("DELAYLINE_ROCKETMQ").unwrap_or_else(|_| {

@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 class Delayline:
-    """One server. A request that fails by `OSError`, or with the status 503, may be repeated."""
+    """One server. A request that fails by `OSError`, as those with the status 503 do, may be repeated."""
 
     def __init__(self, url="http://127.0.0.1:7700", token=None):
         self.url, self.token = url.rstrip("/"), token
@@ -70,6 +70,8 @@ class Delayline:
             with urllib.request.urlopen(request, data, timeout=90) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as refused:
+            if refused.code == 503:
+                raise
             problem = json.load(refused)
             # What a verb answers is no mistake of the caller's; nor is that there is no such task.
             if "answer" in problem or refused.code == 404:

@@ -1,6 +1,6 @@
 """A worker: claims what is due, extends what takes long, and says what came of it.
 
-    python3 worker.py http://127.0.0.1:7700 report.build
+    python3 worker.py http://127.0.0.1:7700 report.build 30
 """
 
 import contextlib
@@ -9,8 +9,6 @@ import threading
 import time
 
 from delayline import Delayline
-
-LEASE_SECONDS = 30
 
 
 def build(report):
@@ -22,14 +20,14 @@ def build(report):
 
 
 @contextlib.contextmanager
-def kept(server, claim):
+def kept(server, claim, lease):
     """Extends the claim three times in each lease, as long as the work takes."""
     over = threading.Event()
 
     def extend():
-        while not over.wait(LEASE_SECONDS / 3):
+        while not over.wait(lease / 3):
             with contextlib.suppress(OSError):
-                server.end(claim, "extend", lease=f"{LEASE_SECONDS}s")
+                server.end(claim, "extend", lease=f"{lease}s")
 
     keeping = threading.Thread(target=extend, daemon=True)
     keeping.start()
@@ -40,10 +38,10 @@ def kept(server, claim):
         keeping.join()
 
 
-def work(server, kind):
-    for claim, task in server.claim([kind], lease=f"{LEASE_SECONDS}s"):
+def work(server, kind, lease):
+    for claim, task in server.claim([kind], lease=f"{lease}s"):
         try:
-            with kept(server, claim):
+            with kept(server, claim, lease):
                 build(task["payload"])
         except Exception as failure:
             held = server.end(claim, "retry", reason=str(failure))
@@ -54,11 +52,11 @@ def work(server, kind):
 
 
 def main():
-    url, kind = sys.argv[1:]
+    url, kind, lease = sys.argv[1:]
     server = Delayline(url)
     while True:
         try:
-            work(server, kind)
+            work(server, kind, int(lease))
         except OSError as away:
             print("the server is away:", away, file=sys.stderr, flush=True)
             time.sleep(1)

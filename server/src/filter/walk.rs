@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use delayline::{Error, Page, Scheduler, Task};
 
-use super::{Filter, PAGE, Position, position};
+use super::{Filter, Position, position};
 
 /// Tasks of one state by due time and id, of whatever kind they are.
 pub(super) struct Walk<'a> {
@@ -49,7 +49,7 @@ impl<'a> Walk<'a> {
         let share = wanted.div_ceil(self.lanes.len().max(1));
         for lane in &mut self.lanes {
             if lane.read.is_empty() && !lane.is_at_end {
-                let rows = share.max(2 * lane.page.limit).min(wanted).min(PAGE);
+                let rows = share.max(2 * lane.page.limit).min(wanted);
                 lane.read(self.scheduler, rows).await?;
             }
         }

@@ -109,6 +109,16 @@ pub(crate) struct Http {
     pub(crate) tokens: Vec<Spanned<Token>>,
     /// Of a request, in bytes.
     pub(crate) body_limit: usize,
+    /// Of all requests that are under way, in bytes.
+    memory_limit: usize,
+}
+
+impl Http {
+    /// How many bytes are held at once: by requests about a task, by those that look at many, and by claims on their way to
+    /// workers, as many each. The largest body fits.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory_limit.max(self.body_limit)
+    }
 }
 
 impl Default for Http {
@@ -119,6 +129,7 @@ impl Default for Http {
             tokens: Vec::new(),
             // A batch of payloads of their largest.
             body_limit: 16 << 20,
+            memory_limit: 128 << 20,
         }
     }
 }

@@ -5,11 +5,13 @@ mod answer;
 mod body;
 mod bulk;
 mod claims;
+mod connection;
 mod forecast;
 mod health;
 mod kinds;
 mod openapi;
 mod problem;
+mod room;
 mod schedule;
 mod stats;
 mod task;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
@@ -35,7 +37,9 @@ use self::access::require;
 #[cfg(feature = "rocketmq")]
 pub(super) use self::answer::word_of_scheduled;
 pub(crate) use self::answer::{TaskView, word_of_answer};
+pub(super) use self::connection::Listening;
 use self::problem::Problem;
+pub(super) use self::room::Room;
 use super::config::Right;
 
 /// For how long a request may take that does not wait for tasks.
@@ -53,6 +57,10 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) started_at: Timestamp,
     pub(crate) body_limit: usize,
+    /// For requests about a task, or those that bring some.
+    pub(crate) room: Room,
+    /// For those that look at many.
+    pub(crate) room_for_many: Room,
     /// Empty, or without a slash at its end.
     pub(crate) base_path: String,
     /// Whether the server is about to end.
@@ -64,20 +72,37 @@ pub(crate) type Shared = Arc<App>;
 /// All that is answered.
 pub(crate) fn router(app: Shared) -> Router {
     let base_path = app.base_path.clone();
-    let may = |right: Right, handlers: MethodRouter<Shared>| {
+    let must_have = |right: Right, handlers: MethodRouter<Shared>| {
         handlers.route_layer(from_fn_with_state((Arc::clone(&app), right), require))
     };
+    let may = |right: Right, handlers: MethodRouter<Shared>| {
+        let held = room::Held {
+            of: |app| &app.room,
+            least: |_| room::A_TASK,
+        };
+        let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
+        must_have(right, handlers.route_layer(enter))
+    };
+    let may_with_many = |right: Right, least: fn(&Request) -> usize, handlers: MethodRouter<Shared>| {
+        let held = room::Held {
+            of: |app| &app.room_for_many,
+            least,
+        };
+        let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
+        must_have(right, handlers.route_layer(enter))
+    };
+    let change_many = |handlers: MethodRouter<Shared>| may_with_many(Right::Change, |_| bulk::HELD, handlers);
     let (read, schedule, change, work) = (Right::Read, Right::Schedule, Right::Change, Right::Work);
     let tasks = Router::new()
         .route(
             "/tasks",
-            may(read, get(task::list)).merge(may(schedule, post(schedule::post))),
+            may_with_many(read, task::held, get(task::list)).merge(may(schedule, post(schedule::post))),
         )
-        .route("/tasks:cancel", may(change, post(bulk::cancel)))
-        .route("/tasks:run", may(change, post(bulk::run)))
-        .route("/tasks:redrive", may(change, post(bulk::redrive)))
-        .route("/tasks:reschedule", may(change, post(bulk::reschedule)))
-        .route("/tasks:shift", may(change, post(bulk::shift)))
+        .route("/tasks:cancel", change_many(post(bulk::cancel)))
+        .route("/tasks:run", change_many(post(bulk::run)))
+        .route("/tasks:redrive", change_many(post(bulk::redrive)))
+        .route("/tasks:reschedule", change_many(post(bulk::reschedule)))
+        .route("/tasks:shift", change_many(post(bulk::shift)))
         .route("/kinds", may(read, get(kinds::list)))
         .route("/kinds/{kind}/pause", may(change, post(kinds::pause)))
         .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))
@@ -96,8 +121,9 @@ pub(crate) fn router(app: Shared) -> Router {
             may(change, post(verbs::reschedule)),
         )
         .route("/tasks/{kind}/{key}/shift", may(change, post(verbs::shift)));
-    // These may wait longer.
-    let take = Router::new().route("/claims", may(work, post(claims::take)));
+    // These may wait longer, and hold no room meanwhile.
+    let take = must_have(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
+    let take = Router::new().route("/claims", take);
     let claims = Router::new()
         .route("/claims/{claim}/done", may(work, post(claims::done)))
         .route("/claims/{claim}/retry", may(work, post(claims::retry)))

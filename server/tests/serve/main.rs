@@ -6,17 +6,23 @@ mod access;
 mod brokers;
 mod bulk;
 mod claims;
+mod client_webhooks;
 mod clients;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "../../../tests/support/database.rs"]
 mod database;
 mod described;
 mod forecast;
+mod fuzz;
 #[cfg(feature = "rocketmq")]
 mod gateway;
 #[cfg(feature = "rocketmq")]
 mod gateway_clients;
 mod kinds;
+#[cfg(target_os = "linux")]
+mod memory;
+mod programs;
+mod python;
 mod receiver;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis/mod.rs"]

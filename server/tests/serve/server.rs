@@ -106,6 +106,14 @@ impl Server {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
+    /// How many bytes of memory it has at this moment, as Linux counts them.
+    pub(crate) fn resident(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kibibytes.parse::<usize>().unwrap() << 10
+    }
+
     /// Asks it to stop, as an operating system does.
     pub(crate) fn terminate(&self) {
         let id = self.child.id().to_string();

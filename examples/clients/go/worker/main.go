@@ -1,6 +1,6 @@
 // A worker: claims what is due, extends what takes long, and says what came of it.
 //
-//	go run ./worker http://127.0.0.1:7700 report.build
+//	go run ./worker http://127.0.0.1:7700 report.build 30
 package main
 
 import (
@@ -9,18 +9,18 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
 	"time"
 
 	"delayline.example/clients/delayline"
 )
-
-const lease = 30 * time.Second
 
 // build is the work itself, which may be done twice: a worker can die right after it.
 func build(payload json.RawMessage) error {
 	var report struct {
 		Name       string
 		Impossible bool
+		Seconds    int
 	}
 	if err := json.Unmarshal(payload, &report); err != nil {
 		return err
@@ -28,12 +28,13 @@ func build(payload json.RawMessage) error {
 	if report.Impossible {
 		return errors.New("such a report cannot be built")
 	}
+	time.Sleep(time.Duration(report.Seconds) * time.Second)
 	fmt.Println("built", report.Name)
 	return nil
 }
 
 // keep extends the claim three times in each lease, until over is closed.
-func keep(server *delayline.Client, claim string, over <-chan struct{}) {
+func keep(server *delayline.Client, claim string, lease time.Duration, over <-chan struct{}) {
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	for {
@@ -47,9 +48,9 @@ func keep(server *delayline.Client, claim string, over <-chan struct{}) {
 	}
 }
 
-func work(server *delayline.Client, claim delayline.Claim) {
+func work(server *delayline.Client, claim delayline.Claim, lease time.Duration) {
 	over := make(chan struct{})
-	go keep(server, claim.Claim, over)
+	go keep(server, claim.Claim, lease, over)
 	failure := build(claim.Task.Payload)
 	close(over)
 	held, err := true, error(nil)
@@ -69,6 +70,11 @@ func work(server *delayline.Client, claim delayline.Claim) {
 
 func main() {
 	server, kind := delayline.New(os.Args[1]), os.Args[2]
+	seconds, err := strconv.Atoi(os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease := time.Duration(seconds) * time.Second
 	for {
 		claims, err := server.Claim([]string{kind}, 1, "20s", lease.String())
 		if err != nil {
@@ -76,7 +82,7 @@ func main() {
 			time.Sleep(time.Second)
 		}
 		for _, claim := range claims {
-			work(server, claim)
+			work(server, claim, lease)
 		}
 	}
 }

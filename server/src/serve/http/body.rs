@@ -58,7 +58,9 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 
 fn unread(rejection: BytesRejection) -> Problem {
     let detail = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than http.body_limit allows",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "the body is larger than http.body_limit allows; of a claim allowed are 64 KiB"
+        }
         _ => "the body did not come to its end",
     };
     Problem::new(rejection.status(), detail)

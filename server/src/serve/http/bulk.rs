@@ -13,8 +13,11 @@ use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::verbs::signed;
 use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
-use crate::filter::Filter;
+use crate::filter::{Filter, PAGE};
 use crate::span::Span;
+
+/// How many bytes the tasks may have that are in memory at once.
+pub(super) const HELD: usize = PAGE << 20;
 
 /// How many tasks a call changes at the most, and unless it is said.
 const MOST: usize = 10_000;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::{ClaimId, Claimed, Kind};
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,14 @@ use super::access::Caller;
 use super::answer::TaskView;
 use super::body::Body;
 use super::problem::{Problem, Refusals};
+use super::room::{full, sent_with};
 use crate::span::Span;
 
 /// For how long a request may wait for a task.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How many bytes the body of a request for tasks may have: many may wait at once.
+pub(super) const BODY_LIMIT: usize = 64 << 10;
 
 /// What a worker wants.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -52,10 +57,14 @@ pub(super) struct ClaimView {
     task: TaskView,
 }
 
-impl From<Claimed> for ClaimView {
-    fn from(Claimed { claim, task, .. }: Claimed) -> Self {
+impl ClaimView {
+    /// Shows the payload that it takes.
+    fn of(claimed: &mut Claimed) -> Self {
+        let payload = std::mem::take(&mut claimed.task.payload);
+        let mut task = claimed.task.clone();
+        task.payload = payload;
         Self {
-            claim: claim.to_string(),
+            claim: claimed.claim.to_string(),
             task: task.into(),
         }
     }
@@ -127,7 +136,7 @@ pub(super) async fn take(
     let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
     let owner = wanted.owner.unwrap_or(caller.0);
     let max = wanted.max.unwrap_or(1);
-    let claimed = match wait.is_zero() {
+    let mut claimed = match wait.is_zero() {
         true => app.claims.take(&kinds, max, lease, &owner).await?,
         false => {
             let mut stopping = app.stopping.clone();
@@ -138,8 +147,23 @@ pub(super) async fn take(
             }
         }
     };
-    let claims = claimed.into_iter().map(ClaimView::from).collect();
-    Ok(Json(Given { claims }).into_response())
+    if claimed.is_empty() && app.claims.is_full() {
+        return Ok(full(
+            "as many bytes are on their way to workers as http.memory_limit allows; nothing was claimed: ask again",
+        ));
+    }
+    let claims = claimed.iter_mut().map(ClaimView::of).collect();
+    let given = serde_json::to_vec(&Given { claims }).map_err(|error| {
+        tracing::error!(%error, "claims could not be written as JSON; they end with their leases");
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the claims could not be written",
+        )
+    })?;
+    let mut response = Response::new(sent_with(given, claimed));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    Ok(response)
 }
 
 macro_rules! ends {

@@ -1,7 +1,7 @@
 //! Tasks that are there.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
-use crate::filter::{Filter, Position};
+use crate::filter::{Bounds, Filter, Position};
 use crate::kinds::of_tasks;
 
 /// The live task of a kind and key, else the one that was live last.
@@ -92,6 +92,18 @@ const USUAL: usize = 50;
 const LOOKS: usize = 10_000;
 /// Of how many kinds a list may be that names none.
 const KINDS: usize = 100;
+/// How many tasks are read at once.
+const PIECE: usize = 16;
+/// After so many bytes of payloads a page ends.
+const FULL: usize = 16 << 20;
+
+/// How many bytes a page may hold while it is made, as a payload has up to 1 MiB: a task of each kind waits for its turn.
+pub(super) fn held(request: &Request) -> usize {
+    let search = request.uri().query().unwrap_or_default();
+    let names_a_kind = search.split('&').any(|part| part.starts_with("kind="));
+    let kinds = if names_a_kind { 0 } else { KINDS };
+    FULL + ((PIECE + kinds) << 20)
+}
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Listing {
@@ -128,7 +140,13 @@ pub(super) async fn list(
         key_prefix: listed.key_prefix,
         error: None,
     };
-    let (tasks, after) = filter.page(&app.scheduler, after, limit, LOOKS).await?;
+    let bounds = Bounds {
+        tasks: limit,
+        looks: LOOKS,
+        bytes: FULL,
+        read: PIECE,
+    };
+    let (tasks, after) = filter.page(&app.scheduler, after, bounds).await?;
     let cursor = after.map(cursor);
     Ok(Json(Listing { tasks, cursor }).into_response())
 }

@@ -1,10 +1,7 @@
-//! How many bytes of payloads a worker holds.
+//! How many bytes of payloads are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-
-/// How many bytes are asked for at once: what one call of the store reads.
-const A_CALL: i64 = 16 << 20;
 
 /// The bytes that are free. Below zero for a moment, where the last row of a call was larger than what was left.
 #[derive(Clone, Debug)]
@@ -37,11 +34,11 @@ impl Budget {
         }
     }
 
-    /// Takes what is left for one call.
-    pub(crate) fn take_for_a_call(&self) -> Taken {
-        let mut bytes = 0;
+    /// Takes what is left, and no more than `most`.
+    pub(crate) fn take_up_to(&self, most: usize) -> Taken {
+        let (most, mut bytes) = (signed(most), 0);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
-            bytes = free.clamp(0, A_CALL);
+            bytes = free.clamp(0, most);
             Some(free - bytes)
         });
         Taken {
