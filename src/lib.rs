@@ -31,6 +31,9 @@ mod fnv;
 mod handler;
 mod inserts;
 mod kernel;
+#[cfg(test)]
+#[path = "../tests/support/logged.rs"]
+mod logged;
 mod place;
 mod receipt;
 #[cfg(feature = "redis")]
