@@ -4,7 +4,7 @@ use delayline::{Error, NewTask, Outcome, Policy, State, Task, Worker};
 
 use crate::leases::{Ended, schedule, working};
 use crate::outcomes::worker_that;
-use crate::support::{KIND, Op, Running, World, secs};
+use crate::support::{KIND, Op, Running, World, ms, secs};
 
 fn refused() -> Error {
     Error::Store {
@@ -120,17 +120,14 @@ async fn an_end_whose_row_is_locked_holds_up_no_other_and_is_written_when_it_is_
     let (worker, _alarms) = answering(&world);
     let handler = world.runs.handler(&world.store_clock);
     let _worker = Running::start(worker.handle("other", handler).lease(secs(10)));
-    let locked = world
-        .scheduler
-        .schedule(NewTask::new(KIND, "done"))
-        .await
-        .unwrap();
-    let locked = locked.task().id;
+    let locked = NewTask::new(KIND, "done").after(ms(10));
+    let locked = world.scheduler.schedule(locked).await.unwrap().task().id;
     world.store.lock(locked);
     let others = (0..100).map(|n| NewTask::new("other", &n));
     world.scheduler.schedule_all(others).await.unwrap();
     world.pass(secs(1)).await;
-    assert_eq!(world.count(State::Done).await, 100);
+    assert_eq!(world.rows_in("other", State::Done).await.len(), 100);
+    assert_eq!(world.row(locked).await.state, State::Running);
     // Its lease ends meanwhile, and the worker knows that it has done it.
     world.pass(secs(11)).await;
     world.store.unlock(locked);
