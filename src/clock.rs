@@ -46,12 +46,7 @@ enum Chance {
 impl Chance {
     fn fill(&self, bytes: &mut [u8]) {
         match self {
-            Self::System => {
-                if getrandom::fill(bytes).is_err() {
-                    // There is no system without it that has threads and sockets; an id must be made nevertheless.
-                    fastrand::fill(bytes);
-                }
-            }
+            Self::System => fill_by_system(bytes),
             Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes),
         }
     }
@@ -254,6 +249,21 @@ pub(crate) fn instant_after(at: Instant, delay: Duration) -> Instant {
     at + delay.min(FAR)
 }
 
+/// A name that no other process has, nor a copy of this one that goes on from the same moment.
+#[cfg(any(feature = "redis", feature = "rocketmq"))]
+pub(crate) fn unique_name() -> String {
+    let mut random = [0; 16];
+    fill_by_system(&mut random);
+    format!("{:032x}", u128::from_be_bytes(random))
+}
+
+fn fill_by_system(bytes: &mut [u8]) {
+    if getrandom::fill(bytes).is_err() {
+        // There is no system without it that has threads and sockets; an id must be made nevertheless.
+        fastrand::fill(bytes);
+    }
+}
+
 fn whole_millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
@@ -291,6 +301,25 @@ mod tests {
             let told = clock.now().as_millis();
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             assert!(told <= whole_millis(since), "{told} is later than {since:?}");
+        }
+    }
+
+    /// A restored snapshot of a machine has the memory, and so the generators, of what it is a copy of.
+    #[test]
+    fn a_copy_of_a_process_makes_ids_and_names_of_its_own() {
+        let id = || {
+            fastrand::seed(7);
+            // Without the time.
+            Clock::system().new_id().as_bytes()[8..].to_vec()
+        };
+        assert_ne!(id(), id());
+        #[cfg(any(feature = "redis", feature = "rocketmq"))]
+        {
+            let name = || {
+                fastrand::seed(7);
+                unique_name()
+            };
+            assert_ne!(name(), name());
         }
     }
 }

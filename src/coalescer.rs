@@ -243,6 +243,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_waits_is_bounded_in_bytes() {
+        let Held { coalescer, asked, go } = held(|item| *item);
+        let coalescer = Arc::new(coalescer);
+        let quarter = BYTES / 4;
+        let mut callers = JoinSet::new();
+        for _ in 0..6 {
+            let coalescer = Arc::clone(&coalescer);
+            callers.spawn(async move { coalescer.ask(vec![quarter]).await });
+        }
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(coalescer.bytes.available_permits(), 0);
+        // Four fill it, and two are not heard yet.
+        assert_eq!(asked.lock().unwrap().len(), 4);
+        assert_eq!(coalescer.places.available_permits(), PLACES - 6);
+        for left in (0..6).rev() {
+            go.notify_one();
+            callers.join_next().await.unwrap().unwrap().unwrap();
+            assert_eq!(callers.len(), left);
+        }
+        assert_eq!(coalescer.bytes.available_permits(), BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn calls_are_bounded_in_bytes_and_what_is_larger_goes_by_itself() {
         let Held { coalescer, asked, go } = held(|item| *item);
         let large = defaults::BATCH_BYTES;

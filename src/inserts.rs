@@ -1,10 +1,11 @@
 //! New rows of many callers, in few calls of the store.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::coalescer::{Coalescer, LARGE, Request, call_by_halves};
-use crate::store::{NewRow, Store};
+use crate::store::{AtOnce, NewRow, Stamped, Store};
 use crate::store_time::{Heard, StoreTime};
 use crate::{Error, Scheduled};
 
@@ -13,11 +14,14 @@ use crate::{Error, Scheduled};
 #[derive(Debug)]
 pub(crate) struct Inserts {
     writer: Arc<Writer>,
-    together: Coalescer<NewRow, Answered>,
+    together: Coalescer<NewRow, AnsweredAtOnce>,
 }
 
 /// An answer for each row of a caller.
 type Answered = Result<Heard<Vec<Result<Scheduled, Error>>>, Error>;
+
+/// The same, but for rows that somebody else has locked.
+type AnsweredAtOnce = Result<Heard<Vec<AtOnce>>, Error>;
 
 impl Inserts {
     pub(crate) fn new(store: Arc<dyn Store>, time: Arc<StoreTime>, clock: &Clock) -> Self {
@@ -41,11 +45,15 @@ impl Inserts {
         }
         let answered = self.together.ask(rows).await;
         // The runtime ends, or the store panicked.
-        answered.unwrap_or_else(|| Err(self.writer.failed("the call ended without an answer".to_owned())))
+        let ended = || Err(self.writer.failed("the call ended without an answer".to_owned()));
+        let Heard { now, at, found } = answered.unwrap_or_else(ended)?;
+        let found = self.writer.wait_for_locked(found).await;
+        Ok(Heard { now, at, found })
     }
 }
 
-fn bytes_of(row: &NewRow) -> usize {
+/// How many bytes a new row adds to a call.
+pub(crate) fn bytes_of(row: &NewRow) -> usize {
     let headers = row.headers.iter().map(|(name, value)| name.len() + value.len());
     row.payload.len() + headers.sum::<usize>()
 }
@@ -59,10 +67,11 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes the rows of several callers, and answers each.
-    async fn write(&self, requests: Vec<Request<NewRow, Answered>>) {
-        let insert = |rows| async {
-            let Heard { now, at, found } = self.insert(rows).await?;
+    /// Writes the rows of several callers, and answers each. None waits for what another's row waits for.
+    async fn write(&self, requests: Vec<Request<NewRow, AnsweredAtOnce>>) {
+        let insert = |rows: Vec<NewRow>| async {
+            let count = rows.len();
+            let Heard { now, at, found } = self.heard(count, self.store.insert_at_once(rows)).await?;
             Ok(((now, at), found))
         };
         call_by_halves(requests, insert, |(now, at), found| Heard { now, at, found }).await;
@@ -70,13 +79,49 @@ impl Writer {
 
     async fn insert(&self, rows: Vec<NewRow>) -> Answered {
         let count = rows.len();
+        self.heard(count, self.store.insert(rows)).await
+    }
+
+    /// What a call gives, if it is an answer for each of so many rows.
+    async fn heard<A>(
+        &self,
+        count: usize,
+        call: impl Future<Output = Result<Stamped<Vec<A>>, Error>>,
+    ) -> Result<Heard<Vec<A>>, Error> {
         let asked = self.clock.moment();
-        let heard = self.time.heard(&asked, self.store.insert(rows).await?);
+        let heard = self.time.heard(&asked, call.await?);
         if heard.found.len() == count {
             return Ok(heard);
         }
         let text = format!("{} answers for {count} rows", heard.found.len());
         Err(self.failed(text))
+    }
+
+    /// Asks by itself for those rows of a caller that somebody else has locked.
+    async fn wait_for_locked(&self, found: Vec<AtOnce>) -> Vec<Result<Scheduled, Error>> {
+        let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
+        for answer in found {
+            match answer {
+                AtOnce::Answered(answer) => answers.push(Some(answer)),
+                AtOnce::Locked(row) => {
+                    locked.push(row);
+                    answers.push(None);
+                }
+            }
+        }
+        let mut waited = Vec::new();
+        if !locked.is_empty() {
+            let count = locked.len();
+            waited = match self.insert(locked).await {
+                Ok(heard) => heard.found,
+                Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
+            };
+        }
+        let mut waited = waited.into_iter();
+        let each = answers
+            .into_iter()
+            .filter_map(|answer| answer.or_else(|| waited.next()));
+        each.collect()
     }
 
     fn failed(&self, text: String) -> Error {

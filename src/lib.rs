@@ -33,6 +33,9 @@ mod fnv;
 mod handler;
 mod inserts;
 mod kernel;
+#[cfg(test)]
+#[path = "../tests/support/logged.rs"]
+mod logged;
 mod paused;
 mod pauses;
 mod place;

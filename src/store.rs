@@ -88,6 +88,16 @@ pub trait Store: Debug + Send + Sync {
     /// stranger's transaction keeps locked gets an error that is transient, after a short wait.
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
 
+    /// As [`insert`](Self::insert), but waits for no stranger: rows that one keeps locked are given back, to be asked for by
+    /// `insert`. So of callers whose rows go into one call only those wait who have to.
+    ///
+    /// By default it is `insert`, which will do where nobody can keep a row locked.
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
+        let Stamped { now, found } = self.insert(rows).await?;
+        let found = found.into_iter().map(AtOnce::Answered).collect();
+        Ok(Stamped { now, found })
+    }
+
     /// Changes rows for their callers; one answer each, in the order given.
     ///
     /// A target by key means its live row, else the newest: by the time at which it was written, then by id. The verbs
@@ -242,6 +252,15 @@ pub struct NewRow {
     pub max_attempts: Option<u32>,
     /// Whether a scheduled row of the same kind and key is replaced.
     pub replace: bool,
+}
+
+/// What a new row was answered at once.
+#[derive(Debug)]
+pub enum AtOnce {
+    /// As by [`Store::insert`].
+    Answered(Result<Scheduled, Error>),
+    /// Not yet: a stranger's transaction keeps it locked, or the row that has its id or key. Nothing of it is written.
+    Locked(NewRow),
 }
 
 /// A change of a row by its caller.

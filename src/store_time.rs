@@ -211,7 +211,10 @@ impl<T> Heard<T> {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+    use crate::logged::Logged;
     use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]
@@ -241,5 +244,52 @@ mod tests {
         tokio::time::sleep(slept + Duration::from_secs(1)).await;
         let left = time.until(When::At(due), &store).await.unwrap();
         assert_eq!(left, Duration::from_secs(60) - slept - Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_of_the_stores_clock_is_told_and_what_merely_takes_long_is_none() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let clock = Clock::simulated(1);
+        let (logged, _listening) = Logged::by_thread(Level::WARN);
+        // Two answers, ten seconds apart; by the store's clock, so many ms more.
+        let warnings = async |more: i64, slept: Duration, took: Duration| {
+            let time = StoreTime::new(clock.clone());
+            let before = logged.count("the clock of the store was stepped");
+            let start = Timestamp::from_millis(0);
+            time.heard(
+                &clock.moment(),
+                Stamped {
+                    now: start,
+                    found: (),
+                },
+            );
+            clock.suspend(slept);
+            tokio::time::sleep(SECOND * 10 - took).await;
+            let asked = clock.moment();
+            tokio::time::sleep(took).await;
+            let now = start.shifted(10_000 + more);
+            time.heard(&asked, Stamped { now, found: () });
+            logged.count("the clock of the store was stepped") - before
+        };
+        for (more, told) in [
+            (0, 0),
+            (4_900, 0),
+            (-4_900, 0),
+            (5_100, 1),
+            (-5_100, 1),
+            (3_600_000, 1),
+            (-3_600_000, 1),
+        ] {
+            assert_eq!(
+                warnings(more, Duration::ZERO, Duration::ZERO).await,
+                told,
+                "{more}"
+            );
+        }
+        // The machine slept, and the store did not.
+        assert_eq!(warnings(0, SECOND * 7, Duration::ZERO).await, 0);
+        assert_eq!(warnings(-7_000, SECOND * 7, Duration::ZERO).await, 1);
+        // When in its call the store has read its clock nobody knows.
+        assert_eq!(warnings(-7_000, Duration::ZERO, SECOND * 8).await, 0);
     }
 }

@@ -2,9 +2,10 @@
 #![cfg(feature = "rocketmq")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/logged.rs"]
+mod logged;
+
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::TaskId;
@@ -12,54 +13,28 @@ use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::RocketMqOptions;
 use tokio::time::timeout;
 
+use self::logged::Logged;
+
 /// Only so that a test which would hang fails.
 const SAFETY: Duration = Duration::from_secs(120);
 const STOPPED: &str = "a broker delivers wake-ups and no worker consumes them";
 const FLOWS: &str = "the wake-ups of a broker are consumed again";
 
-/// Keeps what is written.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Kept {
-    fn count(&self, text: &str) -> usize {
-        String::from_utf8_lossy(&self.0.lock().unwrap())
-            .matches(text)
-            .count()
-    }
-
-    async fn until_said(&self, text: &str) {
-        let said = async {
-            while self.count(text) == 0 {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        timeout(SAFETY, said)
-            .await
-            .unwrap_or_else(|_| panic!("not said: {text}"));
-    }
-}
-
-impl io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Waits until something is said.
+async fn until_said(logged: &Logged, text: &str) {
+    let said = async {
+        while logged.count(text) == 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(SAFETY, said)
+        .await
+        .unwrap_or_else(|_| panic!("not said: {text}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_only_sends_is_told_once_that_nobody_takes_what_arrives_and_when_somebody_does() {
-    let logged = Kept::default();
-    let writer = logged.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .init();
+    let logged = Logged::by_process(tracing::Level::INFO);
     let nameserver = std::env::var("DELAYLINE_ROCKETMQ")
         .expect("DELAYLINE_ROCKETMQ: run scripts/test, or start a nameserver by scripts/rocketmq");
     let name = format!("flow-{:016x}", RandomState::new().hash_one(0));
@@ -81,7 +56,7 @@ async fn who_only_sends_is_told_once_that_nobody_takes_what_arrives_and_when_som
     while let Err(unsent) = sender.send(&batch).await {
         batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
     }
-    logged.until_said(STOPPED).await;
+    until_said(&logged, STOPPED).await;
 
     let worker = RocketMqBackend::connect(options).await.unwrap();
     let taking = async {
@@ -92,7 +67,7 @@ async fn who_only_sends_is_told_once_that_nobody_takes_what_arrives_and_when_som
     };
     tokio::select! {
         () = taking => {}
-        () = logged.until_said(FLOWS) => {}
+        () = until_said(&logged, FLOWS) => {}
     }
     assert_eq!(logged.count(STOPPED), 1);
     sender.close().await.unwrap();

@@ -2,11 +2,11 @@
 #![cfg(feature = "rocketmq")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/logged.rs"]
+mod logged;
 #[path = "support/rocketmq.rs"]
 mod servers;
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
@@ -14,6 +14,7 @@ use delayline::rocketmq::RocketMqOptions;
 use delayline::{Error, TaskId};
 use tokio::time::timeout;
 
+use self::logged::Logged;
 use self::servers::RocketMqServers;
 
 /// Only so that a test which would hang fails.
@@ -21,30 +22,9 @@ const SAFETY: Duration = Duration::from_secs(120);
 const ONE: Duration = Duration::from_secs(1);
 const WRONG: &str = "a-secret-that-is-wrong";
 
-/// Keeps what is written.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn no_log_no_error_and_no_debug_shows_a_secret() {
-    let logged = Kept::default();
-    let writer = logged.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .init();
+    let logged = Logged::by_process(tracing::Level::TRACE);
     let servers = RocketMqServers::start(&["--acl", "--levels", "1s 2s"]);
     let (access_key, secret_key) = servers.account("admin");
     let options = RocketMqOptions::new(&servers.nameserver).credentials(&access_key, &secret_key);
@@ -72,7 +52,7 @@ async fn no_log_no_error_and_no_debug_shows_a_secret() {
     backend.acknowledge(arrivals).await;
     backend.close().await.unwrap();
 
-    let logged = String::from_utf8_lossy(&logged.0.lock().unwrap()).into_owned();
+    let logged = logged.text();
     // It did listen: to the client, too.
     assert!(logged.contains("rocketmq_client_rust") && logged.contains("rocketmq_transport"));
     for (place, text) in [("shown", &shown), ("logged", &logged)] {

@@ -212,7 +212,7 @@ impl Shared {
     }
 
     fn connect_limit(&self) -> Duration {
-        CONNECT_LIMIT + self.patience
+        CONNECT_LIMIT.saturating_add(self.patience)
     }
 
     /// Takes a connection for all callers from now on.

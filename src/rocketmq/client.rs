@@ -19,6 +19,7 @@ use super::failure::{closed, failure, permanent, transient};
 use super::hook::Hook;
 use super::options::RocketMqOptions;
 use crate::Error;
+use crate::clock::unique_name;
 
 /// How many batches may be with the receiver at once; each holds a thread of the client until it is acknowledged.
 pub(crate) const LISTENERS: usize = 32;
@@ -101,8 +102,7 @@ impl ClientFactory {
     /// ones, with anything else. Brokers share queues out by that name.
     pub(crate) fn config(&self) -> ClientConfig {
         let mut config = self.config.clone();
-        config.instance_name =
-            format!("delayline-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into();
+        config.instance_name = format!("delayline-{}", unique_name()).into();
         config
     }
 }

@@ -3,17 +3,35 @@
 use crate::{Error, defaults};
 
 /// In parts that each go into one call.
-pub(super) fn batches<T>(mut all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+pub(super) fn batches<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    batches_of(all, |_| 0)
+}
+
+/// The same, where each has so many bytes: more than may go into one call it has only by itself.
+pub(super) fn batches_of<T>(all: Vec<T>, bytes_of: impl Fn(&T) -> usize) -> impl Iterator<Item = Vec<T>> {
+    let mut all = all.into_iter().peekable();
     std::iter::from_fn(move || {
-        let rest = all.split_off(all.len().min(defaults::BATCH));
-        let batch = std::mem::replace(&mut all, rest);
-        (!batch.is_empty()).then_some(batch)
+        let first = all.next()?;
+        let mut bytes = bytes_of(&first);
+        let mut batch = vec![first];
+        while batch.len() < defaults::BATCH
+            && let Some(next) =
+                all.next_if(|next| bytes.saturating_add(bytes_of(next)) <= defaults::BATCH_BYTES)
+        {
+            bytes += bytes_of(&next);
+            batch.push(next);
+        }
+        Some(batch)
     })
 }
 
 /// Calls the store for those that can be used: an answer for each, in the order given. One that cannot be used or written
 /// keeps no other from it.
-pub(super) async fn each<T, A, C, F>(all: Vec<Result<T, Error>>, call: C) -> Vec<Result<A, Error>>
+pub(super) async fn each<T, A, C, F>(
+    all: Vec<Result<T, Error>>,
+    bytes_of: impl Fn(&T) -> usize,
+    call: C,
+) -> Vec<Result<A, Error>>
 where
     C: Fn(Vec<T>) -> F,
     F: Future<Output = Result<Vec<Result<A, Error>>, Error>>,
@@ -30,7 +48,7 @@ where
         }
     }
     let mut answers = Vec::with_capacity(usable.len());
-    for batch in batches(usable) {
+    for batch in batches_of(usable, bytes_of) {
         let count = batch.len();
         match call(batch).await {
             Ok(found) => answers.extend(found),

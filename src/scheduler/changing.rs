@@ -39,7 +39,7 @@ impl Scheduler {
         for (target, expect, action) in wanted {
             changes.push(self.planned_change(target, expect, action).await);
         }
-        each(changes, |batch| self.change_batch(batch)).await
+        each(changes, |_| 0, |batch| self.change_batch(batch)).await
     }
 
     pub(super) async fn planned_change(

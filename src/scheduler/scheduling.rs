@@ -1,7 +1,8 @@
 //! New tasks.
 
-use super::batches::{batches, each};
+use super::batches::{batches_of, each};
 use super::{Scheduler, check_due, only};
+use crate::inserts::bytes_of;
 use crate::receipt::Follow;
 use crate::store::NewRow;
 use crate::{Error, NewTask, Scheduled, place};
@@ -25,7 +26,7 @@ impl Scheduler {
     ) -> Result<Vec<Scheduled>, Error> {
         let rows = self.rows(tasks).await?;
         let mut answers = Vec::with_capacity(rows.len());
-        for batch in batches(rows) {
+        for batch in batches_of(rows, bytes_of) {
             for answer in self.insert(batch).await? {
                 answers.push(answer?);
             }
@@ -44,7 +45,7 @@ impl Scheduler {
         for task in tasks {
             rows.push(self.row(task).await);
         }
-        each(rows, |batch| self.insert(batch)).await
+        each(rows, bytes_of, |batch| self.insert(batch)).await
     }
 
     /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
+use super::{AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
 use crate::backend::Wake;
 use crate::clock::Clock;
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
@@ -66,6 +66,7 @@ macro_rules! within {
 within! {
     async fn now(&self) -> Timestamp;
     async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Stamped<Vec<AtOnce>>;
     async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked>;
     async fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>>;

@@ -30,10 +30,10 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
 use crate::backend::Wake;
-use crate::store::sql::{change_each, insert_each};
+use crate::store::sql::{change_each, insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 const NAME: &str = "mysql";
@@ -189,6 +189,11 @@ impl Store for MySqlStore {
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         self.server.bounded(insert_each(&*self.server, rows)).await
+    }
+
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
+        let inserted = insert_each_at_once(&*self.server, rows);
+        self.server.bounded(inserted).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {

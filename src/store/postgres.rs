@@ -27,10 +27,10 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
 use crate::backend::Wake;
-use crate::store::sql::{change_each, insert_each};
+use crate::store::sql::{change_each, insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 const NAME: &str = "postgres";
@@ -152,6 +152,11 @@ impl Store for PostgresStore {
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
         let inserted = insert_each(&*self.database, rows);
+        self.database.bounded(inserted).await
+    }
+
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
+        let inserted = insert_each_at_once(&*self.database, rows);
         self.database.bounded(inserted).await
     }
 

@@ -25,10 +25,12 @@ mod verbs;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::advance::{Advanced, advance};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::batches::{STATEMENT, batches};
+pub(super) use self::batches::{STATEMENT, batches, size};
 pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::clip::clip;
+#[cfg(feature = "postgres")]
+pub(super) use self::connections::LIVES_FOR;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::connections::{Away, Connections, Dial, Lent};
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
@@ -46,5 +48,5 @@ pub(super) use self::parts::by_parts;
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::verbs::{
-    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, insert_each,
+    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, insert_each, insert_each_at_once,
 };

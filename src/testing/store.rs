@@ -200,6 +200,7 @@ macro_rules! store_cases {
                 once_more_is_as_a_new_task
                 a_released_claim_is_as_it_was_and_looked_at_at_once
                 a_moved_claim_is_scheduled_anew_for_its_time
+                a_claim_that_is_moved_to_the_past_was_planned_for_now
                 a_cancelled_claim_is_kept_as_history_and_was_no_attempt
                 a_claim_whose_handler_an_earlier_one_started_is_given_back
                 only_a_running_row_can_be_settled

@@ -148,6 +148,25 @@ async fn many_rows_of_one_caller_share_no_call_and_wait_for_none() {
     assert_eq!(world.store.calls(Op::Insert), [1, 1, 250, 249]);
 }
 
+/// A call of too many bytes takes so long that it is given up, and whoever repeats it, repeats it for ever.
+#[tokio::test(start_paused = true)]
+async fn many_large_payloads_of_one_caller_go_in_several_calls() {
+    let world = World::new();
+    let large = |kib: usize| NewTask::new(KIND, &"x".repeat(kib << 10));
+    let tasks = || (0..400).map(|_| large(10));
+    let added = world.scheduler.schedule_all(tasks()).await.unwrap();
+    assert_eq!(added.len(), 400);
+    let expected = [102, 102, 102, 94];
+    assert_eq!(world.store.calls(Op::Insert), expected);
+    let added = world.scheduler.schedule_each(tasks()).await;
+    assert!(added.iter().all(Result::is_ok) && added.len() == 400);
+    assert_eq!(world.store.calls(Op::Insert)[4..], expected);
+    // One that is larger than that goes by itself.
+    let mixed = [large(1), large(1_023), large(1), large(1)];
+    world.scheduler.schedule_all(mixed).await.unwrap();
+    assert_eq!(world.store.calls(Op::Insert)[8..], [1, 1, 2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_rows_of_a_caller_stay_together_and_in_order() {
     let world = World::new();

@@ -4,7 +4,7 @@ use delayline::{Error, NewTask, Outcome, Policy, State, Task, Worker};
 
 use crate::leases::{Ended, schedule, working};
 use crate::outcomes::worker_that;
-use crate::support::{KIND, Op, Running, World, secs};
+use crate::support::{KIND, Op, Running, World, ms, secs};
 
 fn refused() -> Error {
     Error::Store {
@@ -112,6 +112,30 @@ async fn one_end_that_the_store_refuses_does_not_hold_up_the_others() {
     world.settle().await;
     assert_eq!(world.count(State::Done).await, 3);
     assert_eq!(world.runs.count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_row_is_locked_holds_up_no_other_and_is_written_when_it_is_free() {
+    let world = World::new();
+    let (worker, _alarms) = answering(&world);
+    let handler = world.runs.handler(&world.store_clock);
+    let _worker = Running::start(worker.handle("other", handler).lease(secs(10)));
+    let locked = NewTask::new(KIND, "done").after(ms(10));
+    let locked = world.scheduler.schedule(locked).await.unwrap().task().id;
+    world.store.lock(locked);
+    let others = (0..100).map(|n| NewTask::new("other", &n));
+    world.scheduler.schedule_all(others).await.unwrap();
+    world.pass(secs(1)).await;
+    assert_eq!(world.rows_in("other", State::Done).await.len(), 100);
+    assert_eq!(world.row(locked).await.state, State::Running);
+    // Its lease ends meanwhile, and the worker knows that it has done it.
+    world.pass(secs(11)).await;
+    world.store.unlock(locked);
+    world.pass(secs(5)).await;
+    assert_eq!(world.row(locked).await.state, State::Done);
+    assert_eq!(world.runs.of(locked).len(), 1);
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.done, stats.lost_claims), (101, 0));
 }
 
 #[tokio::test(start_paused = true)]

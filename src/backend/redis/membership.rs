@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
+use crate::clock::unique_name;
 use crate::defaults;
 use crate::fnv::fnv;
 use crate::redis::{Call, Link, Lua, lua};
@@ -30,7 +31,7 @@ pub(super) struct Membership {
 
 impl Membership {
     pub(super) fn new(lease: Duration) -> Self {
-        let me = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let me = unique_name();
         Self {
             members: vec![me.clone()],
             me,

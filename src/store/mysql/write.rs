@@ -10,7 +10,7 @@ use super::codec::{self, Hex};
 use super::errors::TooBig;
 use super::read::query;
 use super::sql::{self, INSERT_WIDTH, Sql};
-use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure};
+use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure, size};
 use crate::store::{NewRow, row};
 use crate::{Task, TaskId, Timestamp};
 
@@ -36,16 +36,6 @@ async fn budget(
         // In a text, each byte takes two digits.
         _ => Ok(STATEMENT.min(limit / 4)),
     }
-}
-
-fn size(row: &NewRow) -> usize {
-    // Each `"` of a header, and each control character, is longer in JSON; six times is the most.
-    let headers: usize = row
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 6)
-        .sum();
-    row.kind.as_str().len() + row.payload.len() + 6 * headers
 }
 
 /// Writes new rows as they are at `now`. Says which: an error is not one if `is_pardoned` says so, for then the

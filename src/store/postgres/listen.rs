@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Spawned};
-use crate::store::sql::Away;
+use crate::store::sql::{Away, LIVES_FOR};
 
 /// After how long it is tried again to listen.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Listener {
     }
 }
 
-/// Passes on what is heard until the connection fails for good.
+/// Passes on what is heard until the connection fails for good, or is as old as one may be.
 async fn listen(
     options: &PgConnectOptions,
     channel: &str,
@@ -82,20 +82,23 @@ async fn listen(
     };
     let begun = clock.timeout(ANSWERS_WITHIN, begun).await;
     let mut listener = begun.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
-    loop {
-        // Whatever was said before it listened, or while it did not, was missed.
-        tell(heard);
-        while clock
-            .timeout(QUIET, listener.try_recv())
-            .await
-            .transpose()?
-            .is_none()
-        {
-            // Nothing is said, or the connection has fallen silent.
-            let asked = clock.timeout(ANSWERS_WITHIN, sqlx::query("SELECT 1").execute(&mut listener));
-            asked.await.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
+    let began = clock.instant();
+    // Whatever was said before it listened, or while it did not, was missed.
+    tell(heard);
+    while clock.instant() - began < LIVES_FOR {
+        match clock.timeout(QUIET, listener.try_recv()).await {
+            Some(said) => {
+                said?;
+                tell(heard);
+            }
+            None => {
+                // Nothing is said, or the connection has fallen silent.
+                let asked = clock.timeout(ANSWERS_WITHIN, sqlx::query("SELECT 1").execute(&mut listener));
+                asked.await.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
+            }
         }
     }
+    Ok(())
 }
 
 /// Ends the wait of everybody who waits, and the next one too: a worker that sweeps at this moment may have looked

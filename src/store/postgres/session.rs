@@ -10,7 +10,7 @@ use super::connections::{Database, fetch};
 use super::read::Query;
 use super::sql::hold::{HELD, SEEN};
 use super::{codec, read};
-use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, Session, Why};
+use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, STATEMENT, Session, Why, batches, size};
 use crate::store::{NewRow, Stamped, row};
 use crate::timestamp::millis;
 use crate::{Key, Kind, State, Task, TaskId, Timestamp, When, defaults};
@@ -237,7 +237,19 @@ impl Session for PostgresSession<'_> {
         if ids.len() == rows.len() {
             rows.sort_by_key(|row| (&row.kind, &row.key));
         }
-        self.add_sorted(&rows, now).await
+        let mut now = now;
+        let mut added = BTreeSet::new();
+        for rows in batches(&rows, usize::MAX, STATEMENT, |row| size(row)) {
+            let Stamped { now: at, found } = self.add_sorted(rows, now).await?;
+            // All are of one moment.
+            now = Some(at);
+            added.extend(found);
+        }
+        let now = match now {
+            Some(now) => now,
+            None => self.now().await?,
+        };
+        Ok(Stamped { now, found: added })
     }
 
     async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error> {

@@ -15,7 +15,7 @@ use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Scheduled, State, TaskId, Timestamp};
 
 /// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
-const LONGEST: usize = (1 << 30) - (1 << 16);
+pub(super) const LONGEST: usize = (1 << 30) - (1 << 16);
 
 #[async_trait]
 impl Verbs for Database {

@@ -69,7 +69,7 @@ impl Database {
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
         let quiet = Arc::<Quiet>::default();
         let sender = clock.random_below(u64::MAX);
-        let patience = PATIENCE + settings.replicas_wait();
+        let patience = PATIENCE.saturating_add(settings.replicas_wait());
         let listener = Listener::new(
             address.clone(),
             channel,
@@ -107,7 +107,7 @@ impl Database {
 
     /// How long a write may take.
     fn limit(&self) -> Duration {
-        LIMIT + self.settings.replicas_wait()
+        LIMIT.saturating_add(self.settings.replicas_wait())
     }
 
     /// What a call of the store gives, or an error within the time that it may take.

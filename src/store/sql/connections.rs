@@ -22,7 +22,7 @@ const PING_WITHIN: Duration = Duration::from_secs(1);
 const PING_AFTER: Duration = Duration::from_millis(100);
 /// After which idleness a connection is closed, and at which age: names may lead to another server by then.
 const IDLE_FOR: Duration = Duration::from_secs(10 * 60);
-const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
+pub(in crate::store) const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// Opens a connection, and makes it one that a store can use.
 #[async_trait]

@@ -11,11 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::batches::{STATEMENT, batches};
+use super::batches::{STATEMENT, batches, size};
 use super::obstacle::Why;
 use super::parts::by_parts;
 use crate::clock::Clock;
-use crate::store::{Change, NewRow, Stamped, row};
+use crate::store::{AtOnce, Change, NewRow, Stamped, row};
 use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
 
 /// For how many seconds a verb waits for a lock when it is its turn.
@@ -95,6 +95,36 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
     rows: Vec<NewRow>,
 ) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
     let now = OnceLock::new();
+    let mut batch = at_once(server, rows, &now).await?;
+    let meet = |rows, locked| meet(server, rows, locked, &now);
+    batch.patiently(server, meet).await?;
+    let now = known(server, now).await?;
+    Ok(batch.stamped(V::NAME, now))
+}
+
+/// The same as [`Store::insert_at_once`](crate::store::Store::insert_at_once) says.
+pub(in crate::store) async fn insert_each_at_once<V: Verbs>(
+    server: &V,
+    rows: Vec<NewRow>,
+) -> Result<Stamped<Vec<AtOnce>>, sqlx::Error> {
+    let now = OnceLock::new();
+    let Batch { rows, answers, .. } = at_once(server, rows, &now).await?;
+    let answers = rows.into_iter().zip(answers.into_iter().flatten());
+    let found = answers.map(|(row, answer)| match answer {
+        Err(Why::Locked(_)) => AtOnce::Locked(row),
+        answer => AtOnce::Answered(answer.map_err(|why| why.error(V::NAME))),
+    });
+    let found = found.collect();
+    let now = known(server, now).await?;
+    Ok(Stamped { now, found })
+}
+
+/// Writes new rows, and waits for nobody.
+async fn at_once<V: Verbs>(
+    server: &V,
+    rows: Vec<NewRow>,
+    now: &OnceLock<Timestamp>,
+) -> Result<Batch<NewRow, Scheduled>, sqlx::Error> {
     let refusals = rows.iter().map(|row| V::refuses(row).map(Err));
     let mut batch = Batch {
         began: server.clock().instant(),
@@ -105,24 +135,25 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
     let sound = batch.places(Option::is_none);
     let size = |place: &usize| size(&batch.rows[*place]);
     let apart = batches(&sound, usize::MAX, STATEMENT, size).map(<[usize]>::to_vec);
-    let add = |places: Vec<usize>| add(server, batch.chosen(&places), &now);
+    let add = |places: Vec<usize>| add(server, batch.chosen(&places), now);
     let added = by_parts(apart.collect(), V::blame, add).await?;
     batch.answer(&sound, added.into_iter().map(Result::transpose));
 
     let met = batch.places(Option::is_none);
     if !met.is_empty() {
-        let meet = |places: Vec<usize>| meet(server, batch.chosen(&places), Locked::Leave, &now);
+        let meet = |places: Vec<usize>| meet(server, batch.chosen(&places), Locked::Leave, now);
         let found = by_parts(vec![met.clone()], V::blame, meet).await?;
         batch.answer(&met, found.into_iter().map(Some));
     }
+    Ok(batch)
+}
 
-    let meet = |rows, locked| meet(server, rows, locked, &now);
-    batch.patiently(server, meet).await?;
-    let now = match now.into_inner() {
-        Some(now) => now,
-        None => server.now().await?,
-    };
-    Ok(batch.stamped(V::NAME, now))
+/// The time of the first look, or now, if there was none.
+async fn known<V: Verbs>(server: &V, first: OnceLock<Timestamp>) -> Result<Timestamp, sqlx::Error> {
+    match first.into_inner() {
+        Some(now) => Ok(now),
+        None => server.now().await,
+    }
 }
 
 /// Writes what can be written at once; no answer for the others.
@@ -174,10 +205,7 @@ pub(in crate::store) async fn change_each<V: Verbs>(
     let found = by_parts(vec![all.clone()], V::blame, at_once).await?;
     batch.answer(&all, found.into_iter().map(Some));
     batch.patiently(server, change).await?;
-    let now = match now.into_inner() {
-        Some(now) => now,
-        None => server.now().await?,
-    };
+    let now = known(server, now).await?;
     Ok(batch.stamped(V::NAME, now))
 }
 
@@ -278,13 +306,4 @@ impl<T: Clone, A> Batch<T, A> {
 
 fn is_locked<A>(answer: &Option<Result<A, Why>>) -> bool {
     matches!(answer, Some(Err(Why::Locked(_))))
-}
-
-fn size(row: &NewRow) -> usize {
-    // Each `"` of a header, and each control character, is longer in JSON; six times is the most.
-    let headers = row
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 6);
-    row.payload.len() + 6 * headers.sum::<usize>()
 }

@@ -179,6 +179,14 @@ pub(super) async fn a_moved_claim_is_scheduled_anew_for_its_time(fixture: &dyn S
     assert_eq!(ended.after, expected);
 }
 
+pub(super) async fn a_claim_that_is_moved_to_the_past_was_planned_for_now(fixture: &dyn StoreFixture) {
+    let due = Timestamp::from_millis(1_000);
+    let look_in = LOOK_IN;
+    let ended = ended(fixture, Ending::Moved { due, look_in }).await;
+    assert_eq!(ended.after.due_at, due);
+    assert_after(ended.span, NONE, ended.after.planned_at);
+}
+
 pub(super) async fn a_cancelled_claim_is_kept_as_history_and_was_no_attempt(fixture: &dyn StoreFixture) {
     let ended = ended(fixture, Ending::Cancelled).await;
     assert_after(ended.span, HISTORY, ended.after.wake_at);

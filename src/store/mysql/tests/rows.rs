@@ -191,7 +191,15 @@ async fn long_errors_are_cut_and_written_in_several_statements() {
 #[tokio::test]
 async fn a_row_that_makes_no_sense_is_an_error_but_stops_nobody_else() {
     let fixture = Fixture::new().await;
+    fixture.insert(due_rows([9])).await;
     let mut other = fixture.foreign().await;
+    // Nor does a column of a later release, to whom has worked before.
+    run(
+        &mut other,
+        "ALTER TABLE delayline_tasks ADD COLUMN tenant INT NOT NULL DEFAULT 1",
+    )
+    .await;
+    assert_eq!(fixture.store.ready(&claim(9)).await.unwrap().found.len(), 1);
     for (place, spoil) in ["headers = 'x'", "state = 9", "kind = X'FF'", "`key` = X'FF'"]
         .iter()
         .enumerate()

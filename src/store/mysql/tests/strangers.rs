@@ -1,12 +1,14 @@
 //! What somebody else has locked, or has spoilt, reaches nobody who has nothing to do with it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
 
 use super::locks::{nobody_waits, somebody_waits};
 use super::{Fixture, LEASE, change, claim, held, id, in_time, is, new_row, run, settlement};
 use crate::store::sql::Each;
 use crate::store::{Ending, Guarded, NewRow, Store, Transaction, Verb};
-use crate::{Answer, Page, Scheduled, State};
+use crate::{Answer, NewTask, Page, Scheduled, Scheduler, State};
 
 fn named(number: usize, key: &str) -> NewRow {
     NewRow {
@@ -71,6 +73,43 @@ async fn a_key_that_is_being_written_has_an_error_of_its_own_and_the_others_are_
     assert!(
         matches!(&found[0], Scheduled::Existing(task) if task.id == id(100)),
         "{found:?}"
+    );
+}
+
+/// Callers who come at once share calls of the store, and one of them wants what a stranger keeps.
+#[tokio::test]
+async fn callers_are_answered_who_want_nothing_of_what_is_locked() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(&mut other, "START TRANSACTION").await;
+    fixture
+        .store
+        .join(&mut other)
+        .insert(vec![named(100, "7")])
+        .await
+        .unwrap();
+    let scheduler = Scheduler::new(fixture.store.clone());
+    let mut callers = JoinSet::new();
+    for number in 0..40_usize {
+        let scheduler = scheduler.clone();
+        let task = NewTask::new("k", &number).key(number.to_string()).after(LEASE);
+        callers.spawn(async move { (number, scheduler.schedule(task).await) });
+    }
+    let start = Instant::now();
+    for _ in 0..39 {
+        let (number, scheduled) = in_time(callers.join_next()).await.unwrap().unwrap();
+        assert!(
+            number != 7 && matches!(scheduled, Ok(Scheduled::New(_))),
+            "{number}: {scheduled:?}"
+        );
+    }
+    // The other one waits for three seconds.
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    run(&mut other, "COMMIT").await;
+    let (number, scheduled) = in_time(callers.join_next()).await.unwrap().unwrap();
+    assert!(
+        number == 7 && matches!(scheduled, Ok(Scheduled::Existing(_))),
+        "{number}: {scheduled:?}"
     );
 }
 

@@ -1,8 +1,12 @@
 //! Transactions of the service's own, joined by the store.
 
+use tracing::Level;
+
 use super::{Fixture, LEASE, LEVELS, change, claim, held, id, in_time, is, named, new_row, run, wakes};
+use crate::logged::Logged;
+use crate::store::mysql::sql::INSERT_WIDTH;
 use crate::store::sql::Each;
-use crate::store::{Guarded, Store, Transaction, Verb};
+use crate::store::{Guarded, NewRow, Store, Transaction, Verb};
 use crate::{Answer, Scheduled, State};
 
 #[tokio::test]
@@ -240,4 +244,33 @@ async fn the_settings_of_a_service_do_not_matter() {
     assert!(before <= new.now && new.now <= changed.now && changed.now <= after);
     assert_eq!(fixture.find(1).await.finished_at, Some(changed.now));
     assert_eq!(fixture.find(1).await.key, Some("a\\\"'".into()));
+}
+
+/// The driver logs the texts of a service's statements, and values are no part of them.
+#[tokio::test]
+async fn no_payload_is_logged() {
+    let (logged, _listening) = Logged::by_thread(Level::TRACE);
+    let fixture = Fixture::new().await;
+    let secret = |number: usize| NewRow {
+        payload: b"geheim".to_vec(),
+        headers: [("trace".to_owned(), "geheim".to_owned())].into(),
+        replace: true,
+        ..named(number, &format!("geheim {number}"))
+    };
+    let mut service = fixture.service("READ COMMITTED").await;
+    let mut joined = fixture.store.join(&mut service);
+    // As many as there are statements for, others, and some that are there.
+    for (first, count) in [(1, 1), (10, 3), (1_000, INSERT_WIDTH), (9, 3)] {
+        let rows = (first..first + count).map(secret).collect();
+        assert_eq!(joined.insert(rows).await.unwrap().found.len(), count);
+    }
+    drop(joined);
+    run(&mut service, "COMMIT").await;
+    fixture.insert((20..25).map(secret).collect()).await;
+    let logged = logged.text().to_lowercase();
+    assert!(logged.contains("insert into delayline_tasks"), "it did listen");
+    let in_hex: String = b"geheim".iter().map(|byte| format!("{byte:02x}")).collect();
+    for shown in ["geheim", &in_hex] {
+        assert_eq!(logged.matches(shown).count(), 0, "{shown}");
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Fixture, LEASE, claim, done, due_rows, id, new_row, run, wakes};
+use super::{Fixture, LEASE, change, claim, done, due_rows, id, new_row, run, sweep, wakes};
 use crate::store::Guarded::{Done, Lost};
 use crate::store::postgres::table::Table;
-use crate::store::sql::Each;
-use crate::store::{Ending, Step, Store};
-use crate::{State, Timestamp};
+use crate::store::postgres::verbs::{LONGEST, refuses};
+use crate::store::sql::{Each, Why};
+use crate::store::{Ending, NewRow, Step, Store, Transaction, Verb};
+use crate::{Answer, State, Timestamp};
 
 #[tokio::test]
 async fn texts_come_back_as_they_were_but_for_nul() {
@@ -62,6 +63,35 @@ async fn a_row_that_makes_no_sense_does_not_keep_others_from_running() {
     }
 }
 
+/// While one release takes the place of the other both are at work, on one table.
+#[tokio::test]
+async fn columns_and_states_of_a_later_release_stop_nobody() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store.insert_all(due_rows(1..=4)).await.unwrap();
+    store.ready(&claim(0)).await.unwrap();
+    let later = "ALTER TABLE delayline_tasks ADD COLUMN tenant text NOT NULL DEFAULT '';
+        ALTER TABLE delayline_tasks DROP CONSTRAINT delayline_tasks_state_check;
+        UPDATE delayline_tasks SET state = 7 WHERE id = '00000000-0000-0000-0000-000000000001'";
+    run(&mut fixture.foreign().await, later).await;
+    store.insert_all(due_rows(5..=6)).await.unwrap();
+    let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
+    let mut claimed = store.ready(&claim(9)).await.unwrap().found;
+    claimed.extend(swept.claimed);
+    assert_eq!(claimed.len(), 5);
+    let ends = claimed
+        .iter()
+        .map(|task| Step::end(task.id, task.version, Ending::Done));
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(store.advance(&ends).await.unwrap(), [Done; 5]);
+    let cancel = |number| change(id(number), Verb::Cancel);
+    let found = store.change(vec![cancel(1), cancel(6)]).await.unwrap().found;
+    assert!(
+        matches!(found.as_slice(), [Err(_), Ok(Answer::Finished(_))]),
+        "{found:?}"
+    );
+}
+
 #[tokio::test]
 async fn one_row_may_be_named_twice_in_a_batch() {
     let fixture = Fixture::new().await;
@@ -97,4 +127,58 @@ async fn the_last_moment_in_the_statements_is_the_last_moment() {
             .iter()
             .all(|(_, sql)| !sql.contains(['{', '}']) || sql.contains("'{}'"))
     );
+}
+
+/// PostgreSQL ends the connection of who sends more than 1 GiB at once.
+#[tokio::test]
+async fn a_batch_that_no_message_could_carry_goes_in_several_statements() {
+    let fixture = Fixture::new().await;
+    let large = |number| NewRow {
+        payload: vec![7; 1 << 20],
+        ..new_row(number, LEASE)
+    };
+    fixture
+        .store
+        .insert_all((1..=9).map(large).collect())
+        .await
+        .unwrap();
+    let mut service = fixture.foreign().await;
+    run(&mut service, "BEGIN").await;
+    let rows = (11..=19).map(large).collect();
+    let joined = fixture.store.join(&mut service).insert(rows).await.unwrap().found;
+    // Of the store's own statements each is a transaction, and of a service's transaction each has a number.
+    let count = "SELECT count(DISTINCT (xmin::text, cmin::text)) FROM delayline_tasks
+        GROUP BY id < $1 ORDER BY id < $1";
+    let statements: Vec<i64> = sqlx::query_scalar(count)
+        .bind(uuid::Uuid::from_bytes(*id(10).as_bytes()))
+        .fetch_all(&mut service)
+        .await
+        .unwrap();
+    assert_eq!(statements, [3, 3]);
+    run(&mut service, "COMMIT").await;
+    for answer in &joined {
+        assert_eq!(answer.task(), &fixture.find(answer.task().id).await);
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_no_message_could_carry_is_refused_by_name() {
+    let row = NewRow {
+        payload: vec![7; 50],
+        headers: [("trace".to_owned(), "x".repeat(5))].into(),
+        ..new_row(1, LEASE)
+    };
+    // A header may take six bytes for each of its own.
+    assert!(refuses(&row, 110).is_none());
+    let Some(Why::Invalid {
+        field,
+        value,
+        allowed,
+    }) = refuses(&row, 109)
+    else {
+        panic!("it is too long");
+    };
+    assert_eq!((field, value.as_str()), ("payload", "110 bytes long"));
+    assert!(allowed.contains("109 bytes"), "{allowed}");
+    const { assert!(LONGEST < 1 << 30) };
 }

@@ -3,22 +3,45 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Fixture, claim, due_rows, in_time, run};
+use super::{Fixture, claim, due_rows, id, in_time, run};
 use crate::store::proxy::{Network, Proxy};
 use crate::store::sql::Each;
-use crate::store::{PostgresStore, Store};
+use crate::store::{PostgresBuilder, PostgresStore, Store};
 
 async fn proxied(fixture: &Fixture) -> (Proxy, PostgresStore) {
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, fixture.options.get_port()));
-    let proxy = Proxy::start(server).await;
-    let options = fixture
-        .options
-        .clone()
-        .host("127.0.0.1")
-        .port(proxy.address().port());
-    let store = PostgresStore::builder(options).connect().await.unwrap();
+    let (proxy, builder) = proxy(fixture).await;
+    (proxy, builder.connect().await.unwrap())
+}
+
+/// The same with a store that listens, and does so.
+async fn listening(fixture: &Fixture) -> (Proxy, PostgresStore) {
+    let (proxy, builder) = proxy(fixture).await;
+    let store = builder.notify().connect().await.unwrap();
+    // That it may have missed something is said twice.
+    in_time(store.notified()).await;
+    in_time(store.notified()).await;
     (proxy, store)
 }
+
+async fn proxy(fixture: &Fixture) -> (Proxy, PostgresBuilder) {
+    let proxy = Proxy::start(server(fixture)).await;
+    let options = fixture.options.clone().host("127.0.0.1");
+    let builder = PostgresStore::builder(options.port(proxy.address().port()));
+    (proxy, builder)
+}
+
+fn server(fixture: &Fixture) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, fixture.options.get_port()))
+}
+
+/// Lets so much time pass at once.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn idle_connections_that_fell_silent_are_replaced() {
@@ -80,4 +103,53 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     assert!(store.ready(&claim(1)).await.is_err());
     assert_eq!(store.ready(&claim(1)).await.unwrap().found, []);
     store.insert_all(due_rows([3])).await.unwrap();
+}
+
+/// As after a failover by DNS, where the server that was meant before goes on.
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_is_followed_within_half_an_hour() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = proxied(&fixture).await;
+    let elsewhere = Proxy::start(server(&fixture)).await;
+    let call = async || {
+        in_time(store.find(&id(1).into())).await.unwrap();
+        in_time(store.ready(&claim(1))).await.unwrap();
+    };
+    call().await;
+    proxy.lead_to(elsewhere.address());
+    // They are in use all the time.
+    for _ in 0..5 {
+        pass(5 * MINUTE).await;
+        call().await;
+        assert_eq!(elsewhere.connections(), 0);
+    }
+    pass(6 * MINUTE).await;
+    call().await;
+    assert_eq!(elsewhere.connections(), 2);
+}
+
+#[tokio::test]
+async fn who_listens_follows_a_name_as_well() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = listening(&fixture).await;
+    let elsewhere = Proxy::start(server(&fixture)).await;
+    proxy.lead_to(elsewhere.address());
+    pass(31 * MINUTE).await;
+    in_time(store.notified()).await;
+    assert_eq!(elsewhere.connections(), 1);
+}
+
+#[tokio::test]
+async fn who_listens_to_a_connection_that_fell_silent_listens_to_another() {
+    let fixture = Fixture::new().await;
+    let (proxy, store) = listening(&fixture).await;
+    let before = proxy.connections();
+    proxy.set(Network::FrozenSoFar);
+    // It is asked whether it is there, and does not answer.
+    for _ in 0..2 {
+        pass(Duration::from_secs(11)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    in_time(store.notified()).await;
+    assert_eq!(proxy.connections(), before + 1);
 }

@@ -3,6 +3,7 @@
 use super::consistent::ask;
 use super::*;
 use crate::store::Ahead;
+use crate::store::proxy::{Network, Proxy};
 
 fn ahead() -> Sweep {
     Sweep {
@@ -120,6 +121,32 @@ async fn a_lost_connection_is_noticed_and_what_was_missed_is_looked_for() {
             .len(),
         1
     );
+}
+
+/// Lets so much time pass at once.
+async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_connection_that_fell_silent_is_noticed_as_a_lost_one() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let address = url.trim_start_matches("redis://").trim_end_matches('/');
+    let proxy = Proxy::start(address.parse().unwrap()).await;
+    let store = RedisStore::new(&proxy.url(&url)).unwrap();
+    soon("the first message", store.notified()).await;
+    drain(&store).await;
+    proxy.set(Network::FrozenSoFar);
+    // It is asked whether it is there, and does not answer.
+    for _ in 0..2 {
+        pass(9).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    soon("the message after a silence", store.notified()).await;
+    assert!(store.database.listener.is_listening());
 }
 
 #[tokio::test]
