@@ -106,9 +106,14 @@ impl Server {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to stop, as an operating system does.
     pub(crate) fn terminate(&self) {
-        let id = self.child.id().to_string();
+        let id = self.process().to_string();
         assert!(
             Command::new("kill")
                 .args(["-TERM", &id])
