@@ -138,7 +138,7 @@ pub(crate) async fn rate(count: usize, so_far: impl AsyncFn() -> Result<usize, E
         match first {
             None if now > 0 => first = Some((now, last)),
             Some((before, begun)) if now >= count => {
-                return Ok((count - before) as f64 / last.duration_since(begun).as_secs_f64());
+                return Ok(count.saturating_sub(before) as f64 / last.duration_since(begun).as_secs_f64());
             }
             _ if last.elapsed() > LOST_AFTER => {
                 return Err(format!("{} of {count} messages have got lost", count - seen).into());
