@@ -2,34 +2,22 @@
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use rocketmq_client_rust::{
-    ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus,
-    DefaultMQProducer, DefaultMQPushConsumer, MQPushConsumer,
-};
-use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
+use rocketmq_client_rust::DefaultMQPushConsumer;
 use rocketmq_model::common::message::MessageTrait;
 use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::message_single::Message;
-use rocketmq_observability::TelemetryRuntimeGuard;
-use rocketmq_runtime::{BlockingPoolPolicy, RuntimeConfig, RuntimeOwner};
 use tokio::task::JoinSet;
 
+use crate::client::{Client, now_ms, topic};
 use crate::{BURST, CALLERS, EVERY, Error, LEVEL, STEADY};
 
 /// The number of the level in the table.
 const NUMBER: i32 = 2;
-/// As many as the library's own consumer has.
-const LISTENERS: usize = 32;
 
 /// A bare client.
-pub(crate) struct RocketMq {
-    owner: RuntimeOwner,
-    runtime: Arc<ClientRuntime>,
-    config: ClientConfig,
-    producer: DefaultMQProducer,
-}
+pub(crate) struct RocketMq(Client);
 
 /// What a consumer has seen: when each message was sent, and how late it was.
 #[derive(Default)]
@@ -42,36 +30,7 @@ struct Seen {
 
 impl RocketMq {
     pub(crate) async fn start(nameserver: &str) -> Result<Self, Error> {
-        let mut plan = RuntimeConfig::for_parallelism("bare", 2).with_max_blocking_threads(LISTENERS + 16)?;
-        plan.blocking_lane_policies.metadata_io = BlockingPoolPolicy {
-            name: "bare-listeners".into(),
-            max_concurrency: LISTENERS,
-            max_queue_depth: 4_096,
-            queue_timeout: Duration::from_secs(600),
-            task_timeout: Duration::from_secs(600),
-            warn_after: Duration::from_secs(600),
-        };
-        let owner = RuntimeOwner::plan(plan)?.build()?;
-        let telemetry = TelemetryRuntimeGuard::noop();
-        let runtime = ClientRuntime::try_new(
-            owner.root_context().component("bare"),
-            ClientRuntimeConfig::default(),
-            telemetry.handle(),
-        )?;
-        let mut config = ClientConfig::new();
-        config.namesrv_addr = Some(nameserver.into());
-        config.instance_name = format!("bare-{}", std::process::id()).into();
-        let mut producer = DefaultMQProducer::builder(runtime.clone())
-            .client_config(config.clone())
-            .producer_group("bare")
-            .build();
-        producer.start().await?;
-        Ok(Self {
-            owner,
-            runtime,
-            config,
-            producer,
-        })
+        Client::start(nameserver).await.map(Self)
     }
 
     /// How late the messages of a steady load through one level come, in ms.
@@ -99,7 +58,7 @@ impl RocketMq {
         let start = Instant::now();
         let mut callers = JoinSet::new();
         for _ in 0..CALLERS {
-            let (producer, topic) = (self.producer.clone(), topic.clone());
+            let (producer, topic) = (self.0.producer.clone(), topic.clone());
             callers.spawn(Box::pin(async move {
                 let mut count = 0_u32;
                 while start.elapsed() < time {
@@ -143,7 +102,7 @@ impl RocketMq {
         topic: &str,
         level: i32,
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
-        let (producer, topic) = (self.producer.clone(), topic.to_owned());
+        let (producer, topic) = (self.0.producer.clone(), topic.to_owned());
         Box::pin(async move {
             producer.send(message(&topic, level)?).await?;
             Ok(())
@@ -154,34 +113,18 @@ impl RocketMq {
         let topic = topic();
         // Makes the topic: a consumer that starts before it learns of it only half a minute later.
         let first = Message::builder().topic(topic.as_str()).body("first").build()?;
-        self.producer.send(first).await?;
-        let mut consumer = DefaultMQPushConsumer::builder(self.runtime.clone())
-            .client_config(self.config.clone())
-            .consumer_group(topic.as_str())
-            .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)
-            .consume_thread_min(LISTENERS as u32)
-            .consume_thread_max(LISTENERS as u32)
-            .consume_message_batch_max_size(32)
-            .pull_batch_size(32)
-            .build();
+        self.0.producer.send(first).await?;
         let seen = Arc::new(Seen::default());
         let listener = Arc::clone(&seen);
-        consumer.register_message_listener_concurrently(
-            move |messages: &[&MessageExt], _: &ConsumeConcurrentlyContext| {
-                listener.take(messages);
-                Ok(ConsumeConcurrentlyStatus::ConsumeSuccess)
-            },
-        );
-        consumer.subscribe(topic.as_str(), "*").await?;
-        consumer.start().await?;
+        let consumer = self
+            .0
+            .consume(&topic, move |messages| listener.take(messages))
+            .await?;
         Ok((topic, consumer, seen))
     }
 
-    pub(crate) async fn close(mut self) {
-        self.producer.shutdown().await;
-        self.runtime.shutdown().await;
-        self.owner.shutdown_tasks().await;
-        self.owner.shutdown_background();
+    pub(crate) async fn close(self) {
+        self.0.close().await;
     }
 }
 
@@ -231,11 +174,6 @@ fn message(topic: &str, level: i32) -> Result<Message, Error> {
         .build()?)
 }
 
-fn topic() -> String {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    format!("bare_{}_{}", now_ms(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// How late the members of a ZSET are taken by a loop that does nothing else, in ms.
 pub(crate) async fn zset(url: &str) -> Result<Vec<i64>, Error> {
     const TAKE: &str = "
@@ -279,9 +217,4 @@ pub(crate) async fn zset(url: &str) -> Result<Vec<i64>, Error> {
         }
     }
     Ok(late)
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

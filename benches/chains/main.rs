@@ -13,6 +13,7 @@
 #![recursion_limit = "512"]
 
 mod bare;
+mod client;
 mod ours;
 
 use std::time::Duration;

@@ -114,9 +114,14 @@ impl Server {
         kibibytes.parse::<usize>().unwrap() << 10
     }
 
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to stop, as an operating system does.
     pub(crate) fn terminate(&self) {
-        let id = self.child.id().to_string();
+        let id = self.process().to_string();
         assert!(
             Command::new("kill")
                 .args(["-TERM", &id])
