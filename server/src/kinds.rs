@@ -198,7 +198,8 @@ pub(crate) async fn page(
     }
     for paused in scheduler.paused().await? {
         if after.is_none_or(|after| *after < paused.kind) {
-            kinds.entry(paused.kind.clone()).or_default().paused = Some(paused);
+            let found = kinds.entry(paused.kind.clone()).or_default();
+            found.paused = Some(paused);
         }
     }
     // What is among the first of all is among the first of each state.

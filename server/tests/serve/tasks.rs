@@ -21,6 +21,11 @@ async fn listed(server: &Server, search: &str) -> (Vec<String>, usize) {
     }
 }
 
+/// Of two kinds in turn.
+fn kind(number: u32) -> &'static str {
+    ["a", "b"][number as usize % 2]
+}
+
 /// Schedules tasks, all of which are new.
 async fn schedule(server: &Server, tasks: impl Iterator<Item = Value>) {
     let tasks: Vec<_> = tasks.collect();
@@ -161,7 +166,7 @@ async fn a_list_is_of_keys_that_begin_so() {
             "{}-{number}",
             if number.is_multiple_of(3) { "toy" } else { "book" }
         );
-        json!({"kind": ["a", "b"][number as usize % 2], "key": key, "at": format!("2099-01-01T00:{number:02}:00Z")})
+        json!({"kind": kind(number), "key": key, "at": format!("2099-01-01T00:{number:02}:00Z")})
     };
     schedule(&server, (0..20).map(task)).await;
     schedule(&server, std::iter::once(json!({"kind": "a", "after": "1h"}))).await;
@@ -194,7 +199,7 @@ async fn no_more_than_ten_thousand_tasks_are_looked_at_for_a_page() {
             10_500 => "last".to_owned(),
             number => format!("{number}"),
         };
-        json!({"kind": ["a", "b"][number as usize % 2], "key": key, "at": format!("2099-01-01T00:00:00.{:03}Z", number / 20)})
+        json!({"kind": kind(number), "key": key, "at": format!("2099-01-01T00:00:00.{:03}Z", number / 20)})
     };
     schedule(&server, (0..=10_500).map(task)).await;
     let first = server.get("/v1/tasks?key_prefix=last").await.body;
