@@ -6,6 +6,7 @@ mod body;
 mod bulk;
 mod claims;
 mod connection;
+mod events;
 mod forecast;
 mod health;
 mod kinds;
@@ -123,7 +124,9 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks/{kind}/{key}/shift", may(change, post(verbs::shift)));
     // These may wait longer, and hold no room meanwhile.
     let take = must_have(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
-    let take = Router::new().route("/claims", take);
+    let take = Router::new()
+        .route("/claims", take)
+        .route("/events", must_have(read, get(events::listen)));
     let claims = Router::new()
         .route("/claims/{claim}/done", may(work, post(claims::done)))
         .route("/claims/{claim}/retry", may(work, post(claims::retry)))

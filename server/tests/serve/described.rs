@@ -28,6 +28,7 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
     assert_eq!(
         requests,
         [
+            "get /v1/events",
             "get /v1/forecast",
             "get /v1/kinds",
             "get /v1/stats",
@@ -40,6 +41,8 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             "post /v1/claims/{claim}/extend",
             "post /v1/claims/{claim}/retry",
             "post /v1/claims/{claim}/snooze",
+            "post /v1/kinds/{kind}/pause",
+            "post /v1/kinds/{kind}/resume",
             "post /v1/tasks",
             "post /v1/tasks/{kind}/{key}/cancel",
             "post /v1/tasks/{kind}/{key}/redrive",

@@ -69,7 +69,10 @@ async fn the_tasks_of_a_paused_kind_are_not_given_until_it_is_resumed() {
     assert_eq!(of("delayline.paused"), None, "a pause is told of with its kind");
 
     let resumed = server.post("/v1/kinds/report/resume", json!({})).await;
-    assert_eq!((resumed.status.as_u16(), resumed.body), (200, json!({"was_paused": true})));
+    assert_eq!(
+        (resumed.status.as_u16(), resumed.body),
+        (200, json!({"was_paused": true}))
+    );
     let waiting = json!({"kinds": ["report"], "max": 10, "wait": "10s"});
     let taken = server.post("/v1/claims", waiting).await.body;
     assert_eq!(taken["claims"].as_array().unwrap().len(), 1);
@@ -84,7 +87,10 @@ async fn a_kind_is_paused_for_all_servers_and_also_before_there_are_tasks_of_it(
     let config = format!("[store]\nurl = \"sqlite:{}\"\n{ANY_PORT}", file.display());
     let (one, other) = (Server::configured(&config), Server::configured(&config));
     let paused = one.post("/v1/kinds/report/pause", json!({})).await;
-    assert_eq!((paused.status.as_u16(), &paused.body["reason"]), (200, &json!("")));
+    assert_eq!(
+        (paused.status.as_u16(), &paused.body["reason"]),
+        (200, &json!(""))
+    );
     let kinds = other.get("/v1/kinds").await.body;
     assert_eq!(
         kinds,

@@ -12,6 +12,7 @@ mod clients;
 #[path = "../../../tests/support/database.rs"]
 mod database;
 mod described;
+mod events;
 mod forecast;
 mod fuzz;
 #[cfg(feature = "rocketmq")]

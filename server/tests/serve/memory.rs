@@ -138,7 +138,7 @@ async fn a_page_of_large_payloads_is_shorter() {
     }
     keys.sort();
     keys.dedup();
-    assert_eq!((keys.len(), &pages[..]), (20, &[17, 3][..]));
+    assert_eq!((keys.len(), &pages[..]), (20, &[16, 4][..]));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, bulk, claims, forecast, kinds, schedule, stats, task, verbs};
+use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -33,6 +33,7 @@ use super::{Shared, bulk, claims, forecast, kinds, schedule, stats, task, verbs}
         kinds::resume,
         forecast::show,
         stats::show,
+        events::listen,
         claims::take,
         claims::done,
         claims::retry,

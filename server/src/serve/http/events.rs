@@ -1,0 +1,103 @@
+//! What becomes of tasks, told while it happens.
+
+use std::convert::Infallible;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use delayline::{Events, Kind, Task};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::watch;
+use utoipa::IntoParams;
+
+use super::Shared;
+use super::answer::TaskView;
+use super::body::Search;
+use super::problem::{Problem, Refusals};
+
+/// Of which tasks.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// Only of this kind.
+    kind: Option<String>,
+}
+
+/// What one client hears.
+struct Feed {
+    events: Events,
+    kind: Option<Kind>,
+    stopping: watch::Receiver<bool>,
+    /// What comes after it was said that something is missing.
+    held: Option<Task>,
+}
+
+/// Hears what becomes of tasks through this server, from now on, as server-sent events: each is named by the state of its
+/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "tasks",
+    params(Wanted),
+    responses(
+        (status = 200, description = "Events, until the client goes away or the server stops", body = String, content_type = "text/event-stream"),
+        Refusals
+    )
+)]
+pub(super) async fn listen(
+    State(app): State<Shared>,
+    Search(wanted): Search<Wanted>,
+) -> Result<Response, Problem> {
+    let kind = wanted.kind.map(Kind::from);
+    kind.as_ref().map_or(Ok(()), Kind::check)?;
+    let feed = Feed {
+        events: app.scheduler.events(),
+        kind,
+        stopping: app.stopping.clone(),
+        held: None,
+    };
+    let events = stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        Some((Ok::<_, Infallible>(event), feed))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+impl Feed {
+    async fn next(&mut self) -> Option<Event> {
+        let task = match self.held.take() {
+            Some(task) => task,
+            None => self.task().await?,
+        };
+        match self.events.missed() {
+            0 => told(task),
+            missed => {
+                self.held = Some(task);
+                Some(Event::default().event("missed").data(missed.to_string()))
+            }
+        }
+    }
+
+    /// The next one of the kind; none, if the server stops.
+    async fn task(&mut self) -> Option<Task> {
+        loop {
+            let task = tokio::select! {
+                biased;
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+                task = self.events.next() => task?,
+            };
+            if self.kind.as_ref().is_none_or(|kind| *kind == task.kind) {
+                return Some(task);
+            }
+        }
+    }
+}
+
+/// A task as an event. None, which ends the feed, if it cannot be written, as no task can.
+fn told(task: Task) -> Option<Event> {
+    let (id, state) = (task.id, format!("{:?}", task.state).to_lowercase());
+    let event = Event::default().event(state).id(format!("{id}.{}", task.version));
+    event.json_data(TaskView::without_payload(task)).ok()
+}
