@@ -36,9 +36,12 @@ impl FromStr for Span {
         // `humantime` takes more than that: months, of 30.44 days, whose `M` is a slip away from the `m` of minutes;
         // what is finer than the milliseconds of a task; fractions. And it panics on a sum close to the largest
         // number of seconds, which a short text of short numbers does not reach.
-        let plain = text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b' ');
+        // It also joins digits over spaces: 1 30m would be 130 minutes.
+        let plain = text.split(' ').all(|part| {
+            part.starts_with(|c: char| c.is_ascii_digit())
+                && part.ends_with(|c: char| c.is_ascii_alphabetic())
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        });
         let units = text
             .split(|c: char| !c.is_ascii_alphabetic())
             .all(|unit| matches!(unit, "" | "ms" | "s" | "m" | "h" | "d"));

@@ -16,6 +16,7 @@ mod room;
 mod schedule;
 mod stats;
 mod task;
+mod texts;
 mod verbs;
 
 use std::sync::Arc;

@@ -58,13 +58,21 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
     assert!(grown < 64 * MIB, "{grown} bytes more are in memory");
     // The others are told to come back, and who looks after the process is answered.
     assert_eq!(server.get("/readyz").await.status, 200);
-    let (mut let_in, mut refused) = (Vec::new(), 0);
+    let mut reading = tokio::task::JoinSet::new();
     for mut stream in sent {
-        let mut answer = [0; 512];
-        match tokio::time::timeout(Duration::from_secs(8), stream.read(&mut answer)).await {
+        reading.spawn(async move {
+            let mut answer = [0; 512];
+            let read = tokio::time::timeout(Duration::from_secs(8), stream.read(&mut answer)).await;
+            let answer =
+                read.map(|length| String::from_utf8_lossy(&answer[..length.unwrap()]).to_lowercase());
+            (stream, answer)
+        });
+    }
+    let (mut let_in, mut refused) = (Vec::new(), 0);
+    for (stream, answer) in reading.join_all().await {
+        match answer {
             Err(_) => let_in.push(stream),
-            Ok(length) => {
-                let answer = String::from_utf8_lossy(&answer[..length.unwrap()]).to_lowercase();
+            Ok(answer) => {
                 assert!(
                     answer.starts_with("http/1.1 503") && answer.contains("retry-after: 1"),
                     "{answer}"

@@ -14,11 +14,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
+use super::texts;
 
 /// A task as others see it: times in RFC 3339, UTC.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Task)]
 pub(crate) struct TaskView {
+    #[schema(value_type = texts::TaskId)]
     id: String,
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,14 +28,15 @@ pub(crate) struct TaskView {
     #[schema(value_type = StateName)]
     state: delayline::State,
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     due_at: Timestamp,
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     planned_at: Timestamp,
     version: u64,
     attempt: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
     max_attempts: Option<u32>,
     stalls: u32,
     hops: u32,
@@ -50,13 +53,13 @@ pub(crate) struct TaskView {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     created_at: Timestamp,
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     finished_at: Option<Timestamp>,
 }
 

@@ -11,6 +11,7 @@ use super::Shared;
 use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
+use super::texts;
 use super::verbs::signed;
 use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
 use crate::filter::{Filter, PAGE};
@@ -27,12 +28,13 @@ const USUAL: usize = 1_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Matching {
+    #[schema(value_type = texts::Kind)]
     kind: String,
     /// Due then or later.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     due_after: Option<Time>,
     /// Due before then.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     due_before: Option<Time>,
     /// With a key that begins so. Each task of the kind is looked at for it.
     key_prefix: Option<String>,
@@ -64,11 +66,11 @@ pub(super) struct BulkMove {
     /// Only says how many match.
     #[serde(default)]
     dry_run: bool,
-    /// From now; a whole number with a unit, such as `15m`. Either this or `at`.
-    #[schema(value_type = Option<String>, example = "15m")]
+    /// From now. Either this or `at`.
+    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Either this or `after`.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
 }
 
@@ -83,8 +85,7 @@ pub(super) struct BulkShift {
     /// Only says how many match.
     #[serde(default)]
     dry_run: bool,
-    /// With its sign, such as `+10m` or `-2h`.
-    #[schema(example = "+10m")]
+    #[schema(value_type = texts::SignedSpan)]
     by: String,
 }
 

@@ -17,6 +17,7 @@ use super::answer::TaskView;
 use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::room::{full, sent_with};
+use super::texts;
 use crate::span::Span;
 
 /// For how long a request may wait for a task.
@@ -29,17 +30,19 @@ pub(super) const BODY_LIMIT: usize = 64 << 10;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
+    #[schema(value_type = Vec<texts::Kind>, min_items = 1)]
     kinds: Vec<String>,
     /// How many tasks at the most; 1 unless it is said.
     #[schema(minimum = 1, maximum = 500)]
     max: Option<usize>,
     /// For how long to wait if nothing is due, up to `60s`; not at all unless it is said.
-    #[schema(value_type = Option<String>, example = "20s")]
+    #[schema(value_type = Option<texts::Span>)]
     wait: Option<Span>,
     /// For how long a claim holds unless it is extended: `1s` to `1d`; `30s` unless it is said.
-    #[schema(value_type = Option<String>, example = "30s")]
+    #[schema(value_type = Option<texts::Span>)]
     lease: Option<Span>,
     /// Who works, for people; the name of the token unless it is said.
+    #[schema(value_type = Option<texts::Owner>)]
     owner: Option<String>,
 }
 
@@ -53,6 +56,7 @@ pub(super) struct Given {
 #[schema(as = Claim)]
 pub(super) struct ClaimView {
     /// Names the claim: to be given back when it ends, or is extended.
+    #[schema(value_type = texts::ClaimId)]
     claim: String,
     task: TaskView,
 }
@@ -82,7 +86,7 @@ pub(super) struct Held {
 #[serde(deny_unknown_fields)]
 pub(super) struct Retry {
     /// When to try again, from now; else its kind says.
-    #[schema(value_type = Option<String>, example = "30s")]
+    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Why it failed.
     #[serde(default)]
@@ -93,7 +97,7 @@ pub(super) struct Retry {
 #[serde(deny_unknown_fields)]
 pub(super) struct Snooze {
     /// When to come again, from now.
-    #[schema(value_type = String, example = "5m")]
+    #[schema(value_type = texts::Span)]
     after: Span,
 }
 
@@ -108,7 +112,7 @@ pub(super) struct Discard {
 #[serde(deny_unknown_fields)]
 pub(super) struct Extend {
     /// For how long the claim holds from now on.
-    #[schema(value_type = String, example = "30s")]
+    #[schema(value_type = texts::Span)]
     lease: Span,
 }
 
@@ -173,7 +177,7 @@ macro_rules! ends {
             post,
             path = $path,
             tag = "claims",
-            params(("claim" = String, Path, description = "As it was given, `<id>.<version>`")),
+            params(("claim" = texts::ClaimId, Path, description = "The claim, as it was given")),
             request_body = $body,
             responses(
                 (status = 200, description = "`done`", body = Held),

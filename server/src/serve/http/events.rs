@@ -15,6 +15,7 @@ use super::Shared;
 use super::answer::TaskView;
 use super::body::Search;
 use super::problem::{Problem, Refusals};
+use super::texts;
 
 /// Of which tasks.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -22,6 +23,7 @@ use super::problem::{Problem, Refusals};
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// Only of this kind.
+    #[param(value_type = Option<texts::Kind>)]
     kind: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Shared;
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
+use super::texts;
 use crate::forecast::Coming;
 use crate::kinds::of_tasks;
 
@@ -19,8 +20,10 @@ use crate::kinds::of_tasks;
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// Only this one; else all of which there are scheduled tasks.
+    #[param(value_type = Option<texts::Kind>)]
     kind: Option<String>,
     /// The last kind of the page before; not beside `kind`.
+    #[param(value_type = Option<texts::Kind>)]
     after: Option<String>,
     /// How many kinds: 100 unless it is said.
     #[param(minimum = 1, maximum = 100)]
@@ -59,6 +62,7 @@ pub(super) async fn show(
         (Some(kind), None) => vec![kind.into()],
         (None, after) => {
             let after = after.map(Kind::from);
+            after.as_ref().map_or(Ok(()), Kind::check)?;
             let scheduled = delayline::State::Scheduled;
             of_tasks(&*app.store, scheduled, after.as_ref(), limit).await?
         }

@@ -12,6 +12,7 @@ use super::answer::{StateName, time, time_if_any};
 use super::body::{self, Body, Search};
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
+use super::texts;
 use super::verbs::Nothing;
 use crate::kinds::{Found, page};
 
@@ -21,6 +22,7 @@ use crate::kinds::{Found, page};
 #[serde(deny_unknown_fields)]
 pub(super) struct Listed {
     /// The last kind of the page before.
+    #[param(value_type = Option<texts::Kind>)]
     after: Option<String>,
     /// 100 unless it is said.
     #[param(minimum = 1, maximum = 500)]
@@ -52,11 +54,11 @@ pub(super) struct KindListing {
 #[schema(as = Paused)]
 pub(super) struct PausedView {
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     since: Timestamp,
     /// None: until it is resumed.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     until: Option<Timestamp>,
     reason: String,
 }
@@ -85,6 +87,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
     let after: Option<Kind> = listed.after.map(Kind::from);
+    after.as_ref().map_or(Ok(()), Kind::check)?;
     let found = page(&app.scheduler, &*app.store, after.as_ref(), limit).await?;
     let view = |(kind, Found { states, paused }): (Kind, Found)| KindView {
         kind: kind.to_string(),
@@ -100,10 +103,11 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 pub(super) struct Pause {
     /// Else until it is resumed.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     until: Option<Time>,
     /// For people; up to 1,000 bytes.
     #[serde(default)]
+    #[schema(max_length = 1000)]
     reason: String,
 }
 
@@ -113,7 +117,7 @@ pub(super) struct Pause {
     post,
     path = "/v1/kinds/{kind}/pause",
     tag = "kinds",
-    params(("kind" = String, Path, description = "The kind")),
+    params(("kind" = texts::Kind, Path, description = "The kind")),
     request_body = Pause,
     responses((status = 200, description = "It is paused", body = PausedView), Refusals)
 )]
@@ -138,7 +142,7 @@ pub(super) struct Resumed {
     post,
     path = "/v1/kinds/{kind}/resume",
     tag = "kinds",
-    params(("kind" = String, Path, description = "The kind")),
+    params(("kind" = texts::Kind, Path, description = "The kind")),
     request_body = Nothing,
     responses((status = 200, description = "It is not paused any more", body = Resumed), Refusals)
 )]

@@ -71,8 +71,8 @@ pub(super) enum Refusals {
     /// The body is not JSON.
     #[response(status = 415, content_type = "application/problem+json")]
     NoJson(Problem),
-    /// The store does not answer; what was asked for may have been done or not.
-    #[response(status = 503, content_type = "application/problem+json")]
+    /// The store does not answer, and what was asked for may have been done or not; or the server has no room, and nothing was.
+    #[response(status = 503, content_type = "application/problem+json", headers(("Retry-After" = u32, description = "In seconds")))]
     Away(Problem),
 }
 

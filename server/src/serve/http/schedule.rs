@@ -12,7 +12,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
+use utoipa::openapi::schema::{AllOfBuilder, ArrayBuilder, ObjectBuilder, OneOfBuilder};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -21,6 +21,7 @@ use super::access::Caller;
 use super::answer::{Answered, refused, scheduled, tagged};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
+use super::texts;
 use crate::serve::derived_id::derived_id;
 use crate::span::Span;
 
@@ -28,15 +29,17 @@ use crate::span::Span;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskBody {
-    /// 1 to 100 bytes without control characters; in a `PUT` what the path says.
+    /// In a `PUT` what the path says.
+    #[schema(value_type = Option<texts::Kind>)]
     kind: Option<String>,
-    /// The caller's own name for it, 1 to 255 bytes without control characters: of a kind and key there is one live task.
+    /// The caller's own name for it: of a kind and key there is one live task.
+    #[schema(value_type = Option<texts::Key>)]
     key: Option<String>,
-    /// From now; a whole number with a unit, such as `15m`. Either this or `at`.
-    #[schema(value_type = Option<String>, example = "15m")]
+    /// From now. Either this or `at`.
+    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Either this or `after`.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
     /// Any JSON.
     #[schema(value_type = Option<serde_json::Value>)]
@@ -47,7 +50,7 @@ pub(super) struct TaskBody {
     #[serde(default)]
     replace: bool,
     /// After how many attempts it is given up; else its kind says.
-    #[schema(minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u32)]
     max_attempts: Option<u32>,
 }
 
@@ -57,10 +60,16 @@ pub(super) struct TaskBody {
 pub(super) struct Time(pub(super) Timestamp);
 
 impl TryFrom<String> for Time {
-    type Error = delayline::Error;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, delayline::Error> {
-        text.parse().map(Self)
+    fn try_from(text: String) -> Result<Self, String> {
+        // It has another way to write years that have no four digits.
+        if text.starts_with(['-', '+']) {
+            return Err(format!("time is {text:?}: allowed are the years 0000 to 9999"));
+        }
+        text.parse()
+            .map(Self)
+            .map_err(|error: delayline::Error| error.to_string())
     }
 }
 
@@ -126,7 +135,10 @@ pub(super) enum Tasks {
 
 impl PartialSchema for Tasks {
     fn schema() -> RefOr<Schema> {
-        let one = Ref::from_schema_name(TaskBody::name());
+        let kind = Ref::from_schema_name(texts::Kind::name());
+        let with_kind = ObjectBuilder::new().property("kind", kind).required("kind");
+        let task = Ref::from_schema_name(TaskBody::name());
+        let one: RefOr<Schema> = AllOfBuilder::new().item(task).item(with_kind).into();
         OneOfBuilder::new()
             .item(one.clone())
             .item(ArrayBuilder::new().items(one))
@@ -168,7 +180,7 @@ impl<'de> Deserialize<'de> for Tasks {
     put,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = String, Path, description = "The kind of the task"), ("key" = String, Path, description = "The caller's own name for it")),
+    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it")),
     request_body = TaskBody,
     responses(
         (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),

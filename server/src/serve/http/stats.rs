@@ -9,13 +9,14 @@ use utoipa::ToSchema;
 use super::Shared;
 use super::answer::time;
 use super::problem::Refusals;
+use super::texts;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct ServerStats {
     version: &'static str,
     /// By this server's clock.
     #[serde(serialize_with = "time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = texts::Time)]
     started_at: Timestamp,
     /// Counts since then, of this server alone, and how late tasks were started.
     #[schema(value_type = Object)]

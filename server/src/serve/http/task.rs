@@ -15,6 +15,7 @@ use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
+use super::texts;
 use crate::filter::{Bounds, Filter, Position};
 use crate::kinds::of_tasks;
 
@@ -23,7 +24,7 @@ use crate::kinds::of_tasks;
     get,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = String, Path, description = "The kind of the task"), ("key" = String, Path, description = "The caller's own name for it")),
+    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it")),
     responses(
         (status = 200, description = "The task", body = TaskView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -42,7 +43,7 @@ pub(super) async fn by_key(
     get,
     path = "/v1/tasks/id/{id}",
     tag = "tasks",
-    params(("id" = String, Path, description = "A UUID")),
+    params(("id" = texts::TaskId, Path, description = "The id of the task")),
     responses(
         (status = 200, description = "The task", body = TaskView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -65,15 +66,16 @@ fn found(task: Option<Task>) -> Result<Response, Problem> {
 #[serde(deny_unknown_fields)]
 pub(super) struct Listed {
     /// Else of all kinds, of which up to 100 may have tasks in this state.
+    #[param(value_type = Option<texts::Kind>)]
     kind: Option<String>,
     /// `scheduled` unless it is said.
     #[param(value_type = Option<StateName>)]
     state: Option<delayline::State>,
     /// Due then or later.
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<texts::Time>)]
     due_after: Option<Time>,
     /// Due before then.
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<texts::Time>)]
     due_before: Option<Time>,
     /// With a key that begins so. Up to 10,000 tasks are looked at for it, so that a page may have few of them or none and
     /// still a cursor to go on from.

@@ -13,6 +13,7 @@ use super::answer::{Answered, changed};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
+use super::texts;
 use crate::span::Span;
 
 /// A body without anything in it.
@@ -24,11 +25,11 @@ pub(super) struct Nothing {}
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
-    /// From now; a whole number with a unit, such as `15m`. Either this or `at`.
-    #[schema(value_type = Option<String>, example = "15m")]
+    /// From now. Either this or `at`.
+    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Either this or `after`.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
 }
 
@@ -36,8 +37,7 @@ pub(super) struct Move {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct By {
-    /// With its sign, such as `+10m` or `-2h`.
-    #[schema(example = "+10m")]
+    #[schema(value_type = texts::SignedSpan)]
     by: String,
 }
 
@@ -68,9 +68,9 @@ macro_rules! verb {
             path = $path,
             tag = "tasks",
             params(
-                ("kind" = String, Path, description = "The kind of the task"),
-                ("key" = String, Path, description = "The caller's own name for it"),
-                ("If-Match" = Option<String>, Header, description = "Its `ETag`, or `*`")
+                ("kind" = texts::Kind, Path, description = "The kind of the task"),
+                ("key" = texts::Key, Path, description = "The caller's own name for it"),
+                ("If-Match" = inline(Option<texts::Version>), Header, description = "Of which version it must be")
             ),
             request_body = $body,
             responses(

@@ -1,12 +1,19 @@
-"""What the fuzzer does before each request: it does not wait for work, nor listen for ever."""
+"""What the fuzzer does beside reading the description: it does not wait for work, it works on tasks that are there, and it
+knows how an array of tasks is refused.
+"""
 
 import json
 import re
+import zlib
 
 import schemathesis
 
 PART = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# How many kinds and keys half of the requests share.
+FEW = {"kind": 3, "key": 10}
+# Tasks and claims that were answered.
+ids, claims = [], []
 
 
 def is_a_wait(text):
@@ -16,9 +23,74 @@ def is_a_wait(text):
     return sum(int(count) * MILLISECONDS[unit] for count, unit in PART.findall(text)) <= 60_000
 
 
+def one_of_few(field, text):
+    number = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return text if number % 2 else f"{field}-{number // 2 % FEW[field]}"
+
+
+def of_few(value):
+    """The same with few kinds and keys."""
+    if isinstance(value, list):
+        return [of_few(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {}
+    for field, given in value.items():
+        if field in FEW and isinstance(given, str):
+            given = one_of_few(field, given)
+        elif field == "kinds" and isinstance(given, list):
+            given = given + [f"kind-{number}" for number in range(FEW["kind"])]
+        elif field == "filter":
+            given = of_few(given)
+        changed[field] = given
+    return changed
+
+
+def once_due(task):
+    """Of the two fields that say when exactly one is to be given, but for some, which are refused."""
+    both = "after" in task and "at" in task
+    if both and zlib.crc32(json.dumps(task).encode()) % 4:
+        del task["at"]
+    if task.get("after") is None and task.get("at") is None:
+        task["after"] = "0s"
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     if isinstance(case.body, dict) and is_a_wait(case.body.get("wait")):
         case.body["wait"] = "5ms"
     if "text/event-stream" in json.dumps(case.operation.definition.raw.get("responses", {})):
         kwargs["timeout"] = 0.2
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    case.body, case.query = of_few(case.body), of_few(case.query)
+    path = of_few(case.path_parameters or {})
+    if "id" in path and ids:
+        path["id"] = ids[-1]
+    if "claim" in path and claims:
+        path["claim"] = claims.pop()
+    if isinstance(case.body, dict) and "key" in path:
+        case.body.update({field: path[field] for field in FEW if field in case.body})
+    case.path_parameters = path
+    if case.method == "PUT" or case.path.endswith(("/tasks", "reschedule")):
+        for task in case.body if isinstance(case.body, list) else [case.body]:
+            if isinstance(task, dict):
+                once_due(task)
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code not in (200, 201) or "json" not in response.headers.get("content-type", [""])[0]:
+        return
+    answer = response.json()
+    if isinstance(answer, dict):
+        claims.extend(claim["claim"] for claim in answer.get("claims", []))
+        if isinstance(answer.get("task"), dict):
+            ids.append(answer["task"]["id"])
+
+
+@schemathesis.hook
+def filter_failure(context, failure, case, response):
+    """An array is answered by an array, in which each task that cannot be used is refused."""
+    refused = "AcceptedNegativeData" == type(failure).__name__ and isinstance(case.body, list)
+    return not (refused and any(each.get("status") == 400 for each in response.json()))
