@@ -9,7 +9,7 @@ use crate::python::{files, python};
 use crate::server::Server;
 
 /// About how many requests are made, unless `DELAYLINE_FUZZ_CASES` says otherwise.
-const USUAL_CASES: u64 = 1_500;
+const USUAL_CASES: u64 = 2_500;
 
 fn number(name: &str) -> Option<u64> {
     let given = std::env::var(name).ok()?;
