@@ -24,10 +24,12 @@ pub struct Paused {
     pub reason: String,
 }
 
-/// The kind of the rows that say which kinds are paused: each is scheduled, for ever, under the paused kind as its key.
-///
-/// A row and no table of its own, so that every store can do it; it is never due, so that it has no wake-up.
-pub(crate) const PAUSED: &str = "delayline.paused";
+impl Paused {
+    /// The kind of the rows that say which kinds are paused: each is scheduled, for ever, under the paused kind as its key.
+    //
+    // A row and no table of its own, so that every store can do it; it is never due, so that it has no wake-up.
+    pub const KIND: &str = "delayline.paused";
+}
 
 /// How many bytes a reason may have.
 const LONGEST_REASON: usize = 1_000;
@@ -48,7 +50,7 @@ pub(crate) async fn pause(
     reason: &str,
 ) -> Result<Paused, Error> {
     kind.check()?;
-    if kind.as_str() == PAUSED {
+    if kind.as_str() == Paused::KIND {
         return Err(Error::invalid(
             "kind",
             kind,
@@ -76,10 +78,10 @@ pub(crate) async fn pause(
         reason: reason.to_owned(),
     };
     let payload = serde_json::to_vec(&mark).map_err(|source| Error::Encode {
-        kind: PAUSED.to_owned(),
+        kind: Paused::KIND.to_owned(),
         source,
     })?;
-    let (of_marks, key) = (Kind::from(PAUSED), Key::from(kind.as_str()));
+    let (of_marks, key) = (Kind::from(Paused::KIND), Key::from(kind.as_str()));
     let row = NewRow {
         id: place::id_with_key(clock.new_id(), &of_marks, &key),
         kind: of_marks,
@@ -98,7 +100,7 @@ pub(crate) async fn pause(
 /// Resumes a kind; says whether it was paused.
 pub(crate) async fn resume(store: &dyn Store, kind: &Kind) -> Result<bool, Error> {
     kind.check()?;
-    let mark = Target::from((PAUSED, kind.as_str()));
+    let mark = Target::from((Paused::KIND, kind.as_str()));
     Ok(matches!(
         remove(store, mark, Expect::Anything).await?,
         Answer::Done(_)
@@ -108,7 +110,7 @@ pub(crate) async fn resume(store: &dyn Store, kind: &Kind) -> Result<bool, Error
 /// The kinds that are paused, by name. Marks whose time is over are removed.
 pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
     let mut marks = Vec::new();
-    let mut page = Page::new(PAUSED, State::Scheduled).limit(defaults::BATCH);
+    let mut page = Page::new(Paused::KIND, State::Scheduled).limit(defaults::BATCH);
     loop {
         let rows = store.list(&page).await?;
         let Some(last) = rows.last() else { break };

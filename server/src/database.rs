@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use delayline::Scheduler;
 #[cfg(feature = "mysql")]
 use delayline::store::MySqlBuilder;
 #[cfg(feature = "postgres")]
@@ -23,6 +24,12 @@ impl Place {
     /// Opens the store, which must be there.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         Address::given("--store", self.store.as_ref())?.existing().await
+    }
+
+    /// A scheduler over it. What is changed through it has no wake-up sent: a worker finds that within a second, as its row
+    /// says.
+    pub(crate) async fn scheduler(&self) -> Result<Scheduler, Failure> {
+        Ok(Scheduler::builder(self.open().await?).build()?)
     }
 }
 

@@ -61,9 +61,6 @@ struct Resume {
 /// How many are asked for at once.
 const PAGE: usize = 500;
 
-/// The kind of the rows that are pauses, which the paused kinds tell of.
-const PAUSES: &str = "delayline.paused";
-
 const STATES: [State; 5] = [
     State::Scheduled,
     State::Running,
@@ -142,7 +139,7 @@ fn told(paused: &Paused) -> String {
 impl Pause {
     fn run(self) -> Result<(), Failure> {
         let paused = crate::in_runtime(async {
-            let scheduler = Scheduler::builder(self.place.open().await?).build()?;
+            let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(scheduler.pause(self.kind, self.until, &self.reason).await?)
         })??;
         crate::print(&format!("{} is {}\n", paused.kind, told(&paused)))
@@ -152,7 +149,7 @@ impl Pause {
 impl Resume {
     fn run(self) -> Result<(), Failure> {
         let was_paused = crate::in_runtime(async {
-            let scheduler = Scheduler::builder(self.place.open().await?).build()?;
+            let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(scheduler.resume(self.kind).await?)
         })??;
         crate::print(match was_paused {
@@ -170,7 +167,7 @@ pub(crate) async fn of_tasks(
     limit: usize,
 ) -> Result<Vec<Kind>, Error> {
     let mut kinds = store.kinds(state, after, limit + 1).await?;
-    kinds.retain(|kind| kind.as_str() != PAUSES);
+    kinds.retain(|kind| kind.as_str() != Paused::KIND);
     kinds.truncate(limit);
     Ok(kinds)
 }

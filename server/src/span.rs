@@ -76,3 +76,19 @@ impl fmt::Display for Span {
         Spelled(self.0).fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_its_unit_beside_it() {
+        let hour_and_half = Duration::from_secs(90 * 60);
+        for text in ["1h 30m", "1h30m", "90m"] {
+            assert_eq!(text.parse::<Span>().unwrap(), Span(hour_and_half), "{text}");
+        }
+        for text in ["1 30m", "30m 1", "1 h", "h1", " 1h", "1h ", ""] {
+            assert!(text.parse::<Span>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -4,10 +4,9 @@ mod change;
 mod list;
 mod show;
 
-use delayline::{Error, Kind, Scheduler, State, Target, TaskId, Timestamp};
+use delayline::{Error, Kind, State, Target, TaskId, Timestamp};
 
 use crate::Failure;
-use crate::database::Place;
 use crate::filter::Filter;
 
 /// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
@@ -40,11 +39,6 @@ impl Tasks {
             Command::Redrive(redrive) => redrive.run(),
         }
     }
-}
-
-/// What is changed through it has no wake-up sent: a worker finds that within a second, as its row says.
-async fn scheduler(place: &Place) -> Result<Scheduler, Failure> {
-    Ok(Scheduler::builder(place.open().await?).build()?)
 }
 
 /// Which task.

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use crate::backend::{Backend, Departure, SendError, Wake};
-use crate::paused::PAUSED;
 use crate::store::Store;
 use crate::timestamp::duration;
-use crate::{Error, Kind, Page, State, Task, Timestamp, defaults};
+use crate::{Error, Kind, Page, Paused, State, Task, Timestamp, defaults};
 
 /// How often a batch is sent that a backend does not take, and how long to wait in between.
 const TRIES: u32 = 10;
@@ -37,7 +36,7 @@ pub async fn rearm(
 ) -> Result<Rearming, Error> {
     let mut kinds = all_kinds(store).await?;
     // Its rows are never due.
-    kinds.retain(|kind| kind.as_str() != PAUSED);
+    kinds.retain(|kind| kind.as_str() != Paused::KIND);
     let mut done = Rearming {
         sent: 0,
         kinds: 0,

@@ -11,7 +11,7 @@ impl Scheduler {
     /// [`defaults::PAUSE_SEEN`](crate::defaults::PAUSE_SEEN), and start none of its tasks from then on; what they have
     /// claimed in advance they give back. Handlers that run go on, and callers may schedule, move and cancel as ever.
     ///
-    /// A pause is a row of the kind `delayline.paused`, under the name of the paused kind as its key.
+    /// A pause is a row of the kind [`Paused::KIND`], under the name of the paused kind as its key.
     ///
     /// ```
     /// use delayline::store::MemoryStore;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
@@ -77,28 +77,25 @@ pub(crate) fn router(app: Shared) -> Router {
     let must_have = |right: Right, handlers: MethodRouter<Shared>| {
         handlers.route_layer(from_fn_with_state((Arc::clone(&app), right), require))
     };
-    let may = |right: Right, handlers: MethodRouter<Shared>| {
-        let held = room::Held {
-            of: |app| &app.room,
-            least: |_| room::A_TASK,
-        };
+    let may_hold = |right: Right, held: room::Held, handlers: MethodRouter<Shared>| {
         let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
         must_have(right, handlers.route_layer(enter))
     };
-    let may_with_many = |right: Right, least: fn(&Request) -> usize, handlers: MethodRouter<Shared>| {
-        let held = room::Held {
-            of: |app| &app.room_for_many,
-            least,
-        };
-        let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
-        must_have(right, handlers.route_layer(enter))
+    let a_task = room::Held {
+        of: |app| &app.room,
+        least: |_| room::A_TASK,
     };
-    let change_many = |handlers: MethodRouter<Shared>| may_with_many(Right::Change, |_| bulk::HELD, handlers);
+    let many = |least| room::Held {
+        of: |app| &app.room_for_many,
+        least,
+    };
+    let may = |right, handlers| may_hold(right, a_task, handlers);
+    let change_many = |handlers| may_hold(Right::Change, many(|_| bulk::HELD), handlers);
     let (read, schedule, change, work) = (Right::Read, Right::Schedule, Right::Change, Right::Work);
     let tasks = Router::new()
         .route(
             "/tasks",
-            may_with_many(read, task::held, get(task::list)).merge(may(schedule, post(schedule::post))),
+            may_hold(read, many(task::held), get(task::list)).merge(may(schedule, post(schedule::post))),
         )
         .route("/tasks:cancel", change_many(post(bulk::cancel)))
         .route("/tasks:run", change_many(post(bulk::run)))

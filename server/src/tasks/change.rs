@@ -3,7 +3,7 @@
 use delayline::{Action, Answer, Expect, Timestamp, When};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Matching, One, missing, scheduler};
+use super::{Matching, One, missing};
 use crate::Failure;
 use crate::bulk::{self, Match};
 use crate::database::Place;
@@ -52,7 +52,7 @@ impl Changed {
 
     fn change_one(&self, target: delayline::Target, action: Action) -> Result<(), Failure> {
         let answer = crate::in_runtime(async {
-            let scheduler = scheduler(&self.place).await?;
+            let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(match action {
                 Action::Shift(by) => scheduler.shift(target, by).await?,
                 action => {
@@ -84,7 +84,7 @@ impl Changed {
     fn change_all(&self, kind: &str, action: Action) -> Result<(), Failure> {
         let filter = self.matching.filter(kind.into(), bulk::state_for(action));
         let (matched, answers) = crate::in_runtime(async {
-            let scheduler = scheduler(&self.place).await?;
+            let scheduler = self.place.scheduler().await?;
             let matches: Vec<Match> = filter.find(&scheduler, MOST).await?;
             if self.dry_run {
                 return Ok((matches.len(), None));

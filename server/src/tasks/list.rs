@@ -2,8 +2,8 @@
 
 use delayline::{State, Task};
 
+use super::Matching;
 use super::show::one_line;
-use super::{Matching, scheduler};
 use crate::Failure;
 use crate::database::Place;
 use crate::serve::TaskView;
@@ -38,7 +38,7 @@ impl List {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let filter = self.matching.filter(self.kind.as_str().into(), self.state);
         let tasks: Vec<Task> = crate::in_runtime(async {
-            let scheduler = scheduler(&self.place).await?;
+            let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(filter.find(&scheduler, self.limit).await?)
         })??;
         if self.json {

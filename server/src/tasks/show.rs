@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{One, missing, scheduler};
+use super::{One, missing};
 use crate::Failure;
 use crate::database::Place;
 use crate::serve::TaskView;
@@ -26,7 +26,7 @@ impl Show {
             .target()
             .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
         let found = crate::in_runtime(async {
-            let scheduler = scheduler(&self.place).await?;
+            let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(scheduler.find(target).await?)
         })??;
         let task = found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))?;
