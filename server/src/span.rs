@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use delayline::delay::Spelled;
 
-/// A duration such as `250ms`, `15m` or `1h 30m`.
+/// A duration such as `250ms`, `15m` or `1h 30m`, or `0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Span(pub(crate) Duration);
@@ -37,11 +37,12 @@ impl FromStr for Span {
         // what is finer than the milliseconds of a task; fractions. And it panics on a sum close to the largest
         // number of seconds, which a short text of short numbers does not reach.
         // It also joins digits over spaces: 1 30m would be 130 minutes.
-        let plain = text.split(' ').all(|part| {
-            part.starts_with(|c: char| c.is_ascii_digit())
-                && part.ends_with(|c: char| c.is_ascii_alphabetic())
-                && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        });
+        let plain = text == "0"
+            || text.split(' ').all(|part| {
+                part.starts_with(|c: char| c.is_ascii_digit())
+                    && part.ends_with(|c: char| c.is_ascii_alphabetic())
+                    && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            });
         let units = text
             .split(|c: char| !c.is_ascii_alphabetic())
             .all(|unit| matches!(unit, "" | "ms" | "s" | "m" | "h" | "d"));
@@ -82,7 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_has_its_unit_beside_it() {
+    fn a_number_but_0_has_its_unit_beside_it() {
+        assert_eq!("0".parse::<Span>().unwrap(), Span(Duration::ZERO));
         let hour_and_half = Duration::from_secs(90 * 60);
         for text in ["1h 30m", "1h30m", "90m"] {
             assert_eq!(text.parse::<Span>().unwrap(), Span(hour_and_half), "{text}");

@@ -18,13 +18,13 @@ fn of_format(format: &str) -> ObjectBuilder {
     text().format(Some(SchemaFormat::Custom(format.to_owned())))
 }
 
-/// One number with its unit, or several.
+/// One number with its unit, or several, or 0.
 macro_rules! span {
     ($before:literal) => {
         concat!(
             "^",
             $before,
-            "[0-9]{1,12}(ms|s|m|h|d)( ?[0-9]{1,12}(ms|s|m|h|d))*$"
+            "(0|[0-9]{1,12}(ms|s|m|h|d)( ?[0-9]{1,12}(ms|s|m|h|d))*)$"
         )
     };
 }
