@@ -137,6 +137,15 @@ impl Error {
         let _ = last.send(Err(self));
     }
 
+    /// Of a call that ended without an answer: the runtime ends, or the store panicked.
+    pub(crate) fn unanswered(store: &'static str) -> Self {
+        Self::Store {
+            store,
+            transient: false,
+            source: "the call ended without an answer".into(),
+        }
+    }
+
     pub(crate) fn invalid(field: &'static str, value: impl Display, allowed: impl Into<String>) -> Self {
         Self::Invalid {
             field,

@@ -44,10 +44,10 @@ impl Inserts {
             return self.writer.insert(rows).await;
         }
         let answered = self.together.ask(rows).await;
-        // The runtime ends, or the store panicked.
-        let ended = || Err(self.writer.failed("the call ended without an answer".to_owned()));
+        let ended = || Err(Error::unanswered(self.writer.store.name()));
         let Heard { now, at, found } = answered.unwrap_or_else(ended)?;
-        let found = self.writer.wait_for_locked(found).await;
+        let wait = |locked| async { Ok(self.writer.insert(locked).await?.found) };
+        let found = AtOnce::all(found, wait).await;
         Ok(Heard { now, at, found })
     }
 }
@@ -95,33 +95,6 @@ impl Writer {
         }
         let text = format!("{} answers for {count} rows", heard.found.len());
         Err(self.failed(text))
-    }
-
-    /// Asks by itself for those rows of a caller that somebody else has locked.
-    async fn wait_for_locked(&self, found: Vec<AtOnce>) -> Vec<Result<Scheduled, Error>> {
-        let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
-        for answer in found {
-            match answer {
-                AtOnce::Answered(answer) => answers.push(Some(answer)),
-                AtOnce::Locked(row) => {
-                    locked.push(row);
-                    answers.push(None);
-                }
-            }
-        }
-        let mut waited = Vec::new();
-        if !locked.is_empty() {
-            let count = locked.len();
-            waited = match self.insert(locked).await {
-                Ok(heard) => heard.found,
-                Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
-            };
-        }
-        let mut waited = waited.into_iter();
-        let each = answers
-            .into_iter()
-            .filter_map(|answer| answer.or_else(|| waited.next()));
-        each.collect()
     }
 
     fn failed(&self, text: String) -> Error {

@@ -5,6 +5,13 @@
 mod database;
 mod limited;
 mod memory;
+#[cfg(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis"
+))]
+mod merging;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
@@ -254,13 +261,45 @@ pub struct NewRow {
     pub replace: bool,
 }
 
-/// What a new row was answered at once.
+/// What was answered at once: for a new row, unless it says otherwise.
 #[derive(Debug)]
-pub enum AtOnce {
+pub enum AtOnce<T = NewRow, A = Scheduled> {
     /// As by [`Store::insert`].
-    Answered(Result<Scheduled, Error>),
+    Answered(Result<A, Error>),
     /// Not yet: a stranger's transaction keeps it locked, or the row that has its id or key. Nothing of it is written.
-    Locked(NewRow),
+    Locked(T),
+}
+
+impl<T, A> AtOnce<T, A> {
+    /// All answers, in order, those of what is locked by `wait`.
+    pub(crate) async fn all<F>(found: Vec<Self>, wait: impl FnOnce(Vec<T>) -> F) -> Vec<Result<A, Error>>
+    where
+        F: Future<Output = Result<Vec<Result<A, Error>>, Error>>,
+    {
+        let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
+        for answer in found {
+            match answer {
+                Self::Answered(answer) => answers.push(Some(answer)),
+                Self::Locked(row) => {
+                    locked.push(row);
+                    answers.push(None);
+                }
+            }
+        }
+        let mut waited = Vec::new();
+        if !locked.is_empty() {
+            let count = locked.len();
+            waited = match wait(locked).await {
+                Ok(found) => found,
+                Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
+            };
+        }
+        let mut waited = waited.into_iter();
+        let each = answers
+            .into_iter()
+            .filter_map(|answer| answer.or_else(|| waited.next()));
+        each.collect()
+    }
 }
 
 /// A change of a row by its caller.

@@ -1,6 +1,7 @@
 //! Keeps rows in a PostgreSQL database.
 
 mod builder;
+mod change;
 mod claim;
 mod codec;
 mod connections;
@@ -17,7 +18,7 @@ mod transaction;
 mod verbs;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,7 +31,8 @@ use super::{
     AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
 use crate::backend::Wake;
-use crate::store::sql::{change_each, insert_each, insert_each_at_once};
+use crate::store::merging::Merging;
+use crate::store::sql::{change_each, change_each_at_once, insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 const NAME: &str = "postgres";
@@ -53,6 +55,8 @@ const NAME: &str = "postgres";
 pub struct PostgresStore {
     database: Arc<Database>,
     history: Duration,
+    /// Begins with the first change, which is made within a runtime.
+    merging: Arc<OnceLock<Merging>>,
 }
 
 impl PostgresStore {
@@ -161,8 +165,19 @@ impl Store for PostgresStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let changed = change_each(&*self.database, changes, self.history);
-        self.database.bounded(changed).await
+        let (database, history) = (&self.database, self.history);
+        let merging = self.merging.get_or_init(|| {
+            let database = Arc::clone(database);
+            Merging::start(NAME, &self.database.clock, move |changes| {
+                let database = Arc::clone(&database);
+                async move {
+                    let changed = change_each_at_once(&*database, changes, history);
+                    database.bounded(changed).await
+                }
+            })
+        });
+        let alone = |changes| database.bounded(change_each(&**database, changes, history));
+        merging.change(changes, alone).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

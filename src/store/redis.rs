@@ -12,7 +12,6 @@ mod guarded;
 mod insert;
 mod listen;
 mod look;
-mod merging;
 mod parts;
 mod pointers;
 mod purge;
@@ -31,10 +30,10 @@ use async_trait::async_trait;
 pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
-use self::merging::Merging;
 use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
 use crate::backend::Wake;
 use crate::redis::NAME;
+use crate::store::merging::{self, Merging};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
 
 /// What keys begin with, unless told.
@@ -153,9 +152,23 @@ impl Store for RedisStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let start = || Merging::start(Arc::clone(&self.database));
-        let merging = self.merging.get_or_init(start);
-        self.database.within(merging.change(changes)).await
+        let database = &self.database;
+        let alone = |changes| database.within(change::change(database, changes));
+        // In a Cluster a master that does not answer would hold up those who want nothing of it.
+        if database.is_clustered() {
+            return alone(changes).await;
+        }
+        let merging = self.merging.get_or_init(|| {
+            let database = Arc::clone(database);
+            Merging::start(NAME, &self.database.clock, move |changes| {
+                let database = Arc::clone(&database);
+                async move {
+                    let changed = change::change(&database, changes);
+                    database.within(changed).await.map(merging::answered)
+                }
+            })
+        });
+        database.within(merging.change(changes, alone)).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

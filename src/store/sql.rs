@@ -48,5 +48,6 @@ pub(super) use self::parts::by_parts;
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::verbs::{
-    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, insert_each, insert_each_at_once,
+    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, change_each_at_once, insert_each,
+    insert_each_at_once,
 };

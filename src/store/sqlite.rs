@@ -18,7 +18,7 @@ mod write;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,6 +33,7 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
+use crate::store::merging::{self, Merging};
 use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
@@ -71,6 +72,8 @@ const ROWS_AHEAD: usize = 1_024;
 pub struct SqliteStore {
     file: Arc<File>,
     history: Duration,
+    /// Begins with the first change, which is made within a runtime.
+    merging: Arc<OnceLock<Merging>>,
 }
 
 struct File {
@@ -137,6 +140,7 @@ impl SqliteStore {
         Ok(Self {
             file: Arc::new(file),
             history,
+            merging: Arc::default(),
         })
     }
 
@@ -219,9 +223,19 @@ impl Store for SqliteStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.file
-            .within(verbs::change(&self.file, changes, self.history))
-            .await
+        let (file, history) = (&self.file, self.history);
+        let merging = self.merging.get_or_init(|| {
+            let file = Arc::clone(file);
+            Merging::start(NAME, &self.file.clock, move |changes| {
+                let file = Arc::clone(&file);
+                async move {
+                    let changed = verbs::change(&file, changes, history);
+                    file.within(changed).await.map(merging::answered)
+                }
+            })
+        });
+        let alone = |changes| file.within(verbs::change(file, changes, history));
+        merging.change(changes, alone).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

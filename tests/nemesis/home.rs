@@ -112,7 +112,7 @@ macro_rules! on {
     };
 }
 impl Home {
-    /// Opens it, as often as needed: a store may be away.
+    /// Opens it, as often as needed: a store may be away, and a process that is stopped meanwhile has no answer in time.
     pub(crate) async fn open(address: Address) -> Self {
         let service = AnyService::open(address.kept, &address.rows).await;
         let store: Arc<dyn Store> = match &service {
@@ -125,7 +125,12 @@ impl Home {
             .topic(&address.topic)
             .group(&address.topic)
             .lazy();
-        let levels = RocketMqBackend::connect(options).await.unwrap();
+        let levels = loop {
+            match RocketMqBackend::connect(options.clone()).await {
+                Err(error) if error.is_transient() => sleep(AGAIN).await,
+                levels => break levels.unwrap(),
+            }
+        };
         let mut builder = Scheduler::builder(store).carrier(Arc::new(levels));
         if let Some(precise) = &address.precise {
             let precise = RedisBackend::builder(precise).lease(LEASE).build().unwrap();

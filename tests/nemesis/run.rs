@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::audit::Audit;
 use crate::callers::Callers;
-use crate::home::{EFFECT, Home, Kept, PLAIN};
+use crate::home::{AGAIN, EFFECT, Home, Kept, PLAIN};
 use crate::ledger::Ledger;
 use crate::place::{Place, WakesInRedis};
 use crate::plan::{Planned, QUIET, plan};
@@ -144,7 +144,14 @@ async fn all(home: &Home, state: State) -> Vec<Task> {
     for kind in [EFFECT, PLAIN] {
         let mut page = Page::new(kind, state).limit(500);
         loop {
-            let found = home.scheduler.list(&page).await.unwrap();
+            // A Cluster elects masters for a while after the last fault.
+            let found = match home.scheduler.list(&page).await {
+                Err(error) if error.is_transient() => {
+                    sleep(AGAIN).await;
+                    continue;
+                }
+                found => found.unwrap(),
+            };
             let Some(last) = found.last() else { break };
             page.after = Some((last.due_at, last.id));
             rows.extend(found);

@@ -111,6 +111,7 @@ impl MySqlBuilder {
         Ok(MySqlStore {
             server: Arc::new(server),
             history: self.history,
+            merging: Arc::default(),
         })
     }
 }

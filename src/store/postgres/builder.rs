@@ -104,6 +104,7 @@ impl PostgresBuilder {
         Ok(PostgresStore {
             database: Arc::new(database),
             history: self.history,
+            merging: Arc::default(),
         })
     }
 }

@@ -222,6 +222,12 @@ impl<'a> Writing<'a> {
         Ok(Some(writing))
     }
 
+    /// Undoes all that it has done, and begins another.
+    pub(super) async fn begin_again(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql("ROLLBACK; BEGIN").execute(&mut *self.lent).await?;
+        Ok(())
+    }
+
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;

@@ -117,6 +117,45 @@ statements! {
         FROM clock CROSS JOIN counted c"
     );
 
+    /// Makes changes of rows of ids `$1`, or of kinds `$2` and keys `$3`, that are scheduled, of version `$4` and due at
+    /// `$5`, if these are said, and that nobody has locked: of each row the first. To be of state `$6`, and due after `$7` ms
+    /// or at `$8` if one of them is said, and looked at after `$9` ms. Tells channel `$10` (none: nobody) if one of them is
+    /// due within `$11` ms. Gives the time, and each changed row behind its place in the batch; one row without any
+    /// where there is none.
+    change = concat!(
+        "WITH ", clock!(), ",
+        asked AS MATERIALIZED (
+            SELECT g.*, clock.now, CASE WHEN g.due_in IS NULL THEN g.due_at ELSE ", after!("g.due_in"), " END AS due,
+                ", after!("g.look_in"), " AS wake_at, coalesce(g.due_in, g.due_at) IS NOT NULL AS anew, false AS hop,
+                0 AS given_back, NULL::text AS error
+            FROM clock CROSS JOIN unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+                $7::bigint[], $8::bigint[], $9::bigint[]) WITH ORDINALITY
+                AS g (id, kind, key, version, is_due, state, due_in, due_at, look_in, place)),
+        found AS MATERIALIZED (
+            SELECT DISTINCT ON (f.found) f.* FROM (
+                SELECT a.*, a.id AS found FROM asked a WHERE a.id IS NOT NULL
+                UNION ALL
+                SELECT a.*, l.id FROM asked a CROSS JOIN LATERAL (
+                    SELECT t.id FROM {tasks} t
+                    WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL AND t.state IN (0, 1) LIMIT 1) l
+                WHERE a.id IS NULL) f
+            ORDER BY f.found, f.place),
+        locked AS MATERIALIZED (
+            SELECT f.* FROM found f JOIN {tasks} t ON t.id = f.found
+            WHERE t.state = 0 AND t.updated_at <= f.now AND t.version = coalesce(f.version, t.version)
+                AND t.due_at = coalesce(f.is_due, t.due_at)
+            FOR NO KEY UPDATE OF t SKIP LOCKED),
+        changed AS (
+            UPDATE {tasks} t SET ", transition!(), "
+            FROM locked s WHERE t.id = s.found
+            RETURNING s.place, ", columns!(), "),
+        told AS MATERIALIZED (
+            SELECT CASE WHEN $10::text IS NOT NULL AND EXISTS (
+                    SELECT FROM changed c WHERE c.state = 0 AND c.due_at <= clock.now + $11::bigint)
+                THEN pg_notify($10::text, '')::text END FROM clock)
+        SELECT clock.now, told.*, t.* FROM clock CROSS JOIN told LEFT JOIN changed t ON true"
+    );
+
     /// Writes what a transition has made of rows that still have the version that they were read at.
     write = "UPDATE {tasks} t SET state = w.state, version = w.version, due_at = w.due_at, planned_at = w.planned_at,
             attempt = w.attempt, stalls = w.stalls, hop = w.hop, updated_at = w.updated_at, wake_at = w.wake_at,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::change::{change_scheduled, of_scheduled};
 use super::connections::{Database, Writing};
 use super::errors;
 use super::read;
@@ -82,8 +83,13 @@ impl Verbs for Database {
             let Some(mut writing) = self.begin(locked).await? else {
                 return self.all_locked(changes.len()).await;
             };
-            let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
-            let answers = change_within(&mut session, changes, history).await?;
+            let answers = match locked {
+                Locked::Leave => self.change_free(&mut writing, changes, history).await?,
+                Locked::Await => {
+                    let mut session = PostgresSession::new(&mut writing, self, Whose::Own(locked));
+                    change_within(&mut session, changes, history).await?
+                }
+            };
             writing.commit().await?;
             Ok(answers)
         };
@@ -92,6 +98,35 @@ impl Verbs for Database {
 }
 
 impl Database {
+    /// Changes rows that nobody has locked, those that are scheduled, as nearly all are, with little effort.
+    async fn change_free(
+        &self,
+        writing: &mut Writing<'_>,
+        changes: &[Change],
+        history: Duration,
+    ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
+        let (mut now, made) = match changes.iter().all(of_scheduled) {
+            true => change_scheduled(writing, self, changes, history).await?,
+            false => (None, vec![None; changes.len()]),
+        };
+        let left = changes.iter().zip(&made).filter(|(_, made)| made.is_none());
+        let left: Vec<_> = left.map(|(change, _)| change.clone()).collect();
+        let mut rest = Vec::new().into_iter();
+        if now.is_none() || !left.is_empty() {
+            let mut session = PostgresSession::new(writing, self, Whose::Own(Locked::Leave));
+            let answers = change_within(&mut session, &left, history).await?;
+            now = Some(answers.now);
+            rest = answers.found.into_iter();
+        }
+        let found = made
+            .into_iter()
+            .filter_map(|made| made.map(Ok).or_else(|| rest.next()));
+        Ok(Stamped {
+            now: now.unwrap_or_default(),
+            found: found.collect(),
+        })
+    }
+
     async fn begin(&self, locked: Locked) -> Result<Option<Writing<'_>>, sqlx::Error> {
         match locked {
             Locked::Leave => Writing::begin(&self.callers).await.map(Some),

@@ -18,9 +18,9 @@ static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "cha
 const NUMBERS: u64 = (1 << 48) - 1;
 
 /// What came of each change.
-pub(super) type Changed = Stamped<Vec<Result<Answer, Error>>>;
+type Changed = Stamped<Vec<Result<Answer, Error>>>;
 
-pub(super) async fn change(database: &Database, changes: &[Change]) -> Result<Changed, Error> {
+pub(super) async fn change(database: &Database, changes: Vec<Change>) -> Result<Changed, Error> {
     let shards = database.shards().await?;
     let asking = Asking {
         database,

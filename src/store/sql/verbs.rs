@@ -108,15 +108,9 @@ pub(in crate::store) async fn insert_each_at_once<V: Verbs>(
     rows: Vec<NewRow>,
 ) -> Result<Stamped<Vec<AtOnce>>, sqlx::Error> {
     let now = OnceLock::new();
-    let Batch { rows, answers, .. } = at_once(server, rows, &now).await?;
-    let answers = rows.into_iter().zip(answers.into_iter().flatten());
-    let found = answers.map(|(row, answer)| match answer {
-        Err(Why::Locked(_)) => AtOnce::Locked(row),
-        answer => AtOnce::Answered(answer.map_err(|why| why.error(V::NAME))),
-    });
-    let found = found.collect();
+    let batch = at_once(server, rows, &now).await?;
     let now = known(server, now).await?;
-    Ok(Stamped { now, found })
+    Ok(batch.stamped_at_once(V::NAME, now))
 }
 
 /// Writes new rows, and waits for nobody.
@@ -187,26 +181,54 @@ pub(in crate::store) async fn change_each<V: Verbs>(
     history: Duration,
 ) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
     let now = OnceLock::new();
+    let mut batch = changed_at_once(server, changes, history, &now).await?;
+    let change = |changes, locked| change(server, changes, history, locked, &now);
+    batch.patiently(server, change).await?;
+    let now = known(server, now).await?;
+    Ok(batch.stamped(V::NAME, now))
+}
+
+/// The same of rows that nobody has locked.
+pub(in crate::store) async fn change_each_at_once<V: Verbs>(
+    server: &V,
+    changes: Vec<Change>,
+    history: Duration,
+) -> Result<Stamped<Vec<AtOnce<Change, Answer>>>, sqlx::Error> {
+    let now = OnceLock::new();
+    let batch = changed_at_once(server, changes, history, &now).await?;
+    let now = known(server, now).await?;
+    Ok(batch.stamped_at_once(V::NAME, now))
+}
+
+/// Changes rows, and waits for nobody.
+async fn changed_at_once<V: Verbs>(
+    server: &V,
+    changes: Vec<Change>,
+    history: Duration,
+    now: &OnceLock<Timestamp>,
+) -> Result<Batch<Change, Answer>, sqlx::Error> {
     let mut batch = Batch {
         began: server.clock().instant(),
         answers: changes.iter().map(|_| None).collect(),
         rows: changes,
     };
-    let change = |changes: Vec<Change>, locked| {
-        let now = &now;
-        async move {
-            let answers = server.change(&changes, history, locked).await?;
-            now.get_or_init(|| answers.now);
-            Ok(answers.found)
-        }
-    };
     let all = batch.places(Option::is_none);
-    let at_once = |places: Vec<usize>| change(batch.chosen(&places), Locked::Leave);
-    let found = by_parts(vec![all.clone()], V::blame, at_once).await?;
+    let change = |places: Vec<usize>| change(server, batch.chosen(&places), history, Locked::Leave, now);
+    let found = by_parts(vec![all.clone()], V::blame, change).await?;
     batch.answer(&all, found.into_iter().map(Some));
-    batch.patiently(server, change).await?;
-    let now = known(server, now).await?;
-    Ok(batch.stamped(V::NAME, now))
+    Ok(batch)
+}
+
+async fn change<V: Verbs>(
+    server: &V,
+    changes: Vec<Change>,
+    history: Duration,
+    locked: Locked,
+    first: &OnceLock<Timestamp>,
+) -> Result<Answers<Answer>, sqlx::Error> {
+    let Stamped { now, found } = server.change(&changes, history, locked).await?;
+    first.get_or_init(|| now);
+    Ok(found)
 }
 
 /// A batch, and the answers that there are.
@@ -292,6 +314,18 @@ impl<T: Clone, A> Batch<T, A> {
             _ => None,
         };
         self.answers.iter().enumerate().filter_map(locked).collect()
+    }
+
+    fn stamped_at_once(self, store: &'static str, now: Timestamp) -> Stamped<Vec<AtOnce<T, A>>> {
+        let answers = self.rows.into_iter().zip(self.answers.into_iter().flatten());
+        let found = answers.map(|(row, answer)| match answer {
+            Err(Why::Locked(_)) => AtOnce::Locked(row),
+            answer => AtOnce::Answered(answer.map_err(|why| why.error(store))),
+        });
+        Stamped {
+            now,
+            found: found.collect(),
+        }
     }
 
     fn stamped(self, store: &'static str, now: Timestamp) -> Stamped<Vec<Result<A, Error>>> {

@@ -216,6 +216,21 @@ macro_rules! came {
     };
 }
 
+/// What a transition `s` makes of a row.
+macro_rules! transition {
+    () => {
+        "state = s.state, version = t.version + 1, due_at = coalesce(s.due, t.due_at),
+                    planned_at = CASE WHEN s.anew THEN greatest(s.due, s.now) ELSE t.planned_at END,
+                    wake_at = s.wake_at,
+                    attempt = CASE WHEN s.anew THEN 0 ELSE greatest(t.attempt - s.given_back, 0) END,
+                    stalls = CASE WHEN s.due IS NULL THEN t.stalls ELSE 0 END,
+                    hop = CASE WHEN s.anew THEN 0 ELSE t.hop + s.hop::int END,
+                    updated_at = CASE WHEN s.hop THEN t.updated_at ELSE s.now END,
+                    finished_at = CASE WHEN s.state > 1 THEN s.now END,
+                    last_error = CASE WHEN s.anew THEN NULL ELSE coalesce(s.error, t.last_error) END"
+    };
+}
+
 /// Takes steps, each of another row, and does some more. A hop is of a scheduled row, an end of one that runs.
 macro_rules! advance {
     ($more:expr) => {
@@ -232,15 +247,7 @@ macro_rules! advance {
                 SELECT a.* FROM asked a JOIN {tasks} t ON t.id = a.id
                 WHERE t.version = a.version AND t.state = a.was FOR NO KEY UPDATE OF t SKIP LOCKED),
             taken AS (
-                UPDATE {tasks} t SET state = s.state, version = t.version + 1, due_at = coalesce(s.due, t.due_at),
-                    planned_at = CASE WHEN s.anew THEN greatest(s.due, s.now) ELSE t.planned_at END,
-                    wake_at = s.wake_at,
-                    attempt = CASE WHEN s.anew THEN 0 ELSE greatest(t.attempt - s.given_back, 0) END,
-                    stalls = CASE WHEN s.due IS NULL THEN t.stalls ELSE 0 END,
-                    hop = CASE WHEN s.anew THEN 0 ELSE t.hop + s.hop::int END,
-                    updated_at = CASE WHEN s.hop THEN t.updated_at ELSE s.now END,
-                    finished_at = CASE WHEN s.state > 1 THEN s.now END,
-                    last_error = CASE WHEN s.anew THEN NULL ELSE coalesce(s.error, t.last_error) END
+                UPDATE {tasks} t SET ", transition!(), "
                 FROM locked s WHERE t.id = s.id
                 RETURNING t.id, s.version)", $more, "
             ", came!("taken", "a.was")
