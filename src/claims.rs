@@ -5,6 +5,7 @@ mod claim_id;
 mod claimed;
 mod ending;
 mod guarded_writes;
+mod offered;
 mod request;
 mod shared;
 mod shares;
@@ -85,7 +86,13 @@ use crate::{Error, Kind, When, claimant, defaults, scheduler};
 #[derive(Clone, Debug)]
 pub struct Claims {
     kernel: Arc<Kernel>,
-    policies: Arc<BTreeMap<Kind, Policy>>,
+    terms: Arc<Terms>,
+}
+
+/// By what tasks are claimed through a handle and its clones.
+#[derive(Clone, Debug)]
+struct Terms {
+    policies: BTreeMap<Kind, Policy>,
     bytes: usize,
     /// What all calls hold together.
     budget: Budget,
@@ -95,9 +102,11 @@ impl Claims {
     pub(crate) fn new(kernel: &Arc<Kernel>) -> Self {
         Self {
             kernel: Arc::clone(kernel),
-            policies: Arc::default(),
-            bytes: defaults::CLAIM_BYTES,
-            budget: Budget::new(defaults::CLAIMS_BYTES),
+            terms: Arc::new(Terms {
+                policies: BTreeMap::new(),
+                bytes: defaults::CLAIM_BYTES,
+                budget: Budget::new(defaults::CLAIMS_BYTES),
+            }),
         }
     }
 
@@ -107,7 +116,7 @@ impl Claims {
         let kind = kind.into();
         kind.check()?;
         policy.check()?;
-        Arc::make_mut(&mut self.policies).insert(kind, policy);
+        Arc::make_mut(&mut self.terms).policies.insert(kind, policy);
         Ok(self)
     }
 
@@ -117,7 +126,7 @@ impl Claims {
         if bytes == 0 {
             return Err(Error::invalid("payload_bytes", 0, "allowed is 1 or more"));
         }
-        self.bytes = bytes;
+        Arc::make_mut(&mut self.terms).bytes = bytes;
         Ok(self)
     }
 
@@ -128,14 +137,14 @@ impl Claims {
         if bytes == 0 {
             return Err(Error::invalid("payload_bytes_in_all", 0, "allowed is 1 or more"));
         }
-        self.budget = Budget::new(bytes);
+        Arc::make_mut(&mut self.terms).budget = Budget::new(bytes);
         Ok(self)
     }
 
     /// Whether as many bytes of payloads are held as [may be](Self::payload_bytes_in_all): then nothing is taken, whatever is
     /// due.
     pub fn is_full(&self) -> bool {
-        !self.budget.has_room()
+        !self.terms.budget.has_room()
     }
 
     /// Claims tasks of `kinds` that are due now, up to `max` in all, for `owner`, which people see in
@@ -152,8 +161,7 @@ impl Claims {
         lease: Duration,
         owner: &str,
     ) -> Result<Vec<Claimed>, Error> {
-        let request = self.request(kinds, max, lease, owner)?;
-        taking::take_apart(self, Arc::new(request)).await
+        taking::take_apart(Request::new(self, kinds, max, lease, owner)?).await
     }
 
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
@@ -161,7 +169,9 @@ impl Claims {
     ///
     /// Of all who wait in one process for the same kinds one asks the store on behalf of all, every
     /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
-    /// found due by a worker beside it. Who has waited longest is served first. Where nobody waits nobody asks.
+    /// found due by a worker beside it. One call claims for all who wait through clones of one handle for the same lease
+    /// and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. Who has waited longest
+    /// is served first. Where nobody waits nobody asks.
     ///
     /// A store that is away is waited for, too: if it still is at the end, that is an error. Whoever drops the wait before
     /// anything was claimed has taken nothing.
@@ -173,29 +183,28 @@ impl Claims {
         owner: &str,
         max_wait: Duration,
     ) -> Result<Vec<Claimed>, Error> {
-        let request = Arc::new(self.request(kinds, max, lease, owner)?);
+        let request = Arc::new(Request::new(self, kinds, max, lease, owner)?);
         let clock = &self.kernel.clock;
         let until = instant_after(clock.instant(), max_wait);
         let room = self.kernel.claims.waiting.enter(&request.kinds);
-        let Some(_turn) = clock.timeout(max_wait, room.turn()).await else {
-            return room.nothing();
-        };
-        loop {
-            let left = until.saturating_duration_since(clock.instant());
-            if clock.timeout(left, room.may_be_due(clock)).await.is_none() {
+        let offered = room.line_up(&request);
+        let asking = async {
+            let Some(mut turn) = clock.timeout(max_wait, room.turn()).await else {
                 return room.nothing();
+            };
+            loop {
+                let left = until.saturating_duration_since(clock.instant());
+                if clock.timeout(left, room.may_be_due(clock)).await.is_none() {
+                    return room.nothing();
+                }
+                turn = taking::share(&request, &room, turn).await?;
             }
-            let asking = room.ask(clock);
-            match taking::take_apart(self, Arc::clone(&request)).await {
-                Ok(claimed) if claimed.is_empty() => room.found_nothing(&asking),
-                Err(error) if error.is_transient() => room.failed(error, clock),
-                taken => return taken,
-            }
+        };
+        tokio::select! {
+            biased;
+            Ok(offered) = offered => Ok(offered.accept(&self.kernel)),
+            in_vain = asking => in_vain,
         }
-    }
-
-    fn request(&self, kinds: &[Kind], max: usize, lease: Duration, owner: &str) -> Result<Request, Error> {
-        Request::new(&self.kernel, kinds, max, lease, owner)
     }
 
     /// The task is done. Says whether the claim still held, as all ends do.
@@ -251,6 +260,6 @@ impl Claims {
     }
 
     fn policy_of(&self, kind: &Kind) -> Policy {
-        self.policies.get(kind).cloned().unwrap_or_default()
+        self.terms.policies.get(kind).cloned().unwrap_or_default()
     }
 }

@@ -14,6 +14,8 @@ mod ending;
 mod leaving;
 #[path = "claims/pausing.rs"]
 mod pausing;
+#[path = "claims/sharing.rs"]
+mod sharing;
 #[path = "claims/taking.rs"]
 mod taking;
 #[path = "claims/waiting.rs"]

@@ -3,7 +3,7 @@
 use delayline::{Action, Answer, Error, Expect, Scheduler, State, Task, TaskId, Timestamp};
 
 /// How many are changed at once.
-const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 /// The state of the tasks that an action is about.
 pub(crate) fn state_for(action: Action) -> State {
@@ -59,6 +59,14 @@ impl Answers {
             Answer::Conflict(_) => &mut self.conflict,
             Answer::NotFound => &mut self.not_found,
         } += 1;
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.done += more.done;
+        self.too_late += more.too_late;
+        self.finished += more.finished;
+        self.conflict += more.conflict;
+        self.not_found += more.not_found;
     }
 
     pub(crate) fn sum(&self) -> usize {

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Listening, Room};
+use self::http::{Access, App, Jobs, Listening, Room};
 pub(crate) use self::http::{TaskView, word_of_answer};
 use self::webhook::Webhook;
 use crate::Failure;
@@ -104,6 +104,7 @@ impl Serve {
             body_limit: config.http.body_limit,
             room,
             room_for_many,
+            jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
         });
         let stopped = move |mut stopping: watch::Receiver<bool>| async move {
@@ -115,7 +116,7 @@ impl Serve {
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
         let base_path = config.http.base_path.as_str();
-        let serving = axum::serve(Listening(listener), http::router(app));
+        let serving = axum::serve(Listening(listener), http::router(Arc::clone(&app)));
         let serving = serving.with_graceful_shutdown(stopped(stopping.clone()));
         let serving = tokio::spawn(serving.into_future());
         let acting = self
@@ -141,6 +142,11 @@ impl Serve {
         let served = tokio::time::timeout(limit, serving).await;
         if served.is_err() {
             tracing::warn!("requests were still under way at the end of the stop timeout, and are cut off");
+        }
+        if tokio::time::timeout(limit, app.jobs.have_ended()).await.is_err() {
+            tracing::warn!(
+                "changes in bulk were still under way at the end of the stop timeout, and are cut off"
+            );
         }
         match working.await {
             Ok(worked) => worked?,

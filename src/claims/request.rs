@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kernel::Kernel;
+use super::Claims;
 use crate::{Error, Kind, claimant, defaults};
 
 /// What a caller wants to claim, of which every part can be used.
 #[derive(Debug)]
 pub(super) struct Request {
+    pub(super) claims: Claims,
     pub(super) kinds: BTreeSet<Kind>,
     pub(super) max: usize,
     pub(super) lease: Duration,
@@ -18,7 +19,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(
-        kernel: &Kernel,
+        claims: &Claims,
         kinds: &[Kind],
         max: usize,
         lease: Duration,
@@ -29,7 +30,7 @@ impl Request {
         }
         for kind in kinds {
             kind.check()?;
-            if kernel.checks.contains_key(kind) {
+            if claims.kernel.checks.contains_key(kind) {
                 return Err(Error::invalid(
                     "kind",
                     kind,
@@ -47,10 +48,18 @@ impl Request {
         claimant::check_lease(lease)?;
         claimant::check_name("owner", owner)?;
         Ok(Self {
+            claims: claims.clone(),
             kinds: kinds.iter().cloned().collect(),
             max,
             lease,
             owner: owner.into(),
         })
+    }
+
+    /// Whether one call of the store can claim for both, whose kinds are the same.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        self.owner == other.owner
+            && self.lease == other.lease
+            && Arc::ptr_eq(&self.claims.terms, &other.claims.terms)
     }
 }

@@ -4,80 +4,79 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::apart::{start, unanswered};
+use super::apart::apart;
+use super::offered::{Offered, give_back, release};
 use super::request::Request;
 use super::shares::Shares;
+use super::waiting::{Room, Turn};
 use super::{Claimed, Claims};
 use crate::kernel::Kernel;
-use crate::store::{Claim, Ending, Event, Guarded, Renewal, Step};
+use crate::store::{Claim, Ending, Guarded, Renewal, Step};
 use crate::store_time::Heard;
-use crate::timestamp::duration;
 use crate::verdict::{needs_note, next_wake, refusal, tell_dead};
 use crate::{Error, Kind, Task, store};
 
-/// Claims, and gives back what its caller is not there for any more.
+/// Claims for one who does not wait.
 ///
 /// The store is asked apart from the caller: in the midst of its call nobody knows what is claimed, and what a caller has
-/// not confirmed to have is not its own.
-pub(super) async fn take_apart(claims: &Claims, request: Arc<Request>) -> Result<Vec<Claimed>, Error> {
-    let (give, given) = oneshot::channel();
-    let inside = claims.clone();
-    start(&claims.kernel, async move {
-        let taken = match take(&inside, &request).await {
-            Ok(taken) => taken,
-            Err(error) => {
-                let _ = give.send(Err(error));
-                return;
-            }
-        };
-        let (confirm, confirmed) = oneshot::channel();
-        let kernel = &inside.kernel;
-        let lateness: Vec<_> = taken
-            .iter()
-            .map(|claimed| lateness(kernel, &claimed.task))
-            .collect();
-        let own: Vec<_> = taken.iter().map(release).collect();
-        let started: Vec<_> = match kernel.events.is_heard() {
-            true => taken.iter().map(|claimed| claimed.task.clone()).collect(),
-            false => Vec::new(),
-        };
-        // Whoever is gone drops what would confirm.
-        let _ = give.send(Ok((taken, confirm)));
-        if confirmed.await.is_ok() {
-            kernel.counters.started.add(lateness.len());
-            started.into_iter().for_each(|task| kernel.events.tell(|| task));
-            lateness.into_iter().for_each(|late| kernel.counters.late(late));
-        } else {
-            give_back(kernel, own).await;
-        }
+/// not accepted is not its own.
+pub(super) async fn take_apart(request: Request) -> Result<Vec<Claimed>, Error> {
+    let kernel = Arc::clone(&request.claims.kernel);
+    let inside = Arc::clone(&kernel);
+    let offered = apart(&kernel, async move {
+        let taken = take(&request, request.max).await?;
+        Ok(Offered::new(&inside, taken.claimed))
     });
-    match given.await {
-        Ok(taken) => {
-            let (taken, confirm): (_, oneshot::Sender<()>) = taken?;
-            // No await between this and the caller.
-            let _ = confirm.send(());
-            Ok(taken)
+    Ok(offered.await?.accept(&kernel))
+}
+
+/// Claims for all in the room for whom one call can, this request's caller among them, and hands it out to them.
+///
+/// It has the turn until it ends, also if its caller goes away: else the next would claim for the same callers again.
+pub(super) async fn share(request: &Arc<Request>, room: &Arc<Room>, turn: Turn) -> Result<Turn, Error> {
+    let (request, room) = (Arc::clone(request), Arc::clone(room));
+    let kernel = Arc::clone(&request.claims.kernel);
+    let inside = Arc::clone(&kernel);
+    let sharing = async move {
+        let Some(asking) = room.ask(&request) else {
+            return Ok(turn);
+        };
+        match take(&request, asking.places).await {
+            Ok(Taken { claimed, more }) => {
+                room.answered(&asking, more && !claimed.is_empty());
+                let left = room.hand_out(&request, claimed);
+                give_back(&inside, left.iter().map(release).collect()).await;
+            }
+            Err(error) if error.is_transient() => room.failed(error, &inside.clock),
+            Err(error) => return Err(error),
         }
-        Err(_) => Err(unanswered(&claims.kernel)),
-    }
+        Ok(turn)
+    };
+    apart(&kernel, sharing).await
+}
+
+/// What was claimed, and whether more may be due.
+struct Taken {
+    claimed: Vec<Claimed>,
+    more: bool,
 }
 
 /// Claims due tasks, as many as there are places; then ends those that may not be attempted, and notes starts.
-async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error> {
+async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
+    let claims = &request.claims;
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
     kernel.pauses.refresh(kernel).await;
     let now = kernel.time.now();
     let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
     let mut shares = Shares::among(kinds, kernel.claims.next_turn());
-    let reserved = claims.budget.take_up_to(claims.bytes);
+    let reserved = claims.terms.budget.take_up_to(claims.terms.bytes);
     let mut bytes = reserved.bytes();
     let mut taken: Vec<Task> = Vec::new();
     loop {
-        let room = shares.of(request.max.saturating_sub(taken.len()));
+        let room = shares.of(places.saturating_sub(taken.len()));
         if room.is_empty() || bytes == 0 {
             break;
         }
@@ -106,14 +105,14 @@ async fn take(claims: &Claims, request: &Request) -> Result<Vec<Claimed>, Error>
         shares.brought(&claim.room, |kind| brought.get(kind).copied().unwrap_or(0));
         taken.extend(without_refused(claims, heard).await);
     }
-    let taken = noted(claims, request.lease, taken).await;
+    let mut claimed = noted(claims, request.lease, taken).await;
     drop(reserved);
-    if !taken.is_empty() && began.until(&kernel.clock.moment()) >= request.lease {
+    if !claimed.is_empty() && began.until(&kernel.clock.moment()) >= request.lease {
         // Somebody else's by now, perhaps: nobody is to start these.
-        give_back(kernel, taken.iter().map(release).collect()).await;
-        return Ok(Vec::new());
+        give_back(kernel, claimed.drain(..).map(|one| release(&one)).collect()).await;
     }
-    Ok(taken)
+    let more = !shares.of(1).is_empty();
+    Ok(Taken { claimed, more })
 }
 
 /// Ends the claims whose tasks may not be attempted any more; gives the others.
@@ -181,7 +180,7 @@ async fn noted(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claime
     }
     sure.sort_by_key(|task| (task.due_at, task.id));
     let claimed = |task: Task| {
-        let bytes = claims.budget.take(task.payload.len());
+        let bytes = claims.terms.budget.take(task.payload.len());
         Claimed::new(task, bytes)
     };
     sure.into_iter().map(claimed).collect()
@@ -197,37 +196,4 @@ pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
     kernel.events.tell(|| store::ended(task, ending, false, now));
     let wake = next_wake(task, ending, now, kernel.clock.instant());
     kernel.send_soon(wake.into_iter().collect()).await;
-}
-
-fn lateness(kernel: &Kernel, task: &Task) -> Duration {
-    let now = kernel.time.now().unwrap_or(task.updated_at);
-    duration(now.millis_since(task.due_at))
-}
-
-/// What gives a claim back as it was.
-fn release(claimed: &Claimed) -> (Kind, Step) {
-    let step = Step::end(claimed.task.id, claimed.task.version, Ending::Release);
-    (claimed.task.kind.clone(), step)
-}
-
-/// Gives claims back, so that somebody else may have their tasks at once.
-async fn give_back(kernel: &Kernel, own: Vec<(Kind, Step)>) {
-    let (kinds, steps): (Vec<_>, Vec<_>) = own.into_iter().unzip();
-    if steps.is_empty() {
-        return;
-    }
-    match kernel.store.advance(&steps).await {
-        Ok(came) => {
-            for (step, came) in steps.iter().zip(came) {
-                if let (Guarded::Done, Event::End { ending, .. }) = (came, &step.event) {
-                    kernel.counters.ended(ending);
-                }
-            }
-            kernel.claims.waiting.tell(&kinds);
-        }
-        Err(error) => warn!(
-            %error, claims = steps.len(),
-            "claims of a caller who has gone away could not be given back; their tasks wait for the end of their leases"
-        ),
-    }
 }

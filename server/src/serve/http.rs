@@ -27,7 +27,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use delayline::backend::Backend;
 use delayline::store::Store;
 use delayline::{Claims, Scheduler, Timestamp};
@@ -39,6 +39,7 @@ use self::access::require;
 #[cfg(feature = "rocketmq")]
 pub(super) use self::answer::word_of_scheduled;
 pub(crate) use self::answer::{TaskView, word_of_answer};
+pub(super) use self::bulk::Jobs;
 pub(super) use self::connection::Listening;
 use self::problem::Problem;
 pub(super) use self::room::Room;
@@ -63,6 +64,8 @@ pub(crate) struct App {
     pub(crate) room: Room,
     /// For those that look at many.
     pub(crate) room_for_many: Room,
+    /// The changes in bulk that go on behind their callers.
+    pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.
     pub(crate) base_path: String,
     /// Whether the server is about to end.
@@ -74,10 +77,10 @@ pub(crate) type Shared = Arc<App>;
 /// All that is answered.
 pub(crate) fn router(app: Shared) -> Router {
     let base_path = app.base_path.clone();
-    let must_have = |right: Right, handlers: MethodRouter<Shared>| {
-        handlers.route_layer(from_fn_with_state((Arc::clone(&app), right), require))
+    let must_have = |rights: &'static [Right], handlers: MethodRouter<Shared>| {
+        handlers.route_layer(from_fn_with_state((Arc::clone(&app), rights), require))
     };
-    let may_hold = |right: Right, held: room::Held, handlers: MethodRouter<Shared>| {
+    let may_hold = |right: &'static [Right], held: room::Held, handlers: MethodRouter<Shared>| {
         let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
         must_have(right, handlers.route_layer(enter))
     };
@@ -90,8 +93,11 @@ pub(crate) fn router(app: Shared) -> Router {
         least,
     };
     let may = |right, handlers| may_hold(right, a_task, handlers);
-    let change_many = |handlers| may_hold(Right::Change, many(|_| bulk::HELD), handlers);
-    let (read, schedule, change, work) = (Right::Read, Right::Schedule, Right::Change, Right::Work);
+    let (read, schedule): (&[_], &[_]) = (&[Right::Read], &[Right::Schedule]);
+    let (change, work): (&[_], &[_]) = (&[Right::Change], &[Right::Work]);
+    let change_many = |handlers| may_hold(change, many(|_| bulk::HELD), handlers);
+    // Also whoever may begin one.
+    let look_at_bulk: &[_] = &[Right::Read, Right::Change];
     let tasks = Router::new()
         .route(
             "/tasks",
@@ -102,6 +108,11 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks:redrive", change_many(post(bulk::redrive)))
         .route("/tasks:reschedule", change_many(post(bulk::reschedule)))
         .route("/tasks:shift", change_many(post(bulk::shift)))
+        .route("/bulk", may(look_at_bulk, get(bulk::list)))
+        .route(
+            "/bulk/{id}",
+            may(look_at_bulk, get(bulk::show)).merge(may(change, delete(bulk::stop))),
+        )
         .route("/kinds", may(read, get(kinds::list)))
         .route("/kinds/{kind}/pause", may(change, post(kinds::pause)))
         .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))

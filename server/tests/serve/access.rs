@@ -5,11 +5,12 @@ use serde_json::json;
 
 use crate::server::{ANY_PORT, Answer, Server};
 
-/// The tokens are `reader` and `shop`.
-const TOKENS: &str = r#"
+/// The tokens are `reader`, `shop` and `worker`.
+pub(crate) const TOKENS: &str = r#"
 tokens = [
   { name = "dashboard", sha256 = "3d0941964aa3ebdcb00ccef58b1bb399f9f898465e9886d5aec7f31090a0fb30", may = ["read"] },
   { name = "shop", sha256 = "8d9001d32c6a703d95921a77115050f33dd823d3f1730bd35215dcbecad6dc20", may = ["schedule", "change"] },
+  { name = "builder", sha256 = "87eba76e7f3164534045ba922e7770fb58bbd14ad732bbf5ba6f11cc56989e6e", may = ["work"] },
 ]
 "#;
 

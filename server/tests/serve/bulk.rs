@@ -1,5 +1,7 @@
 //! What is done with all tasks that match.
 
+mod behind;
+
 use serde_json::{Value, json};
 
 use crate::server::Server;
@@ -16,6 +18,20 @@ async fn ten() -> Server {
             .is(201, "new");
     }
     server
+}
+
+/// Schedules so many tasks of a kind, for 2099.
+pub(crate) async fn schedule_many(server: &Server, kind: &str, count: usize) {
+    let tasks: Vec<_> = (0..count)
+        .map(|number| json!({"kind": kind, "key": number.to_string(), "at": "2099-01-01T00:00:00Z"}))
+        .collect();
+    for batch in tasks.chunks(500) {
+        let scheduled = server.post("/v1/tasks", json!(batch)).await;
+        assert_eq!(scheduled.status, 200, "{scheduled:?}");
+        for each in scheduled.body.as_array().unwrap() {
+            assert_eq!(each["answer"], "new", "{each}");
+        }
+    }
 }
 
 fn came(matched: u32, more: bool, done: u32) -> Value {

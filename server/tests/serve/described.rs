@@ -28,6 +28,9 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
     assert_eq!(
         requests,
         [
+            "delete /v1/bulk/{id}",
+            "get /v1/bulk",
+            "get /v1/bulk/{id}",
             "get /v1/events",
             "get /v1/forecast",
             "get /v1/kinds",

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
+use crate::bulk::schedule_many;
 use crate::python::{files, python};
 use crate::server::Server;
 
@@ -34,6 +35,11 @@ async fn whatever_is_asked_is_answered_as_it_is_described() {
     println!("DELAYLINE_FUZZ_SEED={seed} DELAYLINE_FUZZ_CASES={cases} repeats this");
     let python = python().await;
     let server = Server::start();
+    // It would not make as many tasks.
+    schedule_many(&server, "many", 1_001).await;
+    let filter = serde_json::json!({"filter": {"kind": "many"}});
+    let bulk = server.post("/v1/tasks:cancel", filter).await.body["id"].clone();
+    let bulk = bulk.as_str().unwrap().to_owned();
     let requests = count_requests(&server.get("/openapi.json").await.body);
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -47,6 +53,7 @@ async fn whatever_is_asked_is_answered_as_it_is_described() {
         .args(["--max-examples", &cases.div_ceil(requests).to_string()])
         .arg(format!("{}/openapi.json", server.url))
         .env("SCHEMATHESIS_HOOKS", files().join("fuzz.py"))
+        .env("DELAYLINE_BULK", bulk)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(folder.path());
     let output = spawn_blocking(move || command.output().unwrap()).await.unwrap();

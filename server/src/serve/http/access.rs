@@ -28,8 +28,8 @@ impl Access {
         Self(tokens)
     }
 
-    /// Who asks, if whoever it is may do so.
-    fn check(&self, headers: &HeaderMap, right: Right) -> Result<Caller, Problem> {
+    /// Who asks, if whoever it is has one of these rights.
+    fn check(&self, headers: &HeaderMap, rights: &[Right]) -> Result<Caller, Problem> {
         if self.0.is_empty() {
             return local(headers).map(|()| Caller("anybody".to_owned()));
         }
@@ -53,10 +53,11 @@ impl Access {
             }
         }
         let known = known.ok_or_else(unknown)?;
-        if known.may.contains(&right) {
+        if rights.iter().any(|right| known.may.contains(right)) {
             return Ok(Caller(known.name.clone()));
         }
-        let detail = format!("the token of {:?} may not {}", known.name, right.name());
+        let names: Vec<_> = rights.iter().map(|right| right.name()).collect();
+        let detail = format!("the token of {:?} may not {}", known.name, names.join(" nor "));
         Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }
@@ -85,13 +86,13 @@ fn local(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Lets only those through who have the right.
+/// Lets only those through who have one of the rights.
 pub(super) async fn require(
-    State((app, right)): State<(Shared, Right)>,
+    State((app, rights)): State<(Shared, &'static [Right])>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match app.access.check(request.headers(), right) {
+    match app.access.check(request.headers(), rights) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await

@@ -1,12 +1,20 @@
 //! What can be done with all tasks that match.
 
+mod jobs;
+mod work;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use self::jobs::JobView;
+pub(crate) use self::jobs::Jobs;
+use self::work::Work;
 use super::Shared;
 use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
@@ -14,15 +22,17 @@ use super::schedule::{Time, when};
 use super::texts;
 use super::verbs::signed;
 use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
-use crate::filter::{Filter, PAGE};
+use crate::filter::{Bounds, Filter, PAGE};
 use crate::span::Span;
 
 /// How many bytes the tasks may have that are in memory at once.
 pub(super) const HELD: usize = PAGE << 20;
 
-/// How many tasks a call changes at the most, and unless it is said.
+/// How many tasks a call changes or counts at the most, and unless it is said.
 const MOST: usize = 10_000;
 const USUAL: usize = 1_000;
+/// How many are looked at before a call leaves the rest to go on behind it.
+const LOOKS: usize = 10_000;
 
 /// Which tasks.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -47,7 +57,7 @@ pub(super) struct Matching {
 #[serde(deny_unknown_fields)]
 pub(super) struct Bulk {
     filter: Matching,
-    /// 1,000 unless it is said.
+    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Only says how many match.
@@ -60,7 +70,7 @@ pub(super) struct Bulk {
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkMove {
     filter: Matching,
-    /// 1,000 unless it is said.
+    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Only says how many match.
@@ -79,7 +89,7 @@ pub(super) struct BulkMove {
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkShift {
     filter: Matching,
-    /// 1,000 unless it is said.
+    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Only says how many match.
@@ -101,14 +111,22 @@ pub(super) struct BulkAnswered {
     answers: Option<Answers>,
 }
 
+/// All changes in bulk that a server knows of.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkJobs)]
+pub(super) struct Known {
+    /// The last one first.
+    jobs: Vec<JobView>,
+}
+
 async fn answer(
-    app: &Shared,
+    app: Shared,
     filter: Matching,
     limit: Option<usize>,
     dry_run: bool,
+    verb: &'static str,
     action: Action,
 ) -> Result<Response, Problem> {
-    let limit = body::limit(limit, USUAL, MOST)?;
     let time = |time: Option<Time>| time.map(|Time(time)| time);
     let filter = Filter {
         kinds: vec![filter.kind.into()],
@@ -118,6 +136,10 @@ async fn answer(
         key_prefix: filter.key_prefix,
         error: filter.error,
     };
+    if limit.is_none() && !dry_run {
+        return change_all(app, filter, verb, action).await;
+    }
+    let limit = body::limit(limit, USUAL, MOST)?;
     let mut matches: Vec<Match> = filter.find(&app.scheduler, limit + 1).await?;
     let more = matches.len() > limit;
     if more && !dry_run && !ends_the_state(action) {
@@ -125,7 +147,8 @@ async fn answer(
         return Err(Problem::invalid(
             "limit",
             limit,
-            "more tasks match than this: allowed is a filter by which they all fit, such as a narrower due_before",
+            "more tasks match than this: allowed is a filter by which they all fit, such as a narrower due_before, or no \
+             limit",
         ));
     }
     matches.truncate(limit);
@@ -142,6 +165,99 @@ async fn answer(
     .into_response())
 }
 
+/// Changes all that match: within the call if these are few, and else behind it.
+async fn change_all(
+    app: Shared,
+    filter: Filter,
+    verb: &'static str,
+    action: Action,
+) -> Result<Response, Problem> {
+    let bounds = Bounds {
+        tasks: USUAL,
+        looks: LOOKS,
+        bytes: usize::MAX,
+        read: PAGE,
+    };
+    let (found, after): (Vec<Match>, _) = filter.page(&app.scheduler, None, bounds).await?;
+    let Some(after) = after else {
+        let answers = change(&app.scheduler, &found, action, |_| ()).await?;
+        return Ok(Json(BulkAnswered {
+            matched: found.len(),
+            more: false,
+            answers: Some(answers),
+        })
+        .into_response());
+    };
+    let kind = filter.kinds.iter().map(ToString::to_string).collect();
+    let job = app.jobs.begin(verb, kind)?;
+    let location = HeaderValue::from_str(&format!("{}/v1/bulk/{}", app.base_path, job.id));
+    let work = Work {
+        filter,
+        action,
+        found,
+        after,
+    };
+    work.start(app, std::sync::Arc::clone(&job));
+    let mut response = (StatusCode::ACCEPTED, Json(job.view())).into_response();
+    if let Ok(location) = location {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// The changes in bulk that go on at this server, and the last ones that have ended: a hundred in all.
+///
+/// Those of another server are known to that one alone.
+#[utoipa::path(
+    get,
+    path = "/v1/bulk",
+    tag = "bulk",
+    responses((status = 200, description = "The last one first", body = Known), Refusals)
+)]
+pub(super) async fn list(State(app): State<Shared>) -> Json<Known> {
+    Json(Known { jobs: app.jobs.all() })
+}
+
+/// How far a change in bulk has come, and at its end what came of it.
+#[utoipa::path(
+    get,
+    path = "/v1/bulk/{id}",
+    tag = "bulk",
+    params(("id" = String, Path, description = "As it was given")),
+    responses(
+        (status = 200, description = "How far it has come", body = JobView),
+        (status = 404, description = "This server knows of no such change", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<JobView>, Problem> {
+    Ok(Json(app.jobs.find(&id)?.view()))
+}
+
+/// Stops a change in bulk: what it has not asked for by then stays as it is. One that has ended stays as it has.
+#[utoipa::path(
+    delete,
+    path = "/v1/bulk/{id}",
+    tag = "bulk",
+    params(("id" = String, Path, description = "As it was given")),
+    responses(
+        (status = 200, description = "How far it had come: it goes on no more", body = JobView),
+        (status = 404, description = "This server knows of no such change", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn stop(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<JobView>, Problem> {
+    let job = app.jobs.find(&id)?;
+    job.stop().await;
+    Ok(Json(job.view()))
+}
+
 /// A change of all tasks that match: `$action` is what is done with each.
 macro_rules! bulk {
     ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident { $($field:ident),* }, $action:expr) => {
@@ -151,11 +267,16 @@ macro_rules! bulk {
             path = $path,
             tag = "bulk",
             request_body = $body,
-            responses((status = 200, description = "How many matched, and what came of it", body = BulkAnswered), Refusals)
+            responses(
+                (status = 200, description = "How many matched, and what came of it", body = BulkAnswered),
+                (status = 202, description = "More than 1,000 match, or more have to be looked at: it goes on", body = JobView, headers(("Location" = String, description = "Where it says how far it has come"))),
+                (status = 429, description = "As many go on as may: nothing was changed", body = Problem, content_type = "application/problem+json", headers(("Retry-After" = u32, description = "In seconds"))),
+                Refusals
+            )
         )]
         pub(super) async fn $name(State(app): State<Shared>, Body(given): Body<$body>) -> Result<Response, Problem> {
             let $body { filter, limit, dry_run, $($field),* } = given;
-            answer(&app, filter, limit, dry_run, $action).await
+            answer(app, filter, limit, dry_run, stringify!($name), $action).await
         }
     };
 }

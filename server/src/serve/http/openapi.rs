@@ -30,6 +30,9 @@ use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task
         bulk::redrive,
         bulk::reschedule,
         bulk::shift,
+        bulk::list,
+        bulk::show,
+        bulk::stop,
         kinds::list,
         kinds::pause,
         kinds::resume,
@@ -63,7 +66,7 @@ struct Parameters;
 
 fn operations(described: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
     described.paths.paths.values_mut().flat_map(|path| {
-        let path = [&mut path.get, &mut path.put, &mut path.post];
+        let path = [&mut path.get, &mut path.put, &mut path.post, &mut path.delete];
         path.into_iter().flatten()
     })
 }

@@ -42,9 +42,15 @@ impl Room {
 
     /// Waits until there is room for so many bytes; none if there is none for too long.
     async fn hold(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(PATIENCE, self.wait(bytes)).await.ok()?
+    }
+
+    /// Waits until there is room for so many bytes, for whoever has no client that waits.
+    pub(super) async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes.min(self.all)).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.free).acquire_many_owned(bytes);
-        tokio::time::timeout(PATIENCE, held).await.ok()?.ok()
+        // It is never closed.
+        held.await.ok()
     }
 
     /// How many bytes a body may have.

@@ -1,8 +1,9 @@
-"""What the fuzzer does beside reading the description: it does not wait for work, it works on tasks that are there, and it
-knows how an array of tasks is refused.
+"""What the fuzzer does beside reading the description: it does not wait for work, it works on tasks that are there and
+looks at a change in bulk that is known, and it knows how an array of tasks is refused.
 """
 
 import json
+import os
 import re
 import zlib
 
@@ -68,7 +69,9 @@ def before_call(context, case, kwargs):
     # What a link has brought is of another type, and about a task that is there.
     if path and all(type(name) is str for name in path.values()):
         path = of_few(path)
-        if "id" in path and ids:
+        if "/bulk/" in case.path:
+            path["id"] = os.environ["DELAYLINE_BULK"]
+        elif "id" in path and ids:
             path["id"] = ids[-1]
         if "claim" in path and claims:
             path["claim"] = claims.pop()

@@ -1,0 +1,290 @@
+//! Changes in bulk that go on behind their callers, as far as this process knows of them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use axum::http::StatusCode;
+use delayline::Timestamp;
+use serde::Serialize;
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+use super::super::answer::{time, time_if_any};
+use super::super::problem::Problem;
+use super::super::texts;
+use crate::bulk::Answers;
+
+/// How many go on at once.
+const RUNNING: usize = 4;
+/// How many are known, those that have ended lately among them.
+const KNOWN: usize = 100;
+
+/// The changes that this process has begun, in their order. They end with it, and no other knows of them.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(Mutex<VecDeque<Arc<Job>>>);
+
+impl Jobs {
+    /// Lets a change begin, unless too many go on.
+    pub(super) fn begin(&self, verb: &'static str, kind: String) -> Result<Arc<Job>, Problem> {
+        let mut known = self.known();
+        if known.iter().filter(|job| job.is_running()).count() >= RUNNING {
+            let detail = format!(
+                "{RUNNING} changes in bulk go on at this server, which is as many as may: nothing was changed; ask \
+                 again when one of them has ended, see GET /v1/bulk"
+            );
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        if known.len() == KNOWN
+            && let Some(oldest) = known.iter().position(|job| !job.is_running())
+        {
+            known.remove(oldest);
+        }
+        let job = Arc::new(Job::new(verb, kind));
+        known.push_back(Arc::clone(&job));
+        Ok(job)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, Problem> {
+        let found = self.known().iter().find(|job| job.id == id).cloned();
+        found.ok_or_else(|| {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                "this server knows of no such change in bulk: another server may have begun it, or this one before it \
+                 was started anew, with which it has ended; or it has ended long ago",
+            )
+        })
+    }
+
+    /// All of them, the last one first.
+    pub(super) fn all(&self) -> Vec<JobView> {
+        self.known().iter().rev().map(|job| job.view()).collect()
+    }
+
+    /// Waits until none goes on any more.
+    pub(crate) async fn have_ended(&self) {
+        let all: Vec<_> = self.known().iter().cloned().collect();
+        for job in all {
+            job.has_ended().await;
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A change in bulk, and how far it has come.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) id: String,
+    verb: &'static str,
+    kind: String,
+    begun_at: Timestamp,
+    is_to_stop: AtomicBool,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Clone, Debug)]
+struct Progress {
+    state: JobState,
+    seen: usize,
+    answers: Answers,
+    error: Option<String>,
+    ended_at: Option<Timestamp>,
+}
+
+/// What has become of a change in bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = BulkState)]
+pub(in super::super) enum JobState {
+    /// It goes on.
+    Running,
+    /// All that matched were asked for.
+    Done,
+    /// Somebody has stopped it, or its server stops: some were not asked for.
+    Stopped,
+    /// By its error some were not asked for.
+    Failed,
+}
+
+impl Job {
+    fn new(verb: &'static str, kind: String) -> Self {
+        let progress = Progress {
+            state: JobState::Running,
+            seen: 0,
+            answers: Answers::default(),
+            error: None,
+            ended_at: None,
+        };
+        Self {
+            id: format!("{:016x}", fastrand::u64(..)),
+            verb,
+            kind,
+            begun_at: now(),
+            is_to_stop: AtomicBool::new(false),
+            progress: watch::Sender::new(progress),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        self.progress.borrow().state == JobState::Running
+    }
+
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.is_to_stop.load(Ordering::Relaxed)
+    }
+
+    /// Stops it, and waits until what is under way has ended.
+    pub(super) async fn stop(&self) {
+        self.is_to_stop.store(true, Ordering::Relaxed);
+        self.has_ended().await;
+    }
+
+    async fn has_ended(&self) {
+        let ended = |progress: &Progress| progress.state != JobState::Running;
+        // It is sent by what this holds.
+        let _ = self.progress.subscribe().wait_for(ended).await;
+    }
+
+    /// More tasks were found to match.
+    pub(super) fn seen(&self, more: usize) {
+        self.progress.send_modify(|progress| progress.seen += more);
+    }
+
+    /// More tasks were asked for.
+    pub(super) fn answered(&self, more: &Answers) {
+        self.progress.send_modify(|progress| progress.answers.add(more));
+    }
+
+    pub(super) fn end(&self, came: Result<JobState, String>) {
+        self.progress.send_modify(|progress| {
+            let (state, error) = match came {
+                Ok(state) => (state, None),
+                Err(error) => (JobState::Failed, Some(error)),
+            };
+            (progress.state, progress.error) = (state, error);
+            progress.ended_at = Some(now());
+        });
+        let Progress {
+            state,
+            seen,
+            answers,
+            error,
+            ..
+        } = &*self.progress.borrow();
+        tracing::info!(
+            id = self.id,
+            verb = self.verb,
+            kind = self.kind,
+            ?state,
+            seen,
+            changed = answers.done,
+            error,
+            "a change in bulk has ended"
+        );
+    }
+
+    pub(super) fn view(&self) -> JobView {
+        let progress = self.progress.borrow().clone();
+        JobView {
+            id: self.id.clone(),
+            verb: self.verb,
+            kind: self.kind.clone(),
+            state: progress.state,
+            seen: progress.seen,
+            changed: progress.answers.done,
+            answers: progress.answers,
+            error: progress.error,
+            begun_at: self.begun_at,
+            ended_at: progress.ended_at,
+        }
+    }
+}
+
+/// A change in bulk that goes on behind its caller, or has ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkJob)]
+pub(in super::super) struct JobView {
+    id: String,
+    /// `cancel`, `run`, `redrive`, `reschedule` or `shift`.
+    verb: &'static str,
+    /// That of its filter.
+    kind: String,
+    state: JobState,
+    /// How many tasks were found to match so far.
+    seen: usize,
+    /// How many are changed so far.
+    changed: usize,
+    /// How many were answered how so far.
+    answers: Answers,
+    /// Why it has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(serialize_with = "time")]
+    #[schema(value_type = texts::Time)]
+    begun_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
+    #[schema(value_type = Option<texts::Time>)]
+    ended_at: Option<Timestamp>,
+}
+
+/// By this machine's clock: it is for people.
+fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(jobs: &Jobs) -> Arc<Job> {
+        jobs.begin("cancel", "k".to_owned()).unwrap()
+    }
+
+    #[test]
+    fn few_go_on_at_once_and_many_are_known() {
+        let jobs = Jobs::default();
+        let first = begun(&jobs);
+        let running: Vec<_> = (1..RUNNING).map(|_| begun(&jobs)).collect();
+        let refused = jobs.begin("cancel", "k".to_owned()).unwrap_err();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let last = running.last().unwrap();
+        last.end(Ok(JobState::Done));
+        for _ in 0..KNOWN {
+            begun(&jobs).end(Err("no".to_owned()));
+        }
+        let known = jobs.all();
+        assert_eq!(known.len(), KNOWN);
+        assert_eq!(known.last().map(|job| job.id.as_str()), Some(first.id.as_str()));
+        assert!(jobs.find(&last.id).is_err(), "the first of those that have ended");
+        assert!(jobs.find(&running[0].id).is_ok(), "it goes on");
+        assert_eq!(
+            (known[0].state, known[0].error.as_deref()),
+            (JobState::Failed, Some("no"))
+        );
+    }
+
+    #[tokio::test]
+    async fn who_stops_one_waits_for_its_end() {
+        let jobs = Jobs::default();
+        let job = begun(&jobs);
+        let stopping = async { tokio::join!(job.stop(), jobs.have_ended()) };
+        let mut stopping = std::pin::pin!(stopping);
+        assert!(futures_util::poll!(&mut stopping).is_pending());
+        assert!(job.is_to_stop());
+        job.seen(3);
+        job.answered(&Answers {
+            done: 2,
+            ..Answers::default()
+        });
+        assert!(futures_util::poll!(&mut stopping).is_pending());
+        job.end(Ok(JobState::Stopped));
+        stopping.await;
+        let view = job.view();
+        assert_eq!((view.state, view.seen, view.changed), (JobState::Stopped, 3, 2));
+        assert!(view.ended_at.is_some());
+    }
+}

@@ -1,0 +1,191 @@
+//! Changes of so many tasks that they go on behind the call.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::schedule_many;
+use crate::access::TOKENS;
+use crate::server::{ANY_PORT, Answer, Server};
+
+fn all() -> Value {
+    json!({"filter": {"kind": "k"}})
+}
+
+/// Begins to cancel all tasks; gives the path at which it says how far it has come.
+async fn begin_to_cancel(server: &Server) -> String {
+    let begun = server.post("/v1/tasks:cancel", all()).await;
+    assert_eq!(begun.status, 202, "{begun:?}");
+    path(&begun.body)
+}
+
+fn path(job: &Value) -> String {
+    format!("/v1/bulk/{}", job["id"].as_str().unwrap())
+}
+
+async fn stop(server: &Server, path: &str) -> Answer {
+    Answer::of(server.request(Method::DELETE, path)).await
+}
+
+async fn ended(server: &Server, path: &str) -> Value {
+    server.until(path, |job| job["state"] != "running").await
+}
+
+/// How many are scheduled, up to 10,000.
+async fn scheduled(server: &Server) -> u64 {
+    let dry = json!({"filter": {"kind": "k"}, "dry_run": true, "limit": 10_000});
+    let counted = server.post("/v1/tasks:cancel", dry).await;
+    counted.body["matched"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_thousand_are_changed_within_the_call_and_some_thousands_behind_it() {
+    let server = Server::configured(&format!("{ANY_PORT}base_path = \"/later\""));
+    schedule_many(&server, "k", 1_000).await;
+    let body = json!({"filter": {"kind": "k"}, "at": "2099-02-01T00:00:00Z"});
+    let moved = server.post("/v1/tasks:reschedule", body).await;
+    assert_eq!(
+        (moved.status.as_u16(), &moved.body["matched"]),
+        (200, &json!(1_000))
+    );
+    assert_eq!(server.get("/v1/bulk").await.body, json!({"jobs": []}));
+
+    // Each is moved once, though what is moved matches again.
+    schedule_many(&server, "j", 3_456).await;
+    let body = json!({"filter": {"kind": "j"}, "by": "+1d"});
+    let request = server.request(Method::POST, "/v1/tasks:shift").json(&body);
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), 202);
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
+    let begun: Value = response.json().await.unwrap();
+    assert_eq!(location, format!("/later{}", path(&begun)));
+    assert_eq!(
+        (&begun["state"], &begun["verb"], &begun["kind"]),
+        (&json!("running"), &json!("shift"), &json!("j"))
+    );
+    let job = ended(&server, &path(&begun)).await;
+    let answers = json!({"done": 3_456, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    assert_eq!(
+        (&job["state"], &job["seen"], &job["changed"], &job["answers"]),
+        (&json!("done"), &json!(3_456), &json!(3_456), &answers)
+    );
+    assert!(job["ended_at"].is_string() && job["error"].is_null(), "{job}");
+    assert_eq!(server.get("/v1/bulk").await.body, json!({"jobs": [job]}));
+    for key in ["0", "3455"] {
+        let task = server.get(&format!("/v1/tasks/j/{key}")).await.body;
+        assert_eq!(
+            (&task["due_at"], &task["version"]),
+            (&json!("2099-01-02T00:00:00Z"), &json!(2))
+        );
+    }
+    // It has ended, so there is nothing to stop.
+    assert_eq!(stop(&server, &path(&job)).await.body, job);
+}
+
+#[tokio::test]
+async fn more_than_are_found_at_once_are_cancelled_to_the_last() {
+    let server = Server::start();
+    schedule_many(&server, "k", 12_345).await;
+    let path = begin_to_cancel(&server).await;
+    let job = ended(&server, &path).await;
+    assert_eq!(
+        (&job["state"], &job["seen"], &job["changed"]),
+        (&json!("done"), &json!(12_345), &json!(12_345))
+    );
+    assert_eq!(scheduled(&server).await, 0);
+}
+
+#[tokio::test]
+async fn one_that_is_stopped_leaves_the_rest_as_it_is() {
+    let server = Server::start();
+    schedule_many(&server, "k", 6_000).await;
+    let path = begin_to_cancel(&server).await;
+    let stopped = stop(&server, &path).await;
+    assert_eq!(
+        (stopped.status.as_u16(), &stopped.body["state"]),
+        (200, &json!("stopped"))
+    );
+    let changed = stopped.body["changed"].as_u64().unwrap();
+    assert_eq!(scheduled(&server).await, 6_000 - changed);
+    assert!(changed < 6_000, "{changed}");
+    assert_eq!(server.get(&path).await.body, stopped.body);
+    // The same again does the rest.
+    let path = begin_to_cancel(&server).await;
+    assert_eq!(ended(&server, &path).await["changed"], 6_000 - changed);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_stops_it_and_the_next_does_not_know_it() {
+    let mut server = Server::start();
+    schedule_many(&server, "k", 6_000).await;
+    let path = begin_to_cancel(&server).await;
+    server.terminate();
+    assert!(server.ended().success());
+    assert!(server.log().contains("state=Stopped"), "{}", server.log());
+    let server = server.killed_and_started();
+    server
+        .get(&path)
+        .await
+        .refuses(404, "this server knows of no such change");
+    stop(&server, &path)
+        .await
+        .refuses(404, "this server knows of no such change");
+    let left = scheduled(&server).await;
+    assert!(left > 1_000, "{left}");
+    let path = begin_to_cancel(&server).await;
+    assert_eq!(ended(&server, &path).await["changed"], left);
+}
+
+#[tokio::test]
+async fn four_go_on_at_once_and_a_fifth_is_refused() {
+    let server = Server::start();
+    schedule_many(&server, "k", 5_000).await;
+    let mut begun = Vec::new();
+    for _ in 0..4 {
+        begun.push(begin_to_cancel(&server).await);
+    }
+    let fifth = server.post("/v1/tasks:cancel", all()).await;
+    fifth.refuses(429, "4 changes in bulk go on");
+    // What is few is changed all the same.
+    let few = json!({"filter": {"kind": "k"}, "limit": 10});
+    assert_eq!(server.post("/v1/tasks:cancel", few).await.status, 200);
+    let known = server.get("/v1/bulk").await.body;
+    let known: Vec<_> = known["jobs"].as_array().unwrap().iter().map(path).collect();
+    assert_eq!(known, begun.iter().rev().cloned().collect::<Vec<_>>());
+    for path in &begun {
+        assert_eq!(stop(&server, path).await.status, 200);
+    }
+    let again = begin_to_cancel(&server).await;
+    ended(&server, &again).await;
+    assert_eq!(scheduled(&server).await, 0);
+}
+
+#[tokio::test]
+async fn who_may_change_may_look_and_who_may_look_may_not_stop_it() {
+    let server = Server::configured(&format!("{ANY_PORT}{TOKENS}"));
+    let ask = async |method: Method, path: &str, token: &str| {
+        Answer::of(server.request(method, path).bearer_auth(token)).await
+    };
+    for token in ["reader", "shop"] {
+        assert_eq!(
+            ask(Method::GET, "/v1/bulk", token).await.body,
+            json!({"jobs": []})
+        );
+        ask(Method::GET, "/v1/bulk/0", token)
+            .await
+            .refuses(404, "no such change");
+    }
+    ask(Method::DELETE, "/v1/bulk/0", "shop")
+        .await
+        .refuses(404, "no such change");
+    ask(Method::DELETE, "/v1/bulk/0", "reader")
+        .await
+        .refuses(403, "may not change");
+    ask(Method::GET, "/v1/bulk", "worker")
+        .await
+        .refuses(403, "may not read nor change");
+    ask(Method::GET, "/v1/bulk/0", "nobody")
+        .await
+        .refuses(401, "no token");
+    assert_eq!(ask(Method::POST, "/v1/bulk", "shop").await.status, 405);
+    assert_eq!(ask(Method::DELETE, "/v1/bulk", "shop").await.status, 405);
+}
