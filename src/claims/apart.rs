@@ -19,7 +19,9 @@ pub(super) async fn apart<T: Send + 'static>(
         // Who does not wait any more has gone away.
         let _ = give.send(work.await);
     });
-    given.await.unwrap_or_else(|_| Err(unanswered(kernel)))
+    given
+        .await
+        .unwrap_or_else(|_| Err(Error::unanswered(kernel.store.name())))
 }
 
 /// Starts work that ends by itself.
@@ -27,13 +29,4 @@ pub(super) fn start(kernel: &Kernel, work: impl Future<Output = ()> + Send + 'st
     let mut started = JoinSet::new();
     kernel.clock.spawn_in(&mut started, work);
     started.detach_all();
-}
-
-/// The error of work that ended without an answer: the runtime ends, or the store panicked.
-pub(super) fn unanswered(kernel: &Kernel) -> Error {
-    Error::Store {
-        store: kernel.store.name(),
-        transient: false,
-        source: "the call ended without an answer".into(),
-    }
 }

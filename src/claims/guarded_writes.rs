@@ -67,8 +67,7 @@ impl<T: Clone + Send + Sync + 'static> GuardedWrites<T> {
     /// Writes this, perhaps in one call with what others write.
     pub(super) async fn write(&self, item: T) -> Answered {
         let answered = self.together.ask(vec![item]).await;
-        // The runtime ends, or the store panicked.
-        answered.unwrap_or_else(|| Err(failed(self.store, "the call ended without an answer".to_owned())))
+        answered.unwrap_or_else(|| Err(Error::unanswered(self.store)))
     }
 }
 
