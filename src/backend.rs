@@ -27,6 +27,7 @@ pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
 use crate::Error;
 use crate::delay::LevelTable;
+pub use crate::handler::WokenBy;
 
 /// Carries wake-ups from a moment to a later one.
 ///

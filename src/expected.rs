@@ -39,7 +39,8 @@ pub enum Expected {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use delayline::{Check, Error, Expected, Failure, Key, Scheduler, Timestamp, store::MemoryStore};
+/// use delayline::expected::{Check, Expected};
+/// use delayline::{Error, Failure, Key, Scheduler, Timestamp, store::MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {

@@ -35,7 +35,8 @@ use self::merging::Merging;
 use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
 use crate::backend::Wake;
 use crate::redis::NAME;
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
+use crate::store::Target;
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";

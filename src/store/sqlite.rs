@@ -33,7 +33,8 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
+use crate::store::Target;
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use delayline::Action;
+use delayline::store::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
