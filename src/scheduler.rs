@@ -198,7 +198,7 @@ impl Scheduler {
         self.change_all(cancels.collect()).await
     }
 
-    /// Makes a task due now.
+    /// Makes a task due now. Where its kind follows a [`Check`](crate::expected::Check), the table has to say so too.
     pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.run_now_if(target, Expect::Anything).await
     }
