@@ -27,6 +27,7 @@ pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
 use crate::Error;
 use crate::delay::LevelTable;
+pub use crate::handler::WokenBy;
 
 /// Carries wake-ups from a moment to a later one.
 ///
@@ -34,6 +35,12 @@ use crate::delay::LevelTable;
 /// in the store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast.
 /// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; a short one,
 /// with its test, is the example `own_backend`.
+///
+/// An implementation is written under `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as
+/// `async fn`. What it cannot do it says by [`Error::Backend`], whose fields are its own to fill: `transient` is true where
+/// the same call may succeed later. It is given to [`SchedulerBuilder::carrier`](crate::SchedulerBuilder::carrier), or, if it holds any delay
+/// ([`Reach::Any`]), to [`SchedulerBuilder::precise`](crate::SchedulerBuilder::precise); then every
+/// [`Worker`](crate::Worker) of that scheduler receives from it.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync {
     /// A short name for logs and errors, such as `redis`.
@@ -94,7 +101,7 @@ pub struct Delays {
 /// The delays that a backend can hold. Who routes to it has to know both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Any delay up to the longest.
+    /// Any delay up to the longest, zero included; what is due later is sent in several hops.
     Any {
         /// The longest.
         max: Duration,

@@ -25,9 +25,9 @@ use crate::clock::instant_after;
 use crate::handler::Outcome;
 use crate::kernel::Kernel;
 use crate::retry::Policy;
-use crate::store::Renewal;
+use crate::store::{Renewal, When};
 use crate::verdict::Verdict;
-use crate::{Error, Kind, When, claimant, defaults, scheduler};
+use crate::{Error, Kind, claimant, defaults, scheduler};
 
 /// Claims due tasks for whoever runs them elsewhere, and ends these claims: what a server stands on whose workers are
 /// programs in any language.
@@ -59,7 +59,8 @@ use crate::{Error, Kind, When, claimant, defaults, scheduler};
 /// use std::time::Duration;
 ///
 /// use delayline::store::MemoryStore;
-/// use delayline::{ClaimId, Kind, NewTask, Policy, Scheduler, State};
+/// use delayline::claims::ClaimId;
+/// use delayline::{Kind, NewTask, Policy, Scheduler, State};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
@@ -152,8 +153,8 @@ impl Claims {
     ///
     /// Kinds share the places evenly and leave each other what they do not need; of each the longest due come first.
     /// `max` is 1 to [`defaults::BATCH`], a lease 1 s up to a day, an owner up to 255 bytes. A task that may not be
-    /// attempted any more is dead and not given. A kind that follows a [`Check`](crate::Check) is refused: only a
-    /// worker asks that.
+    /// attempted any more is dead and not given. A kind that follows a [`Check`](crate::expected::Check) is refused: only
+    /// a worker asks that.
     pub async fn take(
         &self,
         kinds: &[Kind],

@@ -6,7 +6,7 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 use crate::Task;
 
 /// Hears what becomes of tasks through one [`Scheduler`](crate::Scheduler), its workers and its
-/// [`Claims`](crate::Claims), from when it was made on.
+/// [`Claims`](crate::claims::Claims), from when it was made on.
 ///
 /// It is for pages and people, and no part of any promise: what other processes do, hops, and what is done in a
 /// transaction of the service's own are not told; and who listens slowly misses what is more than

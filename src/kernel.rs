@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
+use crate::Kind;
 use crate::background_sender::BackgroundSender;
 use crate::claims::Shared;
 use crate::clock::{Clock, Spawned};
 use crate::events::Teller;
+use crate::expected::Check;
 use crate::inserts::Inserts;
 use crate::pauses::Pauses;
 use crate::receipt::Follow;
@@ -16,7 +18,6 @@ use crate::router::{DueWake, Router};
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::store_time::StoreTime;
-use crate::{Check, Kind};
 
 /// The store, the router, the clocks and the queues that a scheduler and its workers go by.
 #[derive(Debug)]

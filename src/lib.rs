@@ -20,14 +20,14 @@ mod background_sender;
 mod backoff;
 mod budget;
 mod claimant;
-mod claims;
+pub mod claims;
 pub mod clock;
 mod coalescer;
 pub mod defaults;
 pub mod delay;
 mod error;
 mod events;
-mod expected;
+pub mod expected;
 mod failure_counter;
 mod fnv;
 mod handler;
@@ -48,7 +48,7 @@ mod retry;
 pub mod rocketmq;
 mod router;
 mod scheduler;
-mod stats;
+pub mod stats;
 pub mod store;
 mod store_time;
 mod task;
@@ -82,17 +82,12 @@ mod pages {
     mod rocketmq {}
 }
 
-pub use claims::{ClaimId, Claimed, Claims};
 pub use error::Error;
 pub use events::Events;
-pub use expected::{Check, Expected};
-pub use handler::{Context, Failure, Outcome, WokenBy};
-pub use paused::Paused;
-pub use receipt::Receipt;
-pub use request::{Action, Answer, Expect, NewTask, Page, Scheduled, Target, When};
+pub use handler::{Context, Failure, Outcome};
+pub use request::{Answer, NewTask, Scheduled};
 pub use retry::Policy;
 pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
-pub use stats::{Lateness, Stats};
 pub use task::{Key, Kind, State, Task, TaskId};
 pub use timestamp::Timestamp;
 pub use worker::Worker;

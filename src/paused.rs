@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::scheduler::only;
-use crate::store::{Change, NewRow, Store, Verb};
-use crate::{Answer, Error, Expect, Key, Kind, Page, State, Target, Task, Timestamp, When, defaults, place};
+use crate::store::{Change, Expect, NewRow, Page, Store, Target, Verb, When};
+use crate::{Answer, Error, Key, Kind, State, Task, Timestamp, defaults, place};
 
 /// A kind whose tasks wait, due or not, until it is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

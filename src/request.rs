@@ -265,8 +265,8 @@ impl Expect {
 /// Which rows a list shows.
 ///
 /// ```
-/// use delayline::store::MemoryStore;
-/// use delayline::{NewTask, Page, Scheduler, State};
+/// use delayline::store::{MemoryStore, Page};
+/// use delayline::{NewTask, Scheduler, State};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {

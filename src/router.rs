@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake};
+use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake, WokenBy};
 use crate::clock::Clock;
 use crate::delay::{Hop, Route, Routing, route};
 use crate::failure_counter::FailureCounter;
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
-use crate::{Error, Kind, WokenBy, defaults};
+use crate::{Error, Kind, defaults};
 
 /// Chooses a backend for each wake-up and sends it there; what the carrier does not take goes to the precise
 /// one at once.

@@ -16,16 +16,15 @@ use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
 pub use self::shift::Shift;
 use crate::backend::Wake;
+use crate::claims::Claims;
 use crate::kernel::Kernel;
 use crate::receipt::Follow;
 use crate::router::DueWake;
-use crate::store::{Change, Store, Verb};
+use crate::stats::Stats;
+use crate::store::{Action, Change, Expect, Page, Store, Target, Verb, When};
 use crate::store_time::Heard;
 use crate::timestamp::millis;
-use crate::{
-    Action, Answer, Claims, Error, Events, Expect, Kind, Page, Scheduled, State, Stats, Target, Task, TaskId,
-    Timestamp, When, defaults,
-};
+use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
 ///
@@ -199,7 +198,7 @@ impl Scheduler {
         self.change_all(cancels.collect()).await
     }
 
-    /// Makes a task due now.
+    /// Makes a task due now. Where its kind follows a [`Check`](crate::expected::Check), the table has to say so too.
     pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.run_now_if(target, Expect::Anything).await
     }

@@ -32,7 +32,7 @@ pub struct Stats {
     pub hops: u64,
     /// Tasks claimed when their wake-up arrived.
     pub claimed_on_arrival: u64,
-    /// Tasks claimed when there was room for them again, or by [`Claims`](crate::Claims).
+    /// Tasks claimed when there was room for them again, or by [`Claims`](crate::claims::Claims).
     pub claimed_when_ready: u64,
     /// Tasks claimed by the sweep.
     pub claimed_by_sweep: u64,
@@ -57,9 +57,9 @@ pub struct Stats {
     /// Claims that had been lost by the time they were to be renewed, started or settled; those that had ended before
     /// included, if a claimant ends one twice.
     pub lost_claims: u64,
-    /// Tasks moved or cancelled because the service's own table said so: see [`Expected`](crate::Expected).
+    /// Tasks moved or cancelled because the service's own table said so: see [`Expected`](crate::expected::Expected).
     pub followed: u64,
-    /// Calls of a [`Check`](crate::Check) that failed.
+    /// Calls of a [`Check`](crate::expected::Check) that failed.
     pub check_failed: u64,
     /// Rows of old history removed.
     pub purged: u64,

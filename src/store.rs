@@ -1,4 +1,7 @@
 //! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
+//!
+//! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
+//! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
 
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../tests/support/database.rs"]
@@ -57,10 +60,11 @@ pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
 pub(crate) use self::transition::ended;
 use crate::backend::Wake;
+pub use crate::paused::Paused;
+pub use crate::receipt::Receipt;
+pub use crate::request::{Action, Expect, Page, Target, When};
 use crate::timestamp::millis;
-use crate::{
-    Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp, When, defaults,
-};
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
 ///

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::clock::{Clock, Moment, instant_after};
-use crate::store::{Stamped, Store};
+use crate::store::{Stamped, Store, When};
 use crate::timestamp::{duration, millis};
-use crate::{Error, Timestamp, When};
+use crate::{Error, Timestamp};
 
 /// How long after it was called a store is believed to have read its clock, at the most.
 ///

@@ -23,7 +23,8 @@ mod waiting;
 
 use std::time::Duration;
 
-use delayline::{Claimed, Claims, Kind, NewTask, Task};
+use delayline::claims::{Claimed, Claims};
+use delayline::{Kind, NewTask, Task};
 
 use support::{KIND, World, secs};
 

@@ -12,8 +12,8 @@ mod redis_server;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use delayline::store::SqliteStore;
-use delayline::{Scheduler, Shift, State, Target};
+use delayline::store::{SqliteStore, Target};
+use delayline::{Scheduler, Shift, State};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};

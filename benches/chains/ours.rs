@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use delayline::backend::{RedisBackend, RocketMqBackend};
 use delayline::delay::Routing;
 use delayline::rocketmq::RocketMqOptions;
+use delayline::stats::Stats;
 use delayline::store::SqliteStore;
-use delayline::{Context, NewTask, Outcome, Scheduler, Stats, Worker};
+use delayline::{Context, NewTask, Outcome, Scheduler, Worker};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 

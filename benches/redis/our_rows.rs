@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use delayline::store::RedisStore;
-use delayline::{Context, NewTask, Outcome, Policy, Scheduler, Target, TaskId, Timestamp, When, Worker};
+use delayline::store::{RedisStore, Target, When};
+use delayline::{Context, NewTask, Outcome, Policy, Scheduler, TaskId, Timestamp, Worker};
 
 use crate::Error;
 use crate::bare_rows::key;

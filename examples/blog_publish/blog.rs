@@ -62,7 +62,8 @@ macro_rules! blog {
             use std::collections::BTreeMap;
             use std::sync::Arc;
 
-            use delayline::{Check, Context, Expected, Failure, Key, NewTask, Outcome};
+            use delayline::expected::{Check, Expected};
+            use delayline::{Context, Failure, Key, NewTask, Outcome};
             use sqlx::{Pool, QueryBuilder, Row, Transaction};
             use tracing::info;
 

@@ -26,10 +26,9 @@ use std::time::Duration;
 
 use delayline::backend::{Backend, LevelsBackend};
 use delayline::delay::{LevelTable, Routing};
-use delayline::store::SqliteStore;
+use delayline::store::{Page, SqliteStore, Target};
 use delayline::{
-    Answer, Context, Failure, NewTask, Outcome, Page, Scheduler, SchedulerBuilder, Shift, State, Target,
-    Worker,
+    Answer, Context, Failure, NewTask, Outcome, Scheduler, SchedulerBuilder, Shift, State, Worker,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use delayline::{Timestamp, WokenBy};
+use delayline::Timestamp;
+use delayline::backend::WokenBy;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio::sync::Notify;

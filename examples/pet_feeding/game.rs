@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::store::Store;
-use delayline::{Answer, Context, Expect, Failure, NewTask, Outcome, Scheduler, Shift, Task, Worker};
+use delayline::store::{Expect, Store};
+use delayline::{Answer, Context, Failure, NewTask, Outcome, Scheduler, Shift, Task, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::info;

@@ -1,6 +1,7 @@
 //! Changes of all tasks that match a filter.
 
-use delayline::{Action, Answer, Error, Expect, Scheduler, State, Task, TaskId, Timestamp};
+use delayline::store::{Action, Expect};
+use delayline::{Answer, Error, Scheduler, State, Task, TaskId, Timestamp};
 
 /// How many are changed at once.
 pub(crate) const BATCH: usize = 100;

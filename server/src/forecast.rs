@@ -134,8 +134,8 @@ async fn scheduled(store: &dyn Store) -> Result<Vec<Kind>, Error> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use delayline::store::{MemoryStore, NewRow};
-    use delayline::{TaskId, When};
+    use delayline::TaskId;
+    use delayline::store::{MemoryStore, NewRow, When};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use delayline::store::Store;
-use delayline::{Error, Kind, Paused, Scheduler, State, Timestamp};
+use delayline::store::{Paused, Store};
+use delayline::{Error, Kind, Scheduler, State, Timestamp};
 
 use crate::Failure;
 use crate::database::Place;

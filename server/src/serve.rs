@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use delayline::{Claims, Context, Kind, Policy, Scheduler, Timestamp, Worker, defaults};
+use delayline::claims::Claims;
+use delayline::{Context, Kind, Policy, Scheduler, Timestamp, Worker, defaults};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

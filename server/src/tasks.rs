@@ -4,7 +4,8 @@ mod change;
 mod list;
 mod show;
 
-use delayline::{Error, Kind, State, Target, TaskId, Timestamp};
+use delayline::store::Target;
+use delayline::{Error, Kind, State, TaskId, Timestamp};
 
 use crate::Failure;
 use crate::filter::Filter;

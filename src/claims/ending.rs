@@ -9,9 +9,9 @@ use super::taking::ended;
 use super::{ClaimId, Claims};
 use crate::backoff::Backoff;
 use crate::kernel::Kernel;
-use crate::store::{Ending, Guarded, Renewal, Step};
+use crate::store::{Ending, Guarded, Renewal, Step, Target};
 use crate::verdict::Verdict;
-use crate::{Error, State, Target, Task};
+use crate::{Error, State, Task};
 
 /// For how long a row is waited for that another transaction has locked: verbs of ours keep one for milliseconds.
 const LOCKED_FOR: Duration = Duration::from_secs(3);

@@ -10,13 +10,14 @@ use crate::claims::Shared;
 use crate::clock::Clock;
 use crate::delay::Routing;
 use crate::events::Teller;
+use crate::expected::Check;
 use crate::inserts::Inserts;
 use crate::kernel::Kernel;
 use crate::router::Router;
 use crate::stats::Counters;
 use crate::store::{Limited, Store};
 use crate::store_time::StoreTime;
-use crate::{Check, Error, Kind, defaults};
+use crate::{Error, Kind, defaults};
 
 /// Puts a scheduler together; made by [`Scheduler::builder`].
 #[derive(Debug)]

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use super::Scheduler;
 use super::batches::each;
-use crate::store::{Change, Verb};
-use crate::{Action, Answer, Error, Expect, Target, When};
+use crate::store::{Action, Change, Expect, Target, Verb, When};
+use crate::{Answer, Error};
 
 impl Scheduler {
     /// Changes many tasks in few statements, each if it is as its `Expect` says (otherwise `Conflict`); with an answer for
     /// each, in the order given: one that cannot be used or written keeps no other from it.
     ///
     /// ```
-    /// use delayline::store::MemoryStore;
-    /// use delayline::{Action, Expect, NewTask, Page, Scheduler, State};
+    /// use delayline::store::{Action, Expect, MemoryStore, Page};
+    /// use delayline::{NewTask, Scheduler, State};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {

@@ -1,13 +1,14 @@
 //! Kinds whose tasks wait.
 
 use super::Scheduler;
-use crate::{Error, Kind, Paused, Timestamp, paused};
+use crate::store::Paused;
+use crate::{Error, Kind, Timestamp, paused};
 
 impl Scheduler {
     /// Lets the tasks of a kind wait, whatever their time, until `until` or until it is [resumed](Self::resume); `reason`
     /// is for people. Paused again, it is paused until the new time and for the new reason.
     ///
-    /// Every worker over the store, and all [`Claims`](crate::Claims), know of it within
+    /// Every worker over the store, and all [`Claims`](crate::claims::Claims), know of it within
     /// [`defaults::PAUSE_SEEN`](crate::defaults::PAUSE_SEEN), and start none of its tasks from then on; what they have
     /// claimed in advance they give back. Handlers that run go on, and callers may schedule, move and cancel as ever.
     ///

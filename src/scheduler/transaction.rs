@@ -2,8 +2,8 @@
 
 use super::{Shift, only};
 use crate::receipt::{Follow, Receipt};
-use crate::store::{Change, Transaction};
-use crate::{Action, Answer, Error, Expect, NewTask, Scheduled, Scheduler, Target, When};
+use crate::store::{Action, Change, Expect, Target, Transaction, When};
+use crate::{Answer, Error, NewTask, Scheduled, Scheduler};
 
 /// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
 /// meanwhile, so not for ever.

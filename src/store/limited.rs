@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use super::{AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
+use crate::store::Target;
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
 
 /// A little longer than a store's own limit, which tells more and closes what hangs.
 const LIMIT: Duration = defaults::STORE_TIMEOUT.saturating_add(Duration::from_secs(1));

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, defaults};
+use crate::store::Target;
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
 ///

@@ -81,8 +81,8 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::store::Verb;
-    use crate::{Expect, Target, TaskId, Timestamp};
+    use crate::store::{Expect, Target, Verb};
+    use crate::{TaskId, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_millis(1);
 

@@ -33,9 +33,10 @@ use super::{
     AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
 };
 use crate::backend::Wake;
+use crate::store::Target;
 use crate::store::merging::Merging;
 use crate::store::sql::{change_each, change_each_at_once, insert_each, insert_each_at_once};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 const NAME: &str = "mysql";
 

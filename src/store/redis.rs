@@ -33,8 +33,9 @@ use self::database::Database;
 use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
 use crate::backend::Wake;
 use crate::redis::NAME;
+use crate::store::Target;
 use crate::store::merging::{self, Merging};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";

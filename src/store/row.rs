@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::backend::Wake;
-use crate::store::{Claim, NewRow, Pending};
+use crate::store::{Claim, NewRow, Pending, When};
 use crate::timestamp::duration;
-use crate::{State, Task, Timestamp, When};
+use crate::{State, Task, Timestamp};
 
 /// A new row, scheduled.
 pub(super) fn new(new: NewRow, now: Timestamp) -> Task {

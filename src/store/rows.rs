@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::transition::Transition;
 use super::{Change, Expect, NewRow, Verb, row};
-use crate::{Answer, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp};
+use crate::store::Target;
+use crate::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);

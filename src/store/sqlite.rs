@@ -33,8 +33,9 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
+use crate::store::Target;
 use crate::store::merging::{self, Merging};
-use crate::{Answer, Error, Kind, Scheduled, State, Target, Task, Timestamp, defaults};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::store::{Ending, Event, Verb, row};
-use crate::{State, Task, Timestamp, When};
+use crate::store::{Ending, Event, Verb, When, row};
+use crate::{State, Task, Timestamp};
 
 /// A transition of a row, the same for every store: its columns, apart from the version, which goes up by one.
 ///

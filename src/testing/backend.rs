@@ -76,10 +76,32 @@ pub trait BackendFixture: Send + Sync {
 /// A named test of each case of [`testing::backend`](crate::testing::backend), in a module `$name`.
 ///
 /// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in
-/// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process.
+/// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process, which then
+/// goes by tokio's time. Whoever calls it has tokio with the feature `macros`, and `async-trait` for the fixture.
 ///
-/// ```text
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use delayline::backend::{Backend, WheelBackend};
+/// use delayline::backend_conformance;
+/// use delayline::testing::backend::BackendFixture;
+///
+/// struct Wheel;
+///
+/// #[async_trait::async_trait]
+/// impl BackendFixture for Wheel {
+///     async fn open(&self) -> Arc<dyn Backend> {
+///         Arc::new(WheelBackend::new())
+///     }
+///
+///     fn shortest_delay(&self) -> Duration {
+///         Duration::from_millis(50)
+///     }
+/// }
+///
 /// backend_conformance!(wheel, Wheel, start_paused = true);
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! backend_conformance {

@@ -10,12 +10,12 @@ use super::attempt::Attempt;
 use super::engine::{Engine, Reserved};
 use super::lease::Lease;
 use super::pausing;
-use crate::backend::{Arrival, Backend, Wake};
+use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
 use crate::router::DueWake;
 use crate::store::{Claim, Guarded, Looked, Pending, Step};
 use crate::store_time::{Heard, Reading};
-use crate::{Error, Kind, Task, TaskId, WokenBy, defaults};
+use crate::{Error, Kind, Task, TaskId, defaults};
 
 /// Receives from one backend until stopped.
 pub(crate) async fn receive(engine: Arc<Engine>, woken_by: WokenBy, backend: Arc<dyn Backend>) {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::Task;
+use crate::backend::WokenBy;
 use crate::budget::Taken;
 use crate::handler::Finishing;
 use crate::store_time::Reading;
-use crate::{Task, WokenBy};
 
 /// An attempt at a task, which all parts of a worker hand on from the claim to the settlement.
 ///

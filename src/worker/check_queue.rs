@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
+use crate::expected::Check;
 use crate::store::Pending;
-use crate::{Check, Key, Kind, TaskId, Timestamp, defaults};
+use crate::{Key, Kind, TaskId, Timestamp, defaults};
 
 /// Gathers the tasks of one kind that its check is to be asked about, a bounded number of them.
 pub(crate) struct CheckQueue {

@@ -14,12 +14,13 @@ use super::lease::{Lease, Now};
 use super::stop::Stop;
 use super::{Alarm, Options};
 use crate::budget::{Budget, Taken};
+use crate::expected::Check;
 use crate::handler::Handler;
 use crate::kernel::Kernel;
 use crate::retry::Policy;
 use crate::store::{Claim, Ending};
 use crate::verdict::tell_dead;
-use crate::{Check, Kind, State, Task, Timestamp};
+use crate::{Kind, State, Task, Timestamp};
 
 /// How many bytes of payloads are asked for at once: what one call of the store reads.
 const A_CALL: usize = 16 << 20;

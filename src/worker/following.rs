@@ -11,12 +11,12 @@ use super::attempt::Attempt;
 use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
 use super::lane::{Finished, Lane, Settled};
-use crate::expected::Course;
+use crate::expected::{Course, Expected};
 use crate::router::DueWake;
 use crate::scheduler::due_wake;
-use crate::store::{Change, Ending, Pending, Verb};
+use crate::store::{Change, Ending, Expect, Pending, Target, Verb, When};
 use crate::store_time::Heard;
-use crate::{Answer, Error, Expect, Expected, State, Target, Timestamp, When, defaults};
+use crate::{Answer, Error, State, Timestamp, defaults};
 
 /// Asks the check of one kind about what waits, a batch at a time, and does as it says, until stopped.
 ///

@@ -10,7 +10,8 @@ use super::engine::Engine;
 use super::lane::Lane;
 use super::pausing;
 use super::stop::Stage;
-use crate::{WokenBy, defaults};
+use crate::backend::WokenBy;
+use crate::defaults;
 
 /// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
 pub(crate) async fn claim_for_room(engine: Arc<Engine>) {

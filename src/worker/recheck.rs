@@ -7,8 +7,8 @@ use tracing::warn;
 use super::check_queue::CheckQueue;
 use super::engine::Engine;
 use crate::backend::Wake;
-use crate::store::Pending;
-use crate::{Page, State, Task};
+use crate::store::{Page, Pending};
+use crate::{State, Task};
 
 /// How many rows are read at once.
 const PAGE: usize = 100;

@@ -9,10 +9,10 @@ use super::engine::Engine;
 use super::lane::{Current, Finished, Settled};
 use super::pass_on;
 use crate::backoff::Backoff;
-use crate::store::{Ending, Event, Guarded, Step, ended};
+use crate::store::{Ending, Event, Guarded, Step, Target, ended};
 use crate::turns::{Load, Turn, take_turns};
 use crate::verdict::next_wake;
-use crate::{Error, State, Target, Task};
+use crate::{Error, State, Task};
 
 /// Settles what has ended, as much at once as is waiting, until nobody can send more.
 ///

@@ -9,9 +9,9 @@ use tracing::warn;
 use super::arrivals::act;
 use super::engine::Engine;
 use super::renewing;
-use crate::backend::LookAhead;
+use crate::backend::{LookAhead, WokenBy};
 use crate::store::Sweep;
-use crate::{Error, WokenBy, defaults};
+use crate::{Error, defaults};
 
 /// Looks, again and again until stopped, for rows whose wake-up did not come, whose lease has ended, or whose history is
 /// over, and for what is due soon. It needs no backend: with all of them away tasks still run, each up to one pause late.

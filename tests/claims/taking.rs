@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use delayline::{Check, Claimed, Expected, Key, NewTask, Policy, State};
+use delayline::claims::Claimed;
+use delayline::expected::{Check, Expected};
+use delayline::{Key, NewTask, Policy, State};
 
 use crate::support::{KIND, Op, Setup, World, at, ms, secs};
 use crate::{LEASE, kinds, schedule, take, wait};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayline::claims::Claims;
 use delayline::store::Store;
-use delayline::{Claims, NewTask, State, Worker};
+use delayline::{NewTask, State, Worker};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{NewTask, Shift, Target, TaskId};
+use delayline::store::Target;
+use delayline::{NewTask, Shift, TaskId};
 use fastrand::Rng;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};

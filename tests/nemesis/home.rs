@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use delayline::backend::{RedisBackend, RocketMqBackend};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::store::{RedisStore, Store};
-use delayline::{Context, Failure, Scheduler, Target};
+use delayline::store::{RedisStore, Store, Target};
+use delayline::{Context, Failure, Scheduler};
 use tokio::time::sleep;
 
 use crate::service::{OnMySql, OnPostgres, OnSqlite, Service};

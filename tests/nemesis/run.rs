@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{Page, State, Task, TaskId};
+use delayline::store::Page;
+use delayline::{State, Task, TaskId};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep, sleep_until};
 

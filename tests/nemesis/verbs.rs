@@ -1,7 +1,7 @@
 //! What callers ask, and what they are told.
 
-use delayline::store::Transaction;
-use delayline::{Answer, Error, NewTask, Receipt, Scheduled, Scheduler, Shift, State, Target, Task, When};
+use delayline::store::{Receipt, Target, Transaction, When};
+use delayline::{Answer, Error, NewTask, Scheduled, Scheduler, Shift, State, Task};
 
 /// What is asked of a task.
 #[derive(Debug)]

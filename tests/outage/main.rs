@@ -25,7 +25,7 @@ mod database;
 
 use std::time::Duration;
 
-use delayline::WokenBy;
+use delayline::backend::WokenBy;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
 use tracing_subscriber::EnvFilter;

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::{RedisBackend, RocketMqBackend};
+use delayline::backend::{RedisBackend, RocketMqBackend, WokenBy};
 use delayline::rocketmq::RocketMqOptions;
-use delayline::{NewTask, Outcome, Page, Policy, Scheduler, State, Task, TaskId, WokenBy, Worker};
+use delayline::store::Page;
+use delayline::{NewTask, Outcome, Policy, Scheduler, State, Task, TaskId, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

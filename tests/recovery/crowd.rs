@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use delayline::{Answer, NewTask, Outcome, Page, Scheduler, State, Target, TaskId, When, Worker};
+use delayline::store::{Page, Target, When};
+use delayline::{Answer, NewTask, Outcome, Scheduler, State, TaskId, Worker};
 
 use crate::child::{Process, say};
 use crate::killed::scheduler;

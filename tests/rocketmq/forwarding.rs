@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use delayline::clock::Clock;
 use delayline::rocketmq::Forward;
-use delayline::store::MemoryStore;
-use delayline::{NewTask, Policy, Scheduled, Scheduler, State, Target, Timestamp, Worker};
+use delayline::store::{MemoryStore, Target};
+use delayline::{NewTask, Policy, Scheduled, Scheduler, State, Timestamp, Worker};
 use tokio::task::JoinHandle;
 
 use super::raw::Received;

@@ -1,8 +1,9 @@
 //! What is special to timer messages.
 
+use delayline::backend::WokenBy;
 use delayline::delay::Routing;
 use delayline::store::MemoryStore;
-use delayline::{Context, NewTask, Outcome, Scheduler, WokenBy, Worker};
+use delayline::{Context, NewTask, Outcome, Scheduler, Worker};
 use tokio::sync::mpsc;
 
 use super::servers::RocketMqServers;

@@ -1,6 +1,7 @@
 //! Cancel, redrive and find: a definite answer in every state, and the row in it.
 
-use delayline::{Action, Answer, Error, Expect, NewTask, Outcome, Shift, State, Target, Task, When, Worker};
+use delayline::store::{Action, Expect, Target, When};
+use delayline::{Answer, Error, NewTask, Outcome, Shift, State, Task, Worker};
 
 use crate::support::{Answered, KIND, Running, World, at, ms, secs};
 
@@ -221,7 +222,7 @@ async fn a_list_shows_a_kind_and_state_by_due_time_page_by_page() {
         .schedule(NewTask::new("other", &1).after(secs(1)))
         .await
         .unwrap();
-    let mut page = delayline::Page::new(KIND, State::Scheduled).limit(2);
+    let mut page = delayline::store::Page::new(KIND, State::Scheduled).limit(2);
     let mut seen = Vec::new();
     loop {
         let rows = scheduler.list(&page).await.unwrap();
@@ -233,7 +234,7 @@ async fn a_list_shows_a_kind_and_state_by_due_time_page_by_page() {
     assert_eq!(seen, [10, 20, 20, 30, 50].map(|due| at(due * 1_000)));
 
     let due_within = |from: i64, before: i64| {
-        let page = delayline::Page::new(KIND, State::Scheduled);
+        let page = delayline::store::Page::new(KIND, State::Scheduled);
         page.due_from(at(from)).due_before(at(before))
     };
     for (from, before, dues) in [

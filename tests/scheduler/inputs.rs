@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use delayline::{Error, Expect, NewTask, Shift, Target, TaskId, Timestamp};
+use delayline::store::{Expect, Target};
+use delayline::{Error, NewTask, Shift, TaskId, Timestamp};
 
 use crate::support::{KIND, World, secs};
 
@@ -140,7 +141,7 @@ async fn every_verb_refuses_a_name_or_a_time_that_cannot_be_used_and_changes_not
     }
     let error = scheduler.cancel(("", "key")).await.unwrap_err();
     assert_names(&error, "kind", "\"\"", "1 to 100 bytes");
-    let page = delayline::Page::new("", delayline::State::Done).limit(1);
+    let page = delayline::store::Page::new("", delayline::State::Done).limit(1);
     assert_names(
         &scheduler.list(&page).await.unwrap_err(),
         "kind",

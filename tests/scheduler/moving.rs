@@ -1,6 +1,7 @@
 //! Reschedule, shift and run now: the task runs once, at its new time, and not at the old.
 
-use delayline::{Answer, Expect, NewTask, Shift, State, Task};
+use delayline::store::Expect;
+use delayline::{Answer, NewTask, Shift, State, Task};
 
 use crate::support::{KIND, Op, World, at, ms, secs};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake, WokenBy};
 use delayline::delay::{Routing, plan};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, NewTask, Scheduled, Scheduler, State, WokenBy, Worker, defaults};
+use delayline::{Error, NewTask, Scheduled, Scheduler, State, Worker, defaults};
 
 use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, ms, secs};
 

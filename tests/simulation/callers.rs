@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use delayline::backend::rearm;
-use delayline::{
-    Answer, Error, Expect, Expected, Key, NewTask, Page, Receipt, Scheduled, Scheduler, Shift, State, Target,
-    TaskId, When,
-};
+use delayline::expected::Expected;
+use delayline::store::{Expect, Page, Receipt, Target, When};
+use delayline::{Answer, Error, Key, NewTask, Scheduled, Scheduler, Shift, State, TaskId};
 use tokio::task::JoinSet;
 
 use crate::gate::{GatedTransaction, Hearer};

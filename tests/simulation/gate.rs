@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target, Transaction,
 };
-use delayline::{Answer, Error, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
+use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

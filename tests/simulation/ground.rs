@@ -11,9 +11,10 @@ use std::time::Duration;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, MemoryStore, NewRow, Renewal, Stamped, Step, Store, Sweep, Verb,
+    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Page, Renewal, Stamped, Step, Store, Sweep,
+    Target, Verb,
 };
-use delayline::{Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
+use delayline::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 

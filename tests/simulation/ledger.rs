@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use delayline::backend::Wake;
 use delayline::clock::Clock;
+use delayline::expected::Expected;
 use delayline::store::{Ending, Verb};
-use delayline::{Expected, Key, State, Task, TaskId, Timestamp};
+use delayline::{Key, State, Task, TaskId, Timestamp};
 use tokio::time::Instant;
 
 pub(crate) use self::answers::Asked;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use delayline::backend::Wake;
 use delayline::store::{
-    Ahead, Change, Claim, Ending, Event, Guarded, Looked, NewRow, Pending, Renewal, Step, Sweep, Verb,
+    Ahead, Change, Claim, Ending, Event, Expect, Guarded, Looked, NewRow, Pending, Renewal, Step, Sweep,
+    Target, Verb, When,
 };
-use delayline::{Answer, Expect, Key, Kind, Scheduled, State, Target, Task, TaskId, Timestamp, When};
+use delayline::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// Every row as the store must have it, and what has happened to the rows since somebody asked.
 #[derive(Clone, Debug)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use delayline::backend::Backend;
 use delayline::clock::Clock;
-use delayline::{Check, Context, Expected, Failure, Key, Outcome, Scheduler, Stats, Worker};
+use delayline::expected::{Check, Expected};
+use delayline::stats::Stats;
+use delayline::{Context, Failure, Key, Outcome, Scheduler, Worker};
 use tokio::sync::Notify;
 
 use crate::callers::call;

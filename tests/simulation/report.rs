@@ -1,6 +1,6 @@
 //! What came of histories, in numbers.
 
-use delayline::Stats;
+use delayline::stats::Stats;
 
 use crate::ledger::Broken;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach, WheelBackend};
 use delayline::clock::Clock;
+use delayline::defaults;
+use delayline::stats::Stats;
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Stats, defaults};
 use tokio::sync::{Notify, watch};
 
 use crate::gate::{Gate, Gates};

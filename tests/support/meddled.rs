@@ -7,8 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
-use delayline::store::{Change, Claim, Event, Guarded, Looked, NewRow, Renewal, Stamped, Step, Store, Sweep};
-use delayline::{Answer, Error, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp};
+use delayline::store::{
+    Change, Claim, Event, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+};
+use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
 
 /// A call of a store.

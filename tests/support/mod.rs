@@ -9,13 +9,13 @@ mod meddled;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::{Backend, Delays, Reach};
+use delayline::backend::{Backend, Delays, Reach, WokenBy};
 use delayline::clock::Clock;
-use delayline::store::{Claim, MemoryStore, Store, Sweep};
+use delayline::expected::Check;
+use delayline::store::{Claim, MemoryStore, Page, Store, Sweep, Target};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
-    Check, Context, Error, Failure, Kind, Outcome, Page, Scheduler, State, Target, Task, TaskId, Timestamp,
-    WokenBy, Worker, defaults,
+    Context, Error, Failure, Kind, Outcome, Scheduler, State, Task, TaskId, Timestamp, Worker, defaults,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

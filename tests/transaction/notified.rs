@@ -6,11 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, PostgresStore, Renewal, Stamped, Step, Store, Sweep,
+    Change, Claim, Guarded, Looked, NewRow, Page, PostgresStore, Renewal, Stamped, Step, Store, Sweep, Target,
 };
-use delayline::{
-    Answer, Error, Kind, NewTask, Page, Scheduled, Scheduler, State, Target, Task, TaskId, Timestamp,
-};
+use delayline::{Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Task, TaskId, Timestamp};
 use sqlx::PgPool;
 use tokio::sync::mpsc::UnboundedReceiver;
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{
-    Answer, Error, NewTask, Outcome, Page, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker,
-};
+use delayline::store::Page;
+use delayline::{Answer, Error, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker};
 use tokio::sync::mpsc;
 
 use crate::service::Service;

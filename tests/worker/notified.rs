@@ -1,7 +1,7 @@
 //! What a store says by itself: that it can never work, and that another process has scheduled something.
 
-use delayline::store::{NewRow, Store};
-use delayline::{Error, State, When};
+use delayline::store::{NewRow, Store, When};
+use delayline::{Error, State};
 
 use crate::support::{KIND, Op, Running, Setup, World, ms, secs};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use delayline::clock::Clock;
-use delayline::store::{Change, Store, Verb};
-use delayline::{Expect, NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
+use delayline::store::{Change, Expect, Store, Verb};
+use delayline::{NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
 
 use crate::leases::{Ended, schedule, working};
 use crate::outcomes::worker_that;

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
+use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake, WokenBy};
 use delayline::testing::{Faults, FaultyBackend};
-use delayline::{Error, Kind, NewTask, Outcome, State, Task, WokenBy, Worker};
+use delayline::{Error, Kind, NewTask, Outcome, State, Task, Worker};
 
 use crate::support::{KIND, Op, Running, Setup, World, at, ms, secs};
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use delayline::{Page, State};
+use delayline::State;
+use delayline::store::Page;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use delayline::{Error, Page, Scheduler, Task};
+use delayline::store::Page;
+use delayline::{Error, Scheduler, Task};
 
 use super::{Filter, Position, position};
 

@@ -29,8 +29,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use delayline::backend::Backend;
+use delayline::claims::Claims;
 use delayline::store::Store;
-use delayline::{Claims, Scheduler, Timestamp};
+use delayline::{Scheduler, Timestamp};
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
 

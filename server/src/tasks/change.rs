@@ -1,6 +1,7 @@
 //! `delayline tasks cancel`, `reschedule`, `shift`, `run` and `redrive`: of one task, or of all that match.
 
-use delayline::{Action, Answer, Expect, Timestamp, When};
+use delayline::store::{Action, Expect, When};
+use delayline::{Answer, Timestamp};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Matching, One, missing};
@@ -50,7 +51,7 @@ impl Changed {
         }
     }
 
-    fn change_one(&self, target: delayline::Target, action: Action) -> Result<(), Failure> {
+    fn change_one(&self, target: delayline::store::Target, action: Action) -> Result<(), Failure> {
         let answer = crate::in_runtime(async {
             let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(match action {

@@ -37,7 +37,7 @@ async fn all_die(file: &Path) {
     });
     let ended = async {
         loop {
-            let page = delayline::Page::new("order.cancel", State::Scheduled);
+            let page = delayline::store::Page::new("order.cancel", State::Scheduled);
             if scheduler.list(&page).await.unwrap().len() == 29 {
                 return;
             }

@@ -81,8 +81,8 @@ pub(super) fn check_property(name: &str, value: &str) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::rocketmq::Publisher;
-    use crate::store::{MemoryStore, Store};
-    use crate::{NewTask, Scheduler, Target};
+    use crate::store::{MemoryStore, Store, Target};
+    use crate::{NewTask, Scheduler};
 
     fn forward() -> Forward {
         Forward {

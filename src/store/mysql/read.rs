@@ -11,9 +11,9 @@ use super::Server;
 use super::codec::{self, Hex};
 use super::sql::Sql;
 use crate::store::rows::Rows;
-use crate::store::{Pending, Stamped};
+use crate::store::{Page, Pending, Stamped, Target};
 use crate::timestamp::millis;
-use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 type Query = sqlx::query::Query<'static, MySql, MySqlArguments>;
 

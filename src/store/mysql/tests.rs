@@ -25,8 +25,8 @@ use super::MySqlStore;
 use crate::backend::Wake;
 use crate::store::database::Database;
 use crate::store::sql::Each;
-use crate::store::{Change, Claim, Ending, NewRow, Renewal, Step, Store, Verb};
-use crate::{Expect, Kind, Target, Task, TaskId, When};
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Step, Store, Target, Verb, When};
+use crate::{Kind, Task, TaskId};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -9,8 +9,8 @@ use super::errors::failed;
 use super::session::{MySqlSession, Within};
 use super::{MySqlStore, guarded, read};
 use crate::store::sql::{self, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
-use crate::{Answer, Error, Scheduled, State, Target, Task, TaskId};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction};
+use crate::{Answer, Error, Scheduled, State, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
 pub(super) struct Joined<'t> {

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::codec;
 use super::connections::{Database, Writing};
 use crate::store::transition::Transition;
-use crate::store::{Change, Verb};
+use crate::store::{Change, Expect, Target, Verb, When};
 use crate::timestamp::millis;
-use crate::{Answer, Expect, Target, Task, Timestamp, When, defaults};
+use crate::{Answer, Task, Timestamp, defaults};
 
 /// Whether a change applies to scheduled rows only: it brings none to life, which another of the batch could mean.
 pub(super) fn of_scheduled(change: &Change) -> bool {

@@ -10,10 +10,10 @@ use uuid::Uuid;
 use super::codec;
 use super::connections::{Database, fetch};
 use super::read::Query;
+use crate::TaskId;
 use crate::store::sql::{STATEMENT, batches, clip};
 use crate::store::transition::Transition;
-use crate::store::{Guarded, Renewal, Step};
-use crate::{TaskId, When};
+use crate::store::{Guarded, Renewal, Step, When};
 
 pub(super) async fn advance(
     database: &Database,

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::codec;
 use super::connections::{Database, fetch};
 use super::sql::Statements;
-use crate::store::Stamped;
 use crate::store::rows::Rows;
-use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
+use crate::store::{Page, Stamped, Target};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
     let mut lent = database.workers.lend().await?;

@@ -11,9 +11,9 @@ use super::read::Query;
 use super::sql::hold::{HELD, SEEN};
 use super::{codec, read};
 use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, STATEMENT, Session, Why, batches, size};
-use crate::store::{NewRow, Stamped, row};
+use crate::store::{NewRow, Stamped, When, row};
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, When, defaults};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp, defaults};
 
 /// Whose transaction a connection is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

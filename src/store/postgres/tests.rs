@@ -25,8 +25,8 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::{PostgresBuilder, PostgresStore};
 use crate::backend::Wake;
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, NewRow, Renewal, Step, Store, Sweep, Verb};
-use crate::{Expect, Kind, Target, Task, TaskId, When};
+use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Step, Store, Sweep, Target, Verb, When};
+use crate::{Kind, Task, TaskId};
 
 const LEASE: Duration = Duration::from_secs(30);
 

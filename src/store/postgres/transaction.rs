@@ -10,8 +10,8 @@ use super::session::{PostgresSession, Whose};
 use super::verbs::{change_within, insert_within};
 use super::{PostgresStore, guarded, read};
 use crate::store::sql::{self, Verbs, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
-use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction};
+use crate::{Answer, Error, Scheduled, Task, TaskId};
 
 /// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
 const TRIES: usize = 20;

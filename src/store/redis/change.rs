@@ -8,9 +8,9 @@ use super::database::{Database, Request};
 use super::parts::{Asking, Found};
 use super::shards::{Shard, of_id, of_key};
 use crate::redis::{Lua, lua};
-use crate::store::{Change, Stamped, Verb};
+use crate::store::{Change, Expect, Stamped, Target, Verb, When};
 use crate::timestamp::millis;
-use crate::{Answer, Error, Expect, Target, Timestamp, When};
+use crate::{Answer, Error, Timestamp};
 
 static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "change.lua");
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::store::When;
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp, When};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 const HAS_MAX: u8 = 1;
 const HAS_OWNER: u8 = 2;

@@ -16,9 +16,9 @@ use super::parts::Asking;
 use super::pointers::{Pointer, repoint};
 use super::shards::{Shard, of_id, of_key};
 use crate::redis::{Lua, Role, lua};
-use crate::store::{NewRow, Stamped, row};
+use crate::store::{NewRow, Stamped, When, row};
 use crate::timestamp::millis;
-use crate::{Error, Scheduled, Timestamp, When};
+use crate::{Error, Scheduled, Timestamp};
 
 static INSERT: Lua = lua!("row.lua", "order.lua", "keys.lua", "insert.lua");
 static POINT: Lua = lua!("row.lua", "point.lua");

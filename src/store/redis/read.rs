@@ -13,9 +13,9 @@ use super::database::{Database, NOW};
 use super::look::Place;
 use super::parts::Asking;
 use crate::redis::{Lua, Node, Role, lua};
-use crate::store::Stamped;
+use crate::store::{Page, Stamped, Target};
 use crate::timestamp::millis;
-use crate::{Error, Kind, Page, State, Target, Task, Timestamp};
+use crate::{Error, Kind, State, Task, Timestamp};
 
 static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
 static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");

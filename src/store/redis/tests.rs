@@ -20,8 +20,8 @@ use std::time::Duration;
 use self::redis_server::RedisServer;
 use super::RedisStore;
 use crate::backend::Wake;
-use crate::store::{Change, Claim, Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
-use crate::{Answer, Expect, Scheduled, State, Task, TaskId, When};
+use crate::store::{Change, Claim, Ending, Expect, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb, When};
+use crate::{Answer, Scheduled, State, Task, TaskId};
 
 const KIND: &str = "order.cancel";
 const LONG: Duration = Duration::from_secs(3_600);

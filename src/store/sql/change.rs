@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::loaded::Loaded;
 use super::obstacle::Why;
 use super::session::{Lock, Session};
-use crate::store::{Change, Stamped, Verb};
-use crate::{Answer, Target, TaskId, Timestamp};
+use crate::store::{Change, Stamped, Target, Verb};
+use crate::{Answer, TaskId, Timestamp};
 
 /// Changes rows as [`Store::change`](crate::store::Store::change) says, within a transaction.
 pub(in crate::store) async fn change(

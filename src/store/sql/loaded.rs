@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ensure::ensure;
 use super::obstacle::Why;
 use super::session::{Changed, Held, Lock, Session};
-use crate::store::row;
 use crate::store::rows::Rows;
-use crate::{Key, Kind, Target, Task, TaskId, Timestamp};
+use crate::store::{Target, row};
+use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// Rows that were read and locked, over which a batch is decided in memory, row after row as one by one.
 #[derive(Default)]

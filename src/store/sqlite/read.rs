@@ -10,8 +10,8 @@ use super::unreadable::{self, Unreadable};
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
 use crate::store::sql::{Held, Obstacle, Why};
-use crate::store::{Ahead, Pending, Stamped, row};
-use crate::{Key, Kind, Page, State, Target, Task, TaskId, Timestamp};
+use crate::store::{Ahead, Page, Pending, Stamped, Target, row};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The rows of these ids, as they are.
 pub(super) async fn by_ids(

@@ -21,8 +21,8 @@ use tempfile::TempDir;
 
 use super::SqliteStore;
 use crate::backend::Wake;
-use crate::store::{Change, Claim, NewRow, Store, Verb};
-use crate::{Answer, Error, Expect, Kind, Scheduled, Target, Task, TaskId, When};
+use crate::store::{Change, Claim, Expect, NewRow, Store, Target, Verb, When};
+use crate::{Answer, Error, Kind, Scheduled, Task, TaskId};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -6,9 +6,8 @@ use sqlx::SqliteConnection;
 use super::connections::failed;
 use super::session::SqliteSession;
 use super::{SqliteStore, guarded, read};
-use crate::store::sql;
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Transaction};
-use crate::{Answer, Error, Scheduled, Target, Task, TaskId};
+use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction, sql};
+use crate::{Answer, Error, Scheduled, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
 pub(super) struct Joined<'t> {

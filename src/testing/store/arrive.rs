@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::trial::*;
 use crate::backend::Wake;
-use crate::store::{Claim, Ending, Looked, NewRow};
-use crate::{State, Task, Timestamp, When};
+use crate::store::{Claim, Ending, Looked, NewRow, When};
+use crate::{State, Task, Timestamp};
 
 pub(super) async fn a_due_row_is_claimed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;

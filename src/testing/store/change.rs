@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::StoreFixture;
 use super::insert::tried;
 use super::trial::*;
-use crate::store::{Change, Ending, Verb};
-use crate::{Answer, Expect, State, Target, Task, Timestamp, When};
+use crate::store::{Change, Ending, Expect, Target, Verb, When};
+use crate::{Answer, State, Task, Timestamp};
 
 const REDRIVE: Verb = Verb::Redrive { look_in: LONG };
 const RUN_NOW: Verb = Verb::RunNow { look_in: LONG };

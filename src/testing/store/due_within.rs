@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::NewRow;
-use crate::{State, Timestamp, When};
+use crate::store::{NewRow, When};
+use crate::{State, Timestamp};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

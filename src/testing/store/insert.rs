@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{AtOnce, Ending, NewRow, Verb};
-use crate::{Kind, Scheduled, State, Task, TaskId, Timestamp, When};
+use crate::store::{AtOnce, Ending, NewRow, Verb, When};
+use crate::{Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 pub(super) async fn a_new_row_is_as_it_was_given(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Ahead, Looked, NewRow};
-use crate::{Kind, Page, State, TaskId, Timestamp, When};
+use crate::store::{Ahead, Looked, NewRow, Page, When};
+use crate::{Kind, State, TaskId, Timestamp};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Change, Ending, Guarded, Step, Store, Verb};
-use crate::{Expect, Scheduled, State, Task, TaskId};
+use crate::store::{Change, Ending, Expect, Guarded, Step, Store, Verb};
+use crate::{Scheduled, State, Task, TaskId};
 
 /// How many callers there are.
 const CALLERS: usize = 8;

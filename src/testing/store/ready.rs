@@ -3,8 +3,8 @@
 use super::StoreFixture;
 use super::arrive::{assert_claimed, count};
 use super::trial::*;
-use crate::store::{Claim, NewRow};
-use crate::{State, Timestamp, When};
+use crate::store::{Claim, NewRow, When};
+use crate::{State, Timestamp};
 
 pub(super) async fn due_rows_are_claimed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;

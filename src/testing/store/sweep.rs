@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::arrive::assert_claimed;
 use super::trial::*;
-use crate::store::{Ahead, Ending, Looked, NewRow, Sweep};
-use crate::{State, Task, When};
+use crate::store::{Ahead, Ending, Looked, NewRow, Sweep, When};
+use crate::{State, Task};
 
 pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;

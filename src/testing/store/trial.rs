@@ -7,12 +7,10 @@ use std::time::Duration;
 use super::StoreFixture;
 use crate::backend::Wake;
 use crate::store::{
-    Ahead, Change, Claim, Ending, Event, Guarded, Looked, NewRow, Pending, Renewal, Stamped, Step, Store,
-    Sweep, Verb,
+    Ahead, Change, Claim, Ending, Event, Expect, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped,
+    Step, Store, Sweep, Target, Verb, When,
 };
-use crate::{
-    Answer, Error, Expect, Key, Kind, Page, Scheduled, State, Target, Task, TaskId, Timestamp, When,
-};
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// What does not happen during a case.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);

@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Claim, Ending, Event, NewRow, Step, Verb};
-use crate::{Answer, Expect, Scheduled, State, TaskId, When};
+use crate::store::{Claim, Ending, Event, Expect, NewRow, Step, Verb, When};
+use crate::{Answer, Scheduled, State, TaskId};
 
 const WALKS: u64 = 4;
 const STEPS: u64 = 150;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::store::RedisStore;
-use delayline::{Page, State};
+use delayline::State;
+use delayline::store::{Page, RedisStore};
 use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use delayline::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Store};
-use delayline::{Answer, Error, Scheduled, Target, Task, TaskId, Timestamp};
+use delayline::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Store, Target};
+use delayline::{Answer, Error, Scheduled, Task, TaskId, Timestamp};
 
 use super::{Ground, Locked, locked, now, same};
 use crate::model::Model;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{Answer, Key, Kind, Scheduled, Shift, State, Target, Task, TaskId, When};
+use delayline::store::{Target, When};
+use delayline::{Answer, Key, Kind, Scheduled, Shift, State, Task, TaskId};
 
 use super::{Ledger, Story, short};
 use crate::model::Cause;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::clock::Clock;
+use delayline::expected::Expected;
 use delayline::store::Ending;
-use delayline::{Context, Expected, State, Task};
+use delayline::{Context, State, Task};
 
 use super::{Ledger, short};
 use crate::ground::Ground;

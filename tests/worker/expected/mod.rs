@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use delayline::backend::{Backend, Departure, Wake};
 use delayline::clock::Clock;
-use delayline::{Check, Error, Expected, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task};
+use delayline::expected::{Check, Expected};
+use delayline::{Error, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task};
 
 use crate::outcomes::worker_that;
 use crate::support::{KIND, Op, START, Setup, World, at, ms, secs};

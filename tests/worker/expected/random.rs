@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use delayline::State;
+use delayline::expected::Expected;
 use delayline::testing::Faults;
-use delayline::{Expected, State};
 
 use super::{Posts, world_of};
 use crate::support::{KIND, START, Setup, World, at, ms};

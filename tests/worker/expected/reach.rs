@@ -83,7 +83,7 @@ async fn retries_snoozes_and_repetitions_too() {
                     20_000..3_600_000 => Outcome::Snooze(hour),
                     3_600_000..7_200_000 => {
                         // As its table says, too.
-                        told.say("a", delayline::Expected::At(now.after(hour)));
+                        told.say("a", delayline::expected::Expected::At(now.after(hour)));
                         Outcome::Again(hour)
                     }
                     _ => Outcome::Done,

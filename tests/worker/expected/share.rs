@@ -1,6 +1,7 @@
 //! The check is asked for many at once, and what it stops leaves its place to others.
 
-use delayline::{Expected, State};
+use delayline::State;
+use delayline::expected::Expected;
 
 use super::{Mood, Posts, world};
 use crate::outcomes::worker_that;

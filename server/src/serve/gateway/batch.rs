@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use delayline::rocketmq::Received;
-use delayline::{
-    Action as Change, Answer, Error, Expect, Key, Kind, NewTask, Scheduled, Scheduler, Target, TaskId,
-};
+use delayline::store::{Action as Change, Expect, Target};
+use delayline::{Answer, Error, Key, Kind, NewTask, Scheduled, Scheduler, TaskId};
 use futures_util::future::join_all;
 
 use super::answer::Reply;

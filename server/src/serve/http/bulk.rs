@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use delayline::Action;
+use delayline::store::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

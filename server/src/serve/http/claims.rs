@@ -7,7 +7,8 @@ use axum::extract::{Extension, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use delayline::{ClaimId, Claimed, Kind};
+use delayline::Kind;
+use delayline::claims::{ClaimId, Claimed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

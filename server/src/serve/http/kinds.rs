@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use delayline::{Kind, Paused, Timestamp};
+use delayline::store::Paused;
+use delayline::{Kind, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

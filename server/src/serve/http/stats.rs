@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use delayline::{Stats, Timestamp};
+use delayline::Timestamp;
+use delayline::stats::Stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline::{Kind, Target, Task, TaskId, Timestamp};
+use delayline::store::Target;
+use delayline::{Kind, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -4,7 +4,8 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
 use axum::response::Response;
-use delayline::{Expect, Shift, Target};
+use delayline::Shift;
+use delayline::store::{Expect, Target};
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -176,7 +176,7 @@ async fn verbs_do_not_wait_for_a_running_row_that_is_locked() {
     let mut other = fixture.foreign().await;
     lock(&mut other, &is(1)).await;
     in_time(async {
-        let cancel = |target: crate::Target| vec![change(target, Verb::Cancel)];
+        let cancel = |target: crate::store::Target| vec![change(target, Verb::Cancel)];
         for target in [id(1).into(), ("k", "a").into()] {
             let answers = store.change_all(cancel(target)).await.unwrap().found;
             assert_eq!(answers, [Answer::TooLate(row.clone())]);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row};
 
 use super::{Fixture, LEASE, claim, id, run};
+use crate::State;
 use crate::store::mysql::MySqlStore;
-use crate::store::{Ahead, Store, Sweep};
-use crate::{Page, State, Target};
+use crate::store::{Ahead, Page, Store, Sweep, Target};
 
 const ROWS: usize = 100_000;
 

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use super::locks::{nobody_waits, somebody_waits};
 use super::{Fixture, LEASE, change, claim, held, id, in_time, is, new_row, run, settlement};
 use crate::store::sql::Each;
-use crate::store::{Ending, Guarded, NewRow, Store, Transaction, Verb};
-use crate::{Answer, NewTask, Page, Scheduled, Scheduler, State};
+use crate::store::{Ending, Guarded, NewRow, Page, Store, Transaction, Verb};
+use crate::{Answer, NewTask, Scheduled, Scheduler, State};
 
 fn named(number: usize, key: &str) -> NewRow {
     NewRow {

@@ -119,7 +119,7 @@ async fn verbs_decide_by_rows_as_they_are_and_lock_none_that_runs() {
         let mut joined = store.join(&mut service);
         let mut answers = Vec::new();
         for target in [
-            crate::Target::from(id(1)),
+            crate::store::Target::from(id(1)),
             ("k", "a").into(),
             ("k", "b").into(),
             ("k", "c").into(),

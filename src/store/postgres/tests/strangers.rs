@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 
 use super::{Fixture, LEASE, change, claim, done, held, id, in_time, lock, new_row, run};
 use crate::store::sql::Each;
-use crate::store::{Guarded, NewRow, Step, Store, Transaction, Verb};
-use crate::{Answer, Error, NewTask, Page, Scheduled, Scheduler, State};
+use crate::store::{Guarded, NewRow, Page, Step, Store, Transaction, Verb};
+use crate::{Answer, Error, NewTask, Scheduled, Scheduler, State};
 
 fn named(number: usize, key: &str) -> NewRow {
     NewRow {

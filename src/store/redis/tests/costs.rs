@@ -2,8 +2,7 @@
 
 use super::consistent::ask;
 use super::*;
-use crate::Page;
-use crate::store::{Ahead, Renewal};
+use crate::store::{Ahead, Page, Renewal};
 
 const AHEAD: Ahead = Ahead {
     within: Duration::from_secs(2),

@@ -2,7 +2,7 @@
 
 use super::consistent::{assert_consistent, hash};
 use super::*;
-use crate::Target;
+use crate::store::Target;
 use crate::store::redis::shards::{of_id, of_key};
 
 const SHARDS: u16 = 8;

@@ -4,11 +4,10 @@ use proptest::prelude::*;
 
 use super::consistent::{ask, assert_consistent, tag};
 use super::*;
-use crate::store::Ahead;
 use crate::store::redis::claim::{Room, Taken, Taking};
 use crate::store::redis::codec;
 use crate::store::redis::shards::of_key;
-use crate::{Page, Target};
+use crate::store::{Ahead, Page, Target};
 
 fn set(admin: &mut redis::Connection, hash: &str, field: &[u8], value: &[u8]) {
     let mut command = redis::cmd("HSET");

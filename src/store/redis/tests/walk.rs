@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use super::consistent::{assert_consistent, most_live_of_a_key};
 use super::*;
+use crate::Timestamp;
 use crate::store::redis::shards::of_id;
-use crate::store::{Ahead, Renewal};
-use crate::{Target, Timestamp};
+use crate::store::{Ahead, Renewal, Target};
 
 fn verb(rng: &mut Rng) -> Verb {
     let look_in = time(rng);

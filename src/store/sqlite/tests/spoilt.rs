@@ -8,8 +8,8 @@ use super::{Fixture, LEASE, change, claim, due_rows, each, id, new_row, run, wak
 use crate::clock::Clock;
 use crate::store::sqlite::unreadable::{PAUSE, Unreadable};
 use crate::store::sqlite::{codec, read};
-use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
-use crate::{Answer, Kind, Page, Scheduled, State, TaskId};
+use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Page, Renewal, Step, Store, Sweep, Verb};
+use crate::{Answer, Kind, Scheduled, State, TaskId};
 
 /// Ways to spoil a row, each of another column.
 const SPOILS: [&str; 11] = [
