@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use delayline::Action;
+use delayline::store::Action;
 
 use super::super::problem::Problem;
 use super::super::{App, Shared};
