@@ -79,7 +79,7 @@ pub trait BackendFixture: Send + Sync {
 /// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process, which then
 /// goes by tokio's time. Whoever calls it has tokio with the feature `macros`, and `async-trait` for the fixture.
 ///
-/// ```
+/// ```text
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
@@ -101,7 +101,6 @@ pub trait BackendFixture: Send + Sync {
 /// }
 ///
 /// backend_conformance!(wheel, Wheel, start_paused = true);
-/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! backend_conformance {
