@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use delayline::{Claimed, Claims, NewTask, Policy, State, Task};
+use delayline::claims::{Claimed, Claims};
+use delayline::{NewTask, Policy, State, Task};
 use tokio::task::JoinHandle;
 
 use crate::support::{KIND, Op, World, at, ms, secs};

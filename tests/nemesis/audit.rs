@@ -154,7 +154,8 @@ impl One<'_> {
             State::Scheduled | State::Running => Some(Wrong::NotEnded),
             State::Done => self.starts.is_empty().then_some(Wrong::Lost),
             State::Dead => {
-                let attempts = u32::try_from(self.starts.len()).unwrap();
+                // A start that was noted may not have happened where the answer was lost, and the claim with it.
+                let attempts = u32::try_from(self.starts.len()).unwrap() + row.stalls;
                 (self.asked.kind == EFFECT || attempts < PLAIN_ATTEMPTS).then_some(Wrong::Dead)
             }
             State::Cancelled => {
