@@ -129,6 +129,20 @@ async fn the_next_does_not_claim_for_the_same_again_when_who_has_asked_is_gone()
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_for_who_has_gone_before() {
+    let world = World::new();
+    let callers = some(3, &world.scheduler.claims(), 2);
+    world.pass(ms(100)).await;
+    callers[0].abort();
+    callers[1].abort();
+    world.pass(ms(1)).await;
+    schedule(&world, 6).await;
+    world.pass(ms(1)).await;
+    assert!(callers[2].is_finished());
+    assert_eq!(brought(&world), [2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_given_claims_that_it_does_not_look_at_has_not_got_them() {
     let world = World::new();
     let claims = world.scheduler.claims();
