@@ -190,7 +190,8 @@ pub(super) async fn upcoming_begins_a_moment_ago(fixture: &dyn StoreFixture) {
         let task = trial.add(due(n)).await;
         let looked = trial.ahead(ahead).await;
         let late = looked.now.millis_since(task.due_at);
-        if u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
+        // Some stores look in several statements, one after the other.
+        if 2 * u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
             assert!(looked.found.contains(&pending(&task)), "{late} ms late");
             return;
         }
