@@ -31,9 +31,11 @@ impl Names {
 }
 
 /// The ids of bare rows: in the order of time, which is where an index grows, as the library makes them.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ids(u64);
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 impl Ids {
     pub(crate) fn new() -> Self {
         Self(super::ledger::now_micros().unsigned_abs() / 1_000)

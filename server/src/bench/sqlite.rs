@@ -21,9 +21,8 @@ const CREATE: &str = "
         due_at INTEGER NOT NULL, wake_at INTEGER NOT NULL, payload BLOB NOT NULL);
     CREATE INDEX bare_wake ON bare (state, wake_at);
     CREATE UNIQUE INDEX bare_live ON bare (kind, key) WHERE state IN (0, 1);";
-/// The live rows of the keys in a JSON array, by their index.
-const LIVE: &str =
-    "kind = ?1 AND key IN (SELECT value FROM json_each(?2)) AND state IN (0, 1) AND +state = 0";
+/// The live rows of a key, by their index.
+const LIVE: &str = "state IN (0, 1) AND +state = 0 AND kind = ?1 AND key";
 /// The rows of the ids in a JSON array.
 const KNOWN: &str = "id IN (SELECT unhex(value) FROM json_each(?1))";
 
@@ -178,8 +177,12 @@ impl Side for Bare {
             Verb::Cancel => "state = 4",
             Verb::Move => "due_at = ?3, wake_at = ?3",
         };
-        let change = sqlx::AssertSqlSafe(format!("UPDATE bare SET {set} WHERE {LIVE}"));
-        let mut change = sqlx::query(change).bind(KIND).bind(keys(items));
+        let (is, named) = match items {
+            [item] => ("= ?2", item.key()),
+            items => ("IN (SELECT value FROM json_each(?2))", keys(items)),
+        };
+        let change = sqlx::AssertSqlSafe(format!("UPDATE bare SET {set} WHERE {LIVE} {is}"));
+        let mut change = sqlx::query(change).bind(KIND).bind(named);
         if verb == Verb::Move {
             change = change.bind(items.first().map(|item| item.due));
         }
