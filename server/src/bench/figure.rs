@@ -75,17 +75,25 @@ impl Measured {
         members
     }
 
+    /// How late they started, for people: the median, and the 99th of a hundred.
+    fn lateness(&self) -> Option<String> {
+        let (p50, p99) = self.quantile(0.5).zip(self.quantile(0.99))?;
+        Some(format!("{p50:.1} / {p99:.1} ms"))
+    }
+
     /// For people.
     fn text(&self, unit: Unit) -> String {
         let text = match unit {
             Unit::Rate => self.per_second().map(|rate| format!("{}/s", spaced(rate))),
             Unit::Time => self.seconds.map(|seconds| format!("{:.0} ms", seconds * 1e3)),
-            Unit::Lateness => self
-                .quantile(0.5)
-                .zip(self.quantile(0.99))
-                .map(|(p50, p99)| format!("{p50:.1} / {p99:.1} ms")),
+            Unit::Lateness => self.lateness(),
             Unit::Bytes => self.bytes_each.map(|bytes| format!("{bytes:.0} B")),
-            Unit::Asked => self.asked.map(|asked| format!("{asked:.1}/s")),
+            Unit::Asked => {
+                let asked = self.asked.map(|asked| format!("{asked:.1}/s"));
+                let late = self.lateness().map(|late| format!("an earlier one {late} late"));
+                let both: Vec<_> = asked.into_iter().chain(late).collect();
+                (!both.is_empty()).then(|| both.join(", "))
+            }
         };
         text.unwrap_or_else(|| "-".to_owned())
     }

@@ -117,14 +117,14 @@ impl Workload {
                 Aim::AtMost(by(2.5, 1.5)),
             )],
             Self::W2L => vec![figure(
-                "ten times as many, beside W2's",
+                "due at once, beside as many as in W2",
                 Unit::Rate,
                 Aim::AtLeast(1.0),
             )],
             Self::W3 => vec![figure("one due each ms, late", Unit::Lateness, Aim::AtMost(2.5))],
             Self::W4 => vec![figure("bytes of memory each", Unit::Bytes, Aim::AtMost(1.3))],
             Self::W5 => vec![figure(
-                "none due, asked a second",
+                "none due, asked meanwhile",
                 Unit::Asked,
                 Aim::NoMoreThan(by(1.0, 2.0)),
             )],
