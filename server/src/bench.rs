@@ -39,7 +39,7 @@ use self::ledger::Faults;
 use self::servers::Servers;
 use self::workload::Workload;
 use crate::interrupt::interrupted;
-use crate::{Failure, print};
+use crate::{Failure, json, print};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -160,10 +160,14 @@ impl Bench {
         let lines = self.measured(&servers, &workloads, &order);
         order.bar.finish_and_clear();
         let lines = lines?;
-        print(&match self.json {
-            true => lines.iter().map(|line| format!("{}\n", line.json())).collect(),
+        let text = match self.json {
+            true => {
+                let lines = lines.iter().map(|line| Ok(json(&line.json())? + "\n"));
+                lines.collect::<Result<String, Failure>>()?
+            }
             false => figure::text(&lines),
-        })?;
+        };
+        print(&text)?;
         if let Some(file) = &self.report {
             let versions = crate::in_runtime(servers.versions())?;
             report::write(file, &lines, &versions)

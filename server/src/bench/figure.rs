@@ -1,6 +1,6 @@
 //! What was measured, and how it is told.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use super::ledger::Faults;
 use super::workload::{Aim, Figure, Unit, Workload};
@@ -55,24 +55,20 @@ impl Measured {
         (middle < runs.len()).then(|| runs.swap_remove(middle))
     }
 
-    /// Its members in JSON.
-    fn members(&self) -> Map<String, Value> {
-        let mut members = Map::new();
-        let mut number = |name: &str, value: Option<f64>, digits| {
-            if let Some(value) = value {
-                members.insert(name.to_owned(), json!(rounded(value, digits)));
-            }
-        };
-        number("seconds", self.seconds, 6);
-        number("per_second", self.per_second().or(self.asked), 2);
-        number("bytes_each", self.bytes_each, 1);
-        number("processor_ms_per_second", self.processor, 2);
-        if !self.late.is_empty() {
-            let quantile = |part| self.quantile(part).map(|ms| rounded(ms, 3));
-            let late = json!({"p50": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0)});
-            members.insert("late_ms".to_owned(), late);
+    /// As JSON has it.
+    fn numbers(&self) -> Numbers {
+        let quantile = |part| self.quantile(part).map_or(0.0, |ms| rounded(ms, 3));
+        Numbers {
+            seconds: self.seconds.map(|seconds| rounded(seconds, 6)),
+            per_second: self.per_second().or(self.asked).map(|rate| rounded(rate, 2)),
+            bytes_each: self.bytes_each.map(|bytes| rounded(bytes, 1)),
+            processor_ms_per_second: self.processor.map(|ms| rounded(ms, 2)),
+            late_ms: (!self.late.is_empty()).then(|| Late {
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                max: quantile(1.0),
+            }),
         }
-        members
     }
 
     /// How late they started, for people: the median, and the 99th of a hundred.
@@ -115,6 +111,46 @@ fn spaced(value: f64) -> String {
 fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
+}
+
+/// What JSON says of one side; what was not measured is left out.
+#[derive(Serialize)]
+struct Numbers {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_each: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor_ms_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_ms: Option<Late>,
+}
+
+#[derive(Serialize)]
+struct Late {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+/// What JSON says of a figure.
+#[derive(Serialize)]
+struct Told {
+    workload: Workload,
+    what: &'static str,
+    system: &'static str,
+    store: &'static str,
+    tasks: usize,
+    #[serde(flatten)]
+    ours: Numbers,
+    limit: Option<Numbers>,
+    ratio: Option<f64>,
+    aim: String,
+    is_met: Option<bool>,
+    #[serde(flatten)]
+    faults: Faults,
 }
 
 /// One figure of one workload on one server: both sides, and what comes of them.
@@ -177,27 +213,20 @@ impl Line {
     }
 
     /// One line of JSON.
-    pub(crate) fn json(&self) -> Value {
-        let mut members = Map::new();
-        let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-        put("workload", json!(self.workload));
-        put("what", json!(self.figure.what));
-        put("system", json!("delayline"));
-        put("store", json!(self.store));
-        put("tasks", json!(self.ours.tasks));
-        members.extend(self.ours.members());
-        let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-        if let Some(limit) = &self.limit {
-            put("limit", Value::Object(limit.members()));
+    pub(crate) fn json(&self) -> impl Serialize + use<> {
+        Told {
+            workload: self.workload,
+            what: self.figure.what,
+            system: "delayline",
+            store: self.store,
+            tasks: self.ours.tasks,
+            ours: self.ours.numbers(),
+            limit: self.limit.as_ref().map(Measured::numbers),
+            ratio: self.ratio().map(|ratio| rounded(ratio, 3)),
+            aim: self.aim(),
+            is_met: self.is_met(),
+            faults: self.ours.faults,
         }
-        put("ratio", json!(self.ratio().map(|ratio| rounded(ratio, 3))));
-        put("aim", json!(self.aim()));
-        put("is_met", json!(self.is_met()));
-        let Faults { lost, twice, early } = self.ours.faults;
-        for (name, count) in [("lost", lost), ("twice", twice), ("early", early)] {
-            put(name, json!(count));
-        }
-        Value::Object(members)
     }
 
     /// The aim, for people.
@@ -249,6 +278,8 @@ pub(crate) fn text(lines: &[Line]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn took(seconds: f64) -> Measured {
@@ -273,7 +304,7 @@ mod tests {
         let line = line(Unit::Time, Aim::AtMost(2.0), ours, limits);
         assert_eq!((line.ratio(), line.is_met()), (Some(2.0), Some(true)));
         assert_eq!(line.ours.faults.lost, 2);
-        let json = line.json();
+        let json = serde_json::to_value(line.json()).unwrap();
         assert_eq!(
             (&json["seconds"], &json["limit"]["seconds"]),
             (&json!(2.0), &json!(1.0))
