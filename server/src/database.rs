@@ -65,6 +65,12 @@ impl Address {
         }
     }
 
+    /// All of it, for a client: never to be shown.
+    #[cfg(feature = "redis")]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The scheme; empty for a path.
     pub(crate) fn scheme(&self) -> &str {
         let scheme = self.text.split_once(':').map_or("", |(scheme, _)| scheme);

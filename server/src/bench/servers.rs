@@ -58,7 +58,7 @@ macro_rules! with_place {
 }
 
 impl Named {
-    fn store(address: &Address, text: &str) -> Result<Self, Failure> {
+    fn store(address: &Address) -> Result<Self, Failure> {
         match address.scheme() {
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => Sqlite::beside(address.file()?)
@@ -75,7 +75,9 @@ impl Named {
                 Ok(Self::MySql(MySql::new(options)))
             }
             #[cfg(feature = "redis")]
-            scheme if scheme.starts_with("redis") => Ok(Self::Rows(RowsPlace(Server::named(STORE, text)?))),
+            scheme if scheme.starts_with("redis") => {
+                Ok(Self::Rows(RowsPlace(Server::named(STORE, address.text())?)))
+            }
             _ => Err(address.unknown()),
         }
     }
@@ -110,16 +112,14 @@ impl Servers {
         const VARIABLE: &str = "DATABASE_URL";
         let mut servers = Vec::new();
         for store in stores {
-            servers.push(Named::store(&Address::given(STORE, Some(store))?, store)?);
+            servers.push(Named::store(&Address::given(STORE, Some(store))?)?);
         }
         if let Some(url) = redis {
             servers.push(wakes(url)?);
         }
         // Whoever names a server means no other.
-        if servers.is_empty()
-            && let Ok(url) = std::env::var(VARIABLE)
-        {
-            servers.push(Named::store(&Address::given(STORE, None)?, &url)?);
+        if servers.is_empty() && std::env::var_os(VARIABLE).is_some() {
+            servers.push(Named::store(&Address::given(STORE, None)?)?);
         }
         Ok(Self(servers))
     }
