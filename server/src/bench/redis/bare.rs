@@ -102,18 +102,17 @@ impl Taking for Bare {
     type Taken = Vec<u8>;
 
     async fn take(&self) -> Result<Vec<(usize, Vec<u8>)>, Error> {
-        loop {
-            let mut call = self.take.key(&*self.due);
-            let call = call.key(&*self.leased).arg(LEASE);
-            let ids: Vec<Vec<u8>> = call.invoke_async(&mut self.connection.clone()).await?;
-            if !ids.is_empty() {
-                return Ok(ids
-                    .into_iter()
-                    .filter_map(|id| Some((number(&id)?, id)))
-                    .collect());
-            }
-            tokio::time::sleep(PAUSE).await;
+        let mut call = self.take.key(&*self.due);
+        let call = call.key(&*self.leased).arg(LEASE);
+        let ids: Vec<Vec<u8>> = call.invoke_async(&mut self.connection.clone()).await?;
+        if !ids.is_empty() {
+            return Ok(ids
+                .into_iter()
+                .filter_map(|id| Some((number(&id)?, id)))
+                .collect());
         }
+        tokio::time::sleep(PAUSE).await;
+        Ok(Vec::new())
     }
 
     async fn finish(&self, taken: Vec<Vec<u8>>) -> Result<(), Error> {

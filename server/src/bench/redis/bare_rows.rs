@@ -100,16 +100,15 @@ impl Taking for BareRows {
     type Taken = usize;
 
     async fn take(&self) -> Result<Vec<(usize, usize)>, Error> {
-        loop {
-            let mut call = self.call(&self.take, &self.names.due, &self.names.leased);
-            let (ids, _rows): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
-                call.arg(LEASE).invoke_async(&mut self.connection.clone()).await?;
-            if !ids.is_empty() {
-                let numbers = ids.iter().filter_map(|id| number(id));
-                return Ok(numbers.map(|number| (number, number)).collect());
-            }
-            tokio::time::sleep(PAUSE).await;
+        let mut call = self.call(&self.take, &self.names.due, &self.names.leased);
+        let (ids, _rows): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
+            call.arg(LEASE).invoke_async(&mut self.connection.clone()).await?;
+        if !ids.is_empty() {
+            let numbers = ids.iter().filter_map(|id| number(id));
+            return Ok(numbers.map(|number| (number, number)).collect());
         }
+        tokio::time::sleep(PAUSE).await;
+        Ok(Vec::new())
     }
 
     async fn finish(&self, taken: Vec<usize>) -> Result<(), Error> {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::super::Error;
 use super::super::ledger::Ledger;
@@ -13,15 +11,13 @@ use super::super::side::Side;
 
 /// How many take and finish at once.
 const RECEIVERS: usize = 2;
-/// After how long who waits looks whether the others have taken the last.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// A side whose tasks are taken and finished by calls.
 pub(super) trait Taking: Side {
     /// What a taken task is finished by.
     type Taken: Send + 'static;
 
-    /// Waits until some are due and takes them.
+    /// Takes those that are due, or none after a while. It is not abandoned: what a bare command has taken would be lost.
     fn take(&self) -> impl Future<Output = Result<Vec<(usize, Self::Taken)>, Error>> + Send;
 
     /// Says that these are done with.
@@ -36,10 +32,11 @@ pub(super) async fn drain<S: Taking>(side: &S, ledger: &Arc<Ledger>) -> Result<u
         let (side, ledger, finished) = (side.clone(), Arc::clone(ledger), Arc::clone(&finished));
         receiving.spawn(async move {
             while finished.load(Ordering::Relaxed) < ledger.len() {
-                let Ok(taken) = timeout(LOOK, side.take()).await else {
+                let (numbers, taken): (Vec<_>, Vec<_>) = side.take().await?.into_iter().unzip();
+                if numbers.is_empty() {
+                    // The others may have taken the last.
                     continue;
-                };
-                let (numbers, taken): (Vec<_>, Vec<_>) = taken?.into_iter().unzip();
+                }
                 for &number in &numbers {
                     ledger.start(number);
                 }

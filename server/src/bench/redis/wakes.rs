@@ -8,6 +8,7 @@ use delayline::{Kind, TaskId};
 use redis::aio::MultiplexedConnection;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::timeout;
 
 use super::super::Error;
 use super::super::idle::Working;
@@ -16,6 +17,9 @@ use super::super::side::{Item, KIND, Pending, Side, Verb};
 use super::super::workload::BATCH;
 use super::bare::{id, number};
 use super::taking::{self, Taking};
+
+/// After how long who waits looks whether the others have taken the last.
+const LOOK: Duration = Duration::from_millis(500);
 
 static NAME: LazyLock<Kind> = LazyLock::new(|| KIND.into());
 
@@ -106,24 +110,33 @@ impl Side for Wakes {
 impl Working for Wakes {
     async fn work(self, started: UnboundedSender<usize>) -> Result<(), Error> {
         loop {
-            let (numbers, taken): (Vec<_>, Vec<_>) = self.take().await?.into_iter().unzip();
-            for number in numbers {
+            // Not abandoned again and again: that would be asked more.
+            let arrivals = self.backend.receive(BATCH).await?;
+            for number in arrivals.iter().filter_map(number_of) {
                 // Nobody hears of the last ones.
                 let _ = started.send(number);
             }
-            self.finish(taken).await?;
+            self.backend.acknowledge(arrivals).await;
         }
     }
+}
+
+/// The number of the task that an arrival is for.
+fn number_of(arrival: &Arrival) -> Option<usize> {
+    number(arrival.wake.id.as_bytes())
 }
 
 impl Taking for Wakes {
     type Taken = Arrival;
 
     async fn take(&self) -> Result<Vec<(usize, Arrival)>, Error> {
-        let arrivals = self.backend.receive(BATCH).await?;
-        let numbered = arrivals
+        // A receiver may be abandoned: what it has not given comes again.
+        let Ok(arrivals) = timeout(LOOK, self.backend.receive(BATCH)).await else {
+            return Ok(Vec::new());
+        };
+        let numbered = arrivals?
             .into_iter()
-            .filter_map(|arrival| Some((number(arrival.wake.id.as_bytes())?, arrival)));
+            .filter_map(|arrival| Some((number_of(&arrival)?, arrival)));
         Ok(numbered.collect())
     }
 
