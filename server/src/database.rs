@@ -65,8 +65,14 @@ impl Address {
         }
     }
 
+    /// All of it, for a client: never to be shown.
+    #[cfg(feature = "redis")]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The scheme; empty for a path.
-    fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         let scheme = self.text.split_once(':').map_or("", |(scheme, _)| scheme);
         // A path may have a colon in it.
         match scheme
@@ -147,7 +153,7 @@ impl Address {
         Ok(Arc::new(store))
     }
 
-    fn unknown(&self) -> Failure {
+    pub(crate) fn unknown(&self) -> Failure {
         self.refused("the URL of a database that this build knows")
     }
 

@@ -1,6 +1,8 @@
 //! The command-line tool. Each command has a file beside this one.
 
 #[cfg(feature = "_store")]
+mod bench;
+#[cfg(feature = "_store")]
 mod bulk;
 #[cfg(feature = "_store")]
 mod database;
@@ -8,6 +10,8 @@ mod database;
 mod filter;
 #[cfg(feature = "_store")]
 mod forecast;
+#[cfg(feature = "_servers")]
+mod interrupt;
 #[cfg(feature = "_store")]
 mod kinds;
 mod migrate;
@@ -53,6 +57,8 @@ enum Command {
     Kinds(kinds::Kinds),
     #[cfg(feature = "_store")]
     Forecast(forecast::Forecast),
+    #[cfg(feature = "_store")]
+    Bench(bench::Bench),
     #[cfg(feature = "rocketmq")]
     Probe(probe::Probe),
     #[cfg(feature = "redis")]
@@ -73,7 +79,7 @@ enum Failure {
     #[error("{0}")]
     Found(String),
     /// Somebody wanted it to end.
-    #[cfg(feature = "rocketmq")]
+    #[cfg(feature = "_servers")]
     #[error("interrupted")]
     Interrupted,
     /// There is no runtime to do it in.
@@ -126,6 +132,8 @@ fn run() -> Result<(), Failure> {
         Command::Kinds(kinds) => kinds.run(),
         #[cfg(feature = "_store")]
         Command::Forecast(forecast) => forecast.run(),
+        #[cfg(feature = "_store")]
+        Command::Bench(bench) => bench.run(),
         #[cfg(feature = "rocketmq")]
         Command::Probe(probe) => probe.run(),
         #[cfg(feature = "redis")]
@@ -169,9 +177,10 @@ fn one_line(refused: &clap::Error) -> String {
     // An empty one is refused by our own parsers only.
     let value = value.or_else(|| refused.source().map(|_| String::new()));
     if let (Some(argument), Some(value), Some(allowed)) = (&argument, &value, allowed) {
-        // `--levels <TABLE>` and `<DELAY>`, as they are known.
+        // `--levels <TABLE>`, `<DELAY>` and `[WORKLOAD]...`, as they are known.
         let name = argument.split(' ').next().unwrap_or_default();
-        return format!("{} is {}: {allowed}", name.trim_matches(['<', '>']), shown(value));
+        let name = name.trim_matches(['<', '>', '[', ']', '.']);
+        return format!("{name} is {}: {allowed}", shown(value));
     }
     let reason = match refused.kind() {
         Refused::MissingSubcommand => "a command is missing".to_owned(),
@@ -225,7 +234,7 @@ fn not_built(name: &str) -> Option<String> {
         _ if !is_of_the_tool => return None,
         "probe" if cfg!(not(feature = "rocketmq")) => "rocketmq",
         "redis" if cfg!(not(feature = "redis")) => "redis",
-        "serve" | "tasks" | "kinds" | "forecast" if cfg!(not(feature = "_store")) => {
+        "serve" | "tasks" | "kinds" | "forecast" | "bench" if cfg!(not(feature = "_store")) => {
             "sqlite, postgres, mysql or redis"
         }
         _ => return None,

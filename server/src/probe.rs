@@ -20,6 +20,7 @@ use delayline::rocketmq::{RocketMqOptions, Scratch, Survey};
 use self::lateness::Probed;
 use self::report::Report;
 use self::run::{Order, Progress};
+use crate::interrupt::interrupted;
 use crate::{Failure, in_runtime, print};
 
 /// The topic and the group of the probes begin with it.
@@ -189,34 +190,6 @@ impl Probe {
         }
         probed
     }
-}
-
-/// Ends when somebody wants the tool to end. From the call on, no signal ends it in any other way.
-#[cfg(unix)]
-fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        Failure::Interrupted
-    })
-}
-
-/// Ends when somebody wants the tool to end.
-#[cfg(not(unix))]
-fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
-    Ok(async {
-        // If it cannot be known, it goes on to its end.
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => Failure::Interrupted,
-            Err(_) => std::future::pending().await,
-        }
-    })
 }
 
 /// Tells whoever watches how far it is.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "sqlite")]
+#[path = "cli/bench.rs"]
+mod bench;
 #[cfg(feature = "sql-tls")]
 #[path = "../../tests/support/redis/certificates.rs"]
 #[allow(clippy::duplicate_mod)] // It is there with the servers of Redis, too, if these are.
@@ -330,7 +333,7 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
     const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
     let tool = [
-        "plan, migrate, serve, tasks, kinds, forecast, ",
+        "plan, migrate, serve, tasks, kinds, forecast, bench, ",
         if cfg!(feature = "rocketmq") { "probe, " } else { "" },
         if cfg!(feature = "redis") { "redis, " } else { "" },
         "help, --help, --version",

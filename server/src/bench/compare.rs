@@ -1,0 +1,86 @@
+//! Both sides in turns.
+
+use super::figure::{Line, Measured};
+use super::side::Place;
+use super::workload::Workload;
+use super::{Error, Order, wheel, work};
+
+/// Measures both sides of a workload in turns, each on tables or keys of its own.
+pub(crate) async fn compare<P: Place>(
+    place: &P,
+    workload: Workload,
+    order: &Order,
+) -> Result<Vec<Line>, Error> {
+    let tasks = workload.tasks(order.tasks);
+    let mut runs = Runs::default();
+    for run in 0..order.runs {
+        order.tell(place.name(), workload, "the limit", run);
+        let limit = limit(place, workload, tasks).await?;
+        runs.limits.extend(limit);
+        place.clean().await?;
+        order.tell(place.name(), workload, "delayline", run);
+        runs.ours.push(ours(place, workload, tasks).await?);
+        place.clean().await?;
+        order.bar.inc(1);
+    }
+    Ok(runs.lines(workload, place.name(), place.is_redis()))
+}
+
+/// The limit of a workload; none where the limit is that nothing is done.
+async fn limit<P: Place>(
+    place: &P,
+    workload: Workload,
+    tasks: usize,
+) -> Result<Option<Vec<Measured>>, Error> {
+    let bare = async || place.limit().await;
+    let few = async || place.ours().await;
+    let measured = match workload {
+        Workload::W5 => return Ok(None),
+        Workload::W4 => place.memory_of_limit(tasks).await?,
+        // Beside the library itself with fewer.
+        Workload::W2L => work::measure(workload, tasks.div_ceil(10), &few).await?,
+        _ => work::measure(workload, tasks, &bare).await?,
+    };
+    Ok(Some(measured))
+}
+
+async fn ours<P: Place>(place: &P, workload: Workload, tasks: usize) -> Result<Vec<Measured>, Error> {
+    match workload {
+        Workload::W4 => place.memory(tasks).await,
+        Workload::W5 => place.idle(tasks).await,
+        _ => work::measure(workload, tasks, &async || place.ours().await).await,
+    }
+}
+
+/// Timers in the process.
+pub(crate) async fn timers(order: &Order) -> Result<Vec<Line>, Error> {
+    const NAME: &str = "in process";
+    let timers = Workload::W7.tasks(order.tasks);
+    let mut runs = Runs::default();
+    for run in 0..order.runs {
+        order.tell(NAME, Workload::W7, "the limit", run);
+        runs.limits.push(wheel::limit(timers)?);
+        order.tell(NAME, Workload::W7, "delayline", run);
+        runs.ours.push(wheel::ours(timers).await?);
+        order.bar.inc(1);
+    }
+    Ok(runs.lines(Workload::W7, NAME, false))
+}
+
+/// The figures of all runs of each side.
+#[derive(Default)]
+struct Runs {
+    ours: Vec<Vec<Measured>>,
+    limits: Vec<Vec<Measured>>,
+}
+
+impl Runs {
+    fn lines(&self, workload: Workload, place: &'static str, is_redis: bool) -> Vec<Line> {
+        let of = |runs: &[Vec<Measured>], at: usize| -> Vec<Measured> {
+            runs.iter().filter_map(|run| run.get(at).cloned()).collect()
+        };
+        let figures = workload.figures(is_redis).into_iter().enumerate();
+        let line = |(at, figure)| Line::of(workload, figure, place, of(&self.ours, at), of(&self.limits, at));
+        figures.filter_map(line).collect()
+    }
+}

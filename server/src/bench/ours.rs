@@ -1,0 +1,146 @@
+//! The library, as a service uses it: a scheduler and a worker with their default settings.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayline::store::Store;
+use delayline::{
+    Action, Answer, Context, Expect, NewTask, Outcome, Policy, Scheduled, Scheduler, Target, Timestamp, When,
+    Worker,
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::Error;
+use super::idle::Working;
+use super::ledger::{Ledger, ServerClock, now_micros};
+use super::side::{Item, KIND, PAYLOAD, Pending, SOON, Side, Verb, number};
+
+/// For how long after the last one is due tasks are waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any task waits.
+const EVER: Duration = Duration::from_secs(86_400);
+
+/// A store of the library's, and a scheduler over it.
+#[derive(Clone)]
+pub(crate) struct Ours {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) scheduler: Scheduler,
+}
+
+impl Ours {
+    pub(crate) fn over(store: Arc<dyn Store>) -> Result<Self, Error> {
+        let scheduler = Scheduler::builder(Arc::clone(&store)).build()?;
+        Ok(Self { store, scheduler })
+    }
+
+    async fn add(&self, items: &[Item]) -> Result<usize, Error> {
+        let answers = match items {
+            [item] => vec![self.scheduler.schedule(task(*item)).await?],
+            items => {
+                self.scheduler
+                    .schedule_all(items.iter().copied().map(task))
+                    .await?
+            }
+        };
+        let is_new = |answer: &&Scheduled| matches!(answer, Scheduled::New(_));
+        Ok(answers.iter().filter(is_new).count())
+    }
+
+    async fn change(&self, items: &[Item], action: impl Fn(Item) -> Action) -> Result<usize, Error> {
+        let changes = items
+            .iter()
+            .map(|item| (target(*item), Expect::Anything, action(*item)));
+        let mut done = 0;
+        for answer in self.scheduler.change_each(changes).await {
+            done += usize::from(answer?.is_done());
+        }
+        Ok(done)
+    }
+}
+
+pub(crate) fn task(item: Item) -> NewTask {
+    NewTask::from_bytes(KIND, PAYLOAD)
+        .key(item.key())
+        .at(Timestamp::from_millis(item.due))
+}
+
+fn target(item: Item) -> Target {
+    (KIND, item.key()).into()
+}
+
+fn one(answer: Answer) -> usize {
+    usize::from(answer.is_done())
+}
+
+impl Working for Ours {
+    async fn work(self, started: UnboundedSender<usize>) -> Result<(), Error> {
+        let handler = move |context: Context| {
+            if let Some(number) = context.key().and_then(number) {
+                // Nobody hears of the last ones.
+                let _ = started.send(number);
+            }
+            async { Ok(Outcome::Done) }
+        };
+        let worker = Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler);
+        Ok(worker.run_until(std::future::pending::<()>()).await?)
+    }
+}
+
+impl Side for Ours {
+    async fn apply(&self, verb: Verb, items: &[Item]) -> Result<usize, Error> {
+        let to = |item: Item| When::At(Timestamp::from_millis(item.due));
+        match (verb, items) {
+            (Verb::Add, items) => self.add(items).await,
+            (Verb::Cancel, [item]) => Ok(one(self.scheduler.cancel(target(*item)).await?)),
+            (Verb::Cancel, items) => self.change(items, |_| Action::Cancel).await,
+            (Verb::Move, [item]) => Ok(one(self.scheduler.reschedule(target(*item), to(*item)).await?)),
+            (Verb::Move, items) => self.change(items, |item| Action::Reschedule(to(item))).await,
+        }
+    }
+
+    async fn drain(&self, ledger: &Arc<Ledger>) -> Result<usize, Error> {
+        let seen = Arc::clone(ledger);
+        let handler = move |context: Context| {
+            if let Some(number) = context.key().and_then(number) {
+                seen.start(number);
+            }
+            async { Ok(Outcome::Done) }
+        };
+        let all = ledger.len() as u64;
+        let last = ledger.len().checked_sub(1).map_or(0, |last| ledger.due(last));
+        let left = u64::try_from(last * 1_000 - ledger.now()).unwrap_or(0);
+        let end = Instant::now() + Duration::from_micros(left) + PATIENCE;
+        let done = async {
+            while self.scheduler.stats().done < all && Instant::now() < end {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            ledger.end();
+        };
+        let worker = Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler);
+        worker.run_until(done).await?;
+        Ok(self.scheduler.stats().done as usize)
+    }
+
+    async fn pending(&self) -> Result<Pending, Error> {
+        let soon = Duration::from_millis(SOON.unsigned_abs());
+        match *self.scheduler.forecast(KIND, &[soon, EVER]).await? {
+            [soon, all] => Ok(Pending { soon, all }),
+            _ => Err("a forecast has a count for each span".into()),
+        }
+    }
+
+    async fn clock(&self) -> Result<ServerClock, Error> {
+        let mut clock: Option<ServerClock> = None;
+        for _ in 0..5 {
+            let asked = now_micros();
+            let said = self.store.now().await?.as_millis() * 1_000;
+            let found = ServerClock::by_answer(asked, now_micros(), said, 1_000);
+            clock = Some(clock.map_or(found, |clock| clock.or(found)));
+        }
+        clock.ok_or_else(|| "no clock was asked".into())
+    }
+
+    async fn close(self) -> Result<(), Error> {
+        Ok(self.scheduler.close().await?)
+    }
+}
