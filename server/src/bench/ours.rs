@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::store::Store;
-use delayline::{
-    Action, Answer, Context, Expect, NewTask, Outcome, Policy, Scheduled, Scheduler, Target, Timestamp, When,
-    Worker,
-};
+use delayline::store::{Action, Expect, Store, Target, When};
+use delayline::{Answer, Context, NewTask, Outcome, Policy, Scheduled, Scheduler, Timestamp, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Error;
