@@ -112,6 +112,7 @@ async fn a_pause_that_cannot_be_is_refused_by_its_field() {
         (json!({"until": "soon"}), "until"),
         (json!({"reason": "x".repeat(1_001)}), "reason"),
         (json!({"because": "x"}), "because"),
+        (json!(["2099-01-01T00:00:00Z", "by their places"]), "array"),
     ] {
         server
             .post("/v1/kinds/report/pause", body)

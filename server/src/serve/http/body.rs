@@ -10,31 +10,55 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 
-/// A body of JSON. An empty one is as `{}`.
+/// A body that is a JSON object. An empty one is as `{}`.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let type_of = request
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
-        let is_json = type_of.is_none_or(|type_of| {
-            let essence = type_of.split(';').next().unwrap_or_default().trim();
-            // What curl says of any body.
-            ["application/json", "application/x-www-form-urlencoded"].contains(&essence)
-                || essence.ends_with("+json")
-        });
-        if !is_json {
-            let detail = "the body is not JSON, says its Content-Type: allowed is application/json";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        let body = read(request, state).await?;
+        // Its fields would be taken by their places.
+        if body.trim_ascii_start().starts_with(b"[") {
+            let detail = "the body cannot be used: it is an array, and allowed is an object";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
         }
-        let body = Bytes::from_request(request, state).await.map_err(unread)?;
-        let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        parse(body).map(Self)
+        parse(&body).map(Self)
     }
+}
+
+/// A body of JSON, be it an object or an array. An empty one is as `{}`.
+pub(super) struct OneOrMany<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for OneOrMany<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let body = read(request, state).await?;
+        parse(&body).map(Self)
+    }
+}
+
+async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    let type_of = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let is_json = type_of.is_none_or(|type_of| {
+        let essence = type_of.split(';').next().unwrap_or_default().trim();
+        // What curl says of any body.
+        ["application/json", "application/x-www-form-urlencoded"].contains(&essence)
+            || essence.ends_with("+json")
+    });
+    if !is_json {
+        let detail = "the body is not JSON, says its Content-Type: allowed is application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let body = Bytes::from_request(request, state).await.map_err(unread)?;
+    Ok(match body.is_empty() {
+        true => Bytes::from_static(b"{}"),
+        false => body,
+    })
 }
 
 /// What JSON says, or the field in which it goes wrong.

@@ -20,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::Shared;
 use super::access::Caller;
 use super::answer::{Answered, refused, scheduled, tagged};
-use super::body::Body;
+use super::body::{Body, OneOrMany};
 use super::problem::{Problem, Refusals};
 use super::texts;
 use crate::serve::derived_id::derived_id;
@@ -228,7 +228,7 @@ pub(super) async fn post(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(tasks): Body<Tasks>,
+    OneOrMany(tasks): OneOrMany<Tasks>,
 ) -> Result<Response, Problem> {
     let name = headers.get("idempotency-key").map(|name| name.as_bytes());
     match tasks {
