@@ -133,108 +133,70 @@ impl Commands {
     }
 }
 
-/// Where rows are kept.
-pub(crate) struct RowsPlace(pub(crate) Server);
+/// Where something is kept: the bare side, ours, and how one of several processes comes by what they share.
+macro_rules! place {
+    ($(#[$doc:meta])* $place:ident, $name:literal, $bare:ident, $ours:ident, $process:expr) => {
+        $(#[$doc])*
+        pub(crate) struct $place(pub(crate) Server);
 
-impl RowsPlace {
-    /// One process of several that have the same rows.
-    fn process(&self, prefix: &str) -> Result<Ours, Error> {
-        Ours::over(Arc::new(RedisStore::builder(&self.0.url).prefix(prefix).build()?))
-    }
+        impl $place {
+            fn process(&self, prefix: &str) -> Result<$ours, Error> {
+                let process: fn(&str, &str) -> Result<$ours, Error> = $process;
+                process(&self.0.url, prefix)
+            }
+        }
+
+        impl Place for $place {
+            type Limit = $bare;
+            type Ours = $ours;
+
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn is_redis(&self) -> bool {
+                true
+            }
+
+            async fn limit(&self) -> Result<$bare, Error> {
+                Ok($bare::new(self.0.connection().await?, &self.0.names.next()))
+            }
+
+            async fn ours(&self) -> Result<$ours, Error> {
+                self.process(&self.0.names.next())
+            }
+
+            async fn version(&self) -> Result<String, Error> {
+                told(&self.0.connection().await?, "server", "redis_version").await
+            }
+
+            async fn memory_of_limit(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
+                memory::measure(&self.0.connection().await?, tasks, &async || self.limit().await).await
+            }
+
+            async fn memory(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
+                memory::measure(&self.0.connection().await?, tasks, &async || self.ours().await).await
+            }
+
+            async fn idle(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
+                let (prefix, commands) = (self.0.names.next(), Commands::of(&self.0).await?);
+                let (worker, sender) = (self.process(&prefix)?, self.process(&prefix)?);
+                idle::measure(worker, sender, tasks, &async || commands.so_far().await).await
+            }
+
+            async fn clean(&self) -> Result<(), Error> {
+                self.0.clean().await
+            }
+        }
+    };
 }
 
-impl Place for RowsPlace {
-    type Limit = BareRows;
-    type Ours = Ours;
-
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn is_redis(&self) -> bool {
-        true
-    }
-
-    async fn limit(&self) -> Result<BareRows, Error> {
-        Ok(BareRows::new(self.0.connection().await?, &self.0.names.next()))
-    }
-
-    async fn ours(&self) -> Result<Ours, Error> {
-        self.process(&self.0.names.next())
-    }
-
-    async fn version(&self) -> Result<String, Error> {
-        told(&self.0.connection().await?, "server", "redis_version").await
-    }
-
-    async fn memory_of_limit(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        memory::measure(&self.0.connection().await?, tasks, &async || self.limit().await).await
-    }
-
-    async fn memory(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        memory::measure(&self.0.connection().await?, tasks, &async || self.ours().await).await
-    }
-
-    async fn idle(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        let (prefix, commands) = (self.0.names.next(), Commands::of(&self.0).await?);
-        let (worker, sender) = (self.process(&prefix)?, self.process(&prefix)?);
-        idle::measure(worker, sender, tasks, &async || commands.so_far().await).await
-    }
-
-    async fn clean(&self) -> Result<(), Error> {
-        self.0.clean().await
-    }
-}
-
-/// Where wake-ups are kept, and no rows.
-pub(crate) struct WakesPlace(pub(crate) Server);
-
-impl WakesPlace {
-    /// One process of several that have the same wake-ups.
-    fn process(&self, prefix: &str) -> Result<Wakes, Error> {
-        Wakes::new(&self.0.url, prefix)
-    }
-}
-
-impl Place for WakesPlace {
-    type Limit = Bare;
-    type Ours = Wakes;
-
-    fn name(&self) -> &'static str {
-        "redis-wake-ups"
-    }
-
-    fn is_redis(&self) -> bool {
-        true
-    }
-
-    async fn limit(&self) -> Result<Bare, Error> {
-        Ok(Bare::new(self.0.connection().await?, &self.0.names.next()))
-    }
-
-    async fn ours(&self) -> Result<Wakes, Error> {
-        self.process(&self.0.names.next())
-    }
-
-    async fn version(&self) -> Result<String, Error> {
-        told(&self.0.connection().await?, "server", "redis_version").await
-    }
-
-    async fn memory_of_limit(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        memory::measure(&self.0.connection().await?, tasks, &async || self.limit().await).await
-    }
-
-    async fn memory(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        memory::measure(&self.0.connection().await?, tasks, &async || self.ours().await).await
-    }
-
-    async fn idle(&self, tasks: usize) -> Result<Vec<Measured>, Error> {
-        let (prefix, commands) = (self.0.names.next(), Commands::of(&self.0).await?);
-        let (worker, sender) = (self.process(&prefix)?, self.process(&prefix)?);
-        idle::measure(worker, sender, tasks, &async || commands.so_far().await).await
-    }
-
-    async fn clean(&self) -> Result<(), Error> {
-        self.0.clean().await
-    }
-}
+place!(
+    /// Where rows are kept.
+    RowsPlace, "redis", BareRows, Ours,
+    |url, prefix| Ours::over(Arc::new(RedisStore::builder(url).prefix(prefix).build()?))
+);
+place!(
+    /// Where wake-ups are kept, and no rows.
+    WakesPlace, "redis-wake-ups", Bare, Wakes, Wakes::new
+);
