@@ -106,8 +106,12 @@ impl Place for Sqlite {
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
             // With what SQLite keeps beside a file.
-            if entry.file_name().to_string_lossy().starts_with(self.names.run()) {
-                std::fs::remove_file(entry.path())?;
+            if entry.file_name().to_string_lossy().starts_with(self.names.run())
+                && let Err(error) = std::fs::remove_file(entry.path())
+                // SQLite removes some itself when the last connection is closed.
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(error.into());
             }
         }
         Ok(())
