@@ -217,9 +217,8 @@ func (r *run) ask(order *order) {
 		reply, err := r.producer.Request(context.Background(), answerTimeout, request)
 		if err != nil {
 			// No answer in time, or the request could not be sent. Whether it will be obeyed is not known.
-			order.mayHaveChanged()
 			log.Printf("ask %s: %v", order.key, err)
-		} else if order.follow(reply.Body) {
+		} else if order.follow(reply.Body, now()) {
 			r.settled.Add(1)
 			return
 		} else {
@@ -273,6 +272,7 @@ type report struct {
 	Missing    int   `json:"missing"`
 	Unwanted   int   `json:"unwanted"`
 	Wrong      int64 `json:"wrong"`
+	OutBefore  int   `json:"out_before"`
 	Unanswered int   `json:"unanswered"`
 	LateP50    int64 `json:"late_p50_ms"`
 	LateP99    int64 `json:"late_p99_ms"`
@@ -292,6 +292,7 @@ func (r *run) report() string {
 		{&result.Early, (*order).isEarly},
 		{&result.Missing, (*order).isMissing},
 		{&result.Unwanted, (*order).isUnwanted},
+		{&result.OutBefore, (*order).isOutBefore},
 		{&result.Unanswered, (*order).isUnanswered},
 	}
 	var late []int64
@@ -307,7 +308,7 @@ func (r *run) report() string {
 		if order.sent && order.arrivedAt != 0 {
 			late = append(late, max(0, order.arrivedAt-order.due))
 		}
-		if order.isMissing() || order.isUnwanted() || order.isEarly() || order.isUnanswered() {
+		if order.isMissing() || order.isUnwanted() || order.isEarly() || order.isOutBefore() || order.isUnanswered() {
 			log.Print(order)
 		}
 		order.Unlock()

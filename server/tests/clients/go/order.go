@@ -55,12 +55,15 @@ type order struct {
 	sent bool
 	// Not before earliest, and it is late from due on. They differ where the broker's clock counts.
 	earliest, due int64
-	movedTo       int64
-	mayBeChanged  bool
-	fate          fate
-	arrivedAt     int64
-	repeats       int
-	ids           map[string]bool
+	// What earliest was before it was moved.
+	firstPlanned int64
+	movedTo      int64
+	fate         fate
+	answeredAt   int64
+	arrivedAt    int64
+	lastArrived  int64
+	repeats      int
+	ids          map[string]bool
 }
 
 func newOrder(options *options, number int, random *rand.Rand) *order {
@@ -151,7 +154,8 @@ func (o *order) wasSent(before, after int64) {
 	o.Lock()
 	defer o.Unlock()
 	o.sent = true
-	o.earliest = before + o.delay
+	o.firstPlanned = before + o.delay
+	o.earliest = o.firstPlanned
 	if o.number%3 == 0 {
 		o.due = after + o.delay
 	} else {
@@ -159,14 +163,8 @@ func (o *order) wasSent(before, after int64) {
 	}
 }
 
-func (o *order) mayHaveChanged() {
-	o.Lock()
-	defer o.Unlock()
-	o.mayBeChanged = true
-}
-
 // follow tells whether the answer is the last word.
-func (o *order) follow(body []byte) bool {
+func (o *order) follow(body []byte, at int64) bool {
 	var reply struct {
 		Answer string
 		Task   struct{ State string }
@@ -199,10 +197,11 @@ func (o *order) follow(body []byte) bool {
 	default:
 		return false
 	}
+	o.answeredAt = at
 	if o.fate == moved {
 		o.earliest, o.due = o.movedTo, o.movedTo
-	} else if o.fate == tooLate && o.change == reschedule && o.mayBeChanged {
-		// It may have gone out at the new time, by an earlier request that was not answered.
+	} else if o.fate == tooLate && o.change == reschedule {
+		// It may have gone out at the new time: by a request that was not answered, or that was dealt with twice.
 		o.earliest, o.due = min(o.earliest, o.movedTo), max(o.due, o.movedTo)
 	}
 	return true
@@ -230,6 +229,7 @@ func (o *order) arrived(at int64, id string) {
 	if o.arrivedAt == 0 {
 		o.arrivedAt = at
 	}
+	o.lastArrived = at
 	if o.ids[id] {
 		o.repeats++
 	}
@@ -248,8 +248,14 @@ func (o *order) isMissing() bool {
 	return isExpected && o.arrivedAt == 0
 }
 
+// isOutBefore: it had come out when it was cancelled or moved, which a server did not know that was killed in between.
+func (o *order) isOutBefore() bool {
+	isOut := o.arrivedAt >= o.firstPlanned && o.arrivedAt != 0 && o.arrivedAt <= o.answeredAt
+	return isOut && (o.fate == cancelled || o.fate == moved && o.arrivedAt < o.movedTo)
+}
+
 func (o *order) isUnwanted() bool {
-	return o.fate == cancelled && o.arrivedAt != 0
+	return o.fate == cancelled && o.arrivedAt != 0 && (!o.isOutBefore() || o.lastArrived > o.answeredAt)
 }
 
 func (o *order) isEarly() bool {
@@ -257,7 +263,7 @@ func (o *order) isEarly() bool {
 	if o.fate == open && o.movedTo != 0 {
 		earliest = min(earliest, o.movedTo)
 	}
-	return o.arrivedAt != 0 && o.arrivedAt < earliest
+	return o.arrivedAt != 0 && o.arrivedAt < earliest && !o.isOutBefore()
 }
 
 func (o *order) String() string {

@@ -242,14 +242,13 @@ public final class GatewayClient {
         }
         reply.thenApply(message -> {
             String answer = new String(message.getBody(), StandardCharsets.UTF_8);
-            boolean isLastWord = order.follow(field(answer, "answer"), field(answer, "state"));
+            boolean isLastWord = order.follow(field(answer, "answer"), field(answer, "state"), now());
             if (!isLastWord) {
                 say(order.key + " was answered " + answer);
             }
             return isLastWord;
         }).exceptionally(failure -> {
             // No answer in time, or the request could not be sent. Whether it will be obeyed is not known.
-            order.mayBeChanged();
             say("ask " + order.key + ": " + failure.getCause());
             return false;
         }).thenAccept(isLastWord -> {
@@ -314,7 +313,8 @@ public final class GatewayClient {
         List<Long> late = received.stream().filter(order -> order.sent)
                 .map(order -> Math.max(0, order.arrivedAt - order.due)).sorted().toList();
         for (Order order : orders) {
-            if (order.isMissing() || order.isUnwanted() || order.isEarly() || order.isUnanswered()) {
+            if (order.isMissing() || order.isUnwanted() || order.isEarly() || order.isOutBefore()
+                    || order.isUnanswered()) {
                 say(order.toString());
             }
         }
@@ -329,6 +329,7 @@ public final class GatewayClient {
         counts.put("early", received.stream().filter(Order::isEarly).count());
         counts.put("missing", sent.stream().filter(Order::isMissing).count());
         counts.put("unwanted", received.stream().filter(Order::isUnwanted).count());
+        counts.put("out_before", received.stream().filter(Order::isOutBefore).count());
         counts.put("wrong", wrong.get());
         counts.put("unanswered", sent.stream().filter(Order::isUnanswered).count());
         counts.put("late_p50_ms", percentile(late, 50));
@@ -370,11 +371,14 @@ public final class GatewayClient {
         /** Not before this, and it is late from then on. They differ where the broker's clock counts. */
         long earliest;
         long due;
+        /** What earliest was before it was moved. */
+        long firstPlanned;
         long movedTo;
-        boolean mayBeChanged;
         Fate fate = Fate.OPEN;
+        long answeredAt;
 
         long arrivedAt;
+        long lastArrived;
         int repeats;
         final Set<String> ids = new HashSet<>();
 
@@ -447,16 +451,13 @@ public final class GatewayClient {
 
         synchronized void wasSent(long before, long after) {
             sent = true;
-            earliest = before + delay;
+            firstPlanned = before + delay;
+            earliest = firstPlanned;
             due = number % 3 == 0 ? after + delay : Math.max(before + delay, after);
         }
 
-        synchronized void mayBeChanged() {
-            mayBeChanged = true;
-        }
-
         /** Whether the answer is the last word. */
-        synchronized boolean follow(String answer, String state) {
+        synchronized boolean follow(String answer, String state, long at) {
             switch (answer) {
                 case "done" -> fate = change == Change.CANCEL ? Fate.CANCELLED : Fate.MOVED;
                 case "too_late", "running" -> fate = Fate.TOO_LATE;
@@ -476,11 +477,12 @@ public final class GatewayClient {
                     return false;
                 }
             }
+            answeredAt = at;
             if (fate == Fate.MOVED) {
                 earliest = movedTo;
                 due = movedTo;
-            } else if (fate == Fate.TOO_LATE && change == Change.RESCHEDULE && mayBeChanged) {
-                // It may have gone out at the new time, by an earlier request that was not answered.
+            } else if (fate == Fate.TOO_LATE && change == Change.RESCHEDULE) {
+                // It may have gone out at the new time: by a request that was not answered, or that was dealt with twice.
                 earliest = Math.min(earliest, movedTo);
                 due = Math.max(due, movedTo);
             }
@@ -509,6 +511,7 @@ public final class GatewayClient {
 
         synchronized void arrived(long at, String id) {
             arrivedAt = arrivedAt == 0 ? at : arrivedAt;
+            lastArrived = at;
             if (!ids.add(id)) {
                 repeats++;
             }
@@ -524,13 +527,19 @@ public final class GatewayClient {
             return isExpected && arrivedAt == 0;
         }
 
+        /** It had come out when it was cancelled or moved, which a server did not know that was killed in between. */
+        synchronized boolean isOutBefore() {
+            boolean isOut = arrivedAt >= firstPlanned && arrivedAt != 0 && arrivedAt <= answeredAt;
+            return isOut && (fate == Fate.CANCELLED || fate == Fate.MOVED && arrivedAt < movedTo);
+        }
+
         synchronized boolean isUnwanted() {
-            return fate == Fate.CANCELLED && arrivedAt != 0;
+            return fate == Fate.CANCELLED && arrivedAt != 0 && (!isOutBefore() || lastArrived > answeredAt);
         }
 
         synchronized boolean isEarly() {
             boolean mayBeMoved = fate == Fate.OPEN && movedTo != 0;
-            return arrivedAt != 0 && arrivedAt < (mayBeMoved ? Math.min(earliest, movedTo) : earliest);
+            return arrivedAt != 0 && arrivedAt < (mayBeMoved ? Math.min(earliest, movedTo) : earliest) && !isOutBefore();
         }
 
         @Override
