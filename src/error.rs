@@ -139,10 +139,19 @@ impl Error {
 
     /// Of a call that ended without an answer: the runtime ends, or the store panicked.
     pub(crate) fn unanswered(store: &'static str) -> Self {
+        Self::defect(store, "the call ended without an answer")
+    }
+
+    /// Of a call that was to give an answer for each row.
+    pub(crate) fn miscounted(store: &'static str, answers: usize, rows: usize) -> Self {
+        Self::defect(store, format!("{answers} answers for {rows} rows"))
+    }
+
+    fn defect(store: &'static str, source: impl Into<Cause>) -> Self {
         Self::Store {
             store,
             transient: false,
-            source: "the call ended without an answer".into(),
+            source: source.into(),
         }
     }
 

@@ -93,15 +93,6 @@ impl Writer {
         if heard.found.len() == count {
             return Ok(heard);
         }
-        let text = format!("{} answers for {count} rows", heard.found.len());
-        Err(self.failed(text))
-    }
-
-    fn failed(&self, text: String) -> Error {
-        Error::Store {
-            store: self.store.name(),
-            transient: false,
-            source: text.into(),
-        }
+        Err(Error::miscounted(self.store.name(), heard.found.len(), count))
     }
 }

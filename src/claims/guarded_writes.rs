@@ -86,7 +86,7 @@ async fn write<T, C>(
         let came = call(items).await?;
         match came.len() == count {
             true => Ok(((), came)),
-            false => Err(failed(store, format!("{} answers for {count} rows", came.len()))),
+            false => Err(Error::miscounted(store, came.len(), count)),
         }
     };
     let mut left = batch;
@@ -127,13 +127,5 @@ fn bytes_of(step: &Step) -> usize {
             ..
         } => error.len(),
         Event::End { .. } | Event::Hop { .. } => 0,
-    }
-}
-
-fn failed(store: &'static str, text: String) -> Error {
-    Error::Store {
-        store,
-        transient: false,
-        source: text.into(),
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
+use super::{
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+};
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::store::Target;
 use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
 
 /// A little longer than a store's own limit, which tells more and closes what hangs.

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use super::rows::{LAST_TIME, Rows};
 use super::transition::Transition;
 use super::{
-    Ahead, Change, Claim, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step, Store, Sweep, row,
+    Ahead, Change, Claim, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step, Store, Sweep,
+    Target, row,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::store::Target;
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.

@@ -17,7 +17,7 @@ mod verbs;
 mod write;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,12 +30,12 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use crate::backend::Wake;
-use crate::store::Target;
 use crate::store::merging::Merging;
-use crate::store::sql::{change_each, change_each_at_once, insert_each, insert_each_at_once};
+use crate::store::sql::{insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 const NAME: &str = "mysql";
@@ -60,8 +60,7 @@ const NAME: &str = "mysql";
 pub struct MySqlStore {
     server: Arc<Server>,
     history: Duration,
-    /// Begins with the first change, which is made within a runtime.
-    merging: Arc<OnceLock<Merging>>,
+    merging: Arc<Merging>,
 }
 
 /// One table, and the connections to its server.
@@ -201,19 +200,7 @@ impl Store for MySqlStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let (server, history) = (&self.server, self.history);
-        let merging = self.merging.get_or_init(|| {
-            let server = Arc::clone(server);
-            Merging::start(NAME, &self.server.pools.clock, move |changes| {
-                let server = Arc::clone(&server);
-                async move {
-                    let changed = change_each_at_once(&*server, changes, history);
-                    server.bounded(changed).await
-                }
-            })
-        });
-        let alone = |changes| server.bounded(change_each(&**server, changes, history));
-        merging.change(changes, alone).await
+        self.merging.change(&self.server, changes, self.history).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -18,7 +18,7 @@ mod transaction;
 mod verbs;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,12 +28,12 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use crate::backend::Wake;
-use crate::store::Target;
 use crate::store::merging::Merging;
-use crate::store::sql::{change_each, change_each_at_once, insert_each, insert_each_at_once};
+use crate::store::sql::{insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 const NAME: &str = "postgres";
@@ -56,8 +56,7 @@ const NAME: &str = "postgres";
 pub struct PostgresStore {
     database: Arc<Database>,
     history: Duration,
-    /// Begins with the first change, which is made within a runtime.
-    merging: Arc<OnceLock<Merging>>,
+    merging: Arc<Merging>,
 }
 
 impl PostgresStore {
@@ -166,19 +165,7 @@ impl Store for PostgresStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let (database, history) = (&self.database, self.history);
-        let merging = self.merging.get_or_init(|| {
-            let database = Arc::clone(database);
-            Merging::start(NAME, &self.database.clock, move |changes| {
-                let database = Arc::clone(&database);
-                async move {
-                    let changed = change_each_at_once(&*database, changes, history);
-                    database.bounded(changed).await
-                }
-            })
-        });
-        let alone = |changes| database.bounded(change_each(&**database, changes, history));
-        merging.change(changes, alone).await
+        self.merging.change(&self.database, changes, self.history).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -22,7 +22,7 @@ mod shards;
 mod sweep;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,11 +30,10 @@ use async_trait::async_trait;
 pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
-use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep};
+use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target};
 use crate::backend::Wake;
 use crate::redis::NAME;
-use crate::store::Target;
-use crate::store::merging::{self, Merging};
+use crate::store::merging::{Changing as _, Merging};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
 
 /// What keys begin with, unless told.
@@ -95,8 +94,7 @@ const PREFIX: &str = "delayline";
 #[derive(Clone)]
 pub struct RedisStore {
     database: Arc<Database>,
-    /// Begins with the first change, which is made within a runtime.
-    merging: Arc<OnceLock<Merging>>,
+    merging: Arc<Merging>,
 }
 
 impl RedisStore {
@@ -153,23 +151,14 @@ impl Store for RedisStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let database = &self.database;
-        let alone = |changes| database.within(change::change(database, changes));
+        let (database, history) = (&self.database, self.database.settings.history);
         // In a Cluster a master that does not answer would hold up those who want nothing of it.
         if database.is_clustered() {
-            return alone(changes).await;
+            return database.change_alone(changes, history).await;
         }
-        let merging = self.merging.get_or_init(|| {
-            let database = Arc::clone(database);
-            Merging::start(NAME, &self.database.clock, move |changes| {
-                let database = Arc::clone(&database);
-                async move {
-                    let changed = change::change(&database, changes);
-                    database.within(changed).await.map(merging::answered)
-                }
-            })
-        });
-        database.within(merging.change(changes, alone)).await
+        database
+            .within(self.merging.change(database, changes, history))
+            .await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -7,8 +7,7 @@ use std::ops::{Bound, RangeInclusive};
 use std::time::Duration;
 
 use super::transition::Transition;
-use super::{Change, Expect, NewRow, Verb, row};
-use crate::store::Target;
+use super::{Change, Expect, NewRow, Target, Verb, row};
 use crate::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);

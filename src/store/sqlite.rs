@@ -18,7 +18,7 @@ mod write;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,12 +29,11 @@ pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
 use self::unreadable::Unreadable;
 use super::{
-    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target, Transaction,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::store::Target;
-use crate::store::merging::{self, Merging};
+use crate::store::merging::Merging;
 use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
@@ -73,8 +72,7 @@ const ROWS_AHEAD: usize = 1_024;
 pub struct SqliteStore {
     file: Arc<File>,
     history: Duration,
-    /// Begins with the first change, which is made within a runtime.
-    merging: Arc<OnceLock<Merging>>,
+    merging: Arc<Merging>,
 }
 
 struct File {
@@ -224,19 +222,7 @@ impl Store for SqliteStore {
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let (file, history) = (&self.file, self.history);
-        let merging = self.merging.get_or_init(|| {
-            let file = Arc::clone(file);
-            Merging::start(NAME, &self.file.clock, move |changes| {
-                let file = Arc::clone(&file);
-                async move {
-                    let changed = verbs::change(&file, changes, history);
-                    file.within(changed).await.map(merging::answered)
-                }
-            })
-        });
-        let alone = |changes| file.within(verbs::change(file, changes, history));
-        merging.change(changes, alone).await
+        self.merging.change(&self.file, changes, self.history).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::Error;
+
 /// What must not happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Faults {
@@ -47,9 +49,24 @@ pub(crate) struct ServerClock {
 }
 
 impl ServerClock {
+    /// By the best of a few answers of `ask`, each in µs and exact to a ms.
+    pub(crate) async fn asked<F>(ask: impl Fn() -> F) -> Result<Self, Error>
+    where
+        F: Future<Output = Result<i64, Error>>,
+    {
+        let mut best: Option<Self> = None;
+        for _ in 0..5 {
+            let asked = now_micros();
+            let said = ask().await?;
+            let found = Self::by_answer(asked, now_micros(), said, 1_000);
+            best = Some(best.map_or(found, |best| best.or(found)));
+        }
+        best.ok_or_else(|| "no clock was asked".into())
+    }
+
     /// By what a server answered, in µs and exact to `grain`, between two moments here. A difference that may be none is
     /// none.
-    pub(crate) fn by_answer(asked: i64, answered: i64, said: i64, grain: i64) -> Self {
+    fn by_answer(asked: i64, answered: i64, said: i64, grain: i64) -> Self {
         let ahead = said + grain / 2 - asked.midpoint(answered);
         let doubt = (answered - asked) / 2 + grain;
         let ahead = if ahead.abs() <= doubt { 0 } else { ahead };
@@ -57,7 +74,7 @@ impl ServerClock {
     }
 
     /// The one that knows more.
-    pub(crate) fn or(self, other: Self) -> Self {
+    fn or(self, other: Self) -> Self {
         if self.doubt <= other.doubt { self } else { other }
     }
 

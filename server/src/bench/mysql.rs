@@ -48,10 +48,6 @@ impl Place for MySql {
         "mysql"
     }
 
-    fn is_redis(&self) -> bool {
-        false
-    }
-
     async fn limit(&self) -> Result<Bare, Error> {
         let pool = MySqlPoolOptions::new()
             .max_connections(CALLERS as u32)

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Error;
 use super::idle::Working;
-use super::ledger::{Ledger, ServerClock, now_micros};
+use super::ledger::{Ledger, ServerClock};
 use super::side::{Item, KIND, PAYLOAD, Pending, SOON, Side, Verb, number};
 
 /// For how long after the last one is due tasks are waited for.
@@ -28,6 +28,17 @@ impl Ours {
     pub(crate) fn over(store: Arc<dyn Store>) -> Result<Self, Error> {
         let scheduler = Scheduler::builder(Arc::clone(&store)).build()?;
         Ok(Self { store, scheduler })
+    }
+
+    /// A worker that says of each task that it has started, and has nothing to do.
+    fn worker(&self, started: impl Fn(usize) + Send + Sync + 'static) -> Worker {
+        let handler = move |context: Context| {
+            if let Some(number) = context.key().and_then(number) {
+                started(number);
+            }
+            async { Ok(Outcome::Done) }
+        };
+        Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler)
     }
 
     async fn add(&self, items: &[Item]) -> Result<usize, Error> {
@@ -71,14 +82,10 @@ fn one(answer: Answer) -> usize {
 
 impl Working for Ours {
     async fn work(self, started: UnboundedSender<usize>) -> Result<(), Error> {
-        let handler = move |context: Context| {
-            if let Some(number) = context.key().and_then(number) {
-                // Nobody hears of the last ones.
-                let _ = started.send(number);
-            }
-            async { Ok(Outcome::Done) }
-        };
-        let worker = Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler);
+        let worker = self.worker(move |number| {
+            // Nobody hears of the last ones.
+            let _ = started.send(number);
+        });
         Ok(worker.run_until(std::future::pending::<()>()).await?)
     }
 }
@@ -96,13 +103,6 @@ impl Side for Ours {
     }
 
     async fn drain(&self, ledger: &Arc<Ledger>) -> Result<usize, Error> {
-        let seen = Arc::clone(ledger);
-        let handler = move |context: Context| {
-            if let Some(number) = context.key().and_then(number) {
-                seen.start(number);
-            }
-            async { Ok(Outcome::Done) }
-        };
         let all = ledger.len() as u64;
         let last = ledger.len().checked_sub(1).map_or(0, |last| ledger.due(last));
         let left = u64::try_from(last * 1_000 - ledger.now()).unwrap_or(0);
@@ -113,7 +113,8 @@ impl Side for Ours {
             }
             ledger.end();
         };
-        let worker = Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler);
+        let seen = Arc::clone(ledger);
+        let worker = self.worker(move |number| seen.start(number));
         worker.run_until(done).await?;
         Ok(self.scheduler.stats().done as usize)
     }
@@ -127,14 +128,7 @@ impl Side for Ours {
     }
 
     async fn clock(&self) -> Result<ServerClock, Error> {
-        let mut clock: Option<ServerClock> = None;
-        for _ in 0..5 {
-            let asked = now_micros();
-            let said = self.store.now().await?.as_millis() * 1_000;
-            let found = ServerClock::by_answer(asked, now_micros(), said, 1_000);
-            clock = Some(clock.map_or(found, |clock| clock.or(found)));
-        }
-        clock.ok_or_else(|| "no clock was asked".into())
+        ServerClock::asked(|| async { Ok(self.store.now().await?.as_millis() * 1_000) }).await
     }
 
     async fn close(self) -> Result<(), Error> {

@@ -49,10 +49,6 @@ impl Place for Postgres {
         "postgres"
     }
 
-    fn is_redis(&self) -> bool {
-        false
-    }
-
     async fn limit(&self) -> Result<Bare, Error> {
         let pool = PgPoolOptions::new()
             .max_connections(CALLERS as u32)

@@ -16,7 +16,7 @@ use self::bare::Bare;
 use self::bare_rows::BareRows;
 use self::wakes::Wakes;
 use super::figure::Measured;
-use super::ledger::{ServerClock, now_micros};
+use super::ledger::ServerClock;
 use super::names::Names;
 use super::ours::Ours;
 use super::side::Place;
@@ -101,16 +101,12 @@ pub(crate) async fn info(
 
 /// What the clock of a server says.
 async fn clock(connection: &MultiplexedConnection) -> Result<ServerClock, Error> {
-    let mut clock: Option<ServerClock> = None;
-    for _ in 0..5 {
-        let asked = now_micros();
+    ServerClock::asked(|| async {
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut connection.clone()).await?;
         // Exact to the µs, but what is due is due by whole ms.
-        let said = seconds * 1_000_000 + micros - 500;
-        let found = ServerClock::by_answer(asked, now_micros(), said, 1_000);
-        clock = Some(clock.map_or(found, |clock| clock.or(found)));
-    }
-    clock.ok_or_else(|| "no clock was asked".into())
+        Ok(seconds * 1_000_000 + micros - 500)
+    })
+    .await
 }
 
 /// How many commands a server has had, but for those that ask for it.

@@ -84,7 +84,9 @@ pub(crate) trait Place {
     fn name(&self) -> &'static str;
 
     /// Whether the aims are those of Redis.
-    fn is_redis(&self) -> bool;
+    fn is_redis(&self) -> bool {
+        false
+    }
 
     async fn limit(&self) -> Result<Self::Limit, Error>;
 

@@ -35,13 +35,9 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// In the folder of the file that somebody has named: what matters is the disk.
     pub(crate) fn beside(file: PathBuf) -> Result<Self, String> {
-        let folder = file
-            .parent()
-            .map_or_else(PathBuf::new, |folder| folder.to_owned());
-        let folder = if folder.as_os_str().is_empty() {
-            ".".into()
-        } else {
-            folder
+        let folder = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => ".".into(),
         };
         if !folder.is_dir() {
             return Err("--store is not shown, as it may hold a password: allowed is a file in a folder that is there".to_owned());
@@ -61,10 +57,6 @@ impl Place for Sqlite {
 
     fn name(&self) -> &'static str {
         "sqlite"
-    }
-
-    fn is_redis(&self) -> bool {
-        false
     }
 
     async fn limit(&self) -> Result<Bare, Error> {

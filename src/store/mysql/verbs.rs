@@ -9,9 +9,10 @@ use super::connections::Writing;
 use super::session::{MySqlSession, Within};
 use super::{Server, errors, read};
 use crate::clock::Clock;
+use crate::store::merging::{Changing, Made, MadeAtOnce};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled, TaskId, Timestamp};
+use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
 
 #[async_trait]
 impl Verbs for Server {
@@ -96,6 +97,24 @@ impl Verbs for Server {
             Ok(answers)
         };
         self.pools.retried(change).await
+    }
+}
+
+#[async_trait]
+impl Changing for Server {
+    const NAME: &'static str = super::NAME;
+
+    fn clock(&self) -> &Clock {
+        &self.pools.clock
+    }
+
+    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+        self.bounded(sql::change_each(self, changes, history)).await
+    }
+
+    async fn change_at_once(&self, changes: Vec<Change>, history: Duration) -> Result<MadeAtOnce, Error> {
+        self.bounded(sql::change_each_at_once(self, changes, history))
+            .await
     }
 }
 

@@ -11,9 +11,10 @@ use super::errors;
 use super::read;
 use super::session::{PostgresSession, Whose};
 use crate::clock::Clock;
+use crate::store::merging::{Changing, Made, MadeAtOnce};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
-use crate::{Answer, Scheduled, State, TaskId, Timestamp};
+use crate::{Answer, Error, Scheduled, State, TaskId, Timestamp};
 
 /// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
 pub(super) const LONGEST: usize = (1 << 30) - (1 << 16);
@@ -94,6 +95,24 @@ impl Verbs for Database {
             Ok(answers)
         };
         self.retried(change).await
+    }
+}
+
+#[async_trait]
+impl Changing for Database {
+    const NAME: &'static str = super::NAME;
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+        self.bounded(sql::change_each(self, changes, history)).await
+    }
+
+    async fn change_at_once(&self, changes: Vec<Change>, history: Duration) -> Result<MadeAtOnce, Error> {
+        self.bounded(sql::change_each_at_once(self, changes, history))
+            .await
     }
 }
 

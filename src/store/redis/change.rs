@@ -1,5 +1,8 @@
 //! Changes of rows, for their callers.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
 use redis::Value;
 
 use super::answer::Items;
@@ -7,7 +10,9 @@ use super::codec::{self, due};
 use super::database::{Database, Request};
 use super::parts::{Asking, Found};
 use super::shards::{Shard, of_id, of_key};
-use crate::redis::{Lua, lua};
+use crate::clock::Clock;
+use crate::redis::{Lua, NAME, lua};
+use crate::store::merging::{Changing, Made};
 use crate::store::{Change, Expect, Stamped, Target, Verb, When};
 use crate::timestamp::millis;
 use crate::{Answer, Error, Timestamp};
@@ -17,16 +22,26 @@ static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "cha
 /// How many numbers of changes there are: what a row has room for.
 const NUMBERS: u64 = (1 << 48) - 1;
 
-/// What came of each change.
-type Changed = Stamped<Vec<Result<Answer, Error>>>;
+#[async_trait]
+impl Changing for Database {
+    const NAME: &'static str = NAME;
 
-pub(super) async fn change(database: &Database, changes: Vec<Change>) -> Result<Changed, Error> {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+        self.within(change(self, changes, history)).await
+    }
+}
+
+async fn change(database: &Database, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
     let shards = database.shards().await?;
     let asking = Asking {
         database,
         call: &|shard, changes: &[&Change]| {
             let mut call = database.script(&CHANGE, shard, shards, true);
-            call.arg(millis(database.settings.history));
+            call.arg(millis(history));
             for change in changes {
                 add(&mut call, change);
                 // By this it knows a change that is asked for once more because its answer was lost.

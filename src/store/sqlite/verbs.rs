@@ -4,9 +4,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::File;
 use super::connections::refusal;
 use super::session::SqliteSession;
+use crate::clock::Clock;
+use crate::store::merging::{Changing, Made};
 use crate::store::sql::{self, Why, by_parts};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled, Timestamp};
@@ -36,11 +40,20 @@ async fn insert_part(
     Ok(found)
 }
 
-pub(super) async fn change(
-    file: &File,
-    changes: Vec<Change>,
-    history: Duration,
-) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
+#[async_trait]
+impl Changing for File {
+    const NAME: &'static str = super::NAME;
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+        self.within(change(self, changes, history)).await
+    }
+}
+
+async fn change(file: &File, changes: Vec<Change>, history: Duration) -> Result<Made, sqlx::Error> {
     let now = OnceLock::new();
     let part = |changes| change_part(file, changes, history, &now);
     let found = by_parts(vec![changes], refusal, part).await?;
