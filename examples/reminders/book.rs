@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline::store::{SqliteStore, Store};
-use delayline::{Context, Failure, NewTask, Outcome, Scheduler, Timestamp, Worker};
+use delayline::{Context, Failure, NewTask, Outcome, Scheduler, Worker};
 use jiff::{Span, ToSpan, Zoned};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -52,13 +52,9 @@ impl Book {
         &self.expected
     }
 
-    async fn now(&self) -> Result<Timestamp, Error> {
-        Ok(self.store.now().await?)
-    }
-
     /// Puts an appointment down, or moves it: its reminders go with it. One whose time has gone by is left out.
     pub(crate) async fn put(&self, appointment: &str, at: &Zoned) -> Result<(), Error> {
-        let now = self.now().await?;
+        let now = self.store.now().await?;
         let (mut tasks, mut passed) = (Vec::new(), Vec::new());
         for (name, before) in reminders() {
             let key = key(appointment, name);
