@@ -59,6 +59,11 @@ impl Scratch {
         &self.options
     }
 
+    /// The name of the topic.
+    pub fn topic(&self) -> &str {
+        &self.options.topic
+    }
+
     /// What masters have not made, and why: one that makes topics and groups by itself may serve all the same.
     pub fn refusals(&self) -> &[Error] {
         &self.refusals
