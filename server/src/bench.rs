@@ -1,5 +1,7 @@
 //! `delayline bench`: how fast servers are with Delayline, beside the least work that they could do for the same.
 
+#[cfg(feature = "rocketmq")]
+mod chains;
 mod compare;
 mod figure;
 mod idle;
@@ -11,6 +13,7 @@ mod machine;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod named;
 mod names;
 mod ours;
 #[cfg(feature = "postgres")]
@@ -50,6 +53,11 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 /// due each ms. W4: bytes of Redis each. W5: what is asked while none is due. W6: tasks are cancelled and moved.
 /// W7: timers in the process.
 ///
+/// On RocketMQ: C1: 500 tasks a second go through chains of 1, 2 and 4 hops, and through 2 and then --redis. C2: tasks are
+/// scheduled for 10 s until their wake-ups are on brokers. C3: 20,000 come out of one level at once. Topics and groups are
+/// deleted; what C2 leaves in a level comes out of it within the hour, for a topic that is gone, and is kept as long as any
+/// message. What happens when a broker is killed (C4) needs brokers that may be: cargo bench --bench outage.
+///
 /// The exit status is 0 if each task started once and not before its time, whatever was measured; 1 if not, or if
 /// something could not be measured; 2 if an argument cannot be used.
 #[derive(Debug, clap::Args)]
@@ -64,6 +72,10 @@ pub(crate) struct Bench {
     /// A Redis for wake-ups alone, without rows
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
+    /// RocketMQ's nameservers, several separated by semicolons, whose brokers take anybody's messages. The rows are in the
+    /// first --store, or else in a file of SQLite for the while
+    #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true)]
+    rocketmq: Option<String>,
     /// How many tasks to take at the most, if fewer than usual
     #[arg(long, value_name = "N", value_parser = tasks, default_value = "1000000", hide_default_value = true, allow_hyphen_values = true)]
     tasks: usize,
@@ -150,7 +162,7 @@ impl Order {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let servers = Servers::named(&self.store, self.redis.as_deref())?;
+        let servers = Servers::named(&self.store, self.redis.as_deref(), self.rocketmq.as_deref())?;
         let workloads = servers.choose(self.wanted())?;
         let order = Order {
             tasks: self.tasks,

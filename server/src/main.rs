@@ -1,5 +1,8 @@
 //! The command-line tool. Each command has a file beside this one.
 
+// For the types of RocketMQ's client.
+#![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
+
 #[cfg(feature = "_store")]
 mod bench;
 #[cfg(feature = "_store")]
@@ -15,6 +18,8 @@ mod interrupt;
 #[cfg(feature = "_store")]
 mod kinds;
 mod migrate;
+#[cfg(feature = "rocketmq")]
+mod nameservers;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod plaintext;
 mod plan;

@@ -13,7 +13,6 @@ use std::io::{self, IsTerminal, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayline::Error;
 use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::{RocketMqOptions, Scratch, Survey};
 
@@ -21,7 +20,7 @@ use self::lateness::Probed;
 use self::report::Report;
 use self::run::{Order, Progress};
 use crate::interrupt::interrupted;
-use crate::{Failure, in_runtime, print};
+use crate::{Failure, in_runtime, nameservers, print};
 
 /// The topic and the group of the probes begin with it.
 const NAME: &str = "delayline_probe";
@@ -124,7 +123,7 @@ impl Probe {
     async fn until_interrupted(&self) -> Result<Report, Failure> {
         let survey = Survey::take(self.options()?)
             .await
-            .map_err(|error| self.named(error))?;
+            .map_err(nameservers::refused)?;
         let table = survey.levels();
         let mut warnings = warnings::of_survey(&survey);
         let levels = match &self.levels {
@@ -152,18 +151,6 @@ impl Probe {
         warnings.extend(warnings::of_probes(&probed));
         let report = Report::new(&survey, order.pace(), probed, warnings);
         Ok(if failed { report.failed() } else { report })
-    }
-
-    /// Names the argument in an error that is about one.
-    fn named(&self, error: Error) -> Failure {
-        match error {
-            Error::Invalid {
-                field: "nameservers",
-                value,
-                allowed,
-            } => Failure::Argument(format!("--rocketmq is {value:?}: {allowed}")),
-            error => error.into(),
-        }
     }
 
     async fn probe(&self, order: &Order<'_>, warnings: &mut Vec<String>) -> Result<Vec<Probed>, Failure> {

@@ -30,7 +30,7 @@ mod bare_http;
 mod bare_rows;
 mod claims;
 #[cfg(feature = "rocketmq")]
-#[path = "../../../benches/chains/client.rs"]
+#[path = "../../src/bench/chains/client.rs"]
 mod client;
 mod connection;
 #[cfg(feature = "rocketmq")]

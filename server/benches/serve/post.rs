@@ -1,6 +1,7 @@
 //! Who sends to the gateway, and looks at the broker: the bare client.
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::RocketMqOptions;
@@ -9,7 +10,7 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::client::{Client, topic};
+use crate::client::Client;
 use crate::place::Fresh;
 use crate::server::{ANY_PORT, Server};
 
@@ -147,4 +148,12 @@ pub(crate) async fn rate(count: usize, so_far: impl AsyncFn() -> Result<usize, E
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// A topic that nobody else has.
+fn topic() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("bare_{}_{number}", since.as_millis())
 }

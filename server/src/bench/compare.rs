@@ -2,7 +2,7 @@
 
 use super::figure::{Line, Measured};
 use super::side::Place;
-use super::workload::Workload;
+use super::workload::{Figure, Workload};
 use super::{Error, Order, wheel, work};
 
 /// Measures both sides of a workload in turns, each on tables or keys of its own.
@@ -23,7 +23,7 @@ pub(crate) async fn compare<P: Place>(
         place.clean().await?;
         order.bar.inc(1);
     }
-    Ok(runs.lines(workload, place.name(), place.is_redis()))
+    Ok(runs.lines(workload, workload.figures(place.is_redis()), place.name()))
 }
 
 /// The limit of a workload; none where the limit is that nothing is done.
@@ -64,23 +64,22 @@ pub(crate) async fn timers(order: &Order) -> Result<Vec<Line>, Error> {
         runs.ours.push(wheel::ours(timers).await?);
         order.bar.inc(1);
     }
-    Ok(runs.lines(Workload::W7, NAME, false))
+    Ok(runs.lines(Workload::W7, Workload::W7.figures(false), NAME))
 }
 
-/// The figures of all runs of each side.
+/// What was measured in all runs of each side, in the order of the figures.
 #[derive(Default)]
-struct Runs {
-    ours: Vec<Vec<Measured>>,
-    limits: Vec<Vec<Measured>>,
+pub(crate) struct Runs {
+    pub(crate) ours: Vec<Vec<Measured>>,
+    pub(crate) limits: Vec<Vec<Measured>>,
 }
 
 impl Runs {
-    fn lines(&self, workload: Workload, place: &'static str, is_redis: bool) -> Vec<Line> {
+    pub(crate) fn lines(&self, workload: Workload, figures: Vec<Figure>, place: &'static str) -> Vec<Line> {
         let of = |runs: &[Vec<Measured>], at: usize| -> Vec<Measured> {
             runs.iter().filter_map(|run| run.get(at).cloned()).collect()
         };
-        let figures = workload.figures(is_redis).into_iter().enumerate();
         let line = |(at, figure)| Line::of(workload, figure, place, of(&self.ours, at), of(&self.limits, at));
-        figures.filter_map(line).collect()
+        figures.into_iter().enumerate().filter_map(line).collect()
     }
 }

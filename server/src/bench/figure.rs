@@ -1,5 +1,7 @@
 //! What was measured, and how it is told.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::ledger::Faults;
@@ -139,7 +141,7 @@ struct Late {
 #[derive(Serialize)]
 struct Told {
     workload: Workload,
-    what: &'static str,
+    what: Cow<'static, str>,
     system: &'static str,
     store: &'static str,
     tasks: usize,
@@ -177,12 +179,13 @@ impl Line {
             .iter()
             .fold(Faults::default(), |sum, run| sum.and(run.faults));
         let ours = Measured::median(ours, figure.unit)?;
+        let limit = Measured::median(limits, figure.unit);
         Some(Self {
             workload,
             figure,
             store,
             ours: Measured { faults, ..ours },
-            limit: Measured::median(limits, figure.unit),
+            limit,
         })
     }
 
@@ -209,6 +212,11 @@ impl Line {
             Aim::AtLeast(aim) => self.ratio().map(|ratio| ratio >= aim),
             Aim::AtMost(aim) => self.ratio().map(|ratio| ratio <= aim),
             Aim::NoMoreThan(aim) => self.ours.value(self.figure.unit).map(|value| value <= aim),
+            #[cfg(feature = "rocketmq")]
+            Aim::AtMostLaterBy(aim) => {
+                let limit = self.limit.as_ref()?.quantile(0.99)?;
+                self.ours.quantile(0.99).map(|late| late <= limit + aim)
+            }
         }
     }
 
@@ -216,7 +224,7 @@ impl Line {
     pub(crate) fn json(&self) -> impl Serialize + use<> {
         Told {
             workload: self.workload,
-            what: self.figure.what,
+            what: self.figure.what.clone(),
             system: "delayline",
             store: self.store,
             tasks: self.ours.tasks,
@@ -235,6 +243,8 @@ impl Line {
             Aim::AtLeast(aim) => format!("at least {aim} x"),
             Aim::AtMost(aim) => format!("at most {aim} x"),
             Aim::NoMoreThan(aim) => format!("at most {aim}/s"),
+            #[cfg(feature = "rocketmq")]
+            Aim::AtMostLaterBy(aim) => format!("at most {aim} ms later"),
         }
     }
 
@@ -291,7 +301,11 @@ mod tests {
     }
 
     fn line(unit: Unit, aim: Aim, ours: Vec<Measured>, limits: Vec<Measured>) -> Line {
-        let figure = Figure { what: "w", unit, aim };
+        let figure = Figure {
+            what: "w".into(),
+            unit,
+            aim,
+        };
         Line::of(Workload::W1, figure, "memory", ours, limits).unwrap()
     }
 
@@ -325,6 +339,21 @@ mod tests {
             vec![late(&[1.0, 1.0, 4.0])],
         );
         assert_eq!((line.ratio(), line.is_met()), (Some(3.0), Some(false)));
+    }
+
+    #[cfg(feature = "rocketmq")]
+    #[test]
+    fn what_may_be_so_much_later_may_be_no_later_than_that() {
+        for (late, is_met) in [(206.0, true), (206.5, false)] {
+            let measured = |late| Measured {
+                late: vec![late],
+                ..Measured::default()
+            };
+            let (ours, limits) = (vec![measured(late)], vec![measured(1.0)]);
+            let line = line(Unit::Lateness, Aim::AtMostLaterBy(205.0), ours, limits);
+            assert_eq!(line.is_met(), Some(is_met));
+            assert_eq!(line.aim(), "at most 205 ms later");
+        }
     }
 
     #[test]

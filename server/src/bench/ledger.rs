@@ -99,7 +99,7 @@ pub(crate) fn now_micros() -> i64 {
 pub(crate) struct Ledger {
     clock: ServerClock,
     /// By the number of the task, in ms since 1970.
-    due: Vec<i64>,
+    due: Vec<AtomicI64>,
     starts: Vec<AtomicU32>,
     /// Of the first start, in µs.
     late: Vec<AtomicI64>,
@@ -114,7 +114,7 @@ impl Ledger {
             clock,
             starts: due.iter().map(|_| AtomicU32::new(0)).collect(),
             late: due.iter().map(|_| AtomicI64::new(0)).collect(),
-            due,
+            due: due.into_iter().map(AtomicI64::new).collect(),
             started: AtomicU32::new(0),
             ended: AtomicI64::new(0),
         }
@@ -126,7 +126,13 @@ impl Ledger {
 
     /// When a task is due, in ms.
     pub(crate) fn due(&self, number: usize) -> i64 {
-        self.due[number]
+        self.due[number].load(Ordering::Relaxed)
+    }
+
+    /// A task that has not started is due at another time, in ms.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn put_off(&self, number: usize, due: i64) {
+        self.due[number].store(due, Ordering::Relaxed);
     }
 
     /// The time by which tasks are due, in µs.
@@ -146,7 +152,7 @@ impl Ledger {
             return;
         };
         if starts.fetch_add(1, Ordering::Relaxed) == 0 {
-            late.store(now - due * 1_000, Ordering::Relaxed);
+            late.store(now - due.load(Ordering::Relaxed) * 1_000, Ordering::Relaxed);
             self.started.fetch_add(1, Ordering::Relaxed);
         }
     }

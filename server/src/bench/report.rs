@@ -110,7 +110,7 @@ fn lateness(page: &mut String, lines: &[Line]) {
              blue.</figcaption>\n</figure>",
             escaped(line.store),
             line.workload,
-            escaped(line.figure.what)
+            escaped(&line.figure.what)
         );
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             ..Measured::default()
         };
         let figure = Figure {
-            what: "<what>",
+            what: "<what>".into(),
             unit: Unit::Rate,
             aim: Aim::AtLeast(0.6),
         };

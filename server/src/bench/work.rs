@@ -30,7 +30,7 @@ pub(crate) async fn measure<S: Side>(
     match workload {
         Workload::W1 => enqueue(tasks, fresh).await,
         Workload::W2 | Workload::W2L => Ok(vec![burst(tasks, fresh).await?]),
-        Workload::W3 => Ok(vec![steady(tasks, fresh).await?]),
+        Workload::W3 => Ok(vec![steady(tasks, 1, fresh).await?]),
         Workload::W6 => change(tasks, fresh).await,
         other => Err(format!("{other} is not measured so").into()),
     }
@@ -163,12 +163,13 @@ async fn burst<S: Side>(tasks: usize, fresh: &impl AsyncFn() -> Result<S, Error>
     })
 }
 
-/// One is due each millisecond.
-async fn steady<S: Side>(
+/// One is due each so many milliseconds.
+pub(crate) async fn steady<S: Side>(
     tasks: usize,
+    apart: i64,
     fresh: &impl AsyncFn() -> Result<S, Error>,
 ) -> Result<Measured, Error> {
-    let (side, ledger) = filled(tasks, 1, fresh).await?;
+    let (side, ledger) = filled(tasks, apart, fresh).await?;
     let measured = drained(&side, &ledger).await?;
     side.close().await?;
     Ok(measured)
@@ -207,7 +208,8 @@ async fn filled<S: Side>(
     }
 }
 
-async fn drained<S: Side>(side: &S, ledger: &Arc<Ledger>) -> Result<Measured, Error> {
+/// Has all of them started and ended.
+pub(crate) async fn drained<S: Side>(side: &S, ledger: &Arc<Ledger>) -> Result<Measured, Error> {
     let last = ledger.due(ledger.len() - 1);
     let left = u64::try_from(last * 1_000 - ledger.now()).unwrap_or(0);
     // Whoever does not look at the time himself is given a little more of it.

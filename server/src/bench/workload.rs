@@ -1,5 +1,6 @@
 //! What can be measured.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -23,6 +24,12 @@ pub(crate) enum Workload {
     W6,
     /// Timers within the process.
     W7,
+    /// How late tasks are after chains of hops.
+    C1,
+    /// Tasks are scheduled until their wake-ups are on brokers.
+    C2,
+    /// Many come out of one level at once.
+    C3,
 }
 
 /// How many handlers, and callers, there are at once.
@@ -56,18 +63,21 @@ pub(crate) enum Aim {
     AtMost(f64),
     /// Of what was measured itself.
     NoMoreThan(f64),
+    /// Of how much later than the limit 99 of a hundred are at the most, in ms.
+    #[cfg(feature = "rocketmq")]
+    AtMostLaterBy(f64),
 }
 
 /// One of the things that a workload measures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Figure {
-    pub(crate) what: &'static str,
+    pub(crate) what: Cow<'static, str>,
     pub(crate) unit: Unit,
     pub(crate) aim: Aim,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::W1,
         Self::W2,
         Self::W2L,
@@ -76,6 +86,9 @@ impl Workload {
         Self::W5,
         Self::W6,
         Self::W7,
+        Self::C1,
+        Self::C2,
+        Self::C3,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -88,23 +101,37 @@ impl Workload {
             Self::W5 => "W5",
             Self::W6 => "W6",
             Self::W7 => "W7",
+            Self::C1 => "C1",
+            Self::C2 => "C2",
+            Self::C3 => "C3",
         }
+    }
+
+    /// Whether it is measured on RocketMQ.
+    pub(crate) fn is_of_brokers(self) -> bool {
+        matches!(self, Self::C1 | Self::C2 | Self::C3)
     }
 
     /// How many tasks it takes, of which there may be no more than `most`.
     pub(crate) fn tasks(self, most: usize) -> usize {
         let usual = match self {
             Self::W1 | Self::W5 | Self::W6 => 100_000,
-            Self::W2 | Self::W3 => 20_000,
+            Self::W2 | Self::W3 | Self::C3 => 20_000,
             Self::W2L => 200_000,
-            Self::W4 | Self::W7 => 1_000_000,
+            // As many as there is time for.
+            Self::W4 | Self::W7 | Self::C2 => 1_000_000,
+            Self::C1 => 5_000,
         };
         usual.min(most)
     }
 
-    /// What is measured, in the order in which it is.
+    /// What is measured, in the order in which it is. On brokers that depends on their levels.
     pub(crate) fn figures(self, is_redis: bool) -> Vec<Figure> {
-        let figure = |what, unit, aim| Figure { what, unit, aim };
+        let figure = |what: &'static str, unit, aim| Figure {
+            what: what.into(),
+            unit,
+            aim,
+        };
         let by = |redis, sql| if is_redis { redis } else { sql };
         match self {
             Self::W1 => vec![
@@ -141,6 +168,7 @@ impl Workload {
                 .into_iter()
                 .chain([figure("bytes of memory each", Unit::Bytes, Aim::AtMost(2.0))])
                 .collect(),
+            Self::C1 | Self::C2 | Self::C3 => Vec::new(),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! RocketMQ's client, as it comes: a producer, and plain push consumers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rocketmq_client_rust::{
     ClientConfig, ClientRuntime, ClientRuntimeConfig, ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus,
@@ -13,7 +12,7 @@ use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{BlockingPoolPolicy, RuntimeConfig, RuntimeOwner};
 
-use crate::Error;
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// As many as the library's own consumer has.
 const LISTENERS: usize = 32;
@@ -92,15 +91,4 @@ impl Client {
         self.owner.shutdown_tasks().await;
         self.owner.shutdown_background();
     }
-}
-
-/// A topic that nobody else has.
-pub(crate) fn topic() -> String {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    format!("bare_{}_{}", now_ms(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
