@@ -68,6 +68,15 @@ impl RocketMqServers {
         id.trim().parse().expect("the id of a process")
     }
 
+    /// What a broker keeps of its topics, its groups and how far they have read, as it has written it last.
+    pub(crate) fn kept(&self, broker: &str) -> String {
+        let folder = self.folder.path().join("home").join(broker).join("store/config");
+        let names = ["topics.json", "subscriptionGroup.json", "consumerOffset.json"];
+        // A file that is just being written may not be there.
+        let kept = names.map(|name| std::fs::read_to_string(folder.join(name)).unwrap_or_default());
+        kept.concat()
+    }
+
     /// The access key and the secret key of `admin` or `worker`, after a start with `--acl`.
     pub(crate) fn account(&self, name: &str) -> (String, String) {
         let accounts = std::fs::read_to_string(self.folder.path().join("accounts")).expect("accounts");

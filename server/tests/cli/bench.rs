@@ -59,7 +59,7 @@ fn are_well_formed(figures: &[Value], workloads: &[(&str, usize)], store: &str) 
                 assert_eq!(figure[fault], 0, "{figure}");
             }
             match *workload {
-                "W1" | "W2" | "W2L" | "W6" => {
+                "W1" | "W2" | "W2L" | "W6" | "C2" | "C3" => {
                     assert!(
                         figure["per_second"].is_f64() && figure["seconds"].is_f64(),
                         "{figure}"
@@ -70,7 +70,7 @@ fn are_well_formed(figures: &[Value], workloads: &[(&str, usize)], store: &str) 
                         "{figure}"
                     );
                 }
-                "W3" => {
+                "W3" | "C1" => {
                     assert!(figure["late_ms"]["p99"].is_f64(), "{figure}");
                     assert!(figure["limit"]["late_ms"]["max"].is_f64(), "{figure}");
                 }
@@ -156,13 +156,17 @@ fn what_cannot_be_measured_is_refused_by_name() {
     for (arguments, said) in [
         (
             &["W9"][..],
-            "WORKLOAD is \"W9\": allowed are W1, W2, W2L, W3, W4, W5, W6, W7 and all",
+            "WORKLOAD is \"W9\": allowed are W1, W2, W2L, W3, W4, W5, W6, W7, C1, C2, C3 and all",
         ),
         (
             &["W1"],
             "WORKLOAD is \"W1\": it is allowed with --store, DATABASE_URL or --redis",
         ),
         (&["W7", "W5"], "WORKLOAD is \"W5\": it is allowed with "),
+        (
+            &["W7", "C2", "--store", &file],
+            "WORKLOAD is \"C2\": it is allowed with --rocketmq HOST:PORT",
+        ),
         (
             &["W4", "--store", &file],
             "WORKLOAD is \"W4\": it is allowed with --redis ",
@@ -301,4 +305,120 @@ fn rows_and_wake_ups_in_redis_leave_nothing_behind() {
         are_well_formed(&figures, &on_redis, store);
     }
     assert_eq!(ask(&["DBSIZE"]), 1);
+}
+
+#[cfg(not(feature = "rocketmq"))]
+#[test]
+fn brokers_need_a_build_that_knows_them() {
+    assert_eq!(
+        refused(&["bench", "C1", "--rocketmq", "127.0.0.1:1"]),
+        "--rocketmq is given, but needs the feature rocketmq, which this build does not have"
+    );
+}
+
+#[cfg(feature = "rocketmq")]
+mod brokers {
+    use super::*;
+
+    /// What it says to nameservers that it can do nothing with.
+    #[track_caller]
+    fn says(nameservers: &str, status: i32) -> String {
+        let arguments = ["W7", "C1", "C2", "C3", "--rocketmq", nameservers];
+        let output = bench(&arguments).output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), output.stdout),
+            (Some(status), Vec::new()),
+            "{line}"
+        );
+        line
+    }
+
+    #[test]
+    fn what_is_no_nameserver_is_refused_by_name() {
+        for nameservers in ["", "nonsense", "host:0", "a:1;", "-1"] {
+            assert_eq!(
+                says(nameservers, 2),
+                format!(
+                    "delayline: --rocketmq is {nameservers:?}: allowed is HOST:PORT, several separated by semicolons\n"
+                )
+            );
+        }
+        // It may be meant for another option, and hold a password.
+        let line = says("redis://user:secret@host", 2);
+        assert!(!line.contains("secret"), "{line}");
+    }
+
+    #[test]
+    fn brokers_that_are_not_there_are_a_failure_before_anything_is_measured() {
+        // Port 1 is nobody's.
+        let line = says("127.0.0.1:1", 1);
+        assert!(
+            line.starts_with("delayline: ") && line.contains("nameservers") && line.lines().count() == 1,
+            "{line}"
+        );
+    }
+
+    #[cfg(all(unix, feature = "redis"))]
+    #[test]
+    fn chains_leave_nothing_behind_also_if_they_are_interrupted() {
+        let servers = crate::rocketmq::RocketMqServers::start(&["--levels", "1s 2s 1h"]);
+        let redis = crate::redis_server::RedisServer::start();
+        let (url, nameserver) = (redis.url(), servers.nameserver.as_str());
+        let few = [
+            "--rocketmq",
+            nameserver,
+            "--redis",
+            &url,
+            "--tasks",
+            "50",
+            "--runs",
+            "1",
+        ];
+        let measured = figures(&[&["C1", "C2", "C3"], &few[..]].concat());
+        are_well_formed(&measured, &[("C1", 4), ("C2", 1), ("C3", 2)], "rocketmq");
+        let of_chains: Vec<_> = measured
+            .iter()
+            .map(|figure| figure["what"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            of_chains,
+            [
+                "at 500/s through 1 hop (2s), late",
+                "at 500/s through 2 hops (4s), late",
+                "at 500/s through 4 hops (8s), late",
+                "at 500/s through 2 hops (8s) and Redis, late",
+                "by 64 callers, until on brokers, rows in sqlite",
+                "out of one level at once, until run",
+                "out of one level at once, until on the next hop",
+            ]
+        );
+
+        let (folder, file) = file();
+        let running = bench(&[&["C1", "--store", &file], &few[..]].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Four to be warm and one for the bare client: then it is the library that consumes.
+        while !servers.kept(crate::rocketmq::BROKER).contains("_5_") {
+            std::thread::yield_now();
+        }
+        let id = running.id().to_string();
+        let told = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(told.success());
+        let output = running.wait_with_output().unwrap();
+        let complained = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), complained.as_str(), output.stdout),
+            (Some(1), "delayline: interrupted\n", Vec::new())
+        );
+        assert!(is_empty(folder.path()));
+        let keys: u64 = redis::cmd("DBSIZE").query(&mut redis.admin()).unwrap();
+        assert_eq!(keys, 0);
+        // What it keeps it writes at last when it ends.
+        servers.stop(crate::rocketmq::BROKER);
+        let kept = servers.kept(crate::rocketmq::BROKER);
+        assert!(!kept.contains("delayline_bench_"), "{kept}");
+    }
 }
