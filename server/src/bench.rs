@@ -3,6 +3,7 @@
 #[cfg(feature = "rocketmq")]
 mod chains;
 mod compare;
+mod crowd;
 mod figure;
 mod idle;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use self::crowd::Others;
 use self::figure::Line;
 use self::ledger::Faults;
 use self::servers::Servers;
@@ -79,6 +81,12 @@ pub(crate) struct Bench {
     /// How many tasks to take at the most, if fewer than usual
     #[arg(long, value_name = "N", value_parser = tasks, default_value = "1000000", hide_default_value = true, allow_hyphen_values = true)]
     tasks: usize,
+    /// Measure W1, W2, W3 and W6 on each --store with so many other tasks pending in it, beside the library without them
+    #[arg(long, value_name = "N", value_parser = others, default_value = "0", hide_default_value = true, allow_hyphen_values = true)]
+    pending: usize,
+    /// The same with so many other tasks that are finished and kept
+    #[arg(long, value_name = "N", value_parser = others, default_value = "0", hide_default_value = true, allow_hyphen_values = true)]
+    finished: usize,
     /// How often to measure each; the median counts
     #[arg(long, value_name = "N", value_parser = runs, default_value = "3", allow_hyphen_values = true)]
     runs: usize,
@@ -128,6 +136,13 @@ fn tasks(text: &str) -> Result<usize, String> {
         .ok_or_else(allowed)
 }
 
+fn others(text: &str) -> Result<usize, &'static str> {
+    text.parse()
+        .ok()
+        .filter(|others| *others <= 100_000_000)
+        .ok_or("allowed are whole numbers from 0 to 100000000")
+}
+
 fn runs(text: &str) -> Result<usize, &'static str> {
     text.parse()
         .ok()
@@ -162,7 +177,16 @@ impl Order {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let servers = Servers::named(&self.store, self.redis.as_deref(), self.rocketmq.as_deref())?;
+        let others = Others {
+            pending: self.pending,
+            finished: self.finished,
+        };
+        let servers = Servers::named(
+            &self.store,
+            self.redis.as_deref(),
+            self.rocketmq.as_deref(),
+            others,
+        )?;
         let workloads = servers.choose(self.wanted())?;
         let order = Order {
             tasks: self.tasks,

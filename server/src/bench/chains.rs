@@ -24,6 +24,7 @@ use super::figure::{Line, Measured};
 use super::named::Named;
 use super::names::Names;
 use super::ours::Ours;
+use super::side::KIND;
 use super::workload::{Aim, Figure, Unit, Workload};
 use super::{Error, Order};
 use crate::{Failure, nameservers};
@@ -260,7 +261,12 @@ impl Brokers {
             .precise(precise)
             .routing(routing)
             .build()?;
-        Ok(Ours { store, scheduler })
+        let kind = KIND.into();
+        Ok(Ours {
+            store,
+            scheduler,
+            kind,
+        })
     }
 
     /// A name for a topic and for its group.

@@ -1,13 +1,11 @@
 //! A place for tasks, as an option names it.
 
-#[cfg(feature = "rocketmq")]
 use std::sync::Arc;
 #[cfg(feature = "rocketmq")]
 use std::time::Duration;
 
 #[cfg(feature = "rocketmq")]
 use delayline::backend::Backend;
-#[cfg(feature = "rocketmq")]
 use delayline::store::Store;
 
 use super::compare::compare;
@@ -123,37 +121,6 @@ impl Named {
         with_place!(self, place => place.version().await)
     }
 
-    /// A Redis for wake-ups alone, as `--redis` names it.
-    #[cfg(feature = "redis")]
-    pub(crate) fn wakes(url: &str) -> Result<Self, Failure> {
-        Ok(Self::Wakes(WakesPlace(Server::named("--redis", url)?)))
-    }
-
-    #[cfg(not(feature = "redis"))]
-    pub(crate) fn wakes(_: &str) -> Result<Self, Failure> {
-        Err(Failure::Argument(
-            "--redis is given, but needs the feature redis, which this build does not have".to_owned(),
-        ))
-    }
-}
-
-#[cfg(feature = "rocketmq")]
-impl Named {
-    /// Rows in a file for a while, in the system's folder for such.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn passing() -> Result<Self, Failure> {
-        let file = std::env::temp_dir().join("any.db");
-        Sqlite::beside(file).map(Self::Sqlite).map_err(Failure::Argument)
-    }
-
-    #[cfg(not(feature = "sqlite"))]
-    pub(crate) fn passing() -> Result<Self, Failure> {
-        Err(Failure::Argument(
-            "--rocketmq is given without --store, which needs the feature sqlite, which this build does not have"
-                .to_owned(),
-        ))
-    }
-
     /// Whether it keeps rows, and not wake-ups alone.
     pub(crate) fn keeps_rows(&self) -> bool {
         match self {
@@ -183,6 +150,37 @@ impl Named {
             #[cfg(feature = "redis")]
             Self::Wakes(_) => Err("wake-ups alone are no rows".into()),
         }
+    }
+
+    /// A Redis for wake-ups alone, as `--redis` names it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn wakes(url: &str) -> Result<Self, Failure> {
+        Ok(Self::Wakes(WakesPlace(Server::named("--redis", url)?)))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    pub(crate) fn wakes(_: &str) -> Result<Self, Failure> {
+        Err(Failure::Argument(
+            "--redis is given, but needs the feature redis, which this build does not have".to_owned(),
+        ))
+    }
+}
+
+#[cfg(feature = "rocketmq")]
+impl Named {
+    /// Rows in a file for a while, in the system's folder for such.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn passing() -> Result<Self, Failure> {
+        let file = std::env::temp_dir().join("any.db");
+        Sqlite::beside(file).map(Self::Sqlite).map_err(Failure::Argument)
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    pub(crate) fn passing() -> Result<Self, Failure> {
+        Err(Failure::Argument(
+            "--rocketmq is given without --store, which needs the feature sqlite, which this build does not have"
+                .to_owned(),
+        ))
     }
 
     /// Wake-ups alone, with nothing in it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline::store::{Action, Expect, Store, Target, When};
-use delayline::{Answer, Context, NewTask, Outcome, Policy, Scheduled, Scheduler, Timestamp, Worker};
+use delayline::{Answer, Context, Kind, NewTask, Outcome, Policy, Scheduled, Scheduler, Timestamp, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Error;
@@ -22,12 +22,24 @@ const EVER: Duration = Duration::from_secs(86_400);
 pub(crate) struct Ours {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) scheduler: Scheduler,
+    /// Of all tasks.
+    pub(crate) kind: Kind,
 }
 
 impl Ours {
     pub(crate) fn over(store: Arc<dyn Store>) -> Result<Self, Error> {
         let scheduler = Scheduler::builder(Arc::clone(&store)).build()?;
-        Ok(Self { store, scheduler })
+        let kind = KIND.into();
+        Ok(Self {
+            store,
+            scheduler,
+            kind,
+        })
+    }
+
+    /// The same with tasks of another kind.
+    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// A worker that says of each task that it has started, and has nothing to do.
@@ -38,17 +50,14 @@ impl Ours {
             }
             async { Ok(Outcome::Done) }
         };
-        Worker::new(&self.scheduler).handle_bytes(KIND, Policy::new(), handler)
+        Worker::new(&self.scheduler).handle_bytes(self.kind.clone(), Policy::new(), handler)
     }
 
     async fn add(&self, items: &[Item]) -> Result<usize, Error> {
+        let task = |item: &Item| self.task(*item);
         let answers = match items {
-            [item] => vec![self.scheduler.schedule(task(*item)).await?],
-            items => {
-                self.scheduler
-                    .schedule_all(items.iter().copied().map(task))
-                    .await?
-            }
+            [item] => vec![self.scheduler.schedule(task(item)).await?],
+            items => self.scheduler.schedule_all(items.iter().map(task)).await?,
         };
         let is_new = |answer: &&Scheduled| matches!(answer, Scheduled::New(_));
         Ok(answers.iter().filter(is_new).count())
@@ -57,23 +66,23 @@ impl Ours {
     async fn change(&self, items: &[Item], action: impl Fn(Item) -> Action) -> Result<usize, Error> {
         let changes = items
             .iter()
-            .map(|item| (target(*item), Expect::Anything, action(*item)));
+            .map(|item| (self.target(*item), Expect::Anything, action(*item)));
         let mut done = 0;
         for answer in self.scheduler.change_each(changes).await {
             done += usize::from(answer?.is_done());
         }
         Ok(done)
     }
-}
 
-pub(crate) fn task(item: Item) -> NewTask {
-    NewTask::from_bytes(KIND, PAYLOAD)
-        .key(item.key())
-        .at(Timestamp::from_millis(item.due))
-}
+    fn task(&self, item: Item) -> NewTask {
+        NewTask::from_bytes(self.kind.clone(), PAYLOAD)
+            .key(item.key())
+            .at(Timestamp::from_millis(item.due))
+    }
 
-fn target(item: Item) -> Target {
-    (KIND, item.key()).into()
+    fn target(&self, item: Item) -> Target {
+        (self.kind.clone(), item.key()).into()
+    }
 }
 
 fn one(answer: Answer) -> usize {
@@ -95,9 +104,12 @@ impl Side for Ours {
         let to = |item: Item| When::At(Timestamp::from_millis(item.due));
         match (verb, items) {
             (Verb::Add, items) => self.add(items).await,
-            (Verb::Cancel, [item]) => Ok(one(self.scheduler.cancel(target(*item)).await?)),
+            (Verb::Cancel, [item]) => Ok(one(self.scheduler.cancel(self.target(*item)).await?)),
             (Verb::Cancel, items) => self.change(items, |_| Action::Cancel).await,
-            (Verb::Move, [item]) => Ok(one(self.scheduler.reschedule(target(*item), to(*item)).await?)),
+            (Verb::Move, [item]) => Ok(one(self
+                .scheduler
+                .reschedule(self.target(*item), to(*item))
+                .await?)),
             (Verb::Move, items) => self.change(items, |item| Action::Reschedule(to(item))).await,
         }
     }
@@ -121,7 +133,7 @@ impl Side for Ours {
 
     async fn pending(&self) -> Result<Pending, Error> {
         let soon = Duration::from_millis(SOON.unsigned_abs());
-        match *self.scheduler.forecast(KIND, &[soon, EVER]).await? {
+        match *self.scheduler.forecast(self.kind.clone(), &[soon, EVER]).await? {
             [soon, all] => Ok(Pending { soon, all }),
             _ => Err("a forecast has a count for each span".into()),
         }

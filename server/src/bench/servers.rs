@@ -3,6 +3,7 @@
 #[cfg(feature = "rocketmq")]
 use super::chains::Brokers;
 use super::compare::timers;
+use super::crowd::{self, Crowd, Others};
 use super::figure::Line;
 use super::named::{Named, STORE};
 use super::workload::Workload;
@@ -13,6 +14,10 @@ use crate::database::Address;
 /// All that were named.
 pub(crate) struct Servers {
     named: Vec<Named>,
+    /// What else the stores have in them.
+    others: Others,
+    /// The stores once more, each for its crowd, if there are others.
+    crowded: Vec<Named>,
     #[cfg(feature = "rocketmq")]
     brokers: Option<Brokers>,
 }
@@ -23,18 +28,36 @@ impl Servers {
         stores: &[String],
         redis: Option<&str>,
         rocketmq: Option<&str>,
+        others: Others,
     ) -> Result<Self, Failure> {
         const VARIABLE: &str = "DATABASE_URL";
-        let mut named = Vec::new();
+        let mut addresses = Vec::new();
         for store in stores {
-            named.push(Named::store(&Address::given(STORE, Some(store))?)?);
+            addresses.push(Address::given(STORE, Some(store))?);
+        }
+        // Whoever names a server means no other.
+        let names_none = stores.is_empty() && redis.is_none() && rocketmq.is_none();
+        if names_none && std::env::var_os(VARIABLE).is_some() {
+            addresses.push(Address::given(STORE, None)?);
+        }
+        let mut named = addresses
+            .iter()
+            .map(Named::store)
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut crowded = Vec::new();
+        if !others.are_none() {
+            if addresses.is_empty() {
+                return Err(Failure::Argument(
+                    "--pending and --finished are allowed with --store or DATABASE_URL".to_owned(),
+                ));
+            }
+            crowded = addresses
+                .iter()
+                .map(Named::store)
+                .collect::<Result<Vec<_>, _>>()?;
         }
         if let Some(url) = redis {
             named.push(Named::wakes(url)?);
-        }
-        // Whoever names a server means no other.
-        if named.is_empty() && rocketmq.is_none() && std::env::var_os(VARIABLE).is_some() {
-            named.push(Named::store(&Address::given(STORE, None)?)?);
         }
         #[cfg(feature = "rocketmq")]
         return Ok(Self {
@@ -42,10 +65,16 @@ impl Servers {
                 .map(|nameservers| Brokers::named(nameservers, &named))
                 .transpose()?,
             named,
+            others,
+            crowded,
         });
         #[cfg(not(feature = "rocketmq"))]
         match rocketmq {
-            None => Ok(Self { named }),
+            None => Ok(Self {
+                named,
+                others,
+                crowded,
+            }),
             Some(_) => Err(Failure::Argument(
                 "--rocketmq is given, but needs the feature rocketmq, which this build does not have"
                     .to_owned(),
@@ -56,6 +85,7 @@ impl Servers {
     /// Whether one of them, or the process alone, allows it.
     fn allows(&self, workload: Workload) -> bool {
         match workload {
+            _ if !self.others.are_none() => crowd::WORKLOADS.contains(&workload),
             Workload::W7 => true,
             #[cfg(feature = "rocketmq")]
             Workload::C1 | Workload::C2 | Workload::C3 => self.brokers.is_some(),
@@ -74,6 +104,7 @@ impl Servers {
             Some(workload) => Err(Failure::Argument(format!(
                 "WORKLOAD is \"{workload}\": it is allowed with {}",
                 match workload {
+                    _ if !self.others.are_none() => "neither --pending nor --finished",
                     Workload::W4 => "--redis redis://…, or with --store redis://…",
                     Workload::C1 | Workload::C2 | Workload::C3 => "--rocketmq HOST:PORT",
                     _ => "--store, DATABASE_URL or --redis",
@@ -82,8 +113,30 @@ impl Servers {
         }
     }
 
+    /// Each workload on each store, with others in it.
+    async fn measure_among(&self, workloads: &[Workload], order: &Order) -> Result<Vec<Line>, Failure> {
+        order
+            .bar
+            .set_length((self.crowded.len() * workloads.len() * order.runs) as u64);
+        let mut lines = Vec::new();
+        for (place, crowded) in self.named.iter().zip(&self.crowded) {
+            let gathered = Crowd::gather(crowded, self.others, order).await;
+            let crowd = gathered.map_err(|error| {
+                Failure::Found(format!("{} could not be filled: {error}", crowded.name()))
+            })?;
+            for &workload in workloads {
+                let measured = crowd.compare(place, workload, order).await;
+                lines.extend(measured.map_err(|error| failed(place.name(), workload, &error))?);
+            }
+        }
+        Ok(lines)
+    }
+
     /// Each workload on each server that allows it.
     pub(crate) async fn measure(&self, workloads: &[Workload], order: &Order) -> Result<Vec<Line>, Failure> {
+        if !self.others.are_none() {
+            return self.measure_among(workloads, order).await;
+        }
         // Before anything else: which figures there are depends on what brokers say, and whether there are any.
         #[cfg(feature = "rocketmq")]
         if let Some(brokers) = &self.brokers {
@@ -137,7 +190,7 @@ impl Servers {
     /// Removes what was made on any of them; tells the first of the failures.
     pub(crate) async fn clean(&self) -> Result<(), Failure> {
         let mut all = Ok(());
-        for server in &self.named {
+        for server in self.named.iter().chain(&self.crowded) {
             let cleaned = server.clean().await;
             all = all.and(cleaned.map_err(|error| uncleaned(server.name(), &error)));
         }

@@ -109,6 +109,12 @@ pub(crate) async fn filled_for_long<S: Side>(side: &S, tasks: usize) -> Result<u
     Ok(done)
 }
 
+/// Cancels as many tasks; gives how many were.
+pub(crate) async fn gone<S: Side>(side: &S, tasks: usize) -> Result<usize, Error> {
+    let (_, done) = apply(side, Verb::Cancel, WRITERS, parts(items(0..tasks, 0), BATCH)).await?;
+    Ok(done)
+}
+
 /// Half of the tasks are cancelled, the other half moved.
 async fn change<S: Side>(
     tasks: usize,

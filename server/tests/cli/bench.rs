@@ -98,6 +98,23 @@ fn each_workload_on_a_file_leaves_nothing_behind() {
 }
 
 #[test]
+fn among_other_tasks_the_library_is_beside_itself_without_them() {
+    let (folder, file) = file();
+    let others = ["--pending", "300", "--finished", "700"];
+    let measured = figures(&[&["--store", &file], &others[..], &FEW].concat());
+    are_well_formed(
+        &measured,
+        &[("W1", 2), ("W2", 1), ("W3", 1), ("W6", 4)],
+        "sqlite",
+    );
+    for figure in measured {
+        let what = figure["what"].as_str().unwrap();
+        assert!(what.ends_with(", among 300 pending, 700 finished"), "{what}");
+    }
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
 fn timers_need_no_server() {
     are_well_formed(
         &figures(&[&["w7"], &FEW[..]].concat()),
@@ -166,6 +183,14 @@ fn what_cannot_be_measured_is_refused_by_name() {
         (
             &["W7", "C2", "--store", &file],
             "WORKLOAD is \"C2\": it is allowed with --rocketmq HOST:PORT",
+        ),
+        (
+            &["W5", "--pending", "1", "--store", &file],
+            "WORKLOAD is \"W5\": it is allowed with neither --pending nor --finished",
+        ),
+        (
+            &["--finished", "1", "--redis", "redis://127.0.0.1:1"],
+            "--pending and --finished are allowed with --store or DATABASE_URL",
         ),
         (
             &["W4", "--store", &file],
