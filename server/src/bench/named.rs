@@ -121,21 +121,6 @@ impl Named {
         with_place!(self, place => place.version().await)
     }
 
-    /// Whether it keeps rows, and not wake-ups alone.
-    pub(crate) fn keeps_rows(&self) -> bool {
-        match self {
-            #[cfg(feature = "redis")]
-            Self::Wakes(_) => false,
-            #[cfg(any(
-                feature = "sqlite",
-                feature = "postgres",
-                feature = "mysql",
-                feature = "redis"
-            ))]
-            _ => true,
-        }
-    }
-
     /// A store with nothing in it, where rows are kept.
     pub(crate) async fn rows(&self) -> Result<Arc<dyn Store>, Error> {
         match self {
@@ -181,6 +166,21 @@ impl Named {
             "--rocketmq is given without --store, which needs the feature sqlite, which this build does not have"
                 .to_owned(),
         ))
+    }
+
+    /// Whether it keeps rows, and not wake-ups alone.
+    pub(crate) fn keeps_rows(&self) -> bool {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Wakes(_) => false,
+            #[cfg(any(
+                feature = "sqlite",
+                feature = "postgres",
+                feature = "mysql",
+                feature = "redis"
+            ))]
+            _ => true,
+        }
     }
 
     /// Wake-ups alone, with nothing in it.

@@ -102,11 +102,7 @@ fn among_other_tasks_the_library_is_beside_itself_without_them() {
     let (folder, file) = file();
     let others = ["--pending", "300", "--finished", "700"];
     let measured = figures(&[&["--store", &file], &others[..], &FEW].concat());
-    are_well_formed(
-        &measured,
-        &[("W1", 2), ("W2", 1), ("W3", 1), ("W6", 4)],
-        "sqlite",
-    );
+    are_well_formed(&measured, &[("W1", 2), ("W2", 1), ("W3", 1), ("W6", 4)], "sqlite");
     for figure in measured {
         let what = figure["what"].as_str().unwrap();
         assert!(what.ends_with(", among 300 pending, 700 finished"), "{what}");
