@@ -77,19 +77,19 @@ statements! {
     /// The rows of these ids.
     by_ids = concat!("SELECT ", columns!(leased), " FROM (", of_ids!(), ") t", leased!());
 
-    /// The live and the newest rows of these kinds and keys.
+    /// The rows of these kinds and keys, of each its live one, else the newest.
     by_keys = concat!("SELECT ", columns!(leased), " FROM (", of_keys!(), ") t", leased!());
 
     /// The rows of these ids, held as far as nobody else has them locked.
     hold_ids = hold!(of_ids!(), "$2", "$3", " SKIP LOCKED");
 
-    /// The live and the newest rows of these kinds and keys, held as far as nobody else has them locked.
+    /// The rows of these kinds and keys, of each its live one, else the newest, held as far as nobody else has them locked.
     hold_keys = hold!(of_keys!(), "$3", "$4", " SKIP LOCKED");
 
     /// The rows of these ids, held as soon as they can be.
     await_ids = hold!(of_ids!(), "$2", "$3", "");
 
-    /// The live and the newest rows of these kinds and keys, held as soon as they can be.
+    /// The rows of these kinds and keys, of each its live one, else the newest, held as soon as they can be.
     await_keys = hold!(of_keys!(), "$3", "$4", "");
 
     /// Writes new rows, at `$1` or else now, and leaves out those that meet another: says the time, and which were

@@ -41,7 +41,7 @@ pub(super) async fn held_by_ids(
     Ok(held)
 }
 
-/// The live and the newest rows of these kinds and keys, for whoever may change them.
+/// The rows of these kinds and keys, of each its live one, else the newest, for whoever may change them.
 pub(super) async fn held_by_keys(
     connection: &mut SqliteConnection,
     keys: &[(Kind, Key)],
@@ -49,25 +49,18 @@ pub(super) async fn held_by_keys(
     let query = sqlx::query(sql::BY_KEYS).bind(codec::json(keys)?);
     let rows = query.fetch_all(connection).await?;
     let mut held = Held::default();
-    // Live rows come first; where there is one, the newest does not count.
-    let mut live = BTreeSet::new();
     for row in &rows {
         let key = keys.get(codec::length(row, codec::COLUMNS)?);
-        let is_live = row.try_get(codec::COLUMNS + 1)?;
         match codec::task(row) {
             Ok(task) => held.locked.push(task),
-            Err(_) if live.contains(&key) => {}
             Err(error) => held.obstacles.push(Obstacle {
                 id: codec::id(row, 0).unwrap_or(TaskId::from_bytes([0; 16])),
                 key: key.cloned(),
-                why: match is_live {
+                why: match row.try_get(codec::COLUMNS + 1)? {
                     true => Why::Garbled(error.to_string()),
                     false => Why::GarbledPast(error.to_string()),
                 },
             }),
-        }
-        if is_live {
-            live.insert(key);
         }
     }
     Ok(held)

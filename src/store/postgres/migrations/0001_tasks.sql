@@ -40,8 +40,8 @@ CREATE INDEX {due} ON {tasks} (kind, state, due_at, id);
 -- At most one live row for each key.
 CREATE UNIQUE INDEX {live} ON {tasks} (kind, key) WHERE state IN (0, 1) AND key IS NOT NULL;
 
--- The newest row of a key, also when it is finished.
-CREATE INDEX {key} ON {tasks} (kind, key, created_at, id) WHERE key IS NOT NULL;
+-- The newest finished row of a key.
+CREATE INDEX {key} ON {tasks} (kind, key, created_at, id) WHERE state > 1 AND key IS NOT NULL;
 
 -- Claims that were renewed: what counts in place of the lease of the task of that id and version. So a renewal leaves the
 -- row of the task as it is, and a transaction of the handler's that has begun before can still finish it.

@@ -171,18 +171,19 @@ macro_rules! of_ids {
     };
 }
 
-/// The live and the newest rows of the kinds `$1` and keys `$2`.
+/// The rows of the kinds `$1` and keys `$2`: of each its live one, else the newest.
 macro_rules! of_keys {
     () => {
         "SELECT a.place, t.* FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS a (kind, key, place)
          CROSS JOIN LATERAL (
-            (SELECT t.* FROM {tasks} t
-             WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL AND t.state IN (0, 1) LIMIT 1)
-            UNION ALL
-            (SELECT n.* FROM (SELECT t.* FROM {tasks} t
-             WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL
-             ORDER BY t.created_at DESC, t.id DESC LIMIT 1) n
-             WHERE n.state NOT IN (0, 1))) t"
+            SELECT c.* FROM (
+                (SELECT 1 AS choice, l.* FROM {tasks} l
+                 WHERE l.kind = a.kind AND l.key = a.key AND l.key IS NOT NULL AND l.state IN (0, 1) LIMIT 1)
+                UNION ALL
+                (SELECT 2, n.* FROM {tasks} n
+                 WHERE n.kind = a.kind AND n.key = a.key AND n.key IS NOT NULL AND n.state > 1
+                 ORDER BY n.created_at DESC, n.id DESC LIMIT 1)) c
+            ORDER BY c.choice LIMIT 1) t"
     };
 }
 

@@ -35,5 +35,5 @@ CREATE INDEX delayline_tasks_due ON delayline_tasks (kind, state, due_at, id);
 CREATE UNIQUE INDEX delayline_tasks_live ON delayline_tasks (kind, key)
     WHERE state IN (0, 1) AND key IS NOT NULL;
 
--- The newest row of a key, also when it is finished.
-CREATE INDEX delayline_tasks_key ON delayline_tasks (kind, key, created_at, id) WHERE key IS NOT NULL;
+-- The newest finished row of a key.
+CREATE INDEX delayline_tasks_key ON delayline_tasks (kind, key, created_at, id) WHERE state > 1 AND key IS NOT NULL;
