@@ -134,11 +134,6 @@ fn read_version(number: i64) -> Result<u64, Garbled> {
     u64::try_from(number).map_err(|_| Garbled::Value("version", number))
 }
 
-/// A version as a column has it. Those read from a row fit.
-pub(super) fn version(version: u64) -> i64 {
-    i64::try_from(version).unwrap_or(i64::MAX)
-}
-
 /// A count as a limit has it.
 pub(super) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

@@ -46,6 +46,14 @@ macro_rules! kinds {
     };
 }
 
+/// The live row of the kind and key of `j`.
+macro_rules! live {
+    () => {
+        "SELECT l.rowid FROM delayline_tasks l INDEXED BY delayline_tasks_live
+            WHERE l.kind = j.value->>0 AND l.key = j.value->>1 AND l.state IN (0, 1) AND l.key IS NOT NULL"
+    };
+}
+
 /// That a row is none of those to leave out: its id, and the parameter that has them as
 /// [`Unreadable::ids`](super::unreadable::Unreadable::ids) gives them.
 macro_rules! not_left_out {
@@ -101,16 +109,15 @@ statements! {
         WHERE t.id = unhex(j.value)"
     );
 
-    /// The live and the newest rows of these kinds and keys, each with the place of its key in the batch, and whether it
-    /// is the live one.
+    /// The rows of these kinds and keys, of each its live one, else the newest; with the place of its key in the batch, and
+    /// whether it is live.
     BY_KEYS = concat!(
-        "SELECT ", columns!(), ", j.key, 1 FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
-            SELECT l.rowid FROM delayline_tasks l INDEXED BY delayline_tasks_live
-            WHERE l.kind = j.value->>0 AND l.key = j.value->>1 AND l.state IN (0, 1) AND l.key IS NOT NULL)
+        "SELECT ", columns!(), ", j.key, 1 FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (", live!(), ")
         UNION ALL
-        SELECT ", columns!(), ", j.key, 0 FROM json_each(?1) j CROSS JOIN delayline_tasks t WHERE t.rowid = (
+        SELECT ", columns!(), ", j.key, 0 FROM json_each(?1) j CROSS JOIN delayline_tasks t
+        WHERE NOT EXISTS (", live!(), ") AND t.rowid = (
             SELECT n.rowid FROM delayline_tasks n INDEXED BY delayline_tasks_key
-            WHERE n.kind = j.value->>0 AND n.key = j.value->>1 AND n.key IS NOT NULL
+            WHERE n.kind = j.value->>0 AND n.key = j.value->>1 AND n.key IS NOT NULL AND n.state > 1
             ORDER BY n.created_at DESC, n.id DESC LIMIT 1)"
     );
 
@@ -222,16 +229,19 @@ statements! {
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";
 }
 
-/// How many rows one statement of [`insert`] writes: a batch needs few statements, and the longest is parsed once.
-pub(super) const INSERT_WIDTH: usize = 100;
+/// How many of so many rows the next statement of [`insert`] writes: a power of two. So a batch of any size needs few
+/// statements, and there are eight in all, each parsed once for a connection.
+pub(super) fn insert_width(rows: usize) -> usize {
+    const MOST: usize = 128;
+    rows.checked_ilog2().map_or(0, |log| MOST.min(1 << log))
+}
 
-/// Writes that many rows, each its columns in the order of [`columns!`]; leaves what is there as it is.
+/// Writes that many new rows; leaves what is there as it is.
 pub(super) fn insert(rows: usize) -> String {
-    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,0,1,0,0,0,0)";
     format!(
-        "INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, \
-         started, stalls, max_attempts, hop, created_at, updated_at, finished_at, owner, last_error, headers, payload) \
-         VALUES {} ON CONFLICT DO NOTHING",
+        "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
+         headers, payload, state, version, attempt, started, stalls, hop) VALUES {} ON CONFLICT DO NOTHING",
         vec![row; rows].join(",")
     )
 }

@@ -9,33 +9,24 @@ use super::sql;
 use crate::store::sql::{Changed, ensure};
 use crate::{Task, TaskId, Timestamp};
 
-/// Adds rows, but leaves those of an id or a live key that is there; says how many it added.
+/// Adds new rows, but leaves those of an id or a live key that is there; says how many it added.
 pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Result<u64, sqlx::Error> {
-    let mut added = 0;
-    for rows in rows.chunks(sql::INSERT_WIDTH) {
-        // Only the two usual lengths are kept prepared.
-        let keep = [1, sql::INSERT_WIDTH].contains(&rows.len());
-        let mut query = sqlx::query(AssertSqlSafe(sql::insert(rows.len()))).persistent(keep);
-        for row in rows {
+    let (mut added, mut left) = (0, rows);
+    while !left.is_empty() {
+        let (next, others) = left.split_at(sql::insert_width(left.len()));
+        left = others;
+        let mut query = sqlx::query(AssertSqlSafe(sql::insert(next.len())));
+        for row in next {
             query = query
                 .bind(row.id.as_bytes().to_vec())
                 .bind(row.kind.to_string())
                 .bind(row.key.as_ref().map(ToString::to_string))
-                .bind(codec::number(row.state))
-                .bind(codec::version(row.version))
                 .bind(row.due_at.as_millis())
                 .bind(row.planned_at.as_millis())
                 .bind(row.wake_at.map(Timestamp::as_millis))
-                .bind(i64::from(row.attempt))
-                .bind(row.started)
-                .bind(i64::from(row.stalls))
                 .bind(row.max_attempts.map(i64::from))
-                .bind(i64::from(row.hop))
                 .bind(row.created_at.as_millis())
                 .bind(row.updated_at.as_millis())
-                .bind(row.finished_at.map(Timestamp::as_millis))
-                .bind(row.owner.clone())
-                .bind(row.last_error.clone())
                 .bind(codec::headers(row)?)
                 .bind(row.payload.clone());
         }
