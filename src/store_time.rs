@@ -11,11 +11,11 @@ use crate::store::{Stamped, Store, When};
 use crate::timestamp::{duration, millis};
 use crate::{Error, Timestamp};
 
-/// How long after it was called a store is believed to have read its clock, at the most.
+/// How long after it was called a store is believed to have read its clock, at the most, if nothing else tells.
 ///
 /// When between call and answer it did is not known. By the call, what is reckoned from it is early, and a wake-up that
 /// is early costs its task a hop; by the answer it is late by the way back. So: by the answer, as long as that costs no
-/// more than these few ms.
+/// more than these few ms. And what a quick answer has said of the clock tells of slower ones when theirs was read.
 pub(crate) const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 
 /// Follows the store's clock from one answer of the store to the next, by the monotonic clock between them.
@@ -24,7 +24,21 @@ pub(crate) const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     clock: Clock,
-    last: Mutex<Option<Last>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    last: Option<Last>,
+    shown: Option<Shown>,
+}
+
+/// A moment at which the store's clock had surely reached a time: when a quick answer had come. Of several, that by which
+/// it is furthest ahead, as its way back was the shortest.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    now: Timestamp,
+    at: Instant,
 }
 
 /// The last answer.
@@ -35,7 +49,10 @@ struct Last {
     answered: Moment,
 }
 
-/// For how long an answer is believed where somebody's time is reckoned from it.
+/// The smallest difference between two times.
+const TICK: Duration = Duration::from_millis(1);
+
+/// For how long an answer is believed where somebody's time is reckoned from it; of two clocks one may be faster.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
 /// By how much the store's clock and this process's may part between two answers before people are told.
@@ -57,7 +74,7 @@ impl StoreTime {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
             clock,
-            last: Mutex::new(None),
+            known: Mutex::default(),
         }
     }
 
@@ -71,9 +88,10 @@ impl StoreTime {
     fn read(&self, asked: &Moment, now: Timestamp) -> Reading {
         let answered = self.clock.moment();
         let slept = asked.slept_until(&answered);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = Reading {
             now: now.after(slept),
-            at: answered.instant().min(asked.instant() + CLOCK_READ_WITHIN),
+            at: Shown::place(&mut known.shown, asked.instant(), answered.instant(), now),
             answered: answered.instant(),
             slept,
         };
@@ -82,12 +100,14 @@ impl StoreTime {
             asked: *asked,
             answered,
         };
-        let mut known = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some_and(|known| known.asked.instant() > asked.instant()) {
+        if known
+            .last
+            .is_some_and(|last| last.asked.instant() > asked.instant())
+        {
             // A late answer: what is known is newer, and may tell of a step of the clock that this one does not.
             return reading;
         }
-        let last = known.replace(this);
+        let last = known.last.replace(this);
         drop(known);
         if let Some(last) = last {
             let took = |call: &Last| call.asked.steadily_until(&call.answered);
@@ -108,7 +128,7 @@ impl StoreTime {
     /// The last reading, as if the store had read its clock later by what this machine has slept since: the monotonic
     /// clock does not count that.
     fn last(&self) -> Option<Reading> {
-        let last = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let last = self.known.lock().unwrap_or_else(PoisonError::into_inner).last?;
         let slept = last.answered.slept_until(&self.clock.moment());
         Some(Reading {
             now: last.reading.now.after(slept),
@@ -161,6 +181,34 @@ impl StoreTime {
     pub(crate) async fn has_passed(&self, due: Timestamp, store: &dyn Store) -> Result<bool, Error> {
         let earliest = self.last_or_ask(store).await?.earliest(self.clock.instant());
         Ok(due <= earliest)
+    }
+}
+
+impl Shown {
+    /// When between call and answer the store's clock showed `now`, as far as is believed.
+    fn place(shown: &mut Option<Self>, asked: Instant, answered: Instant, now: Timestamp) -> Instant {
+        let at = answered.min(asked + CLOCK_READ_WITHIN);
+        let believed = shown.filter(|shown| answered.saturating_duration_since(shown.at) < BELIEVED_FOR);
+        match believed.and_then(|shown| shown.moment_of(now)) {
+            // What is said of a clock is less than a ms behind it.
+            Some(moment) if moment + TICK > asked && moment <= answered => moment.max(asked),
+            // The clock is further ahead than was known, and this says less of it than the next quick answer will.
+            Some(moment) if moment > answered && at < answered => at,
+            // Further ahead, or stepped back, or nothing is known any more.
+            _ => {
+                *shown = (at == answered).then_some(Self { now, at });
+                at
+            }
+        }
+    }
+
+    fn moment_of(&self, now: Timestamp) -> Option<Instant> {
+        let since = now.millis_since(self.now);
+        let span = Duration::from_millis(since.unsigned_abs());
+        match since {
+            0.. => self.at.checked_add(span),
+            _ => self.at.checked_sub(span),
+        }
     }
 }
 
@@ -291,5 +339,41 @@ mod tests {
         assert_eq!(warnings(-7_000, SECOND * 7, Duration::ZERO).await, 1);
         // When in its call the store has read its clock nobody knows.
         assert_eq!(warnings(-7_000, Duration::ZERO, SECOND * 8).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quick_answer_tells_when_a_slow_one_had_read_the_clock() {
+        let clock = Clock::simulated(1);
+        let time = StoreTime::new(clock.clone());
+        // The store's clock, so many ms ahead, is read after the way there; how much later than that it is believed to be.
+        let believed = async |ahead: i64, there: u64, back: u64| {
+            let asked = clock.moment();
+            tokio::time::sleep(Duration::from_millis(there)).await;
+            let (read_at, now) = (clock.instant(), clock.now().shifted(ahead));
+            tokio::time::sleep(Duration::from_millis(back)).await;
+            let heard = time.heard(&asked, Stamped { now, found: () });
+            let late = heard.at.saturating_duration_since(read_at).as_millis() as i64;
+            late - read_at.saturating_duration_since(heard.at).as_millis() as i64
+        };
+        assert_eq!(
+            believed(0, 1, 300).await,
+            4,
+            "5 ms after the call, as nothing is known yet"
+        );
+        assert_eq!(believed(0, 20, 300).await, -15);
+        assert_eq!(believed(0, 1, 3).await, 3);
+        assert_eq!(believed(0, 20, 300).await, 3);
+        assert_eq!(believed(0, 3, 1).await, 1, "a shorter way back");
+        assert_eq!(believed(0, 0, 300).await, 1);
+        assert_eq!(believed(0, 20, 300).await, 1);
+        // Stepped back, and ahead.
+        assert_eq!(believed(-1_000, 20, 300).await, -15);
+        assert_eq!(believed(-1_000, 0, 2).await, 2);
+        assert_eq!(believed(-1_000, 20, 300).await, 2);
+        assert_eq!(believed(0, 20, 300).await, -15);
+        assert_eq!(believed(0, 0, 2).await, 2);
+        // What was said long ago is forgotten.
+        tokio::time::sleep(BELIEVED_FOR).await;
+        assert_eq!(believed(0, 20, 300).await, -15);
     }
 }
