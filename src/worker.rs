@@ -256,10 +256,12 @@ impl Worker {
         // What takes tasks in, what runs them, and what keeps and ends their claims.
         let mut intake = JoinSet::new();
         for (woken_by, backend) in engine.kernel.router.backends() {
-            clock.spawn_in(
-                &mut intake,
-                arrivals::receive(engine.clone(), woken_by, backend.clone()),
-            );
+            for _ in 0..arrivals::RECEIVERS {
+                clock.spawn_in(
+                    &mut intake,
+                    arrivals::receive(engine.clone(), woken_by, backend.clone()),
+                );
+            }
         }
         clock.spawn_in(&mut intake, ready::claim_for_room(engine.clone()));
         clock.spawn_in(&mut intake, sweep::sweep(engine.clone()));

@@ -17,6 +17,9 @@ use crate::store::{Claim, Guarded, Looked, Pending, Step};
 use crate::store_time::{Heard, Reading};
 use crate::{Error, Kind, Task, TaskId, defaults};
 
+/// How many receive from a backend at once: what arrives while the store is asked about others need not wait for that.
+pub(crate) const RECEIVERS: usize = 2;
+
 /// Receives from one backend until stopped.
 pub(crate) async fn receive(engine: Arc<Engine>, woken_by: WokenBy, backend: Arc<dyn Backend>) {
     let clock = &engine.kernel.clock;
