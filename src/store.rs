@@ -162,11 +162,12 @@ pub trait Store: Debug + Send + Sync {
     /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error>;
 
-    /// How many scheduled rows of a kind are due within each of these spans from now, in the order given; what is overdue
+    /// How many rows of a kind and a state are due within each of these spans from now, in the order given; what is overdue
     /// is due within every span. Each is counted by an index, and up to `most`, which stands for that many or more.
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error>;

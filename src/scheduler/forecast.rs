@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scheduler;
-use crate::{Error, Kind, defaults};
+use crate::{Error, Kind, State, defaults};
 
 /// Within how many spans one call counts: each is compared with every task that is counted.
 const SPANS: usize = 32;
@@ -47,7 +47,7 @@ impl Scheduler {
         let asked = kernel.clock.moment();
         let counted = kernel
             .store
-            .due_within(&kind, within, defaults::FORECAST_LIMIT)
+            .due_within(&kind, State::Scheduled, within, defaults::FORECAST_LIMIT)
             .await?;
         Ok(kernel.time.heard(&asked, counted).found)
     }

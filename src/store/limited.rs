@@ -78,7 +78,7 @@ within! {
     async fn find(&self, target: &Target) -> Option<Task>;
     async fn list(&self, page: &Page) -> Vec<Task>;
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Vec<Kind>;
-    async fn due_within(&self, kind: &Kind, spans: &[Duration], most: usize) -> Stamped<Vec<usize>>;
+    async fn due_within(&self, kind: &Kind, state: State, spans: &[Duration], most: usize) -> Stamped<Vec<usize>>;
     async fn purge(&self, limit: usize) -> u64;
     async fn check(&self) -> ();
 }

@@ -129,7 +129,8 @@ impl Store for MemoryStore {
         let (mut rows, now) = self.look();
         let mut look = Look::new(claim, now);
         for (kind, &room) in &claim.room {
-            let due: Vec<_> = rows.due(kind, Timestamp::MIN..=now).take(room).collect();
+            let due = rows.due(State::Scheduled, kind, Timestamp::MIN..=now);
+            let due: Vec<_> = due.take(room).collect();
             for id in due {
                 look.at(&mut rows, id);
             }
@@ -206,12 +207,13 @@ impl Store for MemoryStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let (rows, now) = self.look();
         let count = |span: &Duration| {
-            let due = rows.due(kind, Timestamp::MIN..=now.after(*span));
+            let due = rows.due(state, kind, Timestamp::MIN..=now.after(*span));
             due.take(most).count()
         };
         let found = spans.iter().map(count).collect();
@@ -274,7 +276,7 @@ impl Rows {
         let mut due: Vec<_> = self
             .kinds(State::Scheduled)
             .iter()
-            .flat_map(|kind| self.due(kind, Ahead::from(now)..=until))
+            .flat_map(|kind| self.due(State::Scheduled, kind, Ahead::from(now)..=until))
             .filter_map(|id| self.get(id))
             .collect();
         due.sort_by_key(|row| (row.due_at, row.id));

@@ -243,10 +243,11 @@ impl Store for MySqlStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.server, kind, spans, most);
+        let counted = read::due_within(&self.server, kind, state, spans, most);
         self.server.bounded(counted).await
     }
 

@@ -209,10 +209,11 @@ impl Store for PostgresStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.database, kind, spans, most);
+        let counted = read::due_within(&self.database, kind, state, spans, most);
         self.database.bounded(counted).await
     }
 

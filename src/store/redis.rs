@@ -201,10 +201,11 @@ impl Store for RedisStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.database, kind, spans, most);
+        let counted = read::due_within(&self.database, kind, state, spans, most);
         self.database.within(counted).await
     }
 

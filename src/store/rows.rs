@@ -113,10 +113,15 @@ impl Rows {
         range.into_iter().flatten().map(|&(_, id)| id)
     }
 
-    /// The scheduled rows of a kind that become due in a span of time, the longest due first.
-    pub(super) fn due(&self, kind: &Kind, span: RangeInclusive<Timestamp>) -> impl Iterator<Item = TaskId> {
+    /// The rows of a state and kind that become due in a span of time, the longest due first.
+    pub(super) fn due(
+        &self,
+        state: State,
+        kind: &Kind,
+        span: RangeInclusive<Timestamp>,
+    ) -> impl Iterator<Item = TaskId> {
         const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
-        let lane = self.lanes.get(&(State::Scheduled, kind.clone()));
+        let lane = self.lanes.get(&(state, kind.clone()));
         let range = lane.map(|lane| {
             lane.by_due
                 .range((*span.start(), FIRST_ID)..=(*span.end(), LAST_ID))

@@ -262,10 +262,11 @@ impl Store for SqliteStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.file, kind, spans, most);
+        let counted = read::due_within(&self.file, kind, state, spans, most);
         self.file.within(counted).await
     }
 

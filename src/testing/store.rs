@@ -239,6 +239,7 @@ macro_rules! store_cases {
                 rows_are_counted_within_each_span
                 what_is_overdue_is_due_within_every_span
                 only_scheduled_rows_of_the_kind_are_counted
+                rows_of_another_state_are_counted_as_well
                 a_count_ends_at_its_limit
                 counting_follows_the_clock_of_the_store
             }

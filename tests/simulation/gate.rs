@@ -283,11 +283,12 @@ impl Store for GatedStore {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
         self.0
-            .stamped(self.1, async { self.0.ground.due_within(kind, spans, most) })
+            .stamped(self.1, async { self.0.ground.due_within(kind, state, spans, most) })
             .await
     }
 

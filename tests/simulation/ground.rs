@@ -429,8 +429,14 @@ impl Ground {
         now(self.memory.kinds(state, after, limit))
     }
 
-    pub(crate) fn due_within(&self, kind: &Kind, spans: &[Duration], most: usize) -> Stamped<Vec<usize>> {
-        now(self.memory.due_within(kind, spans, most))
+    pub(crate) fn due_within(
+        &self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+        most: usize,
+    ) -> Stamped<Vec<usize>> {
+        now(self.memory.due_within(kind, state, spans, most))
     }
 
     pub(crate) fn purge(&self, limit: usize) -> u64 {

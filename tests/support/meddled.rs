@@ -349,10 +349,11 @@ impl Store for Meddled {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counting = self.store.due_within(kind, spans, most);
+        let counting = self.store.due_within(kind, state, spans, most);
         self.through(Op::List, counting, |counted| counted.found.len())
             .await
     }

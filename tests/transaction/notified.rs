@@ -94,10 +94,11 @@ impl Store for OnlyTold {
     async fn due_within(
         &self,
         kind: &Kind,
+        state: State,
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        self.store.due_within(kind, spans, most).await
+        self.store.due_within(kind, state, spans, most).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

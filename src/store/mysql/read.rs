@@ -271,10 +271,11 @@ pub(super) async fn kinds(
     Ok(kinds)
 }
 
-/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+/// How many rows of a kind and a state are due within each of these spans, up to `most`.
 pub(super) async fn due_within(
     server: &Server,
     kind: &Kind,
+    state: State,
     spans: &[Duration],
     most: usize,
 ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
@@ -285,6 +286,7 @@ pub(super) async fn due_within(
     let query = query(&server.sql.due_within)
         .bind(codec::json(&spans)?)
         .bind(kind.as_str().as_bytes().to_vec())
+        .bind(codec::number(state))
         .bind(spans.iter().max().copied())
         .bind(codec::limit(most));
     let counts = query.fetch_all(&mut *lent).await?;

@@ -334,14 +334,14 @@ statements! {
         ORDER BY t.due_at, t.id LIMIT ?"
     );
 
-    /// The time, and how many scheduled rows of a kind are due within each of some spans, in ms, of the first so many of
-    /// them: the spans, the kind, the longest of them, how many.
+    /// The time, and how many rows of a kind and a state are due within each of some spans, in ms, of the first so many of
+    /// them: the spans, the kind, the state, the longest of the spans, how many.
     due_within = concat!(
         "SELECT ", now!(), ", COUNT(f.due_at)
         FROM JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY, span BIGINT PATH '$')) j
         LEFT JOIN (
             SELECT t.due_at FROM delayline_tasks t FORCE INDEX (`due`)
-            WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ", now!(), " + ? ORDER BY t.due_at, t.id LIMIT ?) f
+            WHERE t.kind = ? AND t.state = ? AND t.due_at <= ", now!(), " + ? ORDER BY t.due_at, t.id LIMIT ?) f
         ON f.due_at <= ", now!(), " + j.span
         GROUP BY j.place ORDER BY j.place"
     );

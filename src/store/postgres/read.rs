@@ -100,16 +100,18 @@ pub(super) async fn kinds(
     found.iter().map(|row| codec::kind(row, 0)).collect()
 }
 
-/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+/// How many rows of a kind and a state are due within each of these spans, up to `most`.
 pub(super) async fn due_within(
     database: &Database,
     kind: &Kind,
+    state: State,
     spans: &[Duration],
     most: usize,
 ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
     let spans: Vec<_> = spans.iter().map(|span| codec::span(*span)).collect();
     let query = sqlx::query(database.statements.due_within.clone())
         .bind(codec::name(kind.as_str()))
+        .bind(codec::number(state))
         .bind(spans)
         .bind(codec::limit(most));
     let told = fetch(&database.callers, query).await?;

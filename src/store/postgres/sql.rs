@@ -365,17 +365,17 @@ statements! {
                 ORDER BY t.state, t.kind LIMIT 1) n)
         SELECT k.kind FROM kinds k LIMIT $3::bigint";
 
-    /// How many scheduled rows of kind `$1` are due within each of the spans `$2`, in ms, of the first `$3` of them.
+    /// How many rows of kind `$1` and state `$2` are due within each of the spans `$3`, in ms, of the first `$4` of them.
     due_within = concat!(
         "WITH ", clock!(), ",
         first AS MATERIALIZED (
             SELECT t.due_at FROM {tasks} t
-            WHERE t.kind = $1::text AND t.state = 0 AND t.due_at <= (
-                SELECT max(clock.now + s.span) FROM clock CROSS JOIN unnest($2::bigint[]) AS s (span))
-            ORDER BY t.due_at, t.id LIMIT $3::bigint)
+            WHERE t.kind = $1::text AND t.state = $2::smallint AND t.due_at <= (
+                SELECT max(clock.now + s.span) FROM clock CROSS JOIN unnest($3::bigint[]) AS s (span))
+            ORDER BY t.due_at, t.id LIMIT $4::bigint)
         SELECT clock.now, ARRAY(
             SELECT (SELECT count(*) FROM first f WHERE f.due_at <= clock.now + s.span)
-            FROM unnest($2::bigint[]) WITH ORDINALITY AS s (span, place) ORDER BY s.place)
+            FROM unnest($3::bigint[]) WITH ORDINALITY AS s (span, place) ORDER BY s.place)
         FROM clock"
     );
 

@@ -1,4 +1,4 @@
--- Says how many scheduled rows of a kind are due within some spans of time from now.
+-- Says how many rows of a state and kind are due within some spans of time from now.
 --
 -- ARGV[4]  `STATE:KIND`
 -- ARGV[5]… how many ms

@@ -170,17 +170,18 @@ pub(super) async fn kinds_of(
     Ok((kinds, has_more))
 }
 
-/// How many scheduled rows of a kind are due within each of these spans, by the clock of the server of each shard: a
+/// How many rows of a kind and a state are due within each of these spans, by the clock of the server of each shard: a
 /// server counts them without going through them. The earliest of these clocks is the answer's.
 pub(super) async fn due_within(
     database: &Database,
     kind: &Kind,
+    state: State,
     spans: &[Duration],
     most: usize,
 ) -> Result<Stamped<Vec<usize>>, Error> {
     let counts = all(database).await?.into_iter().map(|place| {
         let mut call = database.script(&DUE_WITHIN, place.shard, place.shards, false);
-        call.arg(lane(State::Scheduled, kind));
+        call.arg(lane(state, kind));
         for span in spans {
             call.arg(millis(*span));
         }

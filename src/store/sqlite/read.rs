@@ -278,10 +278,11 @@ pub(super) async fn kinds(
     Ok(kinds)
 }
 
-/// How many scheduled rows of a kind are due within each of these spans, up to `most`.
+/// How many rows of a kind and a state are due within each of these spans, up to `most`.
 pub(super) async fn due_within(
     file: &File,
     kind: &Kind,
+    state: State,
     spans: &[Duration],
     most: usize,
 ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
@@ -291,7 +292,8 @@ pub(super) async fn due_within(
     let query = sqlx::query(sql::DUE_WITHIN)
         .bind(kind.as_str())
         .bind(codec::json(&times)?)
-        .bind(codec::limit(most));
+        .bind(codec::limit(most))
+        .bind(codec::number(state));
     let counts = query.fetch_all(&mut *reading).await?;
     reading.give_back();
     let counts: Result<_, _> = counts.iter().map(|row| codec::length(row, 0)).collect();

@@ -220,7 +220,7 @@ statements! {
     /// How many scheduled rows of kind `?1` are due by each of the times `?2`, of the first `?3` of them.
     DUE_WITHIN = "WITH first AS MATERIALIZED (
             SELECT t.due_at FROM delayline_tasks t INDEXED BY delayline_tasks_due
-            WHERE t.kind = ?1 AND t.state = 0 AND t.due_at <= (SELECT max(j.value) FROM json_each(?2) j)
+            WHERE t.kind = ?1 AND t.state = ?4 AND t.due_at <= (SELECT max(j.value) FROM json_each(?2) j)
             ORDER BY t.due_at, t.id LIMIT ?3)
         SELECT (SELECT count(*) FROM first WHERE first.due_at <= j.value) FROM json_each(?2) j ORDER BY j.key";
 

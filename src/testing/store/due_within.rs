@@ -64,6 +64,26 @@ pub(super) async fn only_scheduled_rows_of_the_kind_are_counted(fixture: &dyn St
     assert_eq!(trial.due_within("b", &spans, MANY).await, [0, 0]);
 }
 
+pub(super) async fn rows_of_another_state_are_counted_as_well(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let mut n = 0;
+    for (rows, state) in (1..).zip(STATES) {
+        for _ in 0..rows {
+            n += 1;
+            trial.row_in(state, n, &n.to_string()).await;
+        }
+    }
+    let far = trial.add(later(n + 1)).await;
+    trial.bring(&far, State::Cancelled).await;
+    let mut counts = Vec::new();
+    for state in STATES {
+        let spans = [NONE, 2 * LONG, Duration::MAX];
+        let counted = trial.store.due_within(&KIND.into(), state, &spans, MANY);
+        counts.push(ok(counted.await).found);
+    }
+    assert_eq!(counts, [[1; 3], [2; 3], [3; 3], [4; 3], [5, 6, 6]]);
+}
+
 pub(super) async fn a_count_ends_at_its_limit(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     trial.insert((1..=2).map(due).collect()).await;

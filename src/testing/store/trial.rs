@@ -351,7 +351,8 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn due_within(&self, kind: &str, spans: &[Duration], most: usize) -> Vec<usize> {
-        ok(self.store.due_within(&kind.into(), spans, most).await).found
+        let counted = self.store.due_within(&kind.into(), State::Scheduled, spans, most);
+        ok(counted.await).found
     }
 
     pub(super) async fn purge(&self, limit: usize) -> u64 {

@@ -141,7 +141,8 @@ async fn no_call_reads_more_than_it_needs() {
             (
                 "due within",
                 Box::pin(async {
-                    let counted = store.due_within(&"k1".into(), &[ahead.within; 8], 10).await;
+                    let spans = [ahead.within; 8];
+                    let counted = store.due_within(&"k1".into(), State::Scheduled, &spans, 10).await;
                     assert_eq!(counted.unwrap().found, [10; 8]);
                 }),
             ),

@@ -142,7 +142,7 @@ async fn what_runs_all_the_time_reads_few_rows() {
             (
                 "due_within",
                 &statements.due_within,
-                "'k1', '{5000, 86400000}', 100",
+                "'k1', 0::smallint, '{5000, 86400000}', 100",
             ),
         ] {
             prepare(&mut own, sql.as_str()).await;

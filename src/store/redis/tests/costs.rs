@@ -173,7 +173,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
     assert_eq!(listed.len(), 500);
     check("list");
     let counted = store
-        .due_within(&KIND.into(), &[2 * LONG; 8], 1_000)
+        .due_within(&KIND.into(), State::Scheduled, &[2 * LONG; 8], 1_000)
         .await
         .unwrap();
     assert_eq!(counted.found, [1_000; 8]);
