@@ -381,6 +381,16 @@ impl Scheduled {
             Self::New(task) | Self::Existing(task) | Self::Replaced(task) | Self::Running(task) => task,
         }
     }
+
+    /// What came of it in a word, for logs and other languages: `new`, `existing`, `replaced` or `running`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::New(_) => "new",
+            Self::Existing(_) => "existing",
+            Self::Replaced(_) => "replaced",
+            Self::Running(_) => "running",
+        }
+    }
 }
 
 /// What came of changing a task: true when it was given, and for as long as nobody changes the task again.
@@ -426,6 +436,17 @@ impl Answer {
     /// Whether the task was changed.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
+    }
+
+    /// What came of it in a word, for logs and other languages: `done`, `too_late`, `finished`, `conflict` or `not_found`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Done(_) => "done",
+            Self::TooLate(_) => "too_late",
+            Self::Finished(_) => "finished",
+            Self::Conflict(_) => "conflict",
+            Self::NotFound => "not_found",
+        }
     }
 
     /// The task as it is now, if there is one.

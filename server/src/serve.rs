@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
 use self::http::{Access, App, Jobs, Listening, Room};
-pub(crate) use self::http::{TaskView, word_of_answer};
+pub(crate) use self::http::TaskView;
 use self::webhook::Webhook;
 use crate::Failure;
 

@@ -37,9 +37,7 @@ use tower_http::timeout::TimeoutLayer;
 
 pub(super) use self::access::Access;
 use self::access::require;
-#[cfg(feature = "rocketmq")]
-pub(super) use self::answer::word_of_scheduled;
-pub(crate) use self::answer::{TaskView, word_of_answer};
+pub(crate) use self::answer::TaskView;
 pub(super) use self::bulk::Jobs;
 pub(super) use self::connection::Listening;
 use self::problem::Problem;

@@ -8,7 +8,7 @@ use super::{Matching, One, missing};
 use crate::Failure;
 use crate::bulk::{self, Match};
 use crate::database::Place;
-use crate::serve::{TaskView, word_of_answer};
+use crate::serve::TaskView;
 use crate::span::Span;
 
 /// Which tasks are changed.
@@ -62,7 +62,7 @@ impl Changed {
                 }
             })
         })??;
-        let word = word_of_answer(&answer);
+        let word = answer.word();
         let is_done = answer.is_done();
         let text = match answer {
             answer if self.json => {

@@ -4,7 +4,7 @@ use delayline::{Answer, Scheduled, Task};
 use serde::Serialize;
 
 use super::overtaken;
-use crate::serve::http::{TaskView, word_of_answer, word_of_scheduled};
+use crate::serve::http::TaskView;
 
 /// What came of a message, as its sender is told.
 #[derive(Debug, Serialize)]
@@ -39,7 +39,7 @@ impl Reply {
     pub(super) fn scheduled(scheduled: Scheduled, instead_of_mark: bool) -> Self {
         let answer = match &scheduled {
             Scheduled::Replaced(_) if instead_of_mark => "new",
-            scheduled => word_of_scheduled(scheduled),
+            scheduled => scheduled.word(),
         };
         let (Scheduled::New(task)
         | Scheduled::Existing(task)
@@ -50,7 +50,7 @@ impl Reply {
 
     /// A mark for what is still to come is no task.
     pub(super) fn changed(answer: Answer) -> Self {
-        let word = word_of_answer(&answer);
+        let word = answer.word();
         match answer {
             Answer::Done(task) | Answer::TooLate(task) | Answer::Finished(task) | Answer::Conflict(task)
                 if !overtaken::is_mark(&task) =>

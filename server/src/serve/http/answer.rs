@@ -133,27 +133,6 @@ impl From<Task> for TaskView {
     }
 }
 
-/// What scheduling a task answered, in a word.
-pub(crate) fn word_of_scheduled(scheduled: &Scheduled) -> &'static str {
-    match scheduled {
-        Scheduled::New(_) => "new",
-        Scheduled::Existing(_) => "existing",
-        Scheduled::Replaced(_) => "replaced",
-        Scheduled::Running(_) => "running",
-    }
-}
-
-/// What a verb answered, in a word.
-pub(crate) fn word_of_answer(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Done(_) => "done",
-        Answer::TooLate(_) => "too_late",
-        Answer::Finished(_) => "finished",
-        Answer::Conflict(_) => "conflict",
-        Answer::NotFound => "not_found",
-    }
-}
-
 /// What was answered, in a word, and the task as it is now.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Answered {
@@ -184,7 +163,7 @@ pub(super) fn scheduled(scheduled: Scheduled) -> (StatusCode, u64, Answered) {
         Scheduled::Existing(_) | Scheduled::Replaced(_) => StatusCode::OK,
         Scheduled::Running(_) => StatusCode::CONFLICT,
     };
-    let answer = word_of_scheduled(&scheduled);
+    let answer = scheduled.word();
     let task = scheduled.task().clone();
     let version = task.version;
     let body = Answered {
@@ -197,7 +176,7 @@ pub(super) fn scheduled(scheduled: Scheduled) -> (StatusCode, u64, Answered) {
 /// What a verb answered. `expected`: the request said which version it must be.
 pub(super) fn changed(answer: Answer, expected: bool) -> Response {
     let body = Answered {
-        answer: word_of_answer(&answer),
+        answer: answer.word(),
         task: answer.task().cloned().map(TaskView::from),
     };
     let (status, detail) = match answer {
