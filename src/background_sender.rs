@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::Wake;
 use crate::clock::{Clock, Spawned};
 use crate::defaults;
+use crate::metrics::wakeups;
 use crate::router::{DueWake, Router};
 use crate::stats::Counters;
 
@@ -55,6 +56,8 @@ impl BackgroundSender {
         // Cut off where it stands: each place is taken or not.
         let _ = self.clock.timeout(defaults::SEND_QUEUE_WAIT, place).await;
         self.counters.left_to_sweep.add(count - placed);
+        // On no route: which one is only chosen when it is sent.
+        wakeups("none", "left", count - placed);
     }
 
     /// Removes wake-ups soon, if there is a place: it is only a courtesy.

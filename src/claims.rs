@@ -27,7 +27,7 @@ use crate::kernel::Kernel;
 use crate::retry::Policy;
 use crate::store::{Renewal, When};
 use crate::verdict::Verdict;
-use crate::{Error, Kind, claimant, defaults, scheduler};
+use crate::{Error, Kind, claimant, defaults, metrics, scheduler};
 
 /// Claims due tasks for whoever runs them elsewhere, and ends these claims: what a server stands on whose workers are
 /// programs in any language.
@@ -117,6 +117,7 @@ impl Claims {
         let kind = kind.into();
         kind.check()?;
         policy.check()?;
+        self.kernel.metrics.handled(&kind);
         Arc::make_mut(&mut self.terms).policies.insert(kind, policy);
         Ok(self)
     }
@@ -162,7 +163,7 @@ impl Claims {
         lease: Duration,
         owner: &str,
     ) -> Result<Vec<Claimed>, Error> {
-        taking::take_apart(Request::new(self, kinds, max, lease, owner)?).await
+        told_taken(taking::take_apart(Request::new(self, kinds, max, lease, owner)?).await)
     }
 
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
@@ -201,11 +202,12 @@ impl Claims {
                 turn = taking::share(&request, &room, turn).await?;
             }
         };
-        tokio::select! {
+        let taken = tokio::select! {
             biased;
             Ok(offered) = offered => Ok(offered.accept(&self.kernel)),
             in_vain = asking => in_vain,
-        }
+        };
+        told_taken(taken)
     }
 
     /// The task is done. Says whether the claim still held, as all ends do.
@@ -213,7 +215,7 @@ impl Claims {
     /// After an error an end may be repeated. Then false may mean as well that the earlier call had its effect:
     /// [`Scheduler::find`](crate::Scheduler::find) tells.
     pub async fn done(&self, claim: ClaimId) -> Result<bool, Error> {
-        ending::done(&self.kernel, claim).await
+        told("done", ending::done(&self.kernel, claim).await)
     }
 
     /// The attempt failed for this reason: try again `after` this long, or else after the policy's pause. If that was
@@ -228,20 +230,20 @@ impl Claims {
             scheduler::check_due(When::After(after))?;
         }
         let reason = reason.into();
-        self.end(claim, Verdict::Failed { reason, after }).await
+        self.end("retry", claim, Verdict::Failed { reason, after }).await
     }
 
     /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
     pub async fn snooze(&self, claim: ClaimId, after: Duration) -> Result<bool, Error> {
         scheduler::check_due(When::After(after))?;
-        self.end(claim, Verdict::Answered(Ok(Outcome::Snooze(after))))
+        self.end("snooze", claim, Verdict::Answered(Ok(Outcome::Snooze(after))))
             .await
     }
 
     /// It can never succeed, for this reason: dead at once.
     pub async fn discard(&self, claim: ClaimId, reason: impl Into<String>) -> Result<bool, Error> {
         let reason = reason.into();
-        self.end(claim, Verdict::Answered(Ok(Outcome::Discard(reason))))
+        self.end("discard", claim, Verdict::Answered(Ok(Outcome::Discard(reason))))
             .await
     }
 
@@ -253,14 +255,36 @@ impl Claims {
             version: claim.version(),
             started: true,
         };
-        ending::extend(&self.kernel, renewal, lease).await
+        told("extend", ending::extend(&self.kernel, renewal, lease).await)
     }
 
-    async fn end(&self, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
-        ending::end(self, claim, verdict).await
+    async fn end(&self, verb: &'static str, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
+        told(verb, ending::end(self, claim, verdict).await)
     }
 
     fn policy_of(&self, kind: &Kind) -> Policy {
         self.terms.policies.get(kind).cloned().unwrap_or_default()
     }
+}
+
+/// Tells how many tasks somebody was given, or that he asked in vain.
+fn told_taken(taken: Result<Vec<Claimed>, Error>) -> Result<Vec<Claimed>, Error> {
+    let (answer, count) = match &taken {
+        Ok(taken) if taken.is_empty() => ("nothing", 1),
+        Ok(taken) => ("given", taken.len()),
+        Err(_) => (metrics::ERROR, 1),
+    };
+    metrics::verb(metrics::CLAIM, answer, count);
+    taken
+}
+
+/// Tells whether a claim held that was to be ended or extended.
+fn told(verb: &'static str, held: Result<bool, Error>) -> Result<bool, Error> {
+    let answer = match held {
+        Ok(true) => "done",
+        Ok(false) => metrics::LOST,
+        Err(_) => metrics::ERROR,
+    };
+    metrics::verb(verb, answer, 1);
+    held
 }

@@ -86,6 +86,12 @@ pub const UNASKED: usize = 10_000;
 /// How many tasks of a kind a forecast counts at the most.
 pub const FORECAST_LIMIT: usize = 100_000;
 
+/// How many kinds are told apart in metrics, those first that are handled here; all others are told as one, `other`.
+pub const METRIC_KINDS: usize = 100;
+/// How often the store is asked for what only it knows, for metrics, at the most: a little more often than most collectors
+/// ask, and once for several that ask at the same time.
+pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+
 /// How many wake-ups wait to be sent before callers wait for them.
 pub const SEND_QUEUE: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.

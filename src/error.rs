@@ -79,6 +79,15 @@ impl Error {
         }
     }
 
+    /// Of what sort it is, where failures are counted.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn sort(&self) -> &'static str {
+        match self.is_transient() {
+            true => "transient",
+            false => "permanent",
+        }
+    }
+
     /// Whether what was given cannot be used, be it an argument, a setting or a payload: [`Invalid`](Self::Invalid) and
     /// [`Encode`](Self::Encode). Nothing was done, and the same call will never succeed: for a service that answers
     /// requests it is the request that is wrong, and not the service.

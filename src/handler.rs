@@ -103,14 +103,20 @@ pub enum WokenBy {
     Sweep,
 }
 
-impl fmt::Display for WokenBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl WokenBy {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
             Self::Carrier => "carrier",
             Self::Precise => "precise",
             Self::Room => "room",
             Self::Sweep => "sweep",
-        })
+        }
+    }
+}
+
+impl fmt::Display for WokenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::Kind;
 use crate::background_sender::BackgroundSender;
-use crate::claims::Shared;
+use crate::claims::{ClaimId, Shared};
 use crate::clock::{Clock, Spawned};
 use crate::events::Teller;
 use crate::expected::Check;
 use crate::inserts::Inserts;
+use crate::metrics::{self, Metrics};
 use crate::pauses::Pauses;
 use crate::receipt::Follow;
 use crate::router::{DueWake, Router};
 use crate::stats::Counters;
-use crate::store::Store;
-use crate::store_time::StoreTime;
+use crate::store::{Ending, Store};
+use crate::store_time::{Heard, StoreTime};
+use crate::{Error, Kind, State, defaults};
 
 /// The store, the router, the clocks and the queues that a scheduler and its workers go by.
 #[derive(Debug)]
@@ -37,12 +39,47 @@ pub(crate) struct Kernel {
     pub(crate) claims: Shared,
     pub(crate) pauses: Pauses,
     pub(crate) events: Teller,
+    pub(crate) metrics: Metrics,
     pub(crate) payload_limit: usize,
     /// Ends with the scheduler.
     pub(crate) _watching: Spawned,
 }
 
 impl Kernel {
+    /// A task is started, brought by this, and so late.
+    pub(crate) fn started(&self, kind: &Kind, woken_by: &'static str, lateness: Duration) {
+        self.counters.started.add(1);
+        self.counters.late(lateness);
+        self.metrics.started(kind, woken_by, lateness);
+    }
+
+    /// A claim of a task of this kind was ended so.
+    pub(crate) fn ended(&self, kind: &Kind, ending: &Ending) {
+        self.counters.ended(ending);
+        self.metrics.attempted(kind, metrics::outcome(ending));
+    }
+
+    /// The same of a claim that was taken without a worker, where it may not be known of which kind it was.
+    pub(crate) fn given_ended(&self, claim: ClaimId, kind: Option<&Kind>, ending: &Ending) {
+        self.counters.ended(ending);
+        let outcome = metrics::outcome(ending);
+        self.metrics.given_ended(claim, kind, outcome, &self.clock);
+    }
+
+    /// How many rows of a kind and a state are due within each of these spans, each counted up to
+    /// [`defaults::FORECAST_LIMIT`].
+    pub(crate) async fn due_within(
+        &self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+    ) -> Result<Heard<Vec<usize>>, Error> {
+        let asked = self.clock.moment();
+        let most = defaults::FORECAST_LIMIT;
+        let counted = self.store.due_within(kind, state, spans, most).await?;
+        Ok(self.time.heard(&asked, counted))
+    }
+
     /// Does what follows from a verb, behind the caller's back.
     pub(crate) async fn follow(&self, Follow { due_wakes, obsolete }: Follow) {
         self.sender.remove(obsolete);

@@ -36,6 +36,7 @@ mod kernel;
 #[cfg(test)]
 #[path = "../tests/support/logged.rs"]
 mod logged;
+mod metrics;
 mod paused;
 mod pauses;
 mod place;

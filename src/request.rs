@@ -251,6 +251,20 @@ pub enum Action {
     Dismiss,
 }
 
+impl Action {
+    /// The verb of the scheduler that does it.
+    pub(crate) const fn verb(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Reschedule(_) => "reschedule",
+            Self::Shift(_) => "shift",
+            Self::RunNow => "run_now",
+            Self::Redrive => "redrive",
+            Self::Dismiss => "dismiss",
+        }
+    }
+}
+
 impl Expect {
     /// Whether `task` is so.
     pub fn holds(self, task: &Task) -> bool {

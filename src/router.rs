@@ -13,6 +13,7 @@ use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake, Woke
 use crate::clock::Clock;
 use crate::delay::{Hop, Route, Routing, route};
 use crate::failure_counter::FailureCounter;
+use crate::metrics::wakeups;
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
 use crate::{Error, Kind, defaults};
@@ -201,7 +202,7 @@ impl Router {
                 NextHop::Precise(_) => {
                     let missed =
                         unhealthy.and_then(|carrier| self.carrier_leg(&*carrier.backend, remaining, reach));
-                    self.counters.rerouted.add(usize::from(missed.is_some()));
+                    self.rerouted(usize::from(missed.is_some()));
                     by_precise.push(due_wake);
                 }
             }
@@ -231,10 +232,10 @@ impl Router {
                 carrier.missed(batch.len(), failed.len(), &cause);
             }
         }
-        self.counters
-            .sent_by_carrier
-            .add(batch.len().saturating_sub(failed.len()));
-        self.counters.rerouted.add(failed.len());
+        let sent = batch.len().saturating_sub(failed.len());
+        self.counters.sent_by_carrier.add(sent);
+        wakeups(WokenBy::Carrier.word(), "sent", sent);
+        self.rerouted(failed.len());
         let refused = failed
             .into_iter()
             .filter_map(|place| due_wakes.get(place).cloned());
@@ -272,8 +273,17 @@ impl Router {
                  see that the backend is up"
             );
         }
-        self.counters.sent_precise.add(batch.len().saturating_sub(failed));
+        let sent = batch.len().saturating_sub(failed);
+        self.counters.sent_precise.add(sent);
+        wakeups(WokenBy::Precise.word(), "sent", sent);
         self.counters.left_to_sweep.add(failed);
+        wakeups(WokenBy::Precise.word(), "left", failed);
+    }
+
+    /// So many wake-ups go to the precise backend that were the carrier's.
+    fn rerouted(&self, count: usize) {
+        self.counters.rerouted.add(count);
+        wakeups(WokenBy::Carrier.word(), "rerouted", count);
     }
 
     async fn send_to(&self, backend: &Arc<dyn Backend>, batch: &[Departure]) -> Result<(), SendError> {

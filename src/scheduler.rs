@@ -24,7 +24,7 @@ use crate::stats::Stats;
 use crate::store::{Action, Change, Expect, Page, Store, Target, Verb, When};
 use crate::store_time::Heard;
 use crate::timestamp::millis;
-use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
+use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults, metrics};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
 ///
@@ -124,13 +124,19 @@ impl Scheduler {
     ) -> Result<Answer, Error> {
         let target = target.into();
         target.check()?;
+        let answer = self.shift_found(&target, expect, by).await;
+        metrics::verb(Action::Shift(by).verb(), told(&answer), 1);
+        answer
+    }
+
+    async fn shift_found(&self, target: &Target, expect: Expect, by: Shift) -> Result<Answer, Error> {
         loop {
-            let found = self.kernel.store.find(&target).await?;
+            let found = self.kernel.store.find(target).await?;
             let change = match self.shifted(found, expect, by).await? {
                 Ok(change) => change,
                 Err(answer) => return Ok(answer),
             };
-            match only(self.change(vec![change]).await?)? {
+            match only(self.change_batch(vec![change]).await?)?? {
                 // Somebody else moved it in between: look again, by the caller's own expectation.
                 Answer::Conflict(_) => {}
                 answer => return Ok(answer),
@@ -227,26 +233,38 @@ impl Scheduler {
 
     async fn change_one(&self, target: Target, expect: Expect, action: Action) -> Result<Answer, Error> {
         let change = self.planned_change(target, expect, action).await?;
-        only(self.change(vec![change]).await?)
+        only(self.change(vec![(action, change)]).await?)
     }
 
     async fn change_all(&self, wanted: Vec<(Target, Action)>) -> Result<Vec<Answer>, Error> {
         let mut changes = Vec::with_capacity(wanted.len());
         for (target, action) in wanted {
-            changes.push(self.planned_change(target, Expect::Anything, action).await?);
+            let change = self.planned_change(target, Expect::Anything, action).await?;
+            changes.push((action, change));
         }
         self.change(changes).await
     }
 
     /// Of targets that have been checked.
-    async fn change(&self, changes: Vec<Change>) -> Result<Vec<Answer>, Error> {
+    async fn change(&self, changes: Vec<(Action, Change)>) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::with_capacity(changes.len());
         for batch in batches(changes) {
-            for answer in self.change_batch(batch).await? {
+            for answer in self.act(batch).await? {
                 answers.push(answer?);
             }
         }
         Ok(answers)
+    }
+
+    /// Changes rows as callers want it, and tells what was answered.
+    async fn act(&self, batch: Vec<(Action, Change)>) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let (actions, changes): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let answered = self.change_batch(changes).await;
+        for (at, action) in actions.into_iter().enumerate() {
+            let answer = answered.as_ref().ok().and_then(|answers| answers.get(at));
+            metrics::verb(action.verb(), answer.map_or(metrics::ERROR, told), 1);
+        }
+        answered
     }
 
     /// The one way of every change: the rows, then the wake-ups that follow from it.
@@ -338,6 +356,11 @@ impl Scheduler {
         let remaining = self.kernel.time.until(due, &*self.kernel.store).await?;
         Ok(self.kernel.router.look_in(kind, remaining))
     }
+}
+
+/// What is told of an answer.
+fn told(answer: &Result<Answer, Error>) -> &'static str {
+    answer.as_ref().map_or(metrics::ERROR, Answer::word)
 }
 
 /// Refuses a due time that the rows cannot hold.

@@ -106,7 +106,8 @@ macro_rules! backend {
 
             async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
                 let (producer, masters) = (self.0.clients.producer(), self.0.masters.clone());
-                let sending = producer::send(producer, masters, batch.to_vec());
+                let level_samples = self.0.listener.level_samples.clone();
+                let sending = producer::send(producer, masters, level_samples, batch.to_vec());
                 let sent = self.0.client.run(sending).await;
                 sent.unwrap_or_else(|cause| Err(SendError::all(batch.len(), cause)))
             }

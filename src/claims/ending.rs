@@ -22,7 +22,7 @@ pub(super) async fn done(kernel: &Arc<Kernel>, claim: ClaimId) -> Result<bool, E
     apart(kernel, async move {
         let held = write(&inside, claim, Ending::Done).await?;
         if held {
-            inside.counters.ended(&Ending::Done);
+            inside.given_ended(claim, None, &Ending::Done);
             tell_done(&inside, claim).await;
         }
         Ok(held)

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::Claimed;
 use super::apart::start;
 use crate::kernel::Kernel;
+use crate::metrics::CLAIM;
 use crate::store::{Ending, Event, Guarded, Step};
 use crate::timestamp::duration;
 use crate::{Kind, Task};
@@ -39,10 +40,10 @@ impl Offered {
         let Self { claimed, confirm } = self;
         // Where the runtime ends nobody hears it, and nobody gives back either.
         let _ = confirm.send(());
-        kernel.counters.started.add(claimed.len());
-        for Claimed { task, .. } in &claimed {
+        for Claimed { claim, task, .. } in &claimed {
             kernel.events.tell(|| task.clone());
-            kernel.counters.late(lateness(kernel, task));
+            kernel.started(&task.kind, CLAIM, lateness(kernel, task));
+            kernel.metrics.given(*claim, &task.kind, &kernel.clock);
         }
         claimed
     }
@@ -67,9 +68,9 @@ pub(super) async fn give_back(kernel: &Kernel, own: Vec<(Kind, Step)>) {
     }
     match kernel.store.advance(&steps).await {
         Ok(came) => {
-            for (step, came) in steps.iter().zip(came) {
+            for ((step, kind), came) in steps.iter().zip(&kinds).zip(came) {
                 if let (Guarded::Done, Event::End { ending, .. }) = (came, &step.event) {
-                    kernel.counters.ended(ending);
+                    kernel.ended(kind, ending);
                 }
             }
             kernel.claims.waiting.tell(&kinds);

@@ -11,8 +11,9 @@ use super::offered::{Offered, give_back, release};
 use super::request::Request;
 use super::shares::Shares;
 use super::waiting::{Room, Turn};
-use super::{Claimed, Claims};
+use super::{ClaimId, Claimed, Claims};
 use crate::kernel::Kernel;
+use crate::metrics::{CLAIM, wakeups};
 use crate::store::{Claim, Ending, Guarded, Renewal, Step};
 use crate::store_time::Heard;
 use crate::verdict::{needs_note, next_wake, refusal, tell_dead};
@@ -97,6 +98,7 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
             Err(error) => return Err(error),
         };
         kernel.counters.claimed_when_ready.add(heard.found.len());
+        wakeups(CLAIM, "claimed", heard.found.len());
         let mut brought: BTreeMap<Kind, usize> = BTreeMap::new();
         for task in &heard.found {
             *brought.entry(task.kind.clone()).or_default() += 1;
@@ -188,7 +190,7 @@ async fn noted(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claime
 
 /// Does what follows when a claim has ended.
 pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
-    kernel.counters.ended(ending);
+    kernel.given_ended(ClaimId::of(task), Some(&task.kind), ending);
     if let Ending::Dead { error, give_back } = ending {
         tell_dead(task, task.attempt.saturating_sub(u32::from(*give_back)), error);
     }

@@ -22,6 +22,7 @@ use super::{
     transient,
 };
 use crate::Error;
+use crate::metrics::{Stopwatch, sent_to_broker};
 
 /// How long a send may take.
 const SEND_WITHIN: Duration = Duration::from_secs(3);
@@ -233,6 +234,7 @@ impl CurrentProducer {
 
     async fn publish(&self, message: ClientMessage, queue_key: Option<String>) -> Result<(), PublishError> {
         let producer = self.producer().await.map_err(PublishError::Failed)?;
+        let since = Stopwatch::now();
         let sending = async {
             match queue_key {
                 Some(key) => producer.send_with_selector(message, by_hash, key).await,
@@ -243,6 +245,7 @@ impl CurrentProducer {
         let Ok(outcome) = timeout(2 * SEND_WITHIN, sending).await else {
             self.mark_stale(&producer).await;
             let late = transient("publishing was not confirmed in time");
+            sent_to_broker(since, Some(late.sort()));
             return Err(PublishError::Failed(late));
         };
         if let Err(cause) = &outcome
@@ -250,7 +253,13 @@ impl CurrentProducer {
         {
             self.mark_stale(&producer).await;
         }
-        published(outcome)
+        let published = published(outcome);
+        let failed = published.as_ref().err().map(|failed| match failed {
+            PublishError::Failed(error) => error.sort(),
+            PublishError::Rejected(_) => "rejected",
+        });
+        sent_to_broker(since, failed);
+        published
     }
 
     /// The producer in use; a fresh one, if the last was not answered.

@@ -13,6 +13,7 @@ use crate::events::Teller;
 use crate::expected::Check;
 use crate::inserts::Inserts;
 use crate::kernel::Kernel;
+use crate::metrics::Metrics;
 use crate::router::Router;
 use crate::stats::Counters;
 use crate::store::{Limited, Store};
@@ -150,6 +151,7 @@ impl SchedulerBuilder {
             claims,
             pauses: Default::default(),
             events: Teller::new(defaults::EVENTS),
+            metrics: Metrics::new(),
             payload_limit,
             _watching: watching,
         };

@@ -37,9 +37,10 @@ impl Scheduler {
         let wanted: Vec<_> = changes.into_iter().collect();
         let mut changes = Vec::with_capacity(wanted.len());
         for (target, expect, action) in wanted {
-            changes.push(self.planned_change(target, expect, action).await);
+            let change = self.planned_change(target, expect, action).await;
+            changes.push(change.map(|change| (action, change)));
         }
-        each(changes, |_| 0, |batch| self.change_batch(batch)).await
+        each(changes, |_| 0, |batch| self.act(batch)).await
     }
 
     pub(super) async fn planned_change(

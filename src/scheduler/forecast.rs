@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scheduler;
-use crate::{Error, Kind, State, defaults};
+use crate::{Error, Kind, State};
 
 /// Within how many spans one call counts: each is compared with every task that is counted.
 const SPANS: usize = 32;
@@ -12,7 +12,7 @@ impl Scheduler {
     /// How many scheduled tasks of a kind are due within each of these spans from now, 32 of them at the most, in the order
     /// given; what is overdue is due within every span.
     ///
-    /// Each is counted up to [`defaults::FORECAST_LIMIT`], which stands for that many or more: however many tasks there are,
+    /// Each is counted up to [`defaults::FORECAST_LIMIT`](crate::defaults::FORECAST_LIMIT), which stands for that many or more: however many tasks there are,
     /// it is a short look into an index.
     ///
     /// ```
@@ -43,12 +43,7 @@ impl Scheduler {
                 format!("allowed are up to {SPANS}"),
             ));
         }
-        let kernel = &self.kernel;
-        let asked = kernel.clock.moment();
-        let counted = kernel
-            .store
-            .due_within(&kind, State::Scheduled, within, defaults::FORECAST_LIMIT)
-            .await?;
-        Ok(kernel.time.heard(&asked, counted).found)
+        let counted = self.kernel.due_within(&kind, State::Scheduled, within).await?;
+        Ok(counted.found)
     }
 }

@@ -5,8 +5,10 @@ use super::{Scheduler, check_due, only};
 use crate::inserts::bytes_of;
 use crate::receipt::Follow;
 use crate::store::NewRow;
-use crate::{Error, NewTask, Scheduled, place};
+use crate::{Error, NewTask, Scheduled, metrics, place};
 
+/// What scheduling is called where verbs are counted.
+pub(super) const VERB: &str = "schedule";
 /// How many bytes the headers of a task may have, in all.
 const HEADERS_LIMIT: usize = 64 << 10;
 
@@ -50,7 +52,13 @@ impl Scheduler {
 
     /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Vec<Result<Scheduled, Error>>, Error> {
-        let heard = self.kernel.inserts.insert(rows).await?;
+        let count = rows.len();
+        let inserted = self.kernel.inserts.insert(rows).await;
+        let heard = inserted.inspect_err(|_| metrics::verb(VERB, metrics::ERROR, count))?;
+        for scheduled in &heard.found {
+            let word = scheduled.as_ref().map_or(metrics::ERROR, Scheduled::word);
+            metrics::verb(VERB, word, 1);
+        }
         for scheduled in heard.found.iter().flatten() {
             if let Scheduled::New(task) | Scheduled::Replaced(task) = scheduled {
                 self.kernel.events.tell(|| task.clone());

@@ -1,9 +1,10 @@
 //! The verbs within a transaction of the service's own.
 
+use super::scheduling::VERB;
 use super::{Shift, only};
 use crate::receipt::{Follow, Receipt};
 use crate::store::{Action, Change, Expect, Target, Transaction, When};
-use crate::{Answer, Error, NewTask, Scheduled, Scheduler};
+use crate::{Answer, Error, NewTask, Scheduled, Scheduler, metrics};
 
 /// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
 /// meanwhile, so not for ever.
@@ -33,6 +34,9 @@ impl Scheduler {
         let rows = self.rows(tasks).await?;
         let asked = self.kernel.clock.moment();
         let heard = self.kernel.time.heard(&asked, transaction.insert(rows).await?);
+        for scheduled in &heard.found {
+            metrics::verb(VERB, scheduled.word(), 1);
+        }
         let follow = Follow::scheduled(&heard, heard.found.iter());
         Ok(Receipt::new(heard.found, follow))
     }
@@ -51,15 +55,26 @@ impl Scheduler {
     /// [`shift`](Self::shift) within a transaction.
     pub async fn shift_in(
         &self,
-        mut transaction: impl Transaction,
+        transaction: impl Transaction,
         target: impl Into<Target>,
         by: Shift,
     ) -> Result<Receipt<Answer>, Error> {
         let target = target.into();
         target.check()?;
+        let receipt = self.shift_found_in(transaction, &target, by).await?;
+        metrics::verb(Action::Shift(by).verb(), receipt.answer().word(), 1);
+        Ok(receipt)
+    }
+
+    async fn shift_found_in(
+        &self,
+        mut transaction: impl Transaction,
+        target: &Target,
+        by: Shift,
+    ) -> Result<Receipt<Answer>, Error> {
         let mut tries = 1;
         loop {
-            let found = transaction.find(&target).await?;
+            let found = transaction.find(target).await?;
             let change = match self.shifted(found, Expect::Anything, by).await? {
                 Ok(change) => change,
                 Err(answer) => return Ok(Receipt::new(answer, Follow::default())),
@@ -104,7 +119,9 @@ impl Scheduler {
         action: Action,
     ) -> Result<Receipt<Answer>, Error> {
         let change = self.planned_change(target, Expect::Anything, action).await?;
-        self.change_in(transaction, change).await
+        let receipt = self.change_in(transaction, change).await?;
+        metrics::verb(action.verb(), receipt.answer().word(), 1);
+        Ok(receipt)
     }
 
     async fn change_in(

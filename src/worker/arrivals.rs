@@ -12,6 +12,7 @@ use super::lease::Lease;
 use super::pausing;
 use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
+use crate::metrics::wakeups;
 use crate::router::DueWake;
 use crate::store::{Claim, Guarded, Looked, Pending, Step};
 use crate::store_time::{Heard, Reading};
@@ -77,7 +78,9 @@ async fn look_with_patience(engine: &Engine, woken_by: WokenBy, arrivals: &[Arri
             *kept = wake;
         }
     }
-    engine.kernel.counters.stale.add(arrivals.len() - newest.len());
+    let older = arrivals.len() - newest.len();
+    engine.kernel.counters.stale.add(older);
+    wakeups(woken_by.word(), "stale", older);
     let wakes: Vec<Wake> = newest.into_values().cloned().collect();
     let mut pauses = LOOK_AGAIN.into_iter();
     while let Err(error) = look(engine, woken_by, &wakes).await {
@@ -104,6 +107,7 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
         let waiting;
         (within, waiting) = split_by_room(wakes, &reserved.claim);
         engine.waiting(&waiting);
+        wakeups(woken_by.word(), "waiting", waiting.values().sum());
         &within
     } else {
         wakes
@@ -155,6 +159,10 @@ pub(crate) async fn act(
     counters.stale.add(heard.found.stale);
     counters.expired.add(heard.found.expired);
     let Heard { now, at, found } = heard;
+    let route = woken_by.word();
+    wakeups(route, "stale", found.stale);
+    wakeups(route, "early", found.early.len());
+    wakeups(route, "waiting", found.waiting.values().sum());
     let Looked {
         claimed,
         early,
@@ -221,6 +229,7 @@ pub(crate) fn accept(
         WokenBy::Sweep => &counters.claimed_by_sweep,
     };
     claimed_by.add(claimed.len());
+    wakeups(woken_by.word(), "claimed", claimed.len());
     let mut by_kind: BTreeMap<Kind, Vec<Arc<Attempt>>> = BTreeMap::new();
     for task in claimed {
         // A store that claims more than it was asked to leaves the rest to the end of their leases.

@@ -70,6 +70,7 @@ impl Engine {
         let lanes = kinds
             .into_iter()
             .map(|(kind, (policy, handler))| {
+                kernel.metrics.handled(&kind);
                 let check = kernel.checks.get(&kind);
                 let ask_after = check.map_or(Duration::MAX, Check::period);
                 let lane = Lane::new(kind.clone(), policy, handler, ask_after);

@@ -12,6 +12,8 @@ use super::lane::{Finished, Lane, Next, Settled};
 use super::pausing;
 use super::renewing::Note;
 use super::stop::Stage;
+use crate::metrics::{LOST, Stopwatch, outcome};
+use crate::store::Ending;
 use crate::timestamp::duration;
 use crate::verdict::{Verdict, refusal};
 use crate::{Context, Failure, Outcome};
@@ -20,7 +22,7 @@ use crate::{Context, Failure, Outcome};
 pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) {
     let mut handlers = Handlers::new();
     // Only looked up, never walked through: its order is no matter.
-    let mut running: HashMap<Id, Arc<Attempt>> = HashMap::new();
+    let mut running: HashMap<Id, (Arc<Attempt>, Stopwatch)> = HashMap::new();
     loop {
         let stage = engine.stop.stage();
         let stopping = stage > Stage::Working;
@@ -46,7 +48,7 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
             Ok((handler, Ended::Answered(answer))) => (handler, Verdict::Answered(answer)),
             Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
             Ok((handler, Ended::TooLate)) => {
-                if let Some(attempt) = running.remove(&handler) {
+                if let Some((attempt, _)) = running.remove(&handler) {
                     lane.handler_ended(&attempt);
                     lane.put_back(&attempt);
                 }
@@ -56,9 +58,13 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
             Err(error) if error.is_panic() => (error.id(), Verdict::Panicked(panic_text(error))),
             Err(error) => (error.id(), Verdict::Stopped),
         };
-        if let Some(attempt) = running.remove(&handler) {
+        if let Some((attempt, since)) = running.remove(&handler) {
             lane.handler_ended(&attempt);
-            finish(&engine, &lane, &senders.settle, attempt, verdict);
+            let outcome = finish(&engine, &lane, &senders.settle, attempt, verdict);
+            let kernel = &engine.kernel;
+            kernel
+                .metrics
+                .processed(&lane.kind, outcome, since, &kernel.clock);
         }
     }
 }
@@ -87,7 +93,7 @@ fn start_next(
     lane: &Arc<Lane>,
     senders: &Senders,
     handlers: &mut Handlers,
-) -> Option<(Id, Arc<Attempt>)> {
+) -> Option<(Id, (Arc<Attempt>, Stopwatch))> {
     let kernel = &engine.kernel;
     while handlers.len() + lane.noting() < lane.policy.concurrency {
         let now = engine.now();
@@ -129,14 +135,14 @@ fn start_next(
         );
         let timeout = lane.policy.execution_timeout;
         let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
+        let (kind, woken_by) = (lane.kind.clone(), attempt.woken_by.word());
         // Called inside as well, since it may panic before its first await.
         let run = async move {
             // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
             if !lease.holds(&inside.now()) {
                 return Ended::TooLate;
             }
-            inside.kernel.counters.started.add(1);
-            inside.kernel.counters.late(lateness);
+            inside.kernel.started(&kind, woken_by, lateness);
             match inside
                 .kernel
                 .clock
@@ -151,19 +157,19 @@ fn start_next(
         let started = kernel.clock.spawn_in(handlers, run);
         let id = started.id();
         lane.started(&attempt, started, now.moment.instant().checked_add(timeout));
-        return Some((id, attempt));
+        return Some((id, (attempt, Stopwatch::start(&kernel.clock))));
     }
     None
 }
 
-/// A claim has its verdict: hands it to be settled, unless it was lost meanwhile.
+/// A claim has its verdict: hands it to be settled, unless it was lost meanwhile. Says what came of it, in a word.
 fn finish(
     engine: &Engine,
     lane: &Arc<Lane>,
     settle: &mpsc::UnboundedSender<Settled>,
     attempt: Arc<Attempt>,
     verdict: Verdict,
-) {
+) -> &'static str {
     let kernel = &engine.kernel;
     let (verdict, finished) = match verdict {
         verdict if !attempt.finishing.has_begun() => (verdict, Finished::No),
@@ -171,18 +177,26 @@ fn finish(
         verdict => (verdict, Finished::Perhaps),
     };
     let since = kernel.clock.moment();
-    if let Some(store_earliest) = lane.settling(&attempt, since) {
-        // By the attempt that it was started as, whatever became of its claim since.
-        let ending = verdict.ending(&attempt.task, &lane.policy, store_earliest, kernel);
-        // The other end is gone only when the worker is.
-        let _ = settle.send(Settled {
-            lane: Arc::clone(lane),
-            attempt,
-            ending,
-            finished,
-            since,
-        });
-    }
+    let Some(store_earliest) = lane.settling(&attempt, since) else {
+        kernel.metrics.attempted(&lane.kind, LOST);
+        return LOST;
+    };
+    // By the attempt that it was started as, whatever became of its claim since.
+    let ending = verdict.ending(&attempt.task, &lane.policy, store_earliest, kernel);
+    let outcome = match finished {
+        // What is to be written applies only if it is not.
+        Finished::Yes => outcome(&Ending::Done),
+        Finished::No | Finished::Perhaps => outcome(&ending),
+    };
+    // The other end is gone only when the worker is.
+    let _ = settle.send(Settled {
+        lane: Arc::clone(lane),
+        attempt,
+        ending,
+        finished,
+        since,
+    });
+    outcome
 }
 
 fn panic_text(error: JoinError) -> String {

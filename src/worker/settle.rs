@@ -9,10 +9,11 @@ use super::engine::Engine;
 use super::lane::{Current, Finished, Settled};
 use super::pass_on;
 use crate::backoff::Backoff;
+use crate::metrics::LOST;
 use crate::store::{Ending, Event, Guarded, Step, Target, ended};
 use crate::turns::{Load, Turn, take_turns};
 use crate::verdict::next_wake;
-use crate::{Error, State, Task};
+use crate::{Error, Kind, State, Task};
 
 /// Settles what has ended, as much at once as is waiting, until nobody can send more.
 ///
@@ -162,10 +163,15 @@ async fn give_up(engine: &Engine, settled: &Settled, cause: &Error) {
             %cause, id = %claim.id, kind = %claim.kind,
             "the end of a claim cannot be written; its task is tried again when its lease has ended"
         );
-        engine.kernel.counters.lost_claims.add(1);
+        lost(engine, &claim.kind);
     }
     settled.lane.settled(&settled.attempt);
     engine.room.notify_one();
+}
+
+fn lost(engine: &Engine, kind: &Kind) {
+    engine.kernel.counters.lost_claims.add(1);
+    engine.kernel.metrics.attempted(kind, LOST);
 }
 
 /// Does what follows when claims were settled, or were somebody else's; gives those of which it is not known.
@@ -196,9 +202,9 @@ async fn conclude(
             left.push(settled);
             continue;
         } else if has_finished(engine, &settled).await {
-            engine.kernel.counters.done.add(1);
+            engine.kernel.ended(&claim.kind, &Ending::Done);
         } else {
-            engine.kernel.counters.lost_claims.add(1);
+            lost(engine, &claim.kind);
             warn!(
                 id = %claim.id, kind = %claim.kind,
                 "a claim was lost before its end was written; another worker may run its task"
@@ -253,7 +259,7 @@ async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
 }
 
 fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
-    engine.kernel.counters.ended(ending);
+    engine.kernel.ended(&task.kind, ending);
     let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
     engine
         .kernel

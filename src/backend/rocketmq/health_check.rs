@@ -369,7 +369,7 @@ impl HealthCheck {
                 probe_is_due: master.probe_backoff.is_due(now),
             };
             if let Ok(stats) = &observed.stats {
-                for (level, is_stuck) in master.observe_levels(now, stats) {
+                for (level, is_stuck) in master.observe_levels(&name, now, stats) {
                     if is_stuck {
                         tracing::warn!(
                             broker = %name, ?level,

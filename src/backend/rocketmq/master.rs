@@ -13,6 +13,7 @@ use super::decision::Circuit;
 use super::delay_support::DelaySupport;
 use crate::backoff::Backoff;
 use crate::delay::LevelTable;
+use crate::metrics::level_is_stuck;
 use crate::rocketmq::BrokerInfo;
 
 /// When something that a master refused is tried again.
@@ -107,7 +108,12 @@ impl MasterState {
     }
 
     /// Reads how far each level has been delivered; says which have become stuck, and which no longer are.
-    pub(super) fn observe_levels(&mut self, now: Instant, stats: &BrokerInfo) -> Vec<(Duration, bool)> {
+    pub(super) fn observe_levels(
+        &mut self,
+        name: &str,
+        now: Instant,
+        stats: &BrokerInfo,
+    ) -> Vec<(Duration, bool)> {
         let mut changed = Vec::new();
         for level in self
             .delay_support
@@ -125,6 +131,7 @@ impl MasterState {
                 .or_insert_with(|| Backlog::new(level.delay));
             let was = backlog.is_stuck();
             let is = backlog.observe(now, delivered, reaches);
+            level_is_stuck(name, level, is);
             if was != is {
                 changed.push((level.delay, is));
             }

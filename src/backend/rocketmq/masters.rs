@@ -284,7 +284,7 @@ mod tests {
             masters.change(|known| {
                 known
                     .values_mut()
-                    .flat_map(|master| master.observe_levels(now, &stats(delivered)))
+                    .flat_map(|master| master.observe_levels("broker-0", now, &stats(delivered)))
                     .collect::<Vec<_>>()
             })
         };

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::masters::Masters;
 use super::routing_table::{DelayProperty, Destination};
 use crate::backend::{Departure, SendError};
+use crate::metrics::{LevelSamples, Stopwatch, sent_to_broker};
 use crate::rocketmq::{ClientFactory, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, defaults};
 
@@ -64,12 +65,14 @@ fn message(departure: &Departure, destination: &Destination) -> Result<Message, 
 pub(super) async fn send(
     producer: Arc<DefaultMQProducer>,
     masters: Arc<Masters>,
+    level_samples: Arc<LevelSamples>,
     batch: Vec<Departure>,
 ) -> Result<(), SendError> {
     let deadline = Instant::now() + BATCH_WITHIN;
     let mut sending = Sending {
         producer,
         masters,
+        level_samples,
         batch,
         in_flight: JoinSet::new(),
         pending: BTreeMap::new(),
@@ -110,6 +113,7 @@ pub(super) async fn send(
 struct Sending {
     producer: Arc<DefaultMQProducer>,
     masters: Arc<Masters>,
+    level_samples: Arc<LevelSamples>,
     batch: Vec<Departure>,
     /// Ends with its tasks when the batch is abandoned.
     in_flight: JoinSet<Sent>,
@@ -125,6 +129,9 @@ struct Sending {
 struct Sent {
     place: usize,
     is_first: bool,
+    /// Whether it was to be held by a level.
+    by_level: bool,
+    since: Stopwatch,
     result: Result<(), Error>,
 }
 
@@ -135,7 +142,8 @@ impl Sending {
         let departure = &self.batch[place];
         let prepared = match routes.choose(departure.delay, except) {
             Some(destination) => {
-                message(departure, destination).map(|message| (message, destination.queue.clone()))
+                let by_level = matches!(destination.property, DelayProperty::Level(_));
+                message(departure, destination).map(|message| (message, destination.queue.clone(), by_level))
             }
             None => Err(match routes.check(departure.delay) {
                 Ok(()) => transient("no broker that holds the delay takes messages"),
@@ -143,11 +151,12 @@ impl Sending {
             }),
         };
         match prepared {
-            Ok((message, queue)) => {
+            Ok((message, queue, by_level)) => {
                 let producer = self.producer.clone();
                 let is_first = except.is_none();
                 self.pending.insert(place, queue.broker_name().clone());
                 self.in_flight.spawn(Box::pin(async move {
+                    let since = Stopwatch::now();
                     let result = match producer.send_to_queue(message, queue).await {
                         // Every status means that it is stored. Those other than "ok" say that it was not flushed or
                         // copied in time, and a wake-up that a crash then loses is the sweep's.
@@ -155,9 +164,12 @@ impl Sending {
                         Ok(None) => Err(transient("sending a wake-up had no outcome")),
                         Err(cause) => Err(failure("sending a wake-up", cause)),
                     };
+                    sent_to_broker(since, result.as_ref().err().map(Error::sort));
                     Sent {
                         place,
                         is_first,
+                        by_level,
+                        since,
                         result,
                     }
                 }));
@@ -175,6 +187,10 @@ impl Sending {
             return;
         };
         let Err(error) = sent.result else {
+            if sent.by_level {
+                let Departure { wake, delay } = &self.batch[sent.place];
+                self.level_samples.sent(wake, &master, *delay, sent.since);
+            }
             self.took.insert(master);
             return;
         };

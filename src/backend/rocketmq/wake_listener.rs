@@ -1,13 +1,14 @@
 //! Takes wake-ups from the consumer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rocketmq_model::common::message::MessageTrait;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
 use crate::backend::Wake;
+use crate::metrics::LevelSamples;
 use crate::rocketmq::{DeliveryQueue, Listener};
 
 /// How often foreign messages are warned about.
@@ -17,6 +18,8 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct WakeListener {
     pub(super) delivery_queue: DeliveryQueue<Wake>,
+    /// Of the wake-ups that were sent from here.
+    pub(super) level_samples: Arc<LevelSamples>,
     foreign: AtomicU64,
     /// When foreign messages were last warned about.
     warned: Mutex<Option<Instant>>,
@@ -26,6 +29,7 @@ impl WakeListener {
     pub(super) fn new(delivery_queue: DeliveryQueue<Wake>) -> Self {
         Self {
             delivery_queue,
+            level_samples: Arc::default(),
             foreign: AtomicU64::new(0),
             warned: Mutex::default(),
         }
@@ -41,7 +45,10 @@ impl WakeListener {
         let mut foreign = 0;
         for body in bodies {
             match body.and_then(Wake::decode) {
-                Some(wake) => wakes.push(wake),
+                Some(wake) => {
+                    self.level_samples.arrived(&wake);
+                    wakes.push(wake);
+                }
                 None => foreign += 1,
             }
         }
@@ -82,8 +89,6 @@ impl Listener for WakeListener {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::TaskId;
 
