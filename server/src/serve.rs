@@ -7,6 +7,7 @@ mod derived_id;
 mod gateway;
 mod http;
 mod log;
+mod metrics;
 mod open;
 mod text;
 mod webhook;
@@ -61,6 +62,8 @@ impl Serve {
     }
 
     async fn serve(self, config: Config) -> Result<(), Failure> {
+        // Before whatever tells figures.
+        let figures = metrics::start()?;
         let in_memory = self.demo && self.config.is_none();
         let parts = open::Parts::open(&config, in_memory).await?;
         let listen = *config.http.listen.get_ref();
@@ -105,6 +108,8 @@ impl Serve {
             body_limit: config.http.body_limit,
             room,
             room_for_many,
+            room_for_scrapes: Room::for_scrapes(),
+            figures,
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
         });

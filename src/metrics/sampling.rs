@@ -22,16 +22,18 @@ const STATES: [(State, &str); 3] = [
 const BOUNDS: [u64; 8] = [5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400];
 /// How many kinds are looked at of each state, the first by name, beside those that are told apart.
 const KINDS: usize = 2 * defaults::METRIC_KINDS;
-/// Of so much time the store is asked for one part.
-const PART: u32 = 20;
+/// How many times as long as it took to ask the store it is left alone, up to the longest pause.
+const REST: u32 = 20;
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 impl Scheduler {
     /// Records what only the store knows: how many tasks there are of each kind and state (`delayline.tasks`), how many are
     /// due soon (`delayline.tasks.due`), and for how long the oldest has been due (`delayline.overdue.oldest`).
     ///
     /// For whoever is about to export metrics: nothing is asked unless somebody wants to see it. Kinds are counted one by
-    /// one, by an index and up to [`defaults::FORECAST_LIMIT`] tasks, never by going through a table. What was recorded
-    /// less than [`defaults::SAMPLE_EVERY`] ago, or twenty times as long as it took, is not recorded again.
+    /// one, by an index and up to [`defaults::FORECAST_LIMIT`] tasks, never by going through a table. The store is asked
+    /// every [`defaults::SAMPLE_EVERY`] at the most, and less often, down to once a minute, where it takes longer than half
+    /// a second to answer; what was recorded stands until then.
     ///
     /// The recorder of the crate `metrics` should be installed before the scheduler is built: it is told then what the
     /// instruments are. One scheduler of a process is enough, as they have one recorder.
@@ -44,7 +46,8 @@ impl Scheduler {
         }
         record(&look(kernel).await?);
         let took = kernel.clock.instant().saturating_duration_since(began);
-        *rests_until = Some(began + defaults::SAMPLE_EVERY.max(took * PART));
+        let rest = (took * REST).min(LONGEST_REST).max(defaults::SAMPLE_EVERY);
+        *rests_until = Some(began + rest);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod events;
 mod forecast;
 mod health;
 mod kinds;
+mod metrics;
 mod openapi;
 mod problem;
 mod room;
@@ -32,6 +33,7 @@ use delayline::backend::Backend;
 use delayline::claims::Claims;
 use delayline::store::Store;
 use delayline::{Scheduler, Timestamp};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
 
@@ -63,6 +65,9 @@ pub(crate) struct App {
     pub(crate) room: Room,
     /// For those that look at many.
     pub(crate) room_for_many: Room,
+    /// For those that look at figures.
+    pub(crate) room_for_scrapes: Room,
+    pub(crate) figures: PrometheusHandle,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.
@@ -94,6 +99,12 @@ pub(crate) fn router(app: Shared) -> Router {
     let may = |right, handlers| may_hold(right, a_task, handlers);
     let (read, schedule): (&[_], &[_]) = (&[Right::Read], &[Right::Schedule]);
     let (change, work): (&[_], &[_]) = (&[Right::Change], &[Right::Work]);
+    let a_scrape = room::Held {
+        of: |app| &app.room_for_scrapes,
+        least: |_| room::A_SCRAPE,
+    };
+    // Also whoever may see more.
+    let scrape: &[_] = &[Right::Scrape, Right::Read];
     let change_many = |handlers| may_hold(change, many(|_| bulk::HELD), handlers);
     // Also whoever may begin one.
     let look_at_bulk: &[_] = &[Right::Read, Right::Change];
@@ -150,6 +161,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(openapi::describe))
+        .route("/metrics", may_hold(scrape, a_scrape, get(metrics::show)))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(app.body_limit))

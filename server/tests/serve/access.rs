@@ -5,12 +5,13 @@ use serde_json::json;
 
 use crate::server::{ANY_PORT, Answer, Server};
 
-/// The tokens are `reader`, `shop` and `worker`.
+/// The tokens are `reader`, `shop`, `worker` and `scraper`.
 pub(crate) const TOKENS: &str = r#"
 tokens = [
   { name = "dashboard", sha256 = "3d0941964aa3ebdcb00ccef58b1bb399f9f898465e9886d5aec7f31090a0fb30", may = ["read"] },
   { name = "shop", sha256 = "8d9001d32c6a703d95921a77115050f33dd823d3f1730bd35215dcbecad6dc20", may = ["schedule", "change"] },
   { name = "builder", sha256 = "87eba76e7f3164534045ba922e7770fb58bbd14ad732bbf5ba6f11cc56989e6e", may = ["work"] },
+  { name = "prometheus", sha256 = "7c09b62405a2c0917f8b7440599ce947d2dc40bc8ece294d8be99fd808b593f0", may = ["scrape"] },
 ]
 "#;
 

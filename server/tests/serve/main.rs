@@ -22,7 +22,9 @@ mod gateway_clients;
 mod kinds;
 #[cfg(target_os = "linux")]
 mod memory;
+mod metrics;
 mod programs;
+mod prometheus;
 mod python;
 mod receiver;
 #[cfg(feature = "redis")]

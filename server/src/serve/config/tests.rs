@@ -35,7 +35,7 @@ listen = "0.0.0.0:80"
 base_path = "/delayline/"
 body_limit = 1000
 memory_limit = 2000
-tokens = [{ name = "shop", sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", may = ["read", "work"] }]
+tokens = [{ name = "shop", sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", may = ["read", "work", "scrape"] }]
 [worker]
 stop_timeout = "5s"
 [webhooks]
@@ -69,7 +69,8 @@ deliver = "pull"
     assert_eq!((config.http.body_limit, config.http.memory()), (1_000, 2_000));
     assert_eq!(config.http.base_path.as_str(), "/delayline");
     assert_eq!(config.worker.stop_timeout.0.as_secs(), 5);
-    assert!(config.http.tokens[0].get_ref().may.contains(&Right::Work));
+    let may = &config.http.tokens[0].get_ref().may;
+    assert!(may.contains(&Right::Work) && may.contains(&Right::Scrape));
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) enum Right {
     Change,
     /// Claim tasks that are due, and end the claims.
     Work,
+    /// See the figures of `/metrics`, and nothing else.
+    Scrape,
 }
 
 impl Right {
@@ -38,6 +40,7 @@ impl Right {
             Self::Schedule => "schedule",
             Self::Change => "change",
             Self::Work => "work",
+            Self::Scrape => "scrape",
         }
     }
 }

@@ -21,6 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A shorter answer is left to the connection.
 const SHORT: usize = 64 << 10;
 
+/// What a scrape of metrics holds: more than all series of as many kinds as are told apart.
+pub(super) const A_SCRAPE: usize = 4 << 20;
+/// How many scrapes are answered at once.
+const SCRAPES: usize = 4;
+
 /// The bytes that are free for requests, in the order in which they come.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -38,6 +43,11 @@ impl Room {
             all,
             body_limit,
         }
+    }
+
+    /// Of those who look after the server: however many others ask, they are answered.
+    pub(crate) fn for_scrapes() -> Self {
+        Self::new(SCRAPES * A_SCRAPE, 0)
     }
 
     /// Waits until there is room for so many bytes; none if there is none for too long.
