@@ -75,6 +75,8 @@ mod pages {
     mod databases {}
     #[doc = include_str!("../docs/guarantees.md")]
     mod guarantees {}
+    #[doc = include_str!("../docs/metrics.md")]
+    mod metrics {}
     #[doc = include_str!("../docs/performance.md")]
     mod performance {}
     #[doc = include_str!("../docs/redis.md")]
