@@ -135,14 +135,14 @@ fn start_next(
         );
         let timeout = lane.policy.execution_timeout;
         let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
-        let (kind, woken_by) = (lane.kind.clone(), attempt.woken_by.word());
         // Called inside as well, since it may panic before its first await.
         let run = async move {
             // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
             if !lease.holds(&inside.now()) {
                 return Ended::TooLate;
             }
-            inside.kernel.started(&kind, woken_by, lateness);
+            let (kind, woken_by) = (&context.task().kind, context.woken_by().word());
+            inside.kernel.started(kind, woken_by, lateness);
             match inside
                 .kernel
                 .clock
