@@ -82,7 +82,7 @@ async fn the_store_is_asked_now_and_then_and_what_is_gone_is_told_as_gone() {
     let before = world.now();
     world.scheduler.sample_metrics().await.unwrap();
     let took = world.now() - before;
-    assert!((2_000..3_000).contains(&took), "{took}");
+    assert!((501..=2_000).contains(&took), "{took}");
     let asked = world.store.calls(Op::List).len();
     world.pass(ms(19 * took as u64 - 1)).await;
     world.scheduler.sample_metrics().await.unwrap();
@@ -123,10 +123,10 @@ async fn a_bounded_number_of_kinds_is_told_apart_and_those_that_are_handled_come
     world.scheduler.schedule(handled).await.unwrap();
     world.scheduler.sample_metrics().await.unwrap();
     let tasks = recorder.told().levels("delayline.tasks");
-    let own = |kind: &str| tasks.get(format!("{kind} scheduled")).copied();
+    let own = |kind: &str| tasks.get(&format!("{kind} scheduled")).copied();
     assert_eq!(own("~handled"), Some(1.0));
-    assert_eq!(own(kind(defaults::METRIC_KINDS - 2)), Some(1.0));
-    assert_eq!(own(kind(defaults::METRIC_KINDS - 1)), None);
+    assert_eq!(own(&kind(defaults::METRIC_KINDS - 2)), Some(1.0));
+    assert_eq!(own(&kind(defaults::METRIC_KINDS - 1)), None);
     assert_eq!(own("other"), Some(more as f64 + 1.0));
     assert_eq!(tasks.len(), 3 * (defaults::METRIC_KINDS + 1));
     // What the store has of others goes on, and is told together.

@@ -208,5 +208,5 @@ async fn a_lost_claim_is_an_attempt_of_which_nothing_is_known() {
     );
     let took = told.millis("messaging.process.duration");
     assert_eq!(took.len(), 1, "{took:?}");
-    assert!(took.contains_key(format!("{KIND} process delayline lost")));
+    assert!(took.contains_key(&format!("{KIND} process delayline lost")));
 }

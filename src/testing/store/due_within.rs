@@ -75,11 +75,11 @@ pub(super) async fn rows_of_another_state_are_counted_as_well(fixture: &dyn Stor
     }
     let far = trial.add(later(n + 1)).await;
     trial.bring(&far, State::Cancelled).await;
-    let mut counts = Vec::new();
+    let (mut counts, kind) = (Vec::new(), KIND.into());
     for state in STATES {
         let spans = [NONE, 2 * LONG, Duration::MAX];
-        let counted = trial.store.due_within(&KIND.into(), state, &spans, MANY);
-        counts.push(ok(counted.await).found);
+        let counted = trial.store.due_within(&kind, state, &spans, MANY).await;
+        counts.push(ok(counted).found);
     }
     assert_eq!(counts, [[1; 3], [2; 3], [3; 3], [4; 3], [5, 6, 6]]);
 }

@@ -351,8 +351,9 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn due_within(&self, kind: &str, spans: &[Duration], most: usize) -> Vec<usize> {
-        let counted = self.store.due_within(&kind.into(), State::Scheduled, spans, most);
-        ok(counted.await).found
+        let kind = kind.into();
+        let counted = self.store.due_within(&kind, State::Scheduled, spans, most).await;
+        ok(counted).found
     }
 
     pub(super) async fn purge(&self, limit: usize) -> u64 {
