@@ -23,8 +23,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Jobs, Listening, Room};
 pub(crate) use self::http::TaskView;
+use self::http::{Access, App, Jobs, Listening, Room};
 use self::webhook::Webhook;
 use crate::Failure;
 

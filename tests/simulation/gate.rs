@@ -288,7 +288,9 @@ impl Store for GatedStore {
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
         self.0
-            .stamped(self.1, async { self.0.ground.due_within(kind, state, spans, most) })
+            .stamped(self.1, async {
+                self.0.ground.due_within(kind, state, spans, most)
+            })
             .await
     }
 

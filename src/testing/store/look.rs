@@ -254,7 +254,9 @@ pub(super) async fn every_answer_is_of_the_time_of_its_call(fixture: &dyn StoreF
         within(start, trial.ahead(ahead).await, trial.now().await);
         for spans in [&[][..], &[NONE, LONG]] {
             let start = trial.now().await;
-            let counted = ok(store.due_within(&KIND.into(), State::Scheduled, spans, MANY).await);
+            let counted = ok(store
+                .due_within(&KIND.into(), State::Scheduled, spans, MANY)
+                .await);
             within(start, counted, trial.now().await);
         }
         trial.pass(NONE).await;
