@@ -28,6 +28,11 @@ install_or_die() {
     fi
 }
 
+# alone FILE COMMAND...: not beside another one under the same file, where the system can lock files.
+alone() {
+    if command -v flock >/dev/null; then flock "$@"; else "${@:2}"; fi
+}
+
 # fetch_jars VERSION: prints the folder of its jars, fetched if they are not there.
 fetch_jars() {
     local version=$1
@@ -52,9 +57,15 @@ fetch_jars() {
 </project>
 POM
         say "fetching RocketMQ $version from Maven Central"
-        mvn -q -B -f "$fetched/pom.xml" dependency:copy-dependencies \
-            -DincludeScope=runtime -DoutputDirectory="$fetched/lib" >&2 ||
-            die "Maven could not fetch RocketMQ $version"
+        # Several at once would write the same files of Maven's own cache, which it does not lock; and a server may fail
+        # once.
+        local attempt
+        for attempt in 1 2 3; do
+            ! alone "$cache/lock" mvn -q -B -f "$fetched/pom.xml" dependency:copy-dependencies \
+                -DincludeScope=runtime -DoutputDirectory="$fetched/lib" >&2 || break
+            ((attempt < 3)) || die "Maven could not fetch RocketMQ $version"
+            sleep 2
+        done
         # Another start may have been faster: then its folder is as good.
         mv -T "$fetched/lib" "$jars" 2>/dev/null || [[ -d $jars ]] || die "cannot write $jars"
         rm -rf "$fetched"

@@ -71,17 +71,21 @@ create_worker() {
     mqadmin "$dir" "$jars" createAcl "${to[@]}" -s "User:$ACCESS_KEY" -r 'Topic:*,Group:*' -a Pub,Sub -d Allow
 }
 
-# mqadmin DIR JARS COMMAND...: as the account admin.
+# mqadmin DIR JARS COMMAND...: as the account admin, three times if it must: it gives a busy broker some seconds only.
 mqadmin() {
     local dir=$1 jars=$2 said=$1/home/mqadmin/said
     shift 2
-    ROCKETMQ_HOME=$dir/home/mqadmin "$JAVA" "${JAVA_FLAGS[@]}" -Xmx64m -Duser.home="$dir/home/mqadmin" \
-        -cp "$jars/*" org.apache.rocketmq.tools.command.MQAdminStartup "$@" </dev/null >"$said" 2>&1 &
-    # Its last words are followed by some seconds of farewells to all servers.
-    until grep -q success "$said" || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
-    kill -KILL $! 2>/dev/null || true
-    wait $! 2>/dev/null || true
-    grep -q success "$said" || die "mqadmin $1 failed: $(grep -v '|-' "$said")"
+    for _ in 1 2 3; do
+        ROCKETMQ_HOME=$dir/home/mqadmin "$JAVA" "${JAVA_FLAGS[@]}" -Xmx64m -Duser.home="$dir/home/mqadmin" \
+            -cp "$jars/*" org.apache.rocketmq.tools.command.MQAdminStartup "$@" </dev/null >"$said" 2>&1 &
+        # Its last words are followed by some seconds of farewells to all servers.
+        until grep -q success "$said" || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
+        kill -KILL $! 2>/dev/null || true
+        wait $! 2>/dev/null || true
+        # An attempt whose answer came too late has been made all the same.
+        ! grep -qE 'success|is existed' "$said" || return 0
+    done
+    die "mqadmin $1 failed: $(grep -v '|-' "$said")"
 }
 
 # --- TLS --------------------------------------------------------------------------------------------------------

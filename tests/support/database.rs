@@ -259,7 +259,7 @@ impl Drop for Server {
 /// back might take the server's.
 fn free_port() -> u16 {
     (0..1_000)
-        .map(|_| fastrand::u16(20_000..32_000))
+        .map(|_| fastrand::u16(20_000..24_000))
         .find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
         .expect("a free port")
 }

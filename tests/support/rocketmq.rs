@@ -6,7 +6,7 @@
 mod root;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -99,8 +99,9 @@ impl RocketMqServers {
         let output = self.command(verb).args(args).output().expect("run the script");
         assert!(
             output.status.success(),
-            "scripts/rocketmq {verb} {args:?}: {}",
-            output.status
+            "scripts/rocketmq {verb} {args:?}: {}, and said: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).replace('\n', " / ")
         );
         let printed = String::from_utf8(output.stdout).expect("text");
         printed.lines().last().unwrap_or_default().to_owned()
@@ -108,7 +109,7 @@ impl RocketMqServers {
 
     fn command(&self, verb: &str) -> Command {
         let mut script = Command::new(root::root().join("scripts/rocketmq"));
-        script.arg(verb).arg(self.folder.path()).stderr(Stdio::inherit());
+        script.arg(verb).arg(self.folder.path());
         script
     }
 }

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener};
 /// that is down for a while.
 pub(super) fn free_port() -> u16 {
     loop {
-        let port = fastrand::u16(10_000..32_000);
+        let port = fastrand::u16(10_000..20_000);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }
