@@ -17,6 +17,8 @@ mod level_samples;
 mod recorded;
 #[cfg(feature = "metrics")]
 mod sampling;
+#[cfg(all(test, feature = "metrics", feature = "rocketmq"))]
+mod told;
 #[cfg(not(feature = "metrics"))]
 mod unrecorded;
 
@@ -26,6 +28,8 @@ pub(crate) use self::brokers::{level_is_stuck, sent_to_broker};
 pub(crate) use self::level_samples::LevelSamples;
 #[cfg(feature = "metrics")]
 pub(crate) use self::recorded::{Metrics, Stopwatch, verb, wakeups};
+#[cfg(all(test, feature = "metrics", feature = "rocketmq"))]
+pub(crate) use self::told::told;
 #[cfg(all(not(feature = "metrics"), feature = "rocketmq"))]
 pub(crate) use self::unrecorded::{LevelSamples, level_is_stuck, sent_to_broker};
 #[cfg(not(feature = "metrics"))]

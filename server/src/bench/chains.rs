@@ -57,8 +57,11 @@ struct Asked {
     versions: Vec<String>,
 }
 
-/// What is on the way of tasks beside the brokers.
-struct Beside<'a> {
+/// What tasks go through: the chains that the brokers have, and what is beside these.
+struct Through<'a> {
+    lengths: &'a Lengths,
+    /// The chain of one hop.
+    one: &'a Chain,
     rows: &'a Named,
     /// Where chains may end.
     redis: Option<&'a Named>,
@@ -129,14 +132,6 @@ impl Brokers {
         named: &[Named],
     ) -> Result<Vec<Line>, Error> {
         let asked = self.asked.get().ok_or("the brokers were not asked")?;
-        let beside = Beside {
-            rows: named
-                .iter()
-                .chain(&self.passing)
-                .find(|place| place.keeps_rows())
-                .ok_or("there is no place for rows")?,
-            redis: named.iter().find(|place| !place.keeps_rows()),
-        };
         let lengths = &asked.lengths;
         let one = lengths.one_hop().ok_or_else(|| {
             format!(
@@ -144,21 +139,30 @@ impl Brokers {
                 asked.levels
             )
         })?;
+        let through = Through {
+            lengths,
+            one,
+            rows: named
+                .iter()
+                .chain(&self.passing)
+                .find(|place| place.keeps_rows())
+                .ok_or("there is no place for rows")?,
+            redis: named.iter().find(|place| !place.keeps_rows()),
+        };
         self.warm_up(one, order).await?;
         let tasks = workload.tasks(order.tasks);
-        let mut runs = Runs::default();
-        for run in 0..order.runs {
-            order.tell(Self::NAME, workload, "the limit", run);
-            runs.limits
-                .push(self.limit(workload, tasks, one, lengths, &beside).await?);
-            self.clean_with(&beside).await?;
-            order.tell(Self::NAME, workload, "delayline", run);
-            runs.ours
-                .push(self.ours(workload, tasks, one, lengths, &beside).await?);
-            self.clean_with(&beside).await?;
-            order.bar.inc(1);
-        }
-        Ok(runs.lines(workload, figures(workload, lengths, &beside), Self::NAME))
+        let limit = async || {
+            let limit = self.limit(workload, tasks, &through).await?;
+            self.clean_with(&through).await?;
+            Ok(Some(limit))
+        };
+        let ours = async || {
+            let ours = self.ours(workload, tasks, &through).await?;
+            self.clean_with(&through).await?;
+            Ok(ours)
+        };
+        let runs = Runs::in_turns(order, Self::NAME, workload, limit, ours).await?;
+        Ok(runs.lines(workload, figures(workload, &through), Self::NAME))
     }
 
     async fn warm_up(&self, one: &Chain, order: &Order) -> Result<(), Error> {
@@ -184,20 +188,18 @@ impl Brokers {
         &self,
         workload: Workload,
         tasks: usize,
-        one: &Chain,
-        lengths: &Lengths,
-        beside: &Beside<'_>,
+        through: &Through<'_>,
     ) -> Result<Vec<Measured>, Error> {
         let bare = self.bare().await?;
         let measured = match workload {
-            Workload::C1 => bare.steady(tasks, one.level).await?,
+            Workload::C1 => bare.steady(tasks, through.one.level).await?,
             Workload::C2 => bare.sent(tasks, SUSTAINED).await?,
-            _ => bare.burst(tasks, one.level).await?,
+            _ => bare.burst(tasks, through.one.level).await?,
         };
         bare.close().await;
         // One level is the limit of every chain, and one burst that of both figures.
-        let mut limits = vec![measured; figures(workload, lengths, beside).len()];
-        if let (Workload::C1, Some(redis), Some(_)) = (workload, beside.redis, lengths.to_redis()) {
+        let mut limits = vec![measured; figures(workload, through).len()];
+        if let (Workload::C1, Some(redis), Some(_)) = (workload, through.redis, through.lengths.to_redis()) {
             limits.pop();
             limits.push(redis.late_if_bare(tasks, calling::EVERY).await?);
         }
@@ -209,29 +211,27 @@ impl Brokers {
         &self,
         workload: Workload,
         tasks: usize,
-        one: &Chain,
-        lengths: &Lengths,
-        beside: &Beside<'_>,
+        through: &Through<'_>,
     ) -> Result<Vec<Measured>, Error> {
         let mut measured = Vec::new();
         // Not what a scheduler has by default, which sees to the end of a chain by the rows themselves.
         let wheel = || Arc::new(WheelBackend::new());
-        let chained = async || self.chained(beside.rows, Routing::default(), wheel()).await;
+        let chained = async || self.chained(through.rows, Routing::default(), wheel()).await;
         match workload {
             Workload::C1 => {
-                for chain in lengths.chains() {
+                for chain in through.lengths.chains() {
                     measured.push(ours::steady(chained().await?, tasks, chain).await?);
                 }
-                if let (Some(redis), Some(chain)) = (beside.redis, lengths.to_redis()) {
+                if let (Some(redis), Some(chain)) = (through.redis, through.lengths.to_redis()) {
                     let precise = redis.precise().await?;
-                    let ours = self.chained(beside.rows, lengths::to_redis(), precise);
+                    let ours = self.chained(through.rows, lengths::to_redis(), precise);
                     measured.push(ours::steady(ours.await?, tasks, chain).await?);
                 }
             }
             Workload::C2 => measured.push(ours::schedule(chained().await?, tasks, SUSTAINED).await?),
             _ => {
-                measured.push(ours::burst(chained().await?, tasks, one).await?);
-                if let Some(two) = lengths.two_hops() {
+                measured.push(ours::burst(chained().await?, tasks, through.one).await?);
+                if let Some(two) = through.lengths.two_hops() {
                     measured.push(ours::burst(chained().await?, tasks, two).await?);
                 }
             }
@@ -284,9 +284,9 @@ impl Brokers {
         deleted
     }
 
-    async fn clean_with(&self, beside: &Beside<'_>) -> Result<(), Error> {
+    async fn clean_with(&self, through: &Through<'_>) -> Result<(), Error> {
         self.clean().await?;
-        for place in [beside.rows].into_iter().chain(beside.redis) {
+        for place in [through.rows].into_iter().chain(through.redis) {
             place.clean().await?;
         }
         Ok(())
@@ -294,7 +294,8 @@ impl Brokers {
 }
 
 /// What is measured, in the order in which it is.
-fn figures(workload: Workload, lengths: &Lengths, beside: &Beside<'_>) -> Vec<Figure> {
+fn figures(workload: Workload, through: &Through<'_>) -> Vec<Figure> {
+    let lengths = through.lengths;
     let figure = |what: String, unit, aim| Figure {
         what: what.into(),
         unit,
@@ -309,7 +310,7 @@ fn figures(workload: Workload, lengths: &Lengths, beside: &Beside<'_>) -> Vec<Fi
                 let what = format!("at 500/s through {chain} and Redis, late");
                 figure(what, Unit::Lateness, Aim::AtMost(2.5))
             };
-            let to_redis = beside.redis.and(lengths.to_redis());
+            let to_redis = through.redis.and(lengths.to_redis());
             lengths
                 .chains()
                 .iter()
@@ -318,7 +319,7 @@ fn figures(workload: Workload, lengths: &Lengths, beside: &Beside<'_>) -> Vec<Fi
                 .collect()
         }
         Workload::C2 => {
-            let what = format!("by 64 callers, until on brokers, rows in {}", beside.rows.name());
+            let what = format!("by 64 callers, until on brokers, rows in {}", through.rows.name());
             vec![figure(what, Unit::Rate, Aim::AtLeast(0.6))]
         }
         _ => {

@@ -12,17 +12,17 @@ pub(crate) async fn compare<P: Place>(
     order: &Order,
 ) -> Result<Vec<Line>, Error> {
     let tasks = workload.tasks(order.tasks);
-    let mut runs = Runs::default();
-    for run in 0..order.runs {
-        order.tell(place.name(), workload, "the limit", run);
+    let limit = async || {
         let limit = limit(place, workload, tasks).await?;
-        runs.limits.extend(limit);
         place.clean().await?;
-        order.tell(place.name(), workload, "delayline", run);
-        runs.ours.push(ours(place, workload, tasks).await?);
+        Ok(limit)
+    };
+    let ours = async || {
+        let ours = ours(place, workload, tasks).await?;
         place.clean().await?;
-        order.bar.inc(1);
-    }
+        Ok(ours)
+    };
+    let runs = Runs::in_turns(order, place.name(), workload, limit, ours).await?;
     Ok(runs.lines(workload, workload.figures(place.is_redis()), place.name()))
 }
 
@@ -56,25 +56,39 @@ async fn ours<P: Place>(place: &P, workload: Workload, tasks: usize) -> Result<V
 pub(crate) async fn timers(order: &Order) -> Result<Vec<Line>, Error> {
     const NAME: &str = "in process";
     let timers = Workload::W7.tasks(order.tasks);
-    let mut runs = Runs::default();
-    for run in 0..order.runs {
-        order.tell(NAME, Workload::W7, "the limit", run);
-        runs.limits.push(wheel::limit(timers)?);
-        order.tell(NAME, Workload::W7, "delayline", run);
-        runs.ours.push(wheel::ours(timers).await?);
-        order.bar.inc(1);
-    }
+    let limit = async || wheel::limit(timers).map(Some);
+    let ours = async || wheel::ours(timers).await;
+    let runs = Runs::in_turns(order, NAME, Workload::W7, limit, ours).await?;
     Ok(runs.lines(Workload::W7, Workload::W7.figures(false), NAME))
 }
 
 /// What was measured in all runs of each side, in the order of the figures.
 #[derive(Default)]
 pub(crate) struct Runs {
-    pub(crate) ours: Vec<Vec<Measured>>,
-    pub(crate) limits: Vec<Vec<Measured>>,
+    ours: Vec<Vec<Measured>>,
+    limits: Vec<Vec<Measured>>,
 }
 
 impl Runs {
+    /// Measures both sides in turns, as often as is wanted; no limit where it is that nothing is done.
+    pub(crate) async fn in_turns(
+        order: &Order,
+        server: &str,
+        workload: Workload,
+        limit: impl AsyncFn() -> Result<Option<Vec<Measured>>, Error>,
+        ours: impl AsyncFn() -> Result<Vec<Measured>, Error>,
+    ) -> Result<Self, Error> {
+        let mut runs = Self::default();
+        for run in 0..order.runs {
+            order.tell(server, workload, "the limit", run);
+            runs.limits.extend(limit().await?);
+            order.tell(server, workload, "delayline", run);
+            runs.ours.push(ours().await?);
+            order.bar.inc(1);
+        }
+        Ok(runs)
+    }
+
     pub(crate) fn lines(&self, workload: Workload, figures: Vec<Figure>, place: &'static str) -> Vec<Line> {
         let of = |runs: &[Vec<Measured>], at: usize| -> Vec<Measured> {
             runs.iter().filter_map(|run| run.get(at).cloned()).collect()

@@ -89,17 +89,14 @@ impl Crowd {
         order: &Order,
     ) -> Result<Vec<Line>, Error> {
         let tasks = workload.tasks(order.tasks);
-        let mut runs = Runs::default();
-        for run in 0..order.runs {
-            order.tell(place.name(), workload, "without others", run);
+        let limit = async || {
             let alone = async || Ours::over(place.rows().await?);
-            runs.limits.push(measure(workload, tasks, &alone).await?);
+            let limit = measure(workload, tasks, &alone).await?;
             place.clean().await?;
-            order.tell(place.name(), workload, "among others", run);
-            let among = async || self.fresh();
-            runs.ours.push(measure(workload, tasks, &among).await?);
-            order.bar.inc(1);
-        }
+            Ok(Some(limit))
+        };
+        let ours = async || measure(workload, tasks, &async || self.fresh()).await;
+        let runs = Runs::in_turns(order, place.name(), workload, limit, ours).await?;
         Ok(runs.lines(workload, self.figures(workload), place.name()))
     }
 

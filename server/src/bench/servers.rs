@@ -40,10 +40,8 @@ impl Servers {
         if names_none && std::env::var_os(VARIABLE).is_some() {
             addresses.push(Address::given(STORE, None)?);
         }
-        let mut named = addresses
-            .iter()
-            .map(Named::store)
-            .collect::<Result<Vec<_>, _>>()?;
+        let kept = || addresses.iter().map(Named::store).collect::<Result<Vec<_>, _>>();
+        let mut named = kept()?;
         let mut crowded = Vec::new();
         if !others.are_none() {
             if addresses.is_empty() {
@@ -51,10 +49,7 @@ impl Servers {
                     "--pending and --finished are allowed with --store or DATABASE_URL".to_owned(),
                 ));
             }
-            crowded = addresses
-                .iter()
-                .map(Named::store)
-                .collect::<Result<Vec<_>, _>>()?;
+            crowded = kept()?;
         }
         if let Some(url) = redis {
             named.push(Named::wakes(url)?);

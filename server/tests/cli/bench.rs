@@ -1,6 +1,8 @@
 //! `delayline bench` with few tasks: what it says, and that nothing of it stays. No time is looked at.
 
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Child;
 
 use tempfile::TempDir;
 
@@ -235,6 +237,21 @@ fn what_cannot_be_measured_is_refused_by_name() {
     assert!(is_empty(folder.path()));
 }
 
+/// Interrupts it, as Ctrl-C does: it ends with status 1, says so, and nothing else.
+#[cfg(unix)]
+#[track_caller]
+fn is_interrupted(running: Child) {
+    let id = running.id().to_string();
+    let told = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(told.success());
+    let output = running.wait_with_output().unwrap();
+    let complained = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), complained.as_str(), output.stdout),
+        (Some(1), "delayline: interrupted\n", Vec::new())
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn who_interrupts_it_leaves_nothing_behind() {
@@ -249,20 +266,7 @@ fn who_interrupts_it_leaves_nothing_behind() {
     while is_empty(folder.path()) {
         std::thread::yield_now();
     }
-    let id = running.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let output = running.wait_with_output().unwrap();
-    let complained = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(
-        (output.status.code(), complained.as_str(), output.stdout),
-        (Some(1), "delayline: interrupted\n", Vec::new())
-    );
+    is_interrupted(running);
     assert!(is_empty(folder.path()));
 }
 
@@ -425,15 +429,7 @@ mod brokers {
         while !servers.kept(crate::rocketmq::BROKER).contains("_5_") {
             std::thread::yield_now();
         }
-        let id = running.id().to_string();
-        let told = Command::new("kill").args(["-INT", &id]).status().unwrap();
-        assert!(told.success());
-        let output = running.wait_with_output().unwrap();
-        let complained = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), complained.as_str(), output.stdout),
-            (Some(1), "delayline: interrupted\n", Vec::new())
-        );
+        is_interrupted(running);
         assert!(is_empty(folder.path()));
         let keys: u64 = redis::cmd("DBSIZE").query(&mut redis.admin()).unwrap();
         assert_eq!(keys, 0);

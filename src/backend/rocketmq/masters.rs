@@ -301,6 +301,8 @@ mod tests {
     fn each_level_that_has_figures_is_told_to_be_stuck_or_not() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
+        use crate::metrics::told;
+
         let recorder = DebuggingRecorder::new();
         let _recording = metrics::set_default_local_recorder(&recorder);
         let mut master = MasterState::new("127.0.0.1:1".into());
@@ -313,15 +315,8 @@ mod tests {
             let now = Instant::now() + Duration::from_secs(after);
             master.observe_levels("a", now, &stats);
         }
-        let told = recorder.snapshotter().snapshot().into_vec().into_iter();
-        let told = told.map(|(key, _, _, value)| {
-            let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
-            (labels.join(" "), value)
-        });
-        let mut told: Vec<_> = told.collect();
-        told.sort_by(|one, other| one.0.cmp(&other.0));
         let level = |name: &str, stuck: f64| (name.to_owned(), DebugValue::Gauge(stuck.into()));
-        assert_eq!(told, [level("a 1s", 0.0), level("a 3s", 1.0)]);
+        assert_eq!(told(&recorder), [level("a 1s", 0.0), level("a 3s", 1.0)]);
     }
 
     #[test]
