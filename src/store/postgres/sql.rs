@@ -5,7 +5,9 @@
 //!
 //! None may read the table from end to end, whatever the statistics say. So kinds are found by jumping from one to the
 //! next in an index, every scan has a limit, and the store's own connections do not consider anything but indexes (see
-//! [`connections`](super::connections)).
+//! [`connections`](super::connections)). What is taken by due time is asked for as a range of whole rows of that index, as
+//! in `(kind, state, due_at) <= (…)`: by single columns, a planner that thinks that a kind has few rows would find all of
+//! them by another index, to sort them and take the first.
 //!
 //! Who claims, renews, sweeps or purges locks rows in a step of its own, which is done before anything is written, and
 //! leaves out those that somebody else has locked. `MATERIALIZED` keeps these steps from being merged or repeated.
@@ -218,8 +220,9 @@ statements! {
         locked AS MATERIALIZED (
             SELECT d.* FROM unnest($1::text[], $2::bigint[]) AS r (kind, room) CROSS JOIN LATERAL (
                 SELECT t.id, t.due_at, octet_length(t.payload) AS bytes FROM {tasks} t
-                WHERE t.kind = r.kind AND t.state = 0 AND t.due_at <= (SELECT clock.now FROM clock)
-                ORDER BY t.due_at, t.id LIMIT r.room FOR UPDATE SKIP LOCKED) d),
+                WHERE (t.kind, t.state) >= (r.kind, 0)
+                    AND (t.kind, t.state, t.due_at) <= (r.kind, 0, (SELECT clock.now FROM clock))
+                ORDER BY t.kind, t.state, t.due_at, t.id LIMIT r.room FOR UPDATE SKIP LOCKED) d),
         summed AS (SELECT l.id, ", before!("l.due_at, l.id", "l.bytes"), " AS bytes FROM locked l),
         claimed AS (
             UPDATE {tasks} t SET ", claim!("$3::text", "$4::bigint"), "
@@ -351,8 +354,9 @@ statements! {
     /// Rows of kind `$1` in state `$2` after due time `$3` and id `$4`, at most `$5`.
     list = concat!(
         "SELECT ", columns!(leased), " FROM {tasks} t", leased!(), "
-        WHERE t.kind = $1::text AND t.state = $2::smallint AND (t.due_at, t.id) > ($3::bigint, $4::uuid)
-        ORDER BY t.due_at, t.id LIMIT $5::bigint"
+        WHERE (t.kind, t.state, t.due_at, t.id) > ($1::text, $2::smallint, $3::bigint, $4::uuid)
+            AND (t.kind, t.state) <= ($1::text, $2::smallint)
+        ORDER BY t.kind, t.state, t.due_at, t.id LIMIT $5::bigint"
     );
 
     /// The first `$3` kinds after `$2` of which there are rows in state `$1`.
@@ -370,9 +374,10 @@ statements! {
         "WITH ", clock!(), ",
         first AS MATERIALIZED (
             SELECT t.due_at FROM {tasks} t
-            WHERE t.kind = $1::text AND t.state = $2::smallint AND t.due_at <= (
-                SELECT max(clock.now + s.span) FROM clock CROSS JOIN unnest($3::bigint[]) AS s (span))
-            ORDER BY t.due_at, t.id LIMIT $4::bigint)
+            WHERE (t.kind, t.state) >= ($1::text, $2::smallint) AND (t.kind, t.state, t.due_at) <= (
+                $1::text, $2::smallint, (
+                    SELECT max(clock.now + s.span) FROM clock CROSS JOIN unnest($3::bigint[]) AS s (span)))
+            ORDER BY t.kind, t.state, t.due_at, t.id LIMIT $4::bigint)
         SELECT clock.now, ARRAY(
             SELECT (SELECT count(*) FROM first f WHERE f.due_at <= clock.now + s.span)
             FROM unnest($3::bigint[]) WITH ORDINALITY AS s (span, place) ORDER BY s.place)

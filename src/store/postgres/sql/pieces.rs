@@ -119,11 +119,11 @@ macro_rules! ahead {
         concat!(
             "SELECT u.id, u.kind, u.key, u.version, u.due_at, u.planned_at FROM lanes l CROSS JOIN LATERAL (
                 SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at FROM {tasks} t
-                WHERE t.kind = l.kind AND t.state = 0 AND t.due_at >= (SELECT clock.now - 50 FROM clock)
-                    AND t.due_at <= (SELECT ",
+                WHERE (t.kind, t.state, t.due_at) >= (l.kind, 0, (SELECT clock.now - 50 FROM clock))
+                    AND (t.kind, t.state, t.due_at) <= (l.kind, 0, (SELECT ",
             after!($within),
-            " FROM clock)
-                ORDER BY t.due_at, t.id LIMIT ",
+            " FROM clock))
+                ORDER BY t.kind, t.state, t.due_at, t.id LIMIT ",
             $limit,
             ") u
             WHERE l.state = 0

@@ -111,6 +111,58 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
     }
 }
 
+/// How many rows of the table the plan of `s` reads for some values.
+async fn rows_read(connection: &mut PgConnection, values: &str) -> f64 {
+    let number = |node: &Value, name: &str| node[name].as_f64().unwrap_or(0.0);
+    let nodes = nodes(connection, ", ANALYZE", values).await;
+    let read = nodes.iter().map(|node| {
+        let rows = number(node, "Actual Rows") + number(node, "Rows Removed by Filter");
+        rows * number(node, "Actual Loops")
+    });
+    read.sum()
+}
+
+#[tokio::test]
+async fn of_a_burst_into_a_new_table_no_more_is_read_than_is_taken() {
+    let fixture = Fixture::new().await;
+    let statements = &fixture.store.database.statements;
+    let mut other = fixture.foreign().await;
+    // Nobody has gathered statistics yet, or did so when there was nothing.
+    run(
+        &mut other,
+        "ALTER TABLE delayline_tasks SET (autovacuum_enabled = off)",
+    )
+    .await;
+    run(&mut other, &FILL.replace("100000)", "20000)")).await;
+    let due = "UPDATE delayline_tasks SET state = 0, kind = 'k', due_at = 1, wake_at = 4000000000000";
+    run(&mut other, due).await;
+    let mut own = fixture.store.database.callers.lend().await.unwrap();
+    let first = "'00000000-0000-0000-0000-000000000000'";
+    for (name, sql, values) in [
+        (
+            "list",
+            &statements.list,
+            &*format!("'k', 0::smallint, 0, {first}, 100"),
+        ),
+        (
+            "due_within",
+            &statements.due_within,
+            "'k', 0::smallint, '{5000}', 100",
+        ),
+        (
+            "sweep",
+            &statements.sweep,
+            "'{k}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000",
+        ),
+        ("ready", &statements.ready, "'{k}', '{100}', 'me', 30000, 1000000"),
+    ] {
+        prepare(&mut own, sql.as_str()).await;
+        let read = rows_read(&mut own, values).await;
+        // What is claimed is read once to be locked and once to be written.
+        assert!(read <= 200.0, "{name}: {read} rows");
+    }
+}
+
 #[tokio::test]
 async fn what_runs_all_the_time_reads_few_rows() {
     let fixture = Fixture::new().await;
@@ -146,12 +198,7 @@ async fn what_runs_all_the_time_reads_few_rows() {
             ),
         ] {
             prepare(&mut own, sql.as_str()).await;
-            let mut read = 0.0;
-            for node in nodes(&mut own, ", ANALYZE", values).await {
-                let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
-                let rows = number("Actual Rows") + number("Rows Removed by Filter");
-                read += rows * number("Actual Loops");
-            }
+            let read = rows_read(&mut own, values).await;
             // Up to 100 of each of three kinds, each looked at, ahead, and jumped to.
             assert!(read <= 700.0, "{name}, {stage}: {read} rows");
         }
