@@ -16,6 +16,8 @@ pub(crate) struct Measured {
     /// How late each started, in ms, ascending.
     pub(crate) late: Vec<f64>,
     pub(crate) bytes_each: Option<f64>,
+    /// Through how many levels of a broker each went.
+    pub(crate) hops_each: Option<f64>,
     /// Statements or commands a second.
     pub(crate) asked: Option<f64>,
     /// What this process took of its processors, in ms a second.
@@ -64,6 +66,7 @@ impl Measured {
             seconds: self.seconds.map(|seconds| rounded(seconds, 6)),
             per_second: self.per_second().or(self.asked).map(|rate| rounded(rate, 2)),
             bytes_each: self.bytes_each.map(|bytes| rounded(bytes, 1)),
+            hops_each: self.hops_each.map(|hops| rounded(hops, 2)),
             processor_ms_per_second: self.processor.map(|ms| rounded(ms, 2)),
             late_ms: (!self.late.is_empty()).then(|| Late {
                 p50: quantile(0.5),
@@ -76,7 +79,10 @@ impl Measured {
     /// How late they started, for people: the median, and the 99th of a hundred.
     fn lateness(&self) -> Option<String> {
         let (p50, p99) = self.quantile(0.5).zip(self.quantile(0.99))?;
-        Some(format!("{p50:.1} / {p99:.1} ms"))
+        let hops = self
+            .hops_each
+            .map_or_else(String::new, |hops| format!(", {hops:.1} hops each"));
+        Some(format!("{p50:.1} / {p99:.1} ms{hops}"))
     }
 
     /// For people.
@@ -124,6 +130,8 @@ struct Numbers {
     per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_each: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hops_each: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processor_ms_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -158,12 +158,13 @@ impl Statements {
             )
             .into(),
             insert_one: format!("INSERT INTO {table} {columns} VALUES ($2, $1, $3, 0, $4, $4, $5)").into(),
+            // By the id: a sum is in no index.
             claim: format!(
-                "UPDATE {table} SET state = 1, wake_at = wake_at + 30000 WHERE id = ANY($1) AND state = 0
+                "UPDATE {table} SET state = 1, wake_at = wake_at + 30000 WHERE id = ANY($1) AND state + 0 = 0
                 RETURNING id, payload"
             )
             .into(),
-            finish: format!("UPDATE {table} SET state = 2 WHERE id = ANY($1) AND state = 1").into(),
+            finish: format!("UPDATE {table} SET state = 2 WHERE id = ANY($1) AND state + 0 = 1").into(),
             cancel: format!("UPDATE {table} SET state = 4 {many}").into(),
             cancel_one: format!("UPDATE {table} SET state = 4 {one}").into(),
             move_to: format!("UPDATE {table} SET due_at = $3, wake_at = $3 {many}").into(),

@@ -402,6 +402,8 @@ mod brokers {
         ];
         let measured = figures(&[&["C1", "C2", "C3"], &few[..]].concat());
         are_well_formed(&measured, &[("C1", 4), ("C2", 1), ("C3", 2)], "rocketmq");
+        let hops = measured[0]["hops_each"].as_f64().unwrap();
+        assert!(hops >= 1.0, "{hops}");
         let of_chains: Vec<_> = measured
             .iter()
             .map(|figure| figure["what"].as_str().unwrap())
