@@ -77,7 +77,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
 
 impl Failure {
     /// The error and its causes, in one line.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let mut text = self.0.to_string();
         let mut cause = self.0.source();
         while let Some(error) = cause {

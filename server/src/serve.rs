@@ -10,6 +10,7 @@ mod log;
 mod metrics;
 mod open;
 mod text;
+mod traces;
 mod webhook;
 
 use std::future::IntoFuture as _;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use self::config::{Config, Delivery};
 pub(crate) use self::http::TaskView;
 use self::http::{Access, App, Jobs, Listening, Room};
+use self::traces::Traces;
 use self::webhook::Webhook;
 use crate::Failure;
 
@@ -64,6 +66,7 @@ impl Serve {
     async fn serve(self, config: Config) -> Result<(), Failure> {
         // Before whatever tells figures.
         let figures = metrics::start()?;
+        let traces = Traces::start(config.otlp.as_ref())?;
         let in_memory = self.demo && self.config.is_none();
         let parts = open::Parts::open(&config, in_memory).await?;
         let listen = *config.http.listen.get_ref();
@@ -74,11 +77,12 @@ impl Serve {
         })?;
         let address = listener.local_addr().map_err(Failure::Runtime)?;
         let scheduler = parts.scheduler()?;
-        let (mut worker, claims) = delivering(&config, &scheduler).await?;
+        let (mut worker, claims) = delivering(&config, &scheduler, &traces).await?;
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
             (Some(gateway), Some(rocketmq)) => {
-                let gateway = gateway::Gateway::open(gateway.get_ref().clone(), rocketmq.options()).await?;
+                let gateway = gateway.get_ref().clone();
+                let gateway = gateway::Gateway::open(gateway, rocketmq.options(), traces.clone()).await?;
                 worker = gateway.handlers(worker);
                 Some(gateway)
             }
@@ -93,6 +97,7 @@ impl Serve {
         let app = Arc::new(App {
             scheduler: scheduler.clone(),
             claims,
+            traces: traces.clone(),
             stopping: stopping.clone(),
             backends: parts.backends(),
             store: parts.store,
@@ -159,12 +164,17 @@ impl Serve {
             defect => return ended_early(defect),
         }
         scheduler.close().await?;
+        traces.end().await;
         Ok(())
     }
 }
 
 /// The worker of the kinds that the server delivers itself, and the claims of those that are fetched.
-async fn delivering(config: &Config, scheduler: &Scheduler) -> Result<(Worker, Claims), Failure> {
+async fn delivering(
+    config: &Config,
+    scheduler: &Scheduler,
+    traces: &Traces,
+) -> Result<(Worker, Claims), Failure> {
     let mut claims = scheduler.claims().payload_bytes_in_all(config.http.memory())?;
     let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
     for config::KindConfig {
@@ -183,15 +193,21 @@ async fn delivering(config: &Config, scheduler: &Scheduler) -> Result<(Worker, C
         }
         match deliver {
             Delivery::Pull => claims = claims.policy(kind, policy)?,
-            Delivery::Topic(topic) => worker = forward(worker, config, kind, policy, topic).await?,
+            Delivery::Topic(topic) => worker = forward(worker, config, kind, policy, topic, traces).await?,
             Delivery::Webhook(endpoint) => {
                 // What is claimed in advance waits for a receiver that may be slow, and meanwhile can be neither cancelled
                 // nor posted by another server.
                 let policy = policy.prefetch(concurrency.unwrap_or(defaults::CONCURRENCY));
                 let webhook = Arc::new(Webhook::new(endpoint, config.webhooks.allow.clone())?);
+                let traces = traces.clone();
                 worker = worker.handle_bytes(kind, policy, move |context: Context| {
-                    let webhook = Arc::clone(&webhook);
-                    async move { Ok(webhook.deliver(context.task()).await) }
+                    let (webhook, traces) = (Arc::clone(&webhook), traces.clone());
+                    async move {
+                        let span = traces.process(context.task());
+                        let outcome = Ok(webhook.deliver(context.task(), span.place()).await);
+                        span.ended(&outcome);
+                        outcome
+                    }
                 });
             }
         }
@@ -207,6 +223,7 @@ async fn forward(
     kind: Kind,
     policy: Policy,
     config::Topic { topic, tag }: config::Topic,
+    traces: &Traces,
 ) -> Result<Worker, Failure> {
     let Some(rocketmq) = &config.rocketmq else {
         return Err(Failure::Argument(format!(
@@ -217,7 +234,23 @@ async fn forward(
     if let Some(tag) = tag {
         forward = forward.tag(tag);
     }
-    Ok(worker.forward(kind, policy, forward))
+    forward.check()?;
+    let traces = traces.clone();
+    Ok(worker.handle_bytes(kind, policy, move |context: Context| {
+        let (forward, span) = (forward.clone(), traces.process(context.task()));
+        async move {
+            let outcome = match span.place() {
+                Some(place) => {
+                    forward
+                        .publish_in_trace(&context, &place.traceparent, place.tracestate.as_deref())
+                        .await
+                }
+                None => forward.publish(&context).await,
+            };
+            span.ended(&outcome);
+            outcome
+        }
+    }))
 }
 
 #[cfg(not(feature = "rocketmq"))]
@@ -227,6 +260,7 @@ async fn forward(
     _: Kind,
     _: Policy,
     config::Topic { .. }: config::Topic,
+    _: &Traces,
 ) -> Result<Worker, Failure> {
     Err(open::not_built("rocketmq"))
 }

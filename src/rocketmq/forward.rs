@@ -5,7 +5,7 @@ mod task_message;
 use std::fmt;
 
 use super::{PublishError, Publisher, RocketMqOptions, message};
-use crate::{Context, Error, Failure, Outcome};
+use crate::{Context, Error, Failure, Outcome, Task};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
 /// [`Worker::forward`](crate::Worker::forward).
@@ -97,8 +97,8 @@ impl Forward {
         self.publisher.close().await;
     }
 
-    /// Refuses what no message can have.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Refuses a tag and properties that no message can have. [`Worker::forward`](crate::Worker::forward) asks by itself.
+    pub fn check(&self) -> Result<(), Error> {
         if let Some(tag) = &self.tag {
             message::check_tag(tag)?;
         }
@@ -107,12 +107,49 @@ impl Forward {
             .try_for_each(|(name, value)| task_message::check_property(name, value))
     }
 
-    /// Publishes the task.
-    pub(crate) async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
-        let message = match task_message::message(self, context.task()) {
+    /// Publishes the task of a handler, as a part of a trace: for a handler that does so in a span of its own.
+    ///
+    /// The message has these as its user properties `traceparent` and `tracestate`, as of W3C Trace Context. What the task
+    /// was scheduled with under these names is in `DELAYLINE_TRACEPARENT` and `DELAYLINE_TRACESTATE`. A value that no property
+    /// can have makes the task dead, as such a header does.
+    pub async fn publish_in_trace(
+        &self,
+        context: &Context,
+        traceparent: &str,
+        tracestate: Option<&str>,
+    ) -> Result<Outcome, Failure> {
+        let mut task = context.task().clone();
+        let mut before = Vec::new();
+        for (name, kept, value) in [
+            ("traceparent", "DELAYLINE_TRACEPARENT", Some(traceparent)),
+            ("tracestate", "DELAYLINE_TRACESTATE", tracestate),
+        ] {
+            if let Some(value) = task.headers.remove(name) {
+                if let Err(error) = task_message::check_property(name, &value) {
+                    return Ok(Outcome::Discard(format!("header: {error}")));
+                }
+                before.push((kept, value));
+            }
+            if let Some(value) = value {
+                task.headers.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        self.publish_as(&task, before).await
+    }
+
+    /// Publishes the task of a handler, as [`Worker::forward`](crate::Worker::forward) does.
+    pub async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
+        self.publish_as(context.task(), Vec::new()).await
+    }
+
+    async fn publish_as(&self, task: &Task, ours: Vec<(&'static str, String)>) -> Result<Outcome, Failure> {
+        let message = match task_message::message(self, task) {
             Ok(message) => message,
             Err(reason) => return Ok(Outcome::Discard(reason)),
         };
+        let message = ours
+            .into_iter()
+            .fold(message, |message, (name, value)| message.property(name, value));
         match self.publisher.publish(message).await {
             Ok(()) => Ok(Outcome::Done),
             Err(PublishError::Failed(error)) => Err(error.into()),

@@ -195,7 +195,9 @@ async fn filled<S: Side>(
         let first = clock.now() / 1_000 + lead.as_millis() as i64;
         let due: Vec<i64> = (0..tasks as i64).map(|number| first + number * apart).collect();
         let all = due.iter().enumerate().map(|(number, &due)| Item { number, due });
-        let (seconds, done) = apply(&side, Verb::Add, WRITERS, parts(all, BATCH)).await?;
+        // One call after the other: of a wake-up its sender says how long it is to wait, and what waits for its turn to be
+        // sent is late by that.
+        let (seconds, done) = apply(&side, Verb::Add, 1, parts(all, BATCH)).await?;
         if done < tasks {
             return Err(format!("only {done} of {tasks} tasks could be written").into());
         }

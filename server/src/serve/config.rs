@@ -4,6 +4,7 @@ mod delivery;
 mod endpoint;
 mod gateway;
 mod listen;
+mod otlp;
 mod token;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub(crate) use self::gateway::Targets;
 #[cfg(feature = "rocketmq")]
 pub(crate) use self::gateway::USUAL_KIND;
 pub(crate) use self::listen::Listen;
+pub(crate) use self::otlp::Otlp;
 pub(crate) use self::token::{Right, Token};
 use super::text::Text;
 use super::webhook::Guard;
@@ -40,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     pub(crate) worker: Worker,
     pub(crate) webhooks: Webhooks,
+    pub(crate) otlp: Option<Otlp>,
     kinds: BTreeMap<Spanned<String>, Spanned<KindTable>>,
 }
 

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use self::batch::Asked;
 use super::config;
+use super::traces::Traces;
 use crate::Failure;
 
 /// How many messages are dealt with at once, at the most.
@@ -38,16 +39,22 @@ pub(super) struct Gateway {
     inbox: Inbox,
     publisher: Publisher,
     config: Arc<config::Gateway>,
+    traces: Traces,
 }
 
 impl Gateway {
     /// Starts to receive. A server starts while its brokers are away.
-    pub(super) async fn open(config: config::Gateway, rocketmq: RocketMqOptions) -> Result<Self, Failure> {
+    pub(super) async fn open(
+        config: config::Gateway,
+        rocketmq: RocketMqOptions,
+        traces: Traces,
+    ) -> Result<Self, Failure> {
         let options = rocketmq.group(&config.group).lazy();
         Ok(Self {
             publisher: Publisher::connect(options.clone()).await?,
             inbox: Inbox::connect(options, config.topics()).await?,
             config: Arc::new(config),
+            traces,
         })
     }
 
@@ -58,9 +65,15 @@ impl Gateway {
                 .max_attempts(self.config.attempts.get())
                 .concurrency(PUBLISHED_AT_ONCE);
             let (publisher, config) = (self.publisher.clone(), Arc::clone(&self.config));
+            let traces = self.traces.clone();
             worker = worker.handle_bytes(kind.as_str(), policy, move |context| {
                 let (publisher, config) = (publisher.clone(), Arc::clone(&config));
-                async move { delivery::publish(&publisher, &config, &context).await }
+                let span = traces.process(context.task());
+                async move {
+                    let outcome = delivery::publish(&publisher, &config, &context, span.place()).await;
+                    span.ended(&outcome);
+                    outcome
+                }
             });
         }
         worker.handle_bytes(rejected::KIND, Policy::new(), rejected::end)
@@ -89,7 +102,7 @@ impl Gateway {
                 .map(|message| Asked::read(message, &self.config))
                 .collect();
             let mut pause = AGAIN;
-            while let Err(error) = batch::deal_with(scheduler, &mut asked).await {
+            while let Err(error) = batch::deal_with(scheduler, &self.traces, &mut asked).await {
                 tracing::warn!(
                     %error,
                     "messages could not be scheduled, and wait at the broker until they are; see that the store is up"

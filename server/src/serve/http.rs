@@ -45,6 +45,7 @@ pub(super) use self::connection::Listening;
 use self::problem::Problem;
 pub(super) use self::room::Room;
 use super::config::Right;
+use super::traces::Traces;
 
 /// For how long a request may take that does not wait for tasks.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -55,6 +56,7 @@ pub(crate) struct App {
     pub(crate) scheduler: Scheduler,
     /// Of kinds that wait until somebody claims them.
     pub(crate) claims: Claims,
+    pub(crate) traces: Traces,
     pub(crate) store: Arc<dyn Store>,
     /// What carries wake-ups, beside what the library has by itself.
     pub(crate) backends: Vec<Arc<dyn Backend>>,

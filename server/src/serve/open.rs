@@ -42,6 +42,10 @@ impl Parts {
         if config.rocketmq.is_some() {
             return Err(not_built("rocketmq"));
         }
+        #[cfg(not(feature = "otlp"))]
+        if config.otlp.is_some() {
+            return Err(not_built("otlp"));
+        }
         precise(config).map(drop)
     }
 
@@ -97,7 +101,7 @@ async fn carrier(config: &Config) -> Result<Option<Arc<dyn Backend>>, Failure> {
     }
 }
 
-#[cfg(not(all(feature = "redis", feature = "rocketmq")))]
+#[cfg(not(all(feature = "otlp", feature = "redis", feature = "rocketmq")))]
 pub(super) fn not_built(feature: &str) -> Failure {
     Failure::Argument(format!(
         "[{feature}] needs the feature {feature}, which this build does not have"

@@ -16,6 +16,7 @@ use url::Url;
 pub(crate) use self::guard::Guard;
 pub(crate) use self::signature::Secrets;
 use super::config::Endpoint;
+use super::traces::Place;
 use crate::Failure;
 
 /// How long an attempt may take, from the name of the host to the end of the answer.
@@ -57,8 +58,8 @@ impl Webhook {
     }
 
     /// One attempt.
-    pub(super) async fn deliver(&self, task: &Task) -> Outcome {
-        let Some(headers) = headers::headers(task, &self.secrets, SystemTime::now()) else {
+    pub(super) async fn deliver(&self, task: &Task, place: Option<Place>) -> Outcome {
+        let Some(headers) = headers::headers(task, &self.secrets, SystemTime::now(), place) else {
             return Outcome::Discard("its headers are more than a request can have".to_owned());
         };
         let request = self.client.post(self.url.clone()).headers(headers);
@@ -126,7 +127,7 @@ mod tests {
             secrets: Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
         };
         let webhook = Webhook::new(endpoint, Guard::default()).unwrap();
-        let outcome = webhook.deliver(&task().await).await;
+        let outcome = webhook.deliver(&task().await, None).await;
         receiver.abort();
         outcome
     }

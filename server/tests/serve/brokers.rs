@@ -56,6 +56,31 @@ async fn what_is_due_is_published_after_its_hops() {
     assert!(done["hops"].as_u64().unwrap() >= 1, "{done}");
 }
 
+#[cfg(feature = "otlp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_takes_part_in_the_attempt() {
+    use delayline::rocketmq::Inbox;
+
+    use crate::traces::{Collector, traceparent};
+
+    let topic = fresh("timeouts");
+    let mut collector = Collector::start().await;
+    let options = RocketMqOptions::new(nameserver()).group(fresh("group"));
+    // It makes the topic.
+    let inbox = Inbox::connect(options, [topic.clone()]).await.unwrap();
+    let server = Server::configured(&(config(&topic) + &collector.config()));
+    server
+        .put("/v1/tasks/order.cancel/1", json!({"after": "0s", "payload": 1}))
+        .await
+        .is(201, "new");
+    let create = collector.span("create order.cancel").await;
+    let process = collector.span("process order.cancel").await;
+    let message = inbox.receive(1).await.unwrap().remove(0);
+    let properties: std::collections::BTreeMap<_, _> = message.user_properties().collect();
+    assert_eq!(properties["traceparent"], traceparent(&process));
+    assert_eq!(properties["DELAYLINE_TRACEPARENT"], traceparent(&create));
+}
+
 #[test]
 fn a_topic_that_is_not_there_is_refused_by_name() {
     let topic = fresh("nowhere");

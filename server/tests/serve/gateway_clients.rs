@@ -44,7 +44,9 @@ impl Programs {
             let jars = said(Command::new(scripts).arg("jars")).0 + "/*";
             let mut javac = Command::new("javac");
             javac.args(["-cp", &jars, "-d"]).arg(folder.path());
-            said(javac.arg(clients().join("java/GatewayClient.java")));
+            said(javac.args(
+                ["GatewayClient.java", "TracedOrder.java"].map(|file| clients().join("java").join(file)),
+            ));
             let mut go = Command::new("go");
             go.current_dir(clients().join("go")).args(["build", "-o"]);
             said(go.arg(folder.path().join("client")).arg("."));
@@ -54,10 +56,10 @@ impl Programs {
         .unwrap()
     }
 
-    fn java(&self) -> Command {
+    fn java(&self, main: &str) -> Command {
         let mut java = Command::new("java");
         let own = self.folder.path().display();
-        java.args(["-cp", &format!("{own}:{}", self.jars), "GatewayClient"]);
+        java.args(["-cp", &format!("{own}:{}", self.jars), main]);
         java
     }
 
@@ -112,12 +114,46 @@ async fn services_in_java_and_go_delay_move_and_cancel() {
     make_topic(&nameserver, &format!("{name}-out")).await;
     let programs = Programs::build().await;
     let server = Server::configured(&config(&nameserver, &name));
-    let java = orders(programs.java(), &nameserver, &name, "1");
+    let java = orders(programs.java("GatewayClient"), &nameserver, &name, "1");
     let go = orders(programs.go(), &nameserver, &name, "2");
     for came in [java.await.unwrap(), go.await.unwrap()] {
         kept(&came, 0);
     }
     drop(server);
+}
+
+/// An order of a service that traces, delayed over two hops, is one story: each part of it leads to the one before.
+#[cfg(feature = "otlp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_from_java_to_java_is_one_story() {
+    use crate::traces::{Collector, links, traceparent};
+
+    const PLACED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let (nameserver, name) = (nameserver(), fresh("shop"));
+    let out = format!("{name}-out");
+    make_topic(&nameserver, &out).await;
+    let programs = Programs::build().await;
+    let mut collector = Collector::start().await;
+    let server = Server::configured(&(config(&nameserver, &name) + &collector.config()));
+    let mut order = programs.java("TracedOrder");
+    order.args([&nameserver, &format!("{name}-in"), &out, "7s", PLACED]);
+    let (came, _) = spawn_blocking(move || said(&mut order)).await.unwrap();
+    let came: Value = serde_json::from_str(&came).unwrap();
+
+    let create = collector.span("create message").await;
+    assert!(PLACED.contains(&crate::traces::hex(&create.trace_id)));
+    assert!(PLACED.contains(&crate::traces::hex(&create.parent_span_id)));
+    let process = collector.span("process message").await;
+    assert_eq!(links(&process), [traceparent(&create)]);
+    let expected = serde_json::json!({
+        "traceparent": traceparent(&process),
+        "DELAYLINE_TRACEPARENT": traceparent(&create),
+        "DELAYLINE_TRACESTATE": "shop=1",
+    });
+    assert_eq!(came, expected);
+    let task = server.get("/v1/tasks/message/order-1").await.body;
+    assert!(task["hops"].as_u64().unwrap() >= 2, "{task}");
 }
 
 /// How often one of the servers is killed: past the last due time, and not for as long as a busy machine is late.
@@ -141,7 +177,7 @@ async fn services_lose_nothing_while_servers_and_the_broker_are_killed() {
     );
     let config = store + &config(&nameserver, &name);
     let mut servers = [(); 2].map(|()| Some(Server::configured(&config)));
-    let java = orders(programs.java(), &nameserver, &name, "1");
+    let java = orders(programs.java("GatewayClient"), &nameserver, &name, "1");
     let go = orders(programs.go(), &nameserver, &name, "2");
     let killing = tokio::spawn(async move {
         for kill in 0..KILLS {

@@ -38,5 +38,7 @@ mod server;
 mod start;
 mod stores;
 mod tasks;
+#[cfg(feature = "otlp")]
+mod traces;
 mod verbs;
 mod webhooks;

@@ -13,6 +13,8 @@ use tempfile::TempDir;
 pub(crate) fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayline"));
     command.arg("serve").current_dir(folder).env_remove("RUST_LOG");
+    // Spans are gathered for 5 s otherwise.
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
     command
 }
 

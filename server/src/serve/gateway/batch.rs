@@ -12,6 +12,7 @@ use super::request::{Action, Request};
 use super::{delivery, overtaken, rejected};
 use crate::serve::config::Gateway;
 use crate::serve::derived_id::derived_id;
+use crate::serve::traces::{Place, Traces};
 
 /// A message, what it asks for, and what came of it.
 pub(super) struct Asked<'a> {
@@ -35,12 +36,16 @@ impl<'a> Asked<'a> {
 /// them, and all others in as few calls of the store as there can be.
 ///
 /// An error of the store leaves some without a reply. They can be tried again: what was done is found again by the ids.
-pub(super) async fn deal_with(scheduler: &Scheduler, asked: &mut [Asked<'_>]) -> Result<(), Error> {
+pub(super) async fn deal_with(
+    scheduler: &Scheduler,
+    traces: &Traces,
+    asked: &mut [Asked<'_>],
+) -> Result<(), Error> {
     for round in rounds(asked) {
         let (schedules, verbs): (Vec<_>, Vec<_>) =
             round.into_iter().partition(|&at| asked[at].is_to_be_scheduled());
         let (scheduled, changed) = tokio::join!(
-            schedule(scheduler, asked, &schedules),
+            schedule(scheduler, traces, asked, &schedules),
             change(scheduler, asked, &verbs)
         );
         let mut failed = None;
@@ -102,6 +107,12 @@ impl Asked<'_> {
         }
     }
 
+    /// Where its producer stood in a trace.
+    fn place(&self) -> Option<Place> {
+        let properties: BTreeMap<_, _> = self.message.user_properties().collect();
+        Place::of(|name| properties.get(name).copied())
+    }
+
     /// The task of a message that is to be scheduled; or why it cannot be.
     fn task(&self) -> Result<NewTask, String> {
         let request = self.request.as_ref().map_err(String::clone)?;
@@ -119,18 +130,33 @@ impl Asked<'_> {
     }
 }
 
-async fn schedule(scheduler: &Scheduler, asked: &[Asked<'_>], places: &[usize]) -> Vec<Result<Reply, Error>> {
+async fn schedule(
+    scheduler: &Scheduler,
+    traces: &Traces,
+    asked: &[Asked<'_>],
+    places: &[usize],
+) -> Vec<Result<Reply, Error>> {
     let mut tasks = Vec::with_capacity(places.len());
+    let mut spans = Vec::with_capacity(places.len());
     let mut reasons = Vec::with_capacity(places.len());
     for &at in places {
         let (task, reason) = match asked[at].task() {
             Ok(task) => (task, None),
             Err(reason) => (rejected_task(asked[at].message, &reason), Some(reason)),
         };
-        tasks.push(task);
+        let kind = asked[at]
+            .request
+            .as_ref()
+            .map_or(rejected::KIND, |request| request.kind.as_str());
+        let span = traces.create(kind, asked[at].place());
+        tasks.push(span.kept_by(task));
+        spans.push(span);
         reasons.push(reason);
     }
     let answers = scheduler.schedule_each(tasks).await;
+    for (span, answer) in spans.into_iter().zip(&answers) {
+        span.ends(answer);
+    }
     let came = places.iter().zip(reasons).zip(answers);
     join_all(came.map(|((&at, reason), answer)| after_schedule(scheduler, &asked[at], reason, answer))).await
 }

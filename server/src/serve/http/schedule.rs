@@ -24,6 +24,7 @@ use super::body::{Body, OneOrMany};
 use super::problem::{Problem, Refusals};
 use super::texts;
 use crate::serve::derived_id::derived_id;
+use crate::serve::traces::{Create, Place};
 use crate::span::Span;
 
 /// A task to schedule.
@@ -93,6 +94,18 @@ pub(super) fn when(after: Option<Span>, at: Option<Time>) -> Result<When, Proble
 }
 
 impl TaskBody {
+    /// The task, as a part of the trace that its own headers name, or else the request, and the span in which it is made.
+    fn into_traced(self, app: &Shared, request: &HeaderMap) -> Result<(Create, NewTask), Problem> {
+        let named = Place::of(|name| self.headers.get(name).map(String::as_str));
+        let caller =
+            named.or_else(|| Place::of(|name| request.get(name).and_then(|value| value.to_str().ok())));
+        let kind = self.kind.clone().unwrap_or_default();
+        let task = self.into_task()?;
+        let span = app.traces.create(&kind, caller);
+        let task = span.kept_by(task);
+        Ok((span, task))
+    }
+
     fn into_task(self) -> Result<NewTask, Problem> {
         let due = when(self.after, self.at)?;
         let kind = self.kind.ok_or_else(|| {
@@ -193,6 +206,7 @@ impl<'de> Deserialize<'de> for Tasks {
 pub(super) async fn put(
     State(app): State<Shared>,
     Path((kind, key)): Path<(String, String)>,
+    headers: HeaderMap,
     Body(mut body): Body<TaskBody>,
 ) -> Result<Response, Problem> {
     for (field, given, path) in [("kind", &mut body.kind, kind), ("key", &mut body.key, key)] {
@@ -207,7 +221,8 @@ pub(super) async fn put(
             _ => *given = Some(path),
         }
     }
-    one(&app, body.into_task()?).await
+    let (span, task) = body.into_traced(&app, &headers)?;
+    one(&app, span, task).await
 }
 
 /// Schedules a task, or an array of tasks.
@@ -233,18 +248,23 @@ pub(super) async fn post(
     let name = headers.get("idempotency-key").map(|name| name.as_bytes());
     match tasks {
         Tasks::One(task) => {
-            let mut task = task.into_task()?;
+            let (span, mut task) = task.into_traced(&app, &headers)?;
             if let Some(name) = name {
                 task = task.id(named(&caller, name, 0));
             }
-            one(&app, task).await
+            one(&app, span, task).await
         }
-        Tasks::Many(tasks) => Ok(many(&app, tasks, |at| name.map(|name| named(&caller, name, at))).await),
+        Tasks::Many(tasks) => {
+            let id = |at| name.map(|name| named(&caller, name, at));
+            Ok(many(&app, &headers, tasks, id).await)
+        }
     }
 }
 
-async fn one(app: &Shared, task: NewTask) -> Result<Response, Problem> {
-    let (status, version, body) = scheduled(app.scheduler.schedule(task).await?);
+async fn one(app: &Shared, span: Create, task: NewTask) -> Result<Response, Problem> {
+    let answer = app.scheduler.schedule(task).await;
+    span.ends(&answer);
+    let (status, version, body) = scheduled(answer?);
     Ok(match status {
         StatusCode::CONFLICT => refused(status, "a task of this kind and key runs, and is as it was", body),
         status => tagged(status, version, body),
@@ -264,12 +284,19 @@ pub(super) enum Each {
 }
 
 /// Those that cannot be used are answered so, and the others are scheduled.
-async fn many(app: &Shared, tasks: Vec<TaskBody>, name: impl Fn(usize) -> Option<TaskId>) -> Response {
+async fn many(
+    app: &Shared,
+    request: &HeaderMap,
+    tasks: Vec<TaskBody>,
+    name: impl Fn(usize) -> Option<TaskId>,
+) -> Response {
     let mut each = Vec::with_capacity(tasks.len());
     let mut usable = Vec::with_capacity(tasks.len());
+    let mut spans = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.into_iter().enumerate() {
-        match task.into_task() {
-            Ok(task) => {
+        match task.into_traced(app, request) {
+            Ok((span, task)) => {
+                spans.push(span);
                 usable.push(match name(at) {
                     Some(id) => task.id(id),
                     None => task,
@@ -279,19 +306,18 @@ async fn many(app: &Shared, tasks: Vec<TaskBody>, name: impl Fn(usize) -> Option
             Err(problem) => each.push(Some(Each::Refused(problem))),
         }
     }
-    let mut answers = app
-        .scheduler
-        .schedule_each(usable)
-        .await
-        .into_iter()
-        .map(|answer| match answer {
+    let answers = app.scheduler.schedule_each(usable).await;
+    let mut answers = spans.into_iter().zip(answers).map(|(span, answer)| {
+        span.ends(&answer);
+        match answer {
             Ok(done) => {
                 let (status, _, answered) = scheduled(done);
                 let (status, answered) = (status.as_u16(), Box::new(answered));
                 Each::Scheduled { status, answered }
             }
             Err(error) => Each::Refused(error.into()),
-        });
+        }
+    });
     let each = each
         .into_iter()
         .filter_map(|refused| refused.or_else(|| answers.next()));

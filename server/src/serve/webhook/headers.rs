@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use super::signature::Secrets;
+use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
 
 /// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for
 /// another character.
@@ -19,7 +20,14 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 ///
 /// Those of the task have a name of their own each. So whoever may schedule tasks cannot say what only the server says,
 /// such as whom a request is for, or that it has been signed.
-pub(super) fn headers(task: &Task, secrets: &Secrets, now: SystemTime) -> Option<HeaderMap> {
+///
+/// In a trace the receiver takes part in it, as in that of any other caller.
+pub(super) fn headers(
+    task: &Task,
+    secrets: &Secrets,
+    now: SystemTime,
+    place: Option<Place>,
+) -> Option<HeaderMap> {
     let id = task.id.to_string();
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = timestamp.as_secs().to_string();
@@ -46,6 +54,16 @@ pub(super) fn headers(task: &Task, secrets: &Secrets, now: SystemTime) -> Option
     }
     add("delayline-attempt", &task.attempt.to_string())?;
     add("delayline-due-at", &task.due_at.to_string())?;
+    if let Some(Place {
+        traceparent,
+        tracestate,
+    }) = place
+    {
+        add(TRACEPARENT, &traceparent)?;
+        if let Some(tracestate) = tracestate {
+            add(TRACESTATE, &tracestate)?;
+        }
+    }
     for (name, value) in &task.headers {
         let name = format!("delayline-header-{}", utf8_percent_encode(name, NAME));
         add(&name, &encoded(value))?;
@@ -67,7 +85,7 @@ mod tests {
         let task = scheduler.schedule(task).await.unwrap().task().clone();
         let secrets = Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
         let now = UNIX_EPOCH + Duration::from_millis(1_614_265_330_999);
-        headers(&task, &secrets, now)
+        headers(&task, &secrets, now, None)
     }
 
     fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -1,0 +1,58 @@
+//! Where traces are sent.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use url::Url;
+
+use crate::serve::text::Text;
+
+/// A collector of traces, that speaks OTLP over HTTP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build reads it"))]
+pub(crate) struct Otlp {
+    pub(crate) endpoint: Collector,
+    /// The name under which this server is found there.
+    #[serde(default = "usual_service")]
+    pub(crate) service: String,
+    /// What each request has beside, such as an account.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Text>,
+}
+
+fn usual_service() -> String {
+    "delayline".to_owned()
+}
+
+/// The address of a collector. An account goes into the headers, as an address is told where it cannot be reached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Text")]
+pub(crate) struct Collector(Url);
+
+impl Collector {
+    /// Where it takes traces.
+    #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build asks"))]
+    pub(crate) fn of_traces(&self) -> String {
+        format!("{}/v1/traces", self.0.as_str().trim_end_matches('/'))
+    }
+}
+
+impl TryFrom<Text> for Collector {
+    type Error = &'static str;
+
+    fn try_from(text: Text) -> Result<Self, Self::Error> {
+        const ALLOWED: &str = "otlp.endpoint is no address of a collector: allowed is http:// or https://, a host and a \
+             port, such as http://127.0.0.1:4318, without /v1/traces and without an account, which headers may have";
+        let url = Url::parse(text.reveal()).map_err(|_| ALLOWED)?;
+        let has_account = !url.username().is_empty() || url.password().is_some();
+        let is_plain = !has_account
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && !url.path().ends_with("/v1/traces");
+        match url.scheme() {
+            "http" | "https" if url.has_host() && is_plain => Ok(Self(url)),
+            _ => Err(ALLOWED),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Traces of tasks: one that makes a task ends with it, and each attempt begins one of its own, linked to that.
+//!
+//! A task may run days later, and often is cancelled: as a part of the trace that made it, it would keep that open, or be
+//! cut off by whoever samples traces when they seem to be complete.
+
+#[cfg(feature = "otlp")]
+mod spans;
+
+use delayline::{NewTask, Outcome, Scheduled, Task};
+
+use super::config::Otlp;
+use crate::Failure;
+
+/// The names of the headers and properties of W3C Trace Context.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+pub(crate) const TRACESTATE: &str = "tracestate";
+
+/// Where something stands in a trace, as W3C Trace Context writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) traceparent: String,
+    pub(crate) tracestate: Option<String>,
+}
+
+impl Place {
+    /// What headers or properties say; none if they say nothing, or nothing that makes sense.
+    pub(crate) fn of<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let traceparent = header(TRACEPARENT).filter(|value| is_traceparent(value))?;
+        // Its own limit; who gets more may drop it.
+        let tracestate = header(TRACESTATE).filter(|value| (1..=512).contains(&value.len()));
+        Some(Self {
+            traceparent: traceparent.to_owned(),
+            tracestate: tracestate.map(str::to_owned),
+        })
+    }
+
+    /// The task, which from now on says that it comes from here.
+    pub(crate) fn kept_by(&self, mut task: NewTask) -> NewTask {
+        task = task.header(TRACEPARENT, &self.traceparent);
+        match &self.tracestate {
+            Some(tracestate) => task.header(TRACESTATE, tracestate),
+            None => task,
+        }
+    }
+}
+
+/// Whether it is of the first version, the only one so far: `00-` and 32, 16 and 2 digits, the first two not all zero.
+fn is_traceparent(value: &str) -> bool {
+    let is_hex = |part: &str, digits: usize| {
+        part.len() == digits
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let is_one = |part: &str| part.bytes().any(|byte| byte != b'0');
+    match value.split('-').collect::<Vec<_>>()[..] {
+        ["00", trace, span, flags] => {
+            is_hex(trace, 32) && is_one(trace) && is_hex(span, 16) && is_one(span) && is_hex(flags, 2)
+        }
+        _ => false,
+    }
+}
+
+/// Begins spans, where a collector is configured; else it passes on what there is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traces {
+    #[cfg(feature = "otlp")]
+    spans: Option<spans::Spans>,
+}
+
+impl Traces {
+    #[cfg(feature = "otlp")]
+    pub(crate) fn start(config: Option<&Otlp>) -> Result<Self, Failure> {
+        let spans = config.map(spans::Spans::start).transpose()?;
+        Ok(Self { spans })
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    pub(crate) fn start(config: Option<&Otlp>) -> Result<Self, Failure> {
+        match config {
+            Some(_) => Err(super::open::not_built("otlp")),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Begins the span in which a task of a kind is made, for a caller who is there.
+    pub(crate) fn create(&self, kind: &str, caller: Option<Place>) -> Create {
+        #[cfg(feature = "otlp")]
+        if let Some(spans) = &self.spans {
+            let span = spans.create(kind, caller.as_ref());
+            return Create {
+                place: Some(span.place()),
+                span: Some(span),
+            };
+        }
+        let _ = kind;
+        Create {
+            place: caller,
+            #[cfg(feature = "otlp")]
+            span: None,
+        }
+    }
+
+    /// Begins the span of an attempt at a task: the first of a trace, linked to the one in which the task was made.
+    pub(crate) fn process(&self, task: &Task) -> Process {
+        #[cfg(feature = "otlp")]
+        {
+            Process {
+                span: self.spans.as_ref().map(|spans| spans.process(task)),
+            }
+        }
+        #[cfg(not(feature = "otlp"))]
+        {
+            let _ = task;
+            Process {}
+        }
+    }
+
+    /// Sends what has not been sent yet, for some seconds at the most.
+    pub(crate) async fn end(self) {
+        #[cfg(feature = "otlp")]
+        if let Some(spans) = self.spans {
+            spans.end().await;
+        }
+    }
+}
+
+/// A task that is being made.
+pub(crate) struct Create {
+    place: Option<Place>,
+    #[cfg(feature = "otlp")]
+    span: Option<spans::Open>,
+}
+
+impl Create {
+    pub(crate) fn kept_by(&self, task: NewTask) -> NewTask {
+        match &self.place {
+            Some(place) => place.kept_by(task),
+            None => task,
+        }
+    }
+
+    /// The task is made, or not.
+    pub(crate) fn ends(self, made: &Result<Scheduled, delayline::Error>) {
+        #[cfg(feature = "otlp")]
+        if let Some(span) = self.span {
+            span.made(made);
+        }
+        #[cfg(not(feature = "otlp"))]
+        let _ = made;
+    }
+}
+
+/// An attempt that is under way.
+pub(crate) struct Process {
+    #[cfg(feature = "otlp")]
+    span: Option<spans::Open>,
+}
+
+impl Process {
+    /// Where the attempt stands, for whoever takes part in it; none if nobody traces it.
+    pub(crate) fn place(&self) -> Option<Place> {
+        #[cfg(feature = "otlp")]
+        {
+            self.span.as_ref().map(spans::Open::place)
+        }
+        #[cfg(not(feature = "otlp"))]
+        {
+            None
+        }
+    }
+
+    /// The attempt has ended so.
+    pub(crate) fn ended(self, outcome: &Result<Outcome, delayline::Failure>) {
+        #[cfg(feature = "otlp")]
+        if let Some(span) = self.span {
+            span.ended(outcome);
+        }
+        #[cfg(not(feature = "otlp"))]
+        let _ = outcome;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn of(traceparent: &str, tracestate: &str) -> Option<Place> {
+        Place::of(|name| match name {
+            TRACEPARENT => Some(traceparent),
+            TRACESTATE => Some(tracestate),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_place_is_what_the_standard_says() {
+        let place = of(PARENT, "a=1,b=2").unwrap();
+        assert_eq!(place.traceparent, PARENT);
+        assert_eq!(place.tracestate.as_deref(), Some("a=1,b=2"));
+        let too_long = "x".repeat(513);
+        assert_eq!(of(PARENT, &too_long).unwrap().tracestate, None);
+        for garbled in [
+            "",
+            "00-1-2-01",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+            "00-0af7651916cd43dd8448eb211c80319ü-b7ad6b7169203331-01",
+        ] {
+            assert_eq!(of(garbled, "a=1"), None, "{garbled}");
+        }
+    }
+}
