@@ -17,7 +17,7 @@ use crate::pauses::Pauses;
 use crate::receipt::Follow;
 use crate::router::{DueWake, Router};
 use crate::stats::Counters;
-use crate::store::{Ending, Store};
+use crate::store::{Ending, History, Store};
 use crate::store_time::{Heard, StoreTime};
 use crate::{Error, Kind, State, defaults};
 
@@ -41,6 +41,8 @@ pub(crate) struct Kernel {
     pub(crate) events: Teller,
     pub(crate) metrics: Metrics,
     pub(crate) payload_limit: usize,
+    /// What is noted of what happens to tasks.
+    pub(crate) history: History,
     /// Ends with the scheduler.
     pub(crate) _watching: Spawned,
 }

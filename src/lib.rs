@@ -15,6 +15,7 @@
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
+mod actor;
 pub mod backend;
 mod background_sender;
 mod backoff;
@@ -31,12 +32,14 @@ pub mod expected;
 mod failure_counter;
 mod fnv;
 mod handler;
+pub mod history;
 mod inserts;
 mod kernel;
 #[cfg(test)]
 #[path = "../tests/support/logged.rs"]
 mod logged;
 mod metrics;
+mod noting;
 mod paused;
 mod pauses;
 mod place;

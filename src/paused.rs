@@ -92,6 +92,7 @@ pub(crate) async fn pause(
         look_in: Duration::MAX,
         max_attempts: None,
         replace: true,
+        note: Default::default(),
     };
     let written = only(store.insert(vec![row]).await?.found)??;
     Ok(paused(written.task(), kind.clone(), mark))
@@ -155,6 +156,11 @@ fn paused(row: &Task, kind: Kind, mark: Mark) -> Paused {
 
 async fn remove(store: &dyn Store, target: Target, expect: Expect) -> Result<Answer, Error> {
     let verb = Verb::Cancel;
-    let change = Change { target, verb, expect };
+    let change = Change {
+        target,
+        verb,
+        expect,
+        note: Default::default(),
+    };
     only(store.change(vec![change]).await?.found)?
 }

@@ -13,10 +13,14 @@ use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake, Woke
 use crate::clock::Clock;
 use crate::delay::{Hop, Route, Routing, route};
 use crate::failure_counter::FailureCounter;
+use crate::history::Leg;
 use crate::metrics::wakeups;
 use crate::stats::Counters;
 use crate::timestamp::{duration, millis};
 use crate::{Error, Kind, defaults};
+
+/// How many legs of a way people are shown at the most.
+const MOST_LEGS: usize = 1_000;
 
 /// Chooses a backend for each wake-up and sends it there; what the carrier does not take goes to the precise
 /// one at once.
@@ -59,8 +63,17 @@ impl DueWake {
 /// Where a wake-up goes next, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextHop {
-    Carrier(Duration),
+    Carrier(Hop),
     Precise(Duration),
+}
+
+impl NextHop {
+    fn delay(self) -> Duration {
+        match self {
+            Self::Carrier(hop) => hop.delay(),
+            Self::Precise(delay) => delay,
+        }
+    }
 }
 
 impl Router {
@@ -131,9 +144,47 @@ impl Router {
             Some(kind) => self.reach(kind),
             None => self.reach.values().min().copied().unwrap_or(Duration::MAX),
         };
-        match self.next_hop(remaining, reach) {
-            (NextHop::Carrier(delay) | NextHop::Precise(delay), lateness) => delay.saturating_add(lateness),
+        let (next, lateness) = self.next_hop(remaining, reach);
+        next.delay().saturating_add(lateness)
+    }
+
+    /// The next leg of the way of such a wake-up, for people. Of an unknown kind it is not known where some kinds have a
+    /// way of their own.
+    pub(crate) fn leg(&self, kind: Option<&Kind>, remaining: Duration) -> Option<Leg> {
+        let reach = match kind {
+            Some(kind) => self.reach(kind),
+            None if self.reach.is_empty() => Duration::MAX,
+            None => return None,
+        };
+        let (next, _) = self.next_hop(remaining, reach);
+        let (backend, level) = match (next, &self.carrier) {
+            (NextHop::Carrier(hop), Some(carrier)) => {
+                let level = match hop {
+                    Hop::Level(level) => Some(level.number),
+                    Hop::Timer(_) => None,
+                };
+                (carrier.backend.name(), level)
+            }
+            _ => (self.precise.name(), None),
+        };
+        Some(Leg {
+            backend: backend.to_owned(),
+            level,
+            delay: next.delay(),
+        })
+    }
+
+    /// The whole way, if every leg of it is punctual; its first legs where there are very many.
+    pub(crate) fn legs(&self, kind: &Kind, remaining: Duration) -> Vec<Leg> {
+        let (mut legs, mut remaining) = (Vec::new(), remaining);
+        while !remaining.is_zero() && legs.len() < MOST_LEGS {
+            let Some(leg) = self.leg(Some(kind), remaining).filter(|leg| !leg.delay.is_zero()) else {
+                break;
+            };
+            remaining = remaining.saturating_sub(leg.delay);
+            legs.push(leg);
         }
+        legs
     }
 
     fn reach(&self, kind: &Kind) -> Duration {
@@ -169,7 +220,7 @@ impl Router {
             (Route::Hop(hop), _) => Some(hop),
             (Route::Run | Route::Precise, _) => None,
         };
-        Some((NextHop::Carrier(hop?.delay()), delays.usual_lateness))
+        Some((NextHop::Carrier(hop?), delays.usual_lateness))
     }
 
     fn precise_hop(&self, remaining: Duration, reach: Duration) -> (NextHop, Duration) {
@@ -192,10 +243,10 @@ impl Router {
         for due_wake in due_wakes {
             let (remaining, reach) = (due_wake.remaining(now), self.reach(&due_wake.wake.kind));
             match self.next_hop(remaining, reach).0 {
-                NextHop::Carrier(delay) => {
+                NextHop::Carrier(hop) => {
                     carrier_batch.push(Departure {
                         wake: due_wake.wake.clone(),
-                        delay,
+                        delay: hop.delay(),
                     });
                     by_carrier.push(due_wake);
                 }
@@ -252,11 +303,10 @@ impl Router {
             .map(|due_wake| {
                 let remaining = due_wake.remaining(now);
                 let reach = self.reach(&due_wake.wake.kind);
-                let (NextHop::Carrier(delay) | NextHop::Precise(delay), _) =
-                    self.precise_hop(remaining, reach);
+                let (next, _) = self.precise_hop(remaining, reach);
                 Departure {
                     wake: due_wake.wake,
-                    delay,
+                    delay: next.delay(),
                 }
             })
             .collect();

@@ -3,6 +3,7 @@
 mod batches;
 mod builder;
 mod changing;
+mod explain;
 mod forecast;
 mod pausing;
 mod scheduling;
@@ -15,13 +16,15 @@ use std::time::Duration;
 use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
 pub use self::shift::Shift;
+use crate::actor::Actor;
 use crate::backend::Wake;
 use crate::claims::Claims;
 use crate::kernel::Kernel;
+use crate::noting::Way;
 use crate::receipt::Follow;
 use crate::router::DueWake;
 use crate::stats::Stats;
-use crate::store::{Action, Change, Expect, Page, Store, Target, Verb, When};
+use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
 use crate::store_time::Heard;
 use crate::timestamp::millis;
 use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults, metrics};
@@ -55,6 +58,7 @@ use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timesta
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     pub(crate) kernel: Arc<Kernel>,
+    actor: Actor,
 }
 
 impl Scheduler {
@@ -72,6 +76,25 @@ impl Scheduler {
     /// Starts a scheduler over `store` with other backends than the default.
     pub fn builder(store: Arc<dyn Store>) -> SchedulerBuilder {
         SchedulerBuilder::over(store)
+    }
+
+    /// The same scheduler for another who uses it: `actor` is noted of what is done through it, where history is kept
+    /// ([`SchedulerBuilder::history`]), in place of `rust`. `api:NAME`, say.
+    #[must_use]
+    pub fn by(&self, actor: &str) -> Self {
+        Self {
+            kernel: Arc::clone(&self.kernel),
+            actor: Actor::named(actor),
+        }
+    }
+
+    /// The same scheduler, of whose verbs it is noted as well why they were used; the first 500 characters of it.
+    #[must_use]
+    pub fn because(&self, reason: &str) -> Self {
+        Self {
+            kernel: Arc::clone(&self.kernel),
+            actor: self.actor.because(reason),
+        }
     }
 
     /// Moves a task to another time.
@@ -101,11 +124,17 @@ impl Scheduler {
         self.change_all(moves.collect()).await
     }
 
-    /// The verb that moves a task; of what kind it is, where that is known.
-    async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<Verb, Error> {
+    /// The verb that moves a task, and what is noted of it; of what kind it is, where that is known.
+    async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<(Verb, Note), Error> {
         check_due(due)?;
-        let look_in = self.look_in(kind, due).await?;
-        Ok(Verb::Reschedule { due, look_in })
+        let Way { look_in, sent } = self.way(kind, due).await?;
+        Ok((Verb::Reschedule { due, look_in }, self.note("moved", sent)))
+    }
+
+    /// What is noted of what is done through this handle.
+    fn note(&self, event: &'static str, sent: Option<String>) -> Note {
+        self.kernel
+            .note(History::Changes, sent, || self.actor.line(event))
     }
 
     /// Moves a task by a time span, later or earlier; earlier than now means now.
@@ -168,10 +197,12 @@ impl Scheduler {
             // The due time, not the version: a hop on the way is no conflict.
             Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
         };
+        let (verb, note) = self.reschedule_verb(Some(&task.kind), due).await?;
         Ok(Ok(Change {
             target: Target::Id(task.id),
-            verb: self.reschedule_verb(Some(&task.kind), due).await?,
+            verb,
             expect: read,
+            note,
         }))
     }
 
@@ -352,9 +383,9 @@ impl Scheduler {
             .snapshot(backends.map(|(_, backend)| backend.foreign()).sum())
     }
 
-    async fn look_in(&self, kind: Option<&Kind>, due: When) -> Result<Duration, Error> {
+    async fn way(&self, kind: Option<&Kind>, due: When) -> Result<Way, Error> {
         let remaining = self.kernel.time.until(due, &*self.kernel.store).await?;
-        Ok(self.kernel.router.look_in(kind, remaining))
+        Ok(self.kernel.way(kind, remaining))
     }
 }
 

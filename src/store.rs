@@ -17,6 +17,7 @@ mod memory;
 mod merging;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod noted;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql", feature = "redis")))]
@@ -51,6 +52,7 @@ pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};
+pub use self::noted::{History, Note, Noted};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "redis")]
@@ -172,6 +174,11 @@ pub trait Store: Debug + Send + Sync {
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error>;
 
+    /// What has been noted of a row by [`NewRow::note`], [`Change::note`], [`Step::note`] and [`Claim::history`], each in the
+    /// transaction of its transition; nothing if there is no such row. The ends of leases are noted that are found by the
+    /// way of what is.
+    async fn history(&self, id: TaskId) -> Result<Noted, Error>;
+
     /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
     ///
     /// Also mends leases that were given while the store's clock was ahead: a running row that was last updated in the
@@ -264,6 +271,8 @@ pub struct NewRow {
     pub max_attempts: Option<u32>,
     /// Whether a scheduled row of the same kind and key is replaced.
     pub replace: bool,
+    /// What is noted if it is written.
+    pub note: Note,
 }
 
 /// What was answered at once: for a new row, unless it says otherwise.
@@ -316,6 +325,8 @@ pub struct Change {
     pub verb: Verb,
     /// What the row must be like.
     pub expect: Expect,
+    /// What is noted if it is changed.
+    pub note: Note,
 }
 
 /// What a caller may do with a row that is there. A store has to know all of them.
@@ -357,6 +368,8 @@ pub struct Claim {
     /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
     /// call have fewer in all. A store may count those that it left to somebody else, too.
     pub bytes: usize,
+    /// Whether it is noted of rows that they are claimed, and that their lease has ended.
+    pub history: History,
 }
 
 /// What a sweep is to take.

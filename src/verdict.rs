@@ -156,7 +156,7 @@ fn shortened(mut text: String) -> String {
 }
 
 /// The due time that an ending gives a task that is scheduled again, from now; none if it is not, or keeps its own.
-fn next_after(ending: &Ending, now: Timestamp) -> Option<Duration> {
+pub(crate) fn next_after(ending: &Ending, now: Timestamp) -> Option<Duration> {
     match ending {
         Ending::Retry { after, .. } | Ending::Snooze { after, .. } | Ending::Again { after, .. } => {
             Some(*after)

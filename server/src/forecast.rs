@@ -151,6 +151,7 @@ mod tests {
             look_in: Duration::ZERO,
             max_attempts: None,
             replace: false,
+            note: Default::default(),
         };
         let store = MemoryStore::new();
         let scheduler = Scheduler::new(store.clone());

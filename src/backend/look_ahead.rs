@@ -14,6 +14,8 @@ use crate::store_time::Heard;
 
 /// How many rows one look reads.
 const LIMIT: usize = 4_096;
+/// A short name for it.
+pub(crate) const NAME: &str = "look-ahead";
 /// How often to look: twice in the time that a look covers, so that a row is found long before it is due even if a look
 /// takes a while or one fails.
 const LOOK_EVERY: Duration = defaults::LOOK_AHEAD.checked_div(2).expect("two is not zero");
@@ -48,7 +50,7 @@ impl LookAhead {
             capacity: CAPACITY,
         };
         Self {
-            wheel: Arc::new(WheelBackend::bounded("look-ahead", clock, bounds)),
+            wheel: Arc::new(WheelBackend::bounded(NAME, clock, bounds)),
         }
     }
 

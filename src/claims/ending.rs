@@ -20,7 +20,7 @@ const LOCKED_FOR: Duration = Duration::from_secs(3);
 pub(super) async fn done(kernel: &Arc<Kernel>, claim: ClaimId) -> Result<bool, Error> {
     let inside = Arc::clone(kernel);
     apart(kernel, async move {
-        let held = write(&inside, claim, Ending::Done).await?;
+        let held = write(&inside, claim, None, Ending::Done).await?;
         if held {
             inside.given_ended(claim, None, &Ending::Done);
             tell_done(&inside, claim).await;
@@ -56,7 +56,7 @@ pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Re
             None => kernel.time.ask(&*kernel.store).await?.now,
         };
         let ending = verdict.ending(&task, &inside.policy_of(&task.kind), now, kernel);
-        let held = write(kernel, claim, ending.clone()).await?;
+        let held = write(kernel, claim, Some(&task), ending.clone()).await?;
         if held {
             ended(kernel, &task, &ending).await;
         }
@@ -74,8 +74,9 @@ pub(super) async fn extend(kernel: &Arc<Kernel>, renewal: Renewal, lease: Durati
     .await
 }
 
-async fn write(kernel: &Kernel, claim: ClaimId, ending: Ending) -> Result<bool, Error> {
-    let step = Step::end(claim.task_id(), claim.version(), ending);
+async fn write(kernel: &Kernel, claim: ClaimId, task: Option<&Task>, ending: Ending) -> Result<bool, Error> {
+    let note = kernel.note_end(task, &ending, kernel.time.now().unwrap_or_default());
+    let step = Step::end(claim.task_id(), claim.version(), ending).noting(note);
     until_known(kernel, || kernel.claims.ends.write(step.clone())).await
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Offered {
 impl Offered {
     pub(super) fn new(kernel: &Arc<Kernel>, claimed: Vec<Claimed>) -> Self {
         let (confirm, confirmed) = oneshot::channel();
-        let own = claimed.iter().map(release).collect();
+        let own = claimed.iter().map(|one| release(kernel, one)).collect();
         let inside = Arc::clone(kernel);
         start(kernel, async move {
             if confirmed.await.is_err() {
@@ -55,8 +55,10 @@ fn lateness(kernel: &Kernel, task: &Task) -> Duration {
 }
 
 /// What gives a claim back as it was.
-pub(super) fn release(claimed: &Claimed) -> (Kind, Step) {
-    let step = Step::end(claimed.task.id, claimed.task.version, Ending::Release);
+pub(super) fn release(kernel: &Kernel, claimed: &Claimed) -> (Kind, Step) {
+    let task = &claimed.task;
+    let note = kernel.note_end(Some(task), &Ending::Release, task.updated_at);
+    let step = Step::end(task.id, task.version, Ending::Release).noting(note);
     (claimed.task.kind.clone(), step)
 }
 

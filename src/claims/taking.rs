@@ -48,7 +48,7 @@ pub(super) async fn share(request: &Arc<Request>, room: &Arc<Room>, turn: Turn) 
             Ok(Taken { claimed, more }) => {
                 room.answered(&asking, more && !claimed.is_empty());
                 let left = room.hand_out(&request, claimed);
-                give_back(&inside, left.iter().map(release).collect()).await;
+                give_back(&inside, left.iter().map(|one| release(&inside, one)).collect()).await;
             }
             Err(error) if error.is_transient() => room.failed(error, &inside.clock),
             Err(error) => return Err(error),
@@ -86,6 +86,7 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
             lease: request.lease,
             room,
             bytes,
+            history: kernel.history,
         };
         let asked = kernel.clock.moment();
         let heard = match kernel.store.ready(&claim).await {
@@ -111,7 +112,8 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
     drop(reserved);
     if !claimed.is_empty() && began.until(&kernel.clock.moment()) >= request.lease {
         // Somebody else's by now, perhaps: nobody is to start these.
-        give_back(kernel, claimed.drain(..).map(|one| release(&one)).collect()).await;
+        let own = claimed.drain(..).map(|one| release(kernel, &one)).collect();
+        give_back(kernel, own).await;
     }
     let more = !shares.of(1).is_empty();
     Ok(Taken { claimed, more })
@@ -137,7 +139,10 @@ async fn without_refused(claims: &Claims, heard: Heard<Vec<Task>>) -> Vec<Task> 
     }
     let steps: Vec<_> = refused
         .iter()
-        .map(|(task, ending)| Step::end(task.id, task.version, ending.clone()))
+        .map(|(task, ending)| {
+            let note = kernel.note_end(Some(task), ending, heard.now);
+            Step::end(task.id, task.version, ending.clone()).noting(note)
+        })
         .collect();
     match kernel.store.advance(&steps).await {
         Ok(came) => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Scheduler;
 use super::batches::each;
+use crate::noting::Way;
 use crate::store::{Action, Change, Expect, Target, Verb, When};
 use crate::{Answer, Error};
 
@@ -50,9 +51,10 @@ impl Scheduler {
         action: Action,
     ) -> Result<Change, Error> {
         target.check()?;
-        let verb = match action {
-            Action::Cancel => Verb::Cancel,
-            Action::Dismiss => Verb::Dismiss,
+        let now = When::After(Duration::ZERO);
+        let (verb, note) = match action {
+            Action::Cancel => (Verb::Cancel, self.note("cancelled", None)),
+            Action::Dismiss => (Verb::Dismiss, self.note("dismissed", None)),
             Action::Reschedule(due) => self.reschedule_verb(target.kind(), due).await?,
             Action::Shift(by) => {
                 let Expect::Due(due_at) = expect else {
@@ -62,13 +64,20 @@ impl Scheduler {
                 let due = self.due_after(by, due_at).await?;
                 self.reschedule_verb(target.kind(), due).await?
             }
-            Action::RunNow => Verb::RunNow {
-                look_in: self.look_in(None, When::After(Duration::ZERO)).await?,
-            },
-            Action::Redrive => Verb::Redrive {
-                look_in: self.look_in(None, When::After(Duration::ZERO)).await?,
-            },
+            Action::RunNow => {
+                let Way { look_in, sent } = self.way(None, now).await?;
+                (Verb::RunNow { look_in }, self.note("run_now", sent))
+            }
+            Action::Redrive => {
+                let Way { look_in, sent } = self.way(None, now).await?;
+                (Verb::Redrive { look_in }, self.note("redriven", sent))
+            }
         };
-        Ok(Change { target, verb, expect })
+        Ok(Change {
+            target,
+            verb,
+            expect,
+            note,
+        })
     }
 }

@@ -3,6 +3,7 @@
 use super::batches::{batches_of, each};
 use super::{Scheduler, check_due, only};
 use crate::inserts::bytes_of;
+use crate::noting::Way;
 use crate::receipt::Follow;
 use crate::store::NewRow;
 use crate::{Error, NewTask, Scheduled, metrics, place};
@@ -125,7 +126,7 @@ impl Scheduler {
                 format!("allowed are up to {HEADERS_LIMIT} bytes in all"),
             ));
         }
-        let look_in = self.look_in(Some(&kind), due).await?;
+        let Way { look_in, sent } = self.way(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| {
             let made = self.kernel.clock.new_id();
             key.as_ref()
@@ -141,6 +142,7 @@ impl Scheduler {
             look_in,
             max_attempts,
             replace,
+            note: self.note("scheduled", sent),
         })
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// A little longer than a store's own limit, which tells more and closes what hangs.
 const LIMIT: Duration = defaults::STORE_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -79,6 +79,7 @@ within! {
     async fn list(&self, page: &Page) -> Vec<Task>;
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Vec<Kind>;
     async fn due_within(&self, kind: &Kind, state: State, spans: &[Duration], most: usize) -> Stamped<Vec<usize>>;
+    async fn history(&self, id: TaskId) -> Noted;
     async fn purge(&self, limit: usize) -> u64;
     async fn check(&self) -> ();
 }

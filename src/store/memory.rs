@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use super::rows::{LAST_TIME, Rows};
 use super::transition::Transition;
 use super::{
-    Ahead, Change, Claim, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step, Store, Sweep,
-    Target, row,
+    Ahead, Change, Claim, Guarded, Looked, NewRow, Note, Noted, Page, Pending, Renewal, Stamped, Step, Store,
+    Sweep, Target, row,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
@@ -146,7 +146,7 @@ impl Store for MemoryStore {
         let overdue = rows.overdue_of_each_kind(State::Scheduled, now, sweep.limit);
         let ended = rows.overdue_of_each_kind(State::Running, now, sweep.limit);
         for &id in &ended {
-            rows.change(id, |row| row::expire(row, now));
+            rows.expire(id, now, claim.expired());
         }
         look.found.expired = ended.len();
         for id in ended.into_iter().chain(overdue) {
@@ -167,9 +167,11 @@ impl Store for MemoryStore {
         let (mut rows, now) = self.look();
         let take = |step: &Step| {
             let transition = Transition::of(&step.event, self.history);
-            rows.guarded(step.id, step.event.needs(), step.version, |row| {
-                transition.apply(row, now);
-            })
+            if !rows.is(step.id, step.event.needs(), step.version) {
+                return Guarded::Lost;
+            }
+            rows.enter(step.id, now, &step.note, |row| transition.apply(row, now));
+            Guarded::Done
         };
         Ok(steps.iter().map(take).collect())
     }
@@ -218,6 +220,11 @@ impl Store for MemoryStore {
         };
         let found = spans.iter().map(count).collect();
         Ok(Stamped { now, found })
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        let (rows, _) = self.look();
+        Ok(rows.noted(id).cloned().unwrap_or_default())
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
@@ -290,6 +297,8 @@ struct Look<'a> {
     now: Timestamp,
     room: BTreeMap<Kind, usize>,
     bytes: usize,
+    /// What is noted of each claim.
+    note: Note,
     found: Looked,
 }
 
@@ -300,6 +309,10 @@ impl<'a> Look<'a> {
             now,
             room: claim.room.clone(),
             bytes: claim.bytes,
+            note: Note {
+                event: claim.claimed(),
+                sent: None,
+            },
             found: Looked::default(),
         }
     }
@@ -320,7 +333,9 @@ impl<'a> Look<'a> {
         };
         *room -= 1;
         self.bytes = self.bytes.saturating_sub(row.payload.len());
-        let claimed = rows.change(id, |row| row::claim(row, self.claim, self.now));
+        let claimed = rows.enter(id, self.now, &self.note, |row| {
+            row::claim(row, self.claim, self.now)
+        });
         self.found.claimed.extend(claimed.cloned());
     }
 

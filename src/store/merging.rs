@@ -95,6 +95,7 @@ mod tests {
             target: Target::Id(TaskId::from_bytes([number; 16])),
             verb: Verb::Cancel,
             expect: Expect::Anything,
+            note: Default::default(),
         }
     }
 

@@ -30,13 +30,13 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
+    Target, Transaction,
 };
 use crate::backend::Wake;
 use crate::store::merging::Merging;
 use crate::store::sql::{insert_each, insert_each_at_once};
-use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const NAME: &str = "mysql";
 
@@ -249,6 +249,10 @@ impl Store for MySqlStore {
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let counted = read::due_within(&self.server, kind, state, spans, most);
         self.server.bounded(counted).await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.server.bounded(read::noted(&self.server, id)).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -28,13 +28,13 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
+    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
+    Target, Transaction,
 };
 use crate::backend::Wake;
 use crate::store::merging::Merging;
 use crate::store::sql::{insert_each, insert_each_at_once};
-use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const NAME: &str = "postgres";
 
@@ -215,6 +215,10 @@ impl Store for PostgresStore {
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let counted = read::due_within(&self.database, kind, state, spans, most);
         self.database.bounded(counted).await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.database.bounded(read::noted(&self.database, id)).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

@@ -30,11 +30,13 @@ use async_trait::async_trait;
 pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
-use super::{Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target};
+use super::{
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+};
 use crate::backend::Wake;
 use crate::redis::NAME;
 use crate::store::merging::{Changing as _, Merging};
-use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -207,6 +209,10 @@ impl Store for RedisStore {
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let counted = read::due_within(&self.database, kind, state, spans, most);
         self.database.within(counted).await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.database.within(read::noted(&self.database, id)).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

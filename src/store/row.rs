@@ -120,6 +120,7 @@ mod tests {
             look_in: Duration::ZERO,
             max_attempts: None,
             replace: false,
+            note: Default::default(),
         };
         let mut row = new(new_row, ms(0));
         enter(&mut row, State::Running, ms(25_000));

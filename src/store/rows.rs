@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeInclusive};
 use std::time::Duration;
 
 use super::transition::Transition;
-use super::{Change, Expect, NewRow, Target, Verb, row};
+use super::{Change, Expect, NewRow, Note, Noted, Target, Verb, row};
 use crate::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
@@ -22,6 +22,8 @@ pub(super) struct Rows {
     lanes: BTreeMap<(State, Kind), Lane>,
     /// The live row of a key: at most one.
     live: BTreeMap<(Kind, Key), TaskId>,
+    /// What was noted of rows, those of which nothing was left out.
+    noted: BTreeMap<TaskId, Noted>,
     /// Every row that has a key, by when it was written.
     named: BTreeSet<(Kind, Key, Timestamp, TaskId)>,
 }
@@ -87,7 +89,45 @@ impl Rows {
         Some(self.rows.entry(id).or_insert(row))
     }
 
+    /// One transition, of which this is noted.
+    pub(super) fn enter(
+        &mut self,
+        id: TaskId,
+        now: Timestamp,
+        note: &Note,
+        change: impl FnOnce(&mut Task),
+    ) -> Option<&Task> {
+        let before = self.get(id)?.due_at;
+        self.change(id, change);
+        self.note(id, now, note, Some(before));
+        self.get(id)
+    }
+
+    /// Notes what has been made of a row that was due then before.
+    fn note(&mut self, id: TaskId, now: Timestamp, note: &Note, before: Option<Timestamp>) {
+        if let Some(row) = self.rows.get(&id)
+            && !note.is_empty()
+        {
+            self.noted.entry(id).or_default().add(note, row, now, before);
+        }
+    }
+
+    /// Ends a lease that has ended.
+    pub(super) fn expire(&mut self, id: TaskId, now: Timestamp, noted: Option<&str>) {
+        self.change(id, |row| row::expire(row, now));
+        if let (Some(event), Some(row)) = (noted, self.rows.get(&id)) {
+            let noted = self.noted.entry(id).or_default();
+            noted.add_event(event, row, now, Some(row.due_at));
+        }
+    }
+
+    /// What was noted of a row.
+    pub(super) fn noted(&self, id: TaskId) -> Option<&Noted> {
+        self.noted.get(&id)
+    }
+
     pub(super) fn remove(&mut self, id: TaskId) {
+        self.noted.remove(&id);
         let Some(row) = self.rows.remove(&id) else {
             return;
         };
@@ -150,7 +190,7 @@ impl Rows {
         let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
         let live = live.map(|row| row.id);
         if let Some(id) = live {
-            self.end_lease(id, now);
+            self.end_lease(id, now, &new.note);
         }
         if let Some(live) = live.and_then(|id| self.get(id)) {
             if live.state == State::Running {
@@ -164,11 +204,13 @@ impl Rows {
             row.headers = new.headers;
             row.max_attempts = new.max_attempts;
             Transition::anew(new.due, new.look_in).apply(&mut row, now);
-            self.change(row.id, |old| *old = row.clone());
+            self.enter(row.id, now, &new.note, |old| *old = row.clone());
             return Scheduled::Replaced(row);
         }
+        let note = new.note.clone();
         let row = row::new(new, now);
         self.add(row.clone());
+        self.note(row.id, now, &note, None);
         Scheduled::New(row)
     }
 
@@ -177,7 +219,7 @@ impl Rows {
         let Some(id) = self.find(&change.target).map(|row| row.id) else {
             return Answer::NotFound;
         };
-        self.end_lease(id, now);
+        self.end_lease(id, now, &change.note);
         let Some(row) = self.get(id) else {
             return Answer::NotFound;
         };
@@ -201,14 +243,15 @@ impl Rows {
         if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
             return Answer::Conflict(other.clone());
         }
-        self.change(id, |row| Transition::by(&change.verb, history).apply(row, now))
+        let transition = Transition::by(&change.verb, history);
+        self.enter(id, now, &change.note, |row| transition.apply(row, now))
             .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 
-    /// Ends the lease of a row if that has come.
-    fn end_lease(&mut self, id: TaskId, now: Timestamp) {
+    /// Ends the lease of a row if that has come, by the way of what this is noted of.
+    fn end_lease(&mut self, id: TaskId, now: Timestamp, note: &Note) {
         if self.get(id).is_some_and(|row| row::lease_has_ended(row, now)) {
-            self.change(id, |row| row::expire(row, now));
+            self.expire(id, now, note.expired());
         }
     }
 

@@ -29,12 +29,13 @@ pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
 use self::unreadable::Unreadable;
 use super::{
-    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
 use crate::store::merging::Merging;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, Timestamp, defaults};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -268,6 +269,10 @@ impl Store for SqliteStore {
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let counted = read::due_within(&self.file, kind, state, spans, most);
         self.file.within(counted).await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.file.within(read::noted(&self.file, id)).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {

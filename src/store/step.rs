@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::store::Note;
 use crate::{State, TaskId, Timestamp};
 
 /// A transition of a row by a worker, who holds it or sends it on its way.
@@ -13,20 +14,39 @@ pub struct Step {
     pub version: u64,
     /// What happens to it.
     pub event: Event,
+    /// What is noted if it does.
+    pub note: Note,
 }
 
 impl Step {
     /// A hop; its wake-up will be overdue after `look_in`.
     pub const fn hop(id: TaskId, version: u64, look_in: Duration) -> Self {
-        let event = Event::Hop { look_in };
-        Self { id, version, event }
+        Self::of(id, version, Event::Hop { look_in })
     }
 
     /// The end of a claim whose handler no earlier claim has started.
     pub const fn end(id: TaskId, version: u64, ending: Ending) -> Self {
         let goes_on = false;
-        let event = Event::End { ending, goes_on };
-        Self { id, version, event }
+        Self::of(id, version, Event::End { ending, goes_on })
+    }
+
+    const fn of(id: TaskId, version: u64, event: Event) -> Self {
+        let note = Note {
+            event: None,
+            sent: None,
+        };
+        Self {
+            id,
+            version,
+            event,
+            note,
+        }
+    }
+
+    /// The same, of which this is noted.
+    #[must_use]
+    pub fn noting(self, note: Note) -> Self {
+        Self { note, ..self }
     }
 }
 

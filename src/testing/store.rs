@@ -11,6 +11,7 @@
 mod arrive;
 mod change;
 mod due_within;
+mod history;
 mod hop;
 mod insert;
 mod look;
@@ -250,6 +251,17 @@ macro_rules! store_cases {
                 live_and_dead_rows_are_never_removed
                 a_row_that_came_back_to_life_is_not_removed
                 a_purge_removes_up_to_its_limit_of_each_kind
+            }
+            history {
+                every_transition_is_noted_in_its_order
+                nothing_is_noted_that_is_not_asked_for
+                the_end_of_a_lease_is_noted_by_whoever_finds_it
+                what_did_not_happen_is_not_noted
+                a_replaced_row_keeps_its_history
+                many_rows_are_each_noted_for_themselves
+                a_long_history_loses_what_is_oldest
+                a_history_is_gone_with_its_row
+                every_ending_is_noted_with_its_due_times
             }
             race {
                 a_wake_that_arrives_everywhere_claims_once

@@ -13,6 +13,7 @@ use super::pausing;
 use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
 use crate::metrics::wakeups;
+use crate::noting::Way;
 use crate::router::DueWake;
 use crate::store::{Claim, Guarded, Looked, Pending, Step};
 use crate::store_time::{Heard, Reading};
@@ -271,8 +272,9 @@ pub(crate) async fn record(
     let furthest = heard.now.after(within);
     let hop = |Pending { wake, due_at, .. }: &Pending| {
         let until = heard.until(furthest.min(*due_at));
-        let look_in = kernel.router.look_in(Some(&wake.kind), until);
-        Step::hop(wake.id, wake.version, look_in)
+        let Way { look_in, sent } = kernel.way(Some(&wake.kind), until);
+        let note = kernel.note_hop(engine.owner(), sent);
+        Step::hop(wake.id, wake.version, look_in).noting(note)
     };
     let hops: Vec<_> = early.iter().map(hop).collect();
     let won = kernel.store.advance(&hops).await?;
@@ -313,6 +315,7 @@ mod tests {
             lease: Duration::ZERO,
             room: [("a".into(), 1), ("b".into(), 0)].into(),
             bytes: usize::MAX,
+            history: Default::default(),
         };
         let wakes = [wake(1, "a"), wake(2, "a"), wake(3, "b"), wake(4, "unknown")];
         let (within, waiting) = split_by_room(&wakes, &claim);

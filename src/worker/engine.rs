@@ -122,9 +122,15 @@ impl Engine {
                 lease: self.lease,
                 room,
                 bytes: bytes.bytes(),
+                history: self.kernel.history,
             },
             _bytes: bytes,
         }
+    }
+
+    /// Its name.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// Now, by all that this worker knows of time.

@@ -12,9 +12,10 @@ use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
 use super::lane::{Finished, Lane, Settled};
 use crate::expected::{Course, Expected};
+use crate::noting::Way;
 use crate::router::DueWake;
 use crate::scheduler::due_wake;
-use crate::store::{Change, Ending, Expect, Pending, Target, Verb, When};
+use crate::store::{Change, Ending, Expect, Note, Pending, Target, Verb, When};
 use crate::store_time::Heard;
 use crate::{Answer, Error, State, Timestamp, defaults};
 
@@ -86,7 +87,7 @@ async fn obey(
         // Nothing was found by a store that never answered.
         return Ok(());
     };
-    let look_in = |due| kernel.router.look_in(Some(&check_queue.kind), heard.until(due));
+    let way = |due| kernel.way(Some(&check_queue.kind), heard.until(due));
     let (of_claimed, others) = answers.split_at(claimed.len());
     let (of_due, of_early) = others.split_at(due.len());
 
@@ -96,7 +97,7 @@ async fn obey(
             match expected.course_of_claimed(attempt.task.planned_at, heard.now) {
                 Course::Keep | Course::RunNow => to_run.push(attempt),
                 Course::Move(due) => {
-                    let look_in = look_in(due);
+                    let look_in = way(due).look_in;
                     end(engine, lane, attempt, Ending::Moved { due, look_in }, settle);
                 }
                 Course::Cancel => end(engine, lane, attempt, Ending::Cancelled, settle),
@@ -110,23 +111,33 @@ async fn obey(
     for (row, expected) in due.into_iter().zip(of_due) {
         match expected.course_of_claimed(row.planned_at, heard.now) {
             Course::Keep | Course::RunNow => {}
-            Course::Move(time) => changes.push(change(&row, reschedule(time, look_in(time)))),
-            Course::Cancel => changes.push(change(&row, Verb::Cancel)),
+            Course::Move(time) => {
+                let Way { look_in, sent } = way(time);
+                let note = kernel.note_checked("moved", sent);
+                changes.push(change(&row, reschedule(time, look_in), note));
+            }
+            Course::Cancel => {
+                changes.push(change(&row, Verb::Cancel, kernel.note_checked("cancelled", None)));
+            }
         }
     }
     for (row, expected) in early.into_iter().zip(of_early) {
-        let verb = match expected.course_of_early(row.planned_at, heard.now) {
+        let (verb, note) = match expected.course_of_early(row.planned_at, heard.now) {
             Course::Keep => {
                 kept.push(row);
                 continue;
             }
-            Course::Move(time) => reschedule(time, look_in(time)),
-            Course::RunNow => Verb::RunNow {
-                look_in: look_in(heard.now),
-            },
-            Course::Cancel => Verb::Cancel,
+            Course::Move(time) => {
+                let Way { look_in, sent } = way(time);
+                (reschedule(time, look_in), kernel.note_checked("moved", sent))
+            }
+            Course::RunNow => {
+                let Way { look_in, sent } = way(heard.now);
+                (Verb::RunNow { look_in }, kernel.note_checked("run_now", sent))
+            }
+            Course::Cancel => (Verb::Cancel, kernel.note_checked("cancelled", None)),
         };
-        changes.push(change(&row, verb));
+        changes.push(change(&row, verb, note));
     }
     let hopped = hop(engine, &heard, &kept, Duration::MAX).await;
     if !changes.is_empty() {
@@ -151,11 +162,12 @@ fn reschedule(time: Timestamp, look_in: Duration) -> Verb {
 }
 
 /// A change of a row that is still as it was when it was asked about.
-fn change(row: &Pending, verb: Verb) -> Change {
+fn change(row: &Pending, verb: Verb, note: Note) -> Change {
     Change {
         target: Target::Id(row.wake.id),
         verb,
         expect: Expect::Version(row.wake.version),
+        note,
     }
 }
 

@@ -82,7 +82,10 @@ async fn write(engine: &Engine, batch: Vec<Settled>, repeated: bool) -> Vec<Sett
 /// The claims that were to be ended of a batch, and the store's answer for each.
 async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<(Current, Guarded)>, Error> {
     let claims: Vec<_> = batch.iter().map(current).collect();
+    let kernel = &engine.kernel;
+    let now = kernel.time.now().unwrap_or_default();
     let end = |(settled, Current { claim, goes_on }): (&Settled, &Current)| Step {
+        note: kernel.note_end(Some(&settled.attempt.task), &settled.ending, now),
         id: claim.id,
         version: claim.version,
         event: Event::End {

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -213,6 +214,10 @@ impl Store for GatedStore {
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
         self.0.stamped(self.1, self.0.ground.change(changes)).await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.0.call(async { self.0.ground.history(id) }).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Page, Renewal, Stamped, Step, Store, Sweep,
-    Target, Verb,
+    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Noted, Page, Renewal, Stamped, Step, Store,
+    Sweep, Target, Verb,
 };
 use delayline::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
@@ -106,6 +106,7 @@ impl Ground {
             look_in: Duration::ZERO,
             max_attempts: None,
             replace: false,
+            note: Default::default(),
         };
         let template = match now(scratch.insert(vec![row])).found.remove(0) {
             Ok(Scheduled::New(task)) => task,
@@ -294,6 +295,10 @@ impl Ground {
         looked
     }
 
+    pub(crate) fn history(&self, id: TaskId) -> Noted {
+        now(self.memory.history(id))
+    }
+
     pub(crate) fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>> {
         let mut state = self.state();
         if state.rows.is_empty() {
@@ -341,6 +346,7 @@ impl Ground {
                 target: Target::Id(row.id),
                 verb: Verb::Cancel,
                 expect: Expect::Version(u64::MAX),
+                note: Default::default(),
             };
             let found = now(self.memory.change(vec![end.clone()])).found;
             let owed = state.model.change(&end, at);

@@ -198,7 +198,9 @@ impl Model {
     }
 
     pub(crate) fn advance(&mut self, step: &Step, now: Timestamp) -> Guarded {
-        let Step { id, version, event } = step;
+        let Step {
+            id, version, event, ..
+        } = step;
         match event {
             Event::Hop { look_in } if self.is(*id, State::Scheduled, *version) => {
                 self.hop(*id, *look_in, now)

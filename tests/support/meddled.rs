@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Event, Guarded, Looked, NewRow, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Event, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -289,6 +289,10 @@ impl Store for Meddled {
             answer.found.len()
         })
         .await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.store.history(id).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

@@ -237,6 +237,7 @@ impl World {
             lease: secs(30),
             room: std::collections::BTreeMap::new(),
             bytes: usize::MAX,
+            history: Default::default(),
         };
         let sweep = Sweep {
             limit: 1_000,
@@ -254,6 +255,7 @@ impl World {
             lease: secs(1_000),
             room: [(Kind::from(KIND), 1_000)].into(),
             bytes: usize::MAX,
+            history: Default::default(),
         };
         self.rows.ready(&claim).await.unwrap().found
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Page, PostgresStore, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, PostgresStore, Renewal, Stamped, Step, Store, Sweep,
+    Target,
 };
 use delayline::{Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Task, TaskId, Timestamp};
 use sqlx::PgPool;
@@ -53,6 +54,10 @@ impl Store for OnlyTold {
 
     async fn now(&self) -> Result<Timestamp, Error> {
         self.store.now().await
+    }
+
+    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
+        self.store.history(id).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {

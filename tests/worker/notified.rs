@@ -54,6 +54,7 @@ async fn schedule_elsewhere(world: &World, delay: u64, look_in: u64) {
         look_in: ms(look_in),
         max_attempts: None,
         replace: false,
+        note: Default::default(),
     };
     world.rows.insert(vec![row]).await.unwrap();
 }

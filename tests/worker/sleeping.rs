@@ -40,6 +40,7 @@ async fn cancel(world: &World, id: TaskId) -> bool {
         target: id.into(),
         verb: Verb::Cancel,
         expect: Expect::Anything,
+        note: Default::default(),
     };
     let answers = world.rows.change(vec![change]).await.unwrap().found;
     answers[0].as_ref().unwrap().is_done()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::MySqlConnection;
 
 use super::connections::Writing;
-use super::{Server, codec, read};
+use super::{Server, codec, read, write};
 use crate::backend::Wake;
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
@@ -141,10 +141,11 @@ pub(super) async fn claim(
         .bind(claim.owner.to_string())
         .bind(until.as_millis())
         .bind(now.as_millis());
-    let touched = query.execute(connection).await?.rows_affected();
+    let touched = query.execute(&mut *connection).await?.rows_affected();
     ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
         row::claim(row, claim, now);
     }
+    write::note(connection, &server.sql, &claim.noted(&rows, now)).await?;
     Ok(rows)
 }

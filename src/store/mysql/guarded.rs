@@ -116,10 +116,16 @@ pub(super) async fn take(
     now: Timestamp,
     history: Duration,
 ) -> Result<Vec<bool>, sqlx::Error> {
-    let Advanced { taken, hopped, ended } = sql::advance(rows, steps, now, history);
+    let Advanced {
+        taken,
+        hopped,
+        ended,
+        noted,
+    } = sql::advance(rows, steps, now, history);
     let written = write::hopped(connection, &server.sql, &hopped).await?;
     let written = written + write::write(connection, &server.sql, &ended).await?;
     ensure("a step", written, hopped.len() + ended.len())?;
+    write::note(connection, &server.sql, &noted).await?;
     Ok(taken)
 }
 

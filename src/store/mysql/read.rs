@@ -11,7 +11,7 @@ use super::Server;
 use super::codec::{self, Hex};
 use super::sql::Sql;
 use crate::store::rows::Rows;
-use crate::store::{Page, Pending, Stamped, Target};
+use crate::store::{Noted, Page, Pending, Stamped, Target};
 use crate::timestamp::millis;
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
@@ -182,6 +182,21 @@ pub(super) async fn server_now(server: &Server) -> Result<Timestamp, sqlx::Error
     let now = now(&mut lent, &server.sql).await?;
     lent.give_back();
     Ok(now)
+}
+
+/// What is noted of a row.
+pub(super) async fn noted(server: &Server, id: TaskId) -> Result<Noted, sqlx::Error> {
+    let mut lent = server.pools.callers.lend().await?;
+    let query = query(&server.sql.noted).bind(id.as_bytes().to_vec());
+    let found = query.fetch_optional(&mut *lent).await?;
+    lent.give_back();
+    let Some(row) = found else {
+        return Ok(Noted::default());
+    };
+    Ok(Noted {
+        history: row.try_get(0)?,
+        sent: row.try_get(1)?,
+    })
 }
 
 pub(super) async fn find(server: &Server, target: &Target) -> Result<Option<Task>, sqlx::Error> {

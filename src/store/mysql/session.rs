@@ -12,7 +12,7 @@ use super::connections::Lent;
 use super::write::Whose;
 use super::{Server, errors, read, write};
 use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, Session, Why};
-use crate::store::{NewRow, Stamped, row};
+use crate::store::{NewRow, Noted, Stamped, row};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// Whose transaction a step is in.
@@ -264,6 +264,10 @@ impl Session for MySqlSession<'_> {
 
     async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error> {
         write::write(self.connection, &self.server.sql, rows).await
+    }
+
+    async fn note(&mut self, rows: &[(TaskId, Noted)]) -> Result<(), sqlx::Error> {
+        write::note(self.connection, &self.server.sql, rows).await
     }
 
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {

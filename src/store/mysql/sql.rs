@@ -307,6 +307,16 @@ statements! {
     /// the batch in a file, so this is apart.
     write_error = write!(", last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[12]'", "j.last_error");
 
+    /// Adds to what is noted of rows: id, lines of history, the wake-up sent last or an empty text. Apart from what writes
+    /// the rest, as texts of any length make the server keep a batch in a file.
+    note = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]',
+            history MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[1]', sent TEXT CHARACTER SET utf8mb4 PATH '$[2]')) j
+        STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
+        SET t.history = RIGHT(CONCAT(t.history, j.history), 16384), t.sent = IF(j.sent = '', t.sent, j.sent)";
+
+    /// What is noted of the row of an id.
+    noted = "SELECT t.history, t.sent FROM delayline_tasks t FORCE INDEX (PRIMARY) WHERE t.id = ?";
+
     /// Gives the row of an id, the last value, the payload, headers and limit of another.
     refill = "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.payload = ?, t.headers = ?, t.max_attempts = ?
         WHERE t.id = ?";
@@ -389,9 +399,9 @@ fn widest(statements: &[Arc<str>; WIDTHS.len()], kinds: usize) -> (Arc<str>, usi
 pub(super) const INSERT_WIDTH: usize = crate::defaults::BATCH;
 
 /// Writes that many new rows: id, kind, key, `due_at`, `planned_at`, `wake_at`, `max_attempts`, `created_at`,
-/// `updated_at`, headers, payload.
+/// `updated_at`, headers, payload, history, sent.
 fn insert(before: &str, rows: usize) -> String {
-    let rows = vec!["(?,?,?,0,1,?,?,?,0,0,?,0,?,?,?,?)"; rows];
+    let rows = vec!["(?,?,?,0,1,?,?,?,0,0,?,0,?,?,?,?,?,?)"; rows];
     insert_of(before, "delayline_tasks", &rows)
 }
 
@@ -403,7 +413,7 @@ pub(super) fn insert_of<T: Borrow<str>>(before: &str, table: &str, rows: &[T]) -
     let rows = rows.join(",");
     format!(
         "{before}INSERT INTO {table} (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, \
-         max_attempts, hop, created_at, updated_at, headers, payload) VALUES {rows}"
+         max_attempts, hop, created_at, updated_at, headers, payload, history, sent) VALUES {rows}"
     )
 }
 

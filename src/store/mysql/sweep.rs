@@ -80,7 +80,7 @@ async fn take(
     let mut rows: BTreeMap<_, _> = read.rows.into_iter().map(|row| (row.id, row)).collect();
     let mut look = Look::new(claim, now);
     look.found = plan.found.clone();
-    let mut expired = Vec::new();
+    let (mut expired, mut noted) = (Vec::new(), Vec::new());
     for &(id, version, size) in &plan.chosen {
         // A renewal adds nothing to the version.
         let is_overdue =
@@ -90,6 +90,7 @@ async fn take(
         };
         if row.state == State::Running {
             row::expire(&mut row, now);
+            noted.extend(claim.noted_expired(&row, now));
             look.at(row::pending(&row), size);
             expired.push((version, row));
         } else if row.state == State::Scheduled {
@@ -99,6 +100,7 @@ async fn take(
     look.found.expired = expired.len();
     let touched = write::write(&mut writing, &server.sql, &expired).await?;
     ensure("an end of leases", touched, expired.len())?;
+    write::note(&mut writing, &server.sql, &noted).await?;
     write::forget(&mut writing, &server.sql, expired.iter().map(|(_, row)| row.id)).await?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = look.found.early.iter().map(|row| row.wake.id).collect();

@@ -11,7 +11,7 @@ use super::errors::TooBig;
 use super::read::query;
 use super::sql::{self, INSERT_WIDTH, Sql};
 use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure, size};
-use crate::store::{NewRow, row};
+use crate::store::{NewRow, Noted, row};
 use crate::{Task, TaskId, Timestamp};
 
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.
@@ -90,6 +90,7 @@ async fn add_prepared(
     let mut query = query(&sql);
     for new in rows {
         let due_at = row::due_at(new.due, now).as_millis();
+        let noted = noted(new, now);
         query = query
             .bind(new.id.as_bytes().to_vec())
             .bind(new.kind.as_str().as_bytes().to_vec())
@@ -101,7 +102,9 @@ async fn add_prepared(
             .bind(now.as_millis())
             .bind(now.as_millis())
             .bind(codec::headers(&new.headers)?)
-            .bind(new.payload.clone());
+            .bind(new.payload.clone())
+            .bind(noted.history)
+            .bind(noted.sent);
     }
     query.execute(connection).await?;
     Ok(())
@@ -123,8 +126,13 @@ async fn add_literally(
         let due_at = row::due_at(new.due, now).as_millis();
         let key = new.key.as_ref().map(|key| hex(key.as_str().as_bytes()));
         let limit = new.max_attempts.map(|limit| limit.to_string());
+        let noted = noted(new, now);
+        let sent = noted
+            .sent
+            .map(|sent| format!("_utf8mb4 {}", hex(sent.as_bytes())));
         values.push(format!(
-            "({id},{kind},{key},0,1,{due_at},{planned_at},{wake_at},0,0,{limit},0,{now},{now},_utf8mb4 {headers},{payload})",
+            "({id},{kind},{key},0,1,{due_at},{planned_at},{wake_at},0,0,{limit},0,{now},{now},_utf8mb4 {headers},{payload},\
+             _utf8mb4 {history},{sent})",
             id = hex(new.id.as_bytes()),
             kind = hex(new.kind.as_str().as_bytes()),
             key = key.as_deref().unwrap_or("NULL"),
@@ -134,6 +142,8 @@ async fn add_literally(
             now = now.as_millis(),
             headers = hex(codec::headers(&new.headers)?.as_bytes()),
             payload = hex(&new.payload),
+            history = hex(noted.history.as_bytes()),
+            sent = sent.as_deref().unwrap_or("NULL"),
         ));
     }
     let before = match whose {
@@ -143,6 +153,14 @@ async fn add_literally(
     let text = sql::insert_of(before, table, &values);
     sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?;
     Ok(())
+}
+
+/// What is noted of a new row.
+fn noted(new: &NewRow, now: Timestamp) -> Noted {
+    match new.note.is_empty() {
+        true => Noted::default(),
+        false => Noted::of_new(&new.note, &row::new(new.clone(), now)),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -213,6 +231,25 @@ async fn write_by(
         written += query.execute(&mut *connection).await?.rows_affected();
     }
     Ok(written)
+}
+
+/// Adds to what is noted of rows, if there is anything.
+pub(super) async fn note(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[(TaskId, Noted)],
+) -> Result<(), sqlx::Error> {
+    for rows in batches(rows, INSERT_WIDTH, ALWAYS, |(_, noted)| noted.history.len()) {
+        let value = |(id, noted): &(TaskId, Noted)| {
+            let sent = noted.sent.clone().unwrap_or_default();
+            (Hex::Id(*id), noted.history.clone(), sent)
+        };
+        let values: Vec<_> = rows.iter().map(value).collect();
+        let query = query(&sql.note).bind(codec::json(&values)?);
+        let touched = query.execute(&mut *connection).await?.rows_affected();
+        ensure("a note", touched, rows.len())?;
+    }
+    Ok(())
 }
 
 /// Gives a row its new payload, headers and limit.

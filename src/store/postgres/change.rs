@@ -47,6 +47,8 @@ pub(super) async fn change_scheduled(
         .bind(columns.look_in)
         .bind(&database.channel)
         .bind(millis(defaults::LOOK_AHEAD))
+        .bind(columns.notes)
+        .bind(columns.sent)
         .fetch_all(&mut **writing)
         .await?;
     let mut answers = vec![None; changes.len()];
@@ -83,6 +85,8 @@ struct Columns {
     due_in: Vec<Option<i64>>,
     due_at: Vec<Option<i64>>,
     look_in: Vec<Option<i64>>,
+    notes: Vec<Option<String>>,
+    sent: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -111,5 +115,7 @@ impl Columns {
         self.due_in.push(due_in);
         self.due_at.push(due_at);
         self.look_in.push(made.look_in.map(codec::span));
+        self.notes.push(change.note.event.clone());
+        self.sent.push(change.note.sent.clone());
     }
 }

@@ -25,7 +25,8 @@ pub(super) async fn arrive(
             .bind(room)
             .bind(codec::text(&claim.owner))
             .bind(codec::span(claim.lease))
-            .bind(codec::limit(claim.bytes));
+            .bind(codec::limit(claim.bytes))
+            .bind(claim.claimed());
         fetch(&database.workers, query).await
     };
     Ok(sight(&database.retried(arrive).await?)?.looked)
@@ -39,7 +40,8 @@ pub(super) async fn ready(database: &Database, claim: &Claim) -> Result<Stamped<
             .bind(room)
             .bind(codec::text(&claim.owner))
             .bind(codec::span(claim.lease))
-            .bind(codec::limit(claim.bytes));
+            .bind(codec::limit(claim.bytes))
+            .bind(claim.claimed());
         fetch(&database.workers, query).await
     };
     let rows = database.retried(ready).await?;

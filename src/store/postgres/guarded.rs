@@ -102,6 +102,8 @@ pub(super) fn query<'s>(
         .bind(columns.hop)
         .bind(columns.given_back)
         .bind(columns.errors)
+        .bind(columns.notes)
+        .bind(columns.sent)
 }
 
 /// Steps, column by column.
@@ -117,6 +119,8 @@ struct Columns {
     hop: Vec<bool>,
     given_back: Vec<i16>,
     errors: Vec<Option<String>>,
+    notes: Vec<Option<String>>,
+    sent: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -137,6 +141,8 @@ impl Columns {
         self.hop.push(made.hop);
         self.given_back.push(i16::from(made.given_back));
         self.errors.push(made.error.map(|error| codec::text(clip(error))));
+        self.notes.push(step.note.event.clone());
+        self.sent.push(step.note.sent.clone());
     }
 }
 

@@ -10,7 +10,7 @@ use super::codec;
 use super::connections::{Database, fetch};
 use super::sql::Statements;
 use crate::store::rows::Rows;
-use crate::store::{Page, Stamped, Target};
+use crate::store::{Noted, Page, Stamped, Target};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
@@ -84,6 +84,19 @@ pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, 
             _ => return Ok(tasks),
         }
     }
+}
+
+/// What is noted of a row.
+pub(super) async fn noted(database: &Database, id: TaskId) -> Result<Noted, sqlx::Error> {
+    let query = sqlx::query(database.statements.noted.clone()).bind(codec::uuid(id));
+    let found = fetch(&database.callers, query).await?;
+    let Some(row) = found.first() else {
+        return Ok(Noted::default());
+    };
+    Ok(Noted {
+        history: row.try_get(0)?,
+        sent: row.try_get(1)?,
+    })
 }
 
 pub(super) async fn kinds(

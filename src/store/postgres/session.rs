@@ -11,7 +11,7 @@ use super::read::Query;
 use super::sql::hold::{HELD, SEEN};
 use super::{codec, read};
 use crate::store::sql::{Changed, Held, Lock, Locked, Obstacle, STATEMENT, Session, Why, batches, size};
-use crate::store::{NewRow, Stamped, When, row};
+use crate::store::{NewRow, Noted, Stamped, When, row};
 use crate::timestamp::millis;
 use crate::{Key, Kind, State, Task, TaskId, Timestamp, defaults};
 
@@ -178,6 +178,8 @@ impl<'a> PostgresSession<'a> {
             .bind(columns.max_attempts)
             .bind(columns.headers)
             .bind(columns.payloads)
+            .bind(columns.notes)
+            .bind(columns.sent)
             .fetch_one(&mut *self.connection)
             .await?;
         let now = Timestamp::from_millis(row.try_get(0)?);
@@ -275,6 +277,22 @@ impl Session for PostgresSession<'_> {
         Ok(query.execute(&mut *self.connection).await?.rows_affected())
     }
 
+    async fn note(&mut self, rows: &[(TaskId, Noted)]) -> Result<(), sqlx::Error> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (histories, sent): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .map(|(_, noted)| (noted.history.as_str(), noted.sent.as_deref()))
+            .unzip();
+        let query = sqlx::query(self.database.statements.note.clone())
+            .bind(codec::uuids(rows.iter().map(|(id, _)| *id)))
+            .bind(histories)
+            .bind(sent);
+        query.execute(&mut *self.connection).await?;
+        Ok(())
+    }
+
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {
         let query = sqlx::query(self.database.statements.refill.clone())
             .bind(codec::uuid(row.id))
@@ -298,6 +316,8 @@ struct Columns<'r> {
     max_attempts: Vec<Option<i64>>,
     headers: Vec<String>,
     payloads: Vec<&'r [u8]>,
+    notes: Vec<Option<&'r str>>,
+    sent: Vec<Option<&'r str>>,
 }
 
 impl<'r> Columns<'r> {
@@ -315,6 +335,8 @@ impl<'r> Columns<'r> {
         self.max_attempts.push(row.max_attempts.map(i64::from));
         self.headers.push(codec::headers(&row.headers)?);
         self.payloads.push(&row.payload);
+        self.notes.push(row.note.event.as_deref());
+        self.sent.push(row.note.sent.as_deref());
         Ok(())
     }
 }

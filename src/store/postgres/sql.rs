@@ -102,13 +102,16 @@ statements! {
             SELECT g.*, CASE WHEN g.due_at IS NULL THEN ", after!("g.due_in"), " ELSE g.due_at END AS due,
                 ", after!("g.look_in"), " AS wake_at, clock.now
             FROM clock CROSS JOIN unnest($4::uuid[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-                $10::bigint[], $11::text[], $12::bytea[])
-                AS g (id, kind, key, due_in, due_at, look_in, max_attempts, headers, payload)),
+                $10::bigint[], $11::text[], $12::bytea[], $13::text[], $14::text[])
+                AS g (id, kind, key, due_in, due_at, look_in, max_attempts, headers, payload, note, sent)),
         added AS (
             INSERT INTO {tasks} (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, max_attempts,
-                hop, created_at, updated_at, headers, payload, stalls)
+                hop, created_at, updated_at, headers, payload, stalls, history, sent)
             SELECT g.id, g.kind, g.key, 0, 1, g.due, greatest(g.due, g.now), g.wake_at, 0, g.max_attempts, 0, g.now,
-                g.now, g.headers, g.payload, 0
+                g.now, g.headers, g.payload, 0,
+                CASE WHEN g.note IS NULL THEN ''
+                    ELSE right(E'\\n1 ' || g.now || ' - ' || g.due || ' ' || g.note, 16384) END,
+                CASE WHEN g.sent IS NOT NULL THEN '1 ' || g.now || ' ' || g.sent END
             FROM given g
             ON CONFLICT DO NOTHING RETURNING id, due_at),
         counted AS MATERIALIZED (
@@ -121,7 +124,7 @@ statements! {
 
     /// Makes changes of rows of ids `$1`, or of kinds `$2` and keys `$3`, that are scheduled, of version `$4` and due at
     /// `$5`, if these are said, and that nobody has locked: of each row the first. To be of state `$6`, and due after `$7` ms
-    /// or at `$8` if one of them is said, and looked at after `$9` ms. Tells channel `$10` (none: nobody) if one of them is
+    /// or at `$8` if one of them is said, and looked at after `$9` ms, and noted by `$12` and `$13`. Tells channel `$10` (none: nobody) if one of them is
     /// due within `$11` ms. Gives the time, and each changed row behind its place in the batch; one row without any
     /// where there is none.
     change = concat!(
@@ -131,8 +134,8 @@ statements! {
                 ", after!("g.look_in"), " AS wake_at, coalesce(g.due_in, g.due_at) IS NOT NULL AS anew, false AS hop,
                 0 AS given_back, NULL::text AS error
             FROM clock CROSS JOIN unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-                $7::bigint[], $8::bigint[], $9::bigint[]) WITH ORDINALITY
-                AS g (id, kind, key, version, is_due, state, due_in, due_at, look_in, place)),
+                $7::bigint[], $8::bigint[], $9::bigint[], $12::text[], $13::text[]) WITH ORDINALITY
+                AS g (id, kind, key, version, is_due, state, due_in, due_at, look_in, note, sent, place)),
         found AS MATERIALIZED (
             SELECT DISTINCT ON (f.found) f.* FROM (
                 SELECT a.*, a.id AS found FROM asked a WHERE a.id IS NOT NULL
@@ -168,12 +171,19 @@ statements! {
                 finished_at, last_error)
         WHERE t.id = w.id AND t.version = w.read_at";
 
+    /// Adds to what is noted of rows of ids `$1`: lines of history `$2`, the wake-up sent last `$3`.
+    note = "UPDATE {tasks} t SET history = right(t.history || n.history, 16384), sent = coalesce(n.sent, t.sent)
+        FROM unnest($1::uuid[], $2::text[], $3::text[]) AS n (id, history, sent) WHERE t.id = n.id";
+
+    /// What is noted of the row of id `$1`.
+    noted = "SELECT t.history, t.sent FROM {tasks} t WHERE t.id = $1::uuid";
+
     /// Gives the row of id `$1` the payload, headers and limit of another.
     refill = "UPDATE {tasks} t SET payload = $2::bytea, headers = $3::text, max_attempts = $4::bigint
         WHERE t.id = $1::uuid";
 
     /// Looks at wake-ups of ids `$1` and versions `$2`; claims for `$5` and `$6` ms, of the kinds `$3` up to `$4` each,
-    /// and no more once there are `$7` bytes of payloads.
+    /// and no more once there are `$7` bytes of payloads. `$8` is noted of each.
     arrive = concat!(
         "WITH ", clock!(), ",
         asked AS MATERIALIZED (
@@ -195,7 +205,7 @@ statements! {
             SELECT r.*, r.has_room AND ", before!("r.place", "CASE WHEN r.has_room THEN r.bytes END"), " < $7::bigint AS fits
             FROM roomy r),
         claimed AS (
-            UPDATE {tasks} t SET ", claim!("$5::text", "$6::bigint"), "
+            UPDATE {tasks} t SET ", claim!("$5::text", "$6::bigint", "$8::text"), "
             FROM judged j CROSS JOIN clock WHERE j.fits AND t.id = j.id
             RETURNING ", columns!(), ")
         SELECT 0, 1::bigint, ", columns!(), " FROM claimed t
@@ -214,7 +224,7 @@ statements! {
     );
 
     /// Claims what is due, for `$3` and `$4` ms: of the kinds `$1` up to `$2` each, and no more once there are `$5` bytes
-    /// of payloads. One row without any where there is none.
+    /// of payloads, and notes `$6` of each. One row without any where there is none.
     ready = concat!(
         "WITH ", clock!(), ",
         locked AS MATERIALIZED (
@@ -225,7 +235,7 @@ statements! {
                 ORDER BY t.kind, t.state, t.due_at, t.id LIMIT r.room FOR UPDATE SKIP LOCKED) d),
         summed AS (SELECT l.id, ", before!("l.due_at, l.id", "l.bytes"), " AS bytes FROM locked l),
         claimed AS (
-            UPDATE {tasks} t SET ", claim!("$3::text", "$4::bigint"), "
+            UPDATE {tasks} t SET ", claim!("$3::text", "$4::bigint", "$6::text"), "
             FROM summed l CROSS JOIN clock WHERE l.bytes < $5::bigint AND t.id = l.id
             RETURNING ", columns!(), ")
         SELECT clock.now, ", columns!(), " FROM clock LEFT JOIN claimed t ON true"
@@ -233,7 +243,7 @@ statements! {
 
     /// Looks at rows whose `wake_at` has passed, up to `$5` of each kind and state, and `$7` ms ahead for up to `$8`;
     /// claims for `$3` and `$4` ms, of the kinds `$1` up to `$2` each, and no more once there are `$9` bytes of payloads;
-    /// leaves what is early alone for `$6` ms. Of leases that have ended it only tells: [`expire`](Statements::expire)
+    /// leaves what is early alone for `$6` ms. `$10` is noted of each claim. Of leases that have ended it only tells: [`expire`](Statements::expire)
     /// ends them.
     ///
     /// Which rows they are is read before they are locked, so that those which wait for room are not written to. A row
@@ -278,7 +288,8 @@ statements! {
             UPDATE {tasks} t SET state = l.fits::int, version = t.version + l.fits::int,
                 attempt = t.attempt + l.fits::int, owner = CASE WHEN l.fits THEN $3::text ELSE t.owner END,
                 wake_at = CASE WHEN l.fits THEN ", after!("$4::bigint"), " ELSE ", after!("$6::bigint"), " END,
-                updated_at = CASE WHEN l.fits THEN clock.now ELSE t.updated_at END
+                updated_at = CASE WHEN l.fits THEN clock.now ELSE t.updated_at END,
+                history = CASE WHEN l.fits THEN ", history!("$10::text", "clock.now", "t.due_at"), " ELSE t.history END
             FROM locked l CROSS JOIN clock WHERE t.id = l.id
             RETURNING ", columns!(), ", l.fits)
         SELECT 0, 1::bigint, ", columns!(), " FROM swept t WHERE t.fits
@@ -302,7 +313,7 @@ statements! {
         WHERE t.version = a.version AND t.state = 1 ORDER BY t.id FOR UPDATE OF t SKIP LOCKED";
 
     /// Ends leases of rows of ids `$1` that are locked, as far as they have ended: nobody can renew them now, and what was
-    /// renewed until then this statement sees, as the one that has locked them may not.
+    /// renewed until then this statement sees, as the one that has locked them may not. `$2` is noted of each.
     expire = concat!(
         "WITH ", clock!(), ",
         ended AS MATERIALIZED (
@@ -313,14 +324,15 @@ statements! {
             UPDATE {tasks} t SET state = 0, version = t.version + 1, updated_at = clock.now,
                 wake_at = least(t.wake_at, clock.now),
                 attempt = CASE WHEN e.started THEN t.attempt ELSE greatest(t.attempt - 1, 0) END,
-                stalls = least(t.stalls + 1, 4294967295)
+                stalls = least(t.stalls + 1, 4294967295),
+                history = ", history!("$2::text", "clock.now", "t.due_at"), "
             FROM ended e CROSS JOIN clock WHERE t.id = e.id
             RETURNING t.id),
         removed AS (DELETE FROM {leases} l USING ended e WHERE l.id = e.id)
         SELECT count(*) FROM expired"
     );
 
-    /// Takes steps: id, version, and then each column of a [`Transition`](crate::store::transition::Transition). Gives the
+    /// Takes steps: id, version, and then each column of a [`Transition`](crate::store::transition::Transition), and what is noted of it. Gives the
     /// id and version of those that hold, and whether the step was taken: else somebody else has the row locked.
     advance = advance!(concat!(",
         removed AS (DELETE FROM {leases} l USING locked k WHERE l.id = k.id AND k.was = 1)"));

@@ -21,7 +21,9 @@ pub(super) async fn sweep(
 ) -> Result<Stamped<Looked>, sqlx::Error> {
     let Sight { mut looked, ended } = look(database, claim, sweep).await?;
     if !ended.is_empty() {
-        let expired = database.retried(|| expire(database, &ended)).await?;
+        let expired = database
+            .retried(|| expire(database, &ended, claim.expired()))
+            .await?;
         if expired > 0 {
             // They are looked at at once.
             let rest = left(claim, &looked.found);
@@ -56,7 +58,8 @@ async fn look(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Sight
             .bind(codec::span(sweep.retake))
             .bind(within)
             .bind(limit)
-            .bind(codec::limit(claim.bytes));
+            .bind(codec::limit(claim.bytes))
+            .bind(claim.claimed());
         fetch(&database.workers, query).await
     };
     claim::sight(&database.retried(run).await?)
@@ -66,7 +69,11 @@ async fn look(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Sight
 ///
 /// A renewal leaves the row as it is, so a statement that looks and locks in one may have looked before the renewal and
 /// locked after it. So there are two: what the second one sees is as it was when the row was locked, or later.
-pub(super) async fn expire(database: &Database, ended: &[(TaskId, i64)]) -> Result<usize, sqlx::Error> {
+pub(super) async fn expire(
+    database: &Database,
+    ended: &[(TaskId, i64)],
+    noted: Option<&'static str>,
+) -> Result<usize, sqlx::Error> {
     let mut writing = Writing::begin(&database.workers).await?;
     let versions: Vec<_> = ended.iter().map(|&(_, version)| version).collect();
     let locked = sqlx::query(database.statements.lock.clone())
@@ -77,6 +84,7 @@ pub(super) async fn expire(database: &Database, ended: &[(TaskId, i64)]) -> Resu
     let ids: Result<Vec<Uuid>, _> = locked.iter().map(|row| row.try_get(0)).collect();
     let expired: i64 = sqlx::query_scalar(database.statements.expire.clone())
         .bind(ids?)
+        .bind(noted)
         .fetch_one(&mut *writing)
         .await?;
     writing.commit().await?;

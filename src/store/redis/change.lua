@@ -3,15 +3,17 @@
 -- ARGV[4]  for how long history is kept, in ms
 -- ARGV[5]… of each change: id or nothing, kind and key; verb, 0 (reschedule), 1 (run now), 2 (cancel), 3 (redrive) or 4
 --          (dismiss); when it is due, in ms from now or else by the calendar; when to look for it, in ms from now; what is
---          expected, 0 (anything), 1 (a version) or 2 (a due time), and which; its number, which no other change has
+--          expected, 0 (anything), 1 (a version) or 2 (a due time), and which; what is noted of it, and of its wake-up, or
+--          nothing; its number, which no other change has
 -- Returns  of each change: 4 (not found), `LATER`, where its row is as a number below zero, or an array: 0 (done), 1 (too
 --          late), 2 (finished) or 3 (conflict), id, row, payload
 
-local STEP = 10
+local STEP = 12
 local history = tonumber(ARGV[4])
 
 local function change(at)
-  local id, kind, key, verb, due_in, due_at, look_in, expect, expected, number = unpack(ARGV, at, at + STEP - 1)
+  local id, kind, key, verb, due_in, due_at, look_in, expect, expected, event, wake, number =
+    unpack(ARGV, at, at + STEP - 1)
   if id == '' then
     id = meant(name_of(kind, key), kind, key)
     if not id then
@@ -30,7 +32,7 @@ local function change(at)
     -- Done already, and the answer was lost: so the call was made once more.
     return said(0, id, row)
   end
-  end_lease(id, row)
+  end_lease(id, row, event ~= '')
   local is_redrive, of_dead = verb == '3', verb == '3' or verb == '4'
   if is_live(row) and of_dead then
     return said(3, id, row)
@@ -52,12 +54,14 @@ local function change(at)
     end
     give(name, id)
   end
+  local due_before = string.format('%.0f', row.due)
   if verb == '2' or verb == '4' then
     enter(row, CANCELLED, nil, after(history))
   else
     enter(row, SCHEDULED, verb == '0' and due_time(due_in, due_at) or now, after(tonumber(look_in)), true)
   end
   row.change = tonumber(number)
+  note(id, row, due_before, event, wake)
   save(id, row)
   return said(0, id, row)
 end

@@ -13,7 +13,7 @@ use super::shards::{Shard, of_id, of_key};
 use crate::clock::Clock;
 use crate::redis::{Lua, NAME, lua};
 use crate::store::merging::{Changing, Made};
-use crate::store::{Change, Expect, Stamped, Target, Verb, When};
+use crate::store::{Change, Expect, Note, Stamped, Target, Verb, When};
 use crate::timestamp::millis;
 use crate::{Answer, Error, Timestamp};
 
@@ -109,6 +109,13 @@ fn add(call: &mut Request, change: &Change) {
         .arg(look_in)
         .arg(expect)
         .arg(expected);
+    note(call, &change.note);
+}
+
+/// What is noted of a transition, as scripts take it.
+pub(super) fn note(call: &mut Request, note: &Note) {
+    call.arg(note.event.as_deref().unwrap_or_default())
+        .arg(note.sent.as_deref().unwrap_or_default());
 }
 
 fn answer(said: Value) -> Result<Answer, Error> {

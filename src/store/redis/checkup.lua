@@ -33,7 +33,7 @@ for at = 6, #ARGV do
   weigh(by_wake)
 end
 if state == '' then
-  for _, name in ipairs({ 'rows', 'payloads', 'keys', 'elsewhere' }) do
+  for _, name in ipairs({ 'rows', 'payloads', 'notes', 'keys', 'elsewhere' }) do
     weigh(tag .. ':' .. name)
   end
 end

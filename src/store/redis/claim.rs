@@ -53,7 +53,7 @@ impl Room {
 /// A row to take: in which shard, and as it was when it was looked at.
 pub(super) type Row = (TaskId, u64);
 
-/// Who claims and for how long, as scripts take it.
+/// Who claims, for how long, and what is noted of it, as scripts take it.
 pub(super) fn claimer(call: &mut Request, claim: &Claim) {
     // As much as a row has room for: owners are for people.
     let mut owner = &*claim.owner;
@@ -62,7 +62,9 @@ pub(super) fn claimer(call: &mut Request, claim: &Claim) {
         let end = end.into_iter().find(|&end| owner.is_char_boundary(end));
         owner = &owner[..end.unwrap_or(0)];
     }
-    call.arg(owner).arg(millis(claim.lease));
+    call.arg(owner)
+        .arg(millis(claim.lease))
+        .arg(claim.claimed().unwrap_or_default());
 }
 
 /// What rows were chosen for, by shard; those first that have room kept for them.
@@ -185,6 +187,7 @@ impl Taking<'_> {
                     .map(millis)
                     .map_or(String::new(), |retake| retake.to_string()),
             )
+            .arg(u8::from(self.claim.expired().is_some()))
             .arg(room.bytes)
             .arg(room.kinds.len());
             for (kind, count) in &room.kinds {

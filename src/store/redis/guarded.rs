@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::answer::unexpected;
+use super::change::note;
 use super::codec::{self, due, maybe};
 use super::database::{Database, Request};
 use super::parts::Asking;
@@ -32,6 +33,7 @@ pub(super) async fn advance(database: &Database, steps: &[Step]) -> Result<Vec<G
                 call.arg(step.id.as_bytes())
                     .arg(step.version)
                     .arg(maybe(made.look_in.map(millis)));
+                note(call, &step.note);
             }
         }
     };

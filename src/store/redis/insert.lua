@@ -3,11 +3,11 @@
 -- ARGV[4]… of each row: id, kind, key or nothing; when it is due, in ms from now or else by the calendar; when to look
 --          for it, in ms from now; limit of attempts or nothing; whether it replaces (1 or 0); by which try its id points
 --          here, 0 where it need not, or nothing where it does not yet: then the row must not be new; how many bytes its
---          payload has; payload and headers
+--          payload has; payload and headers; what is noted of it, and of its wake-up, or nothing
 -- Returns  of each row: 0 (new), 6 (free: it would be new), `LATER`, where its id points to as a number below zero, or an
 --          array: 1 (existing), 2 (replaced) or 3 (running), id, row, and its payload unless it was replaced
 
-local STEP = 11
+local STEP = 13
 preload_given(4, STEP)
 -- The name of a row's key by the place of the row, nothing where it has none.
 local names, named, live = {}, {}, {}
@@ -26,7 +26,8 @@ end
 preload(live)
 
 local function insert(at)
-  local id, kind, key, due_in, due_at, look_in, max, replace, try, size, payload = unpack(ARGV, at, at + STEP - 1)
+  local id, kind, key, due_in, due_at, look_in, max, replace, try, size, payload, event, wake =
+    unpack(ARGV, at, at + STEP - 1)
   local row, value = read(id)
   if row then
     return with_payload({ 1, id, value }, id, row)
@@ -47,25 +48,29 @@ local function insert(at)
     elseif try == '' then
       return 6
     end
-    save(id, {
+    local new = {
       state = SCHEDULED, version = 1, due = due, planned = math.max(due, now), wake = after(tonumber(look_in)), attempt = 0,
       stalls = 0, max = maybe(max), hop = 0, started = false, created = now, updated = now, finished = 0,
       size = tonumber(size), weight = #payload, try = tonumber(try), change = 0, kind = kind, key = key,
-    })
+    }
+    note(id, new, '-', event, wake)
+    save(id, new)
     new_payloads[id] = payload
     if name then
       give(name, id)
     end
     return 0
   end
-  end_lease(other_id, other)
+  end_lease(other_id, other, event ~= '')
   if other.state == RUNNING then
     return with_payload({ 3, other_id, other.value }, other_id, other)
   elseif replace ~= '1' then
     return with_payload({ 1, other_id, other.value }, other_id, other)
   end
+  local due_before = string.format('%.0f', other.due)
   enter(other, SCHEDULED, due, after(tonumber(look_in)), true)
   other.max, other.size, other.weight = maybe(max), tonumber(size), #payload
+  note(other_id, other, due_before, event, wake)
   save(other_id, other)
   replace_payload(other_id, payload)
   if payload == '' then

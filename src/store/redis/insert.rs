@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use redis::Value;
 
 use super::answer::{self, Items};
+use super::change::note;
 use super::codec::{self, due, maybe};
 use super::database::{Database, Request};
 use super::parts::Asking;
@@ -141,6 +142,7 @@ impl New {
             .arg(tried)
             .arg(row.payload.len())
             .arg(&self.payload);
+        note(call, &row.note);
     }
 
     /// The row as it was written.

@@ -6,18 +6,20 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
-use super::answer::Items;
+use super::answer::{Items, bytes};
 use super::change::{name, shard_of};
 use super::codec::{self, lane};
 use super::database::{Database, NOW};
 use super::look::Place;
 use super::parts::Asking;
+use super::shards::of_id;
 use crate::redis::{Lua, Node, Role, lua};
-use crate::store::{Page, Stamped, Target};
+use crate::store::{Noted, Page, Stamped, Target};
 use crate::timestamp::millis;
-use crate::{Error, Kind, State, Task, Timestamp};
+use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 
 static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
+static NOTED: Lua = lua!("row.lua", "noted.lua");
 static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");
 static KINDS: Lua = lua!("row.lua", "kinds.lua");
 static DUE_WITHIN: Lua = lua!("row.lua", "due_within.lua");
@@ -77,6 +79,34 @@ pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<
     };
     let target = std::slice::from_ref(target);
     let mut found = asking.ask(target, |target| shard_of(shards, target)).await;
+    found.rows.swap_remove(0)
+}
+
+/// What is noted of a row, of which anything may have become by others' hands.
+pub(super) async fn noted(database: &Database, id: TaskId) -> Result<Noted, Error> {
+    let shards = database.shards().await?;
+    let asking = Asking {
+        database,
+        call: &|shard, ids: &[&TaskId]| {
+            let mut call = database.script(&NOTED, shard, shards, false);
+            for id in ids {
+                call.arg(id.as_bytes());
+            }
+            call
+        },
+        reads: true,
+        size: |_| 0,
+        read: &|_, _, said, _| {
+            let bytes = bytes(said)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let (sent, history) = text.split_once('\n').unwrap_or_default();
+            Ok(Noted {
+                history: history.to_owned(),
+                sent: (!sent.is_empty()).then(|| sent.to_owned()),
+            })
+        },
+    };
+    let mut found = asking.ask(&[id], |id| of_id(shards, *id)).await;
     found.rows.swap_remove(0)
 }
 

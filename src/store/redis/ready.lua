@@ -2,13 +2,14 @@
 --
 -- ARGV[4]  the owner of the claims
 -- ARGV[5]  how long their leases are, in ms
--- ARGV[6]  for how many bytes of payloads there is room
--- ARGV[7]… of each kind: kind, how many at the most
+-- ARGV[6]  what is noted of each claim, or nothing
+-- ARGV[7]  for how many bytes of payloads there is room
+-- ARGV[8]… of each kind: kind, how many at the most
 -- Returns  of each kind an array: whether there may be more of it (1 or 0), and of each row an array: id, row, payload
 
-local owner, lease, bytes = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local owner, lease, noted, bytes = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local found = {}
-for at = 7, #ARGV, 2 do
+for at = 8, #ARGV, 2 do
   local lane = SCHEDULED .. ':' .. ARGV[at]
   local due = redis.call('ZRANGEBYSCORE', index('due', lane), '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[at + 1])
   local ids = {}
@@ -26,7 +27,7 @@ for at = 7, #ARGV, 2 do
     local row = member('due', lane, id, due[at + 1])
     if row then
       bytes = bytes - row.size
-      claim(id, row, owner, lease)
+      claim(id, row, owner, lease, noted)
       given[#given + 1] = with_payload({ id, row.value }, id, row)
     end
   end

@@ -9,6 +9,8 @@
 --          `wake_at`, because it is due, because its history is over (each -1: never), and what the script itself gives
 --
 --   TAG:rows                HASH of rows: id of 16 bytes, and the head of the row: numbers of fixed size, then texts
+--   TAG:notes               HASH of the same rows: what is noted of them, the wake-up that was sent last, a line break, and
+--                           lines of history, each after a line break; left out where there is nothing
 --   TAG:payloads            HASH of the same rows: what handlers are given, and headers; left out where there is nothing
 --   TAG:due:STATE:KIND      ZSET of the ids of rows of that state and kind, by when they are due
 --   TAG:wake:STATE:KIND     ZSET of the same rows by `wake_at`, those left out that have none
@@ -20,6 +22,7 @@
 
 local tag, channel, from, horizon = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local rows, payloads, pointers = tag .. ':rows', tag .. ':payloads', tag .. ':elsewhere'
+local notes = tag .. ':notes'
 local time = redis.call('TIME')
 -- Cut off, not rounded: what is due must not be so early.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -36,6 +39,10 @@ local LAST, MOST = 253402300799999, 4294967295
 -- How many bytes of payloads a script gives: a bound on how long it keeps the server from others. What comes after them is
 -- answered with `LATER`, and to be asked for again.
 local BYTES = 262144
+-- How many bytes of history a row has at the most.
+local HISTORY = 16384
+-- What is noted of a lease that has ended.
+local EXPIRED = '{"event":"expired","by":"sweep"}'
 local LATER = 8
 -- By how many ms a row is put off that cannot be read; by a later release, perhaps.
 local PUT_OFF = 60000
@@ -46,6 +53,8 @@ local PUT_OFF = 60000
 local known, unreadable, changed = {}, {}, {}
 -- Payloads that are new, by id, and those that are to be given, by the answers that they belong to.
 local new_payloads, wanted, spent = {}, {}, 0
+-- What is to be noted of rows, by id: lines of history, and the wake-up that was sent.
+local lines, sent = {}, {}
 -- What somebody else has put where it does not belong: index, lane, id, and its score there or false.
 local strays = {}
 -- What else is to be written then.
@@ -289,14 +298,25 @@ local function enter(row, state, due, wake, anew)
   end
 end
 
-local function claim(id, row, owner, lease)
+-- Notes what has been made of a row, which was due then before, unless there is nothing to note.
+local function note(id, row, due_before, event, wake)
+  if event ~= '' then
+    lines[id] = string.format('%s\n%.0f %.0f %s %.0f %s', lines[id] or '', row.version, now, due_before, row.due, event)
+  end
+  if wake ~= '' then
+    sent[id] = string.format('%.0f %.0f %s', row.version, now, wake)
+  end
+end
+
+local function claim(id, row, owner, lease, noted)
   enter(row, RUNNING, nil, after(lease))
   row.attempt, row.owner = row.attempt + 1, owner
+  note(id, row, string.format('%.0f', row.due), noted, '')
   save(id, row)
 end
 
--- Ends the claim of a row if its lease has ended: then it is none.
-local function end_lease(id, row)
+-- Ends the claim of a row if its lease has ended: then it is none. Notes it if so.
+local function end_lease(id, row, is_noted)
   if row.state ~= RUNNING or row.wake > now then
     return false
   end
@@ -305,6 +325,7 @@ local function end_lease(id, row)
   end
   enter(row, SCHEDULED, nil, row.wake)
   row.stalls = min(row.stalls + 1, MOST)
+  note(id, row, string.format('%.0f', row.due), is_noted and EXPIRED or '', '')
   save(id, row)
   return true
 end
@@ -386,6 +407,31 @@ local function reindex(id, row)
   end
 end
 
+-- Adds what was noted of rows to what they have: what is oldest is cut off.
+local function keep_notes()
+  local ids, kept = {}, {}
+  for id in pairs(lines) do
+    ids[#ids + 1] = id
+  end
+  for id in pairs(sent) do
+    if not lines[id] then
+      ids[#ids + 1] = id
+    end
+  end
+  if #ids == 0 then
+    return
+  end
+  for at, old in ipairs(redis.call('HMGET', notes, unpack(ids))) do
+    local id = ids[at]
+    local text = old or '\n'
+    local first = string.find(text, '\n', 1, true) or #text + 1
+    local history = string.sub(text, first + 1) .. (lines[id] or '')
+    kept[2 * at - 1] = id
+    kept[2 * at] = (sent[id] or string.sub(text, 1, first - 1)) .. '\n' .. string.sub(history, -HISTORY)
+  end
+  redis.call('HSET', notes, unpack(kept))
+end
+
 -- Writes rows and indexes. What is new goes first: a server that is full (maxmemory) refuses it, and then nothing is half
 -- done.
 local function flush()
@@ -425,10 +471,12 @@ local function flush()
   if #given > 0 then
     redis.call('HSET', payloads, unpack(given))
   end
+  keep_notes()
   call_each('ZADD', into)
   call_each('ZREM', out)
   if #gone > 0 then
     redis.call('HDEL', rows, unpack(gone))
+    redis.call('HDEL', notes, unpack(gone))
     redis.call('HDEL', payloads, unpack(gone))
   end
   for _, step in ipairs(finally) do

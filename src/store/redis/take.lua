@@ -2,17 +2,20 @@
 --
 -- ARGV[4]  the owner of the claims
 -- ARGV[5]  how long their leases are, in ms
--- ARGV[6]  for how many ms a row is left alone that is not due, in a sweep, which also ends leases; else nothing
--- ARGV[7]  for how many bytes of payloads there is room
--- ARGV[8]  for how many kinds there is room
--- ARGV[9]… of each kind: kind, room; then of each row: id, version
+-- ARGV[6]  what is noted of each claim, or nothing
+-- ARGV[7]  for how many ms a row is left alone that is not due, in a sweep, which also ends leases; else nothing
+-- ARGV[8]  whether it is noted of these (1 or 0)
+-- ARGV[9]  for how many bytes of payloads there is room
+-- ARGV[10] for how many kinds there is room
+-- ARGV[11]… of each kind: kind, room; then of each row: id, version
 -- Returns  of each row: 3 (stale), 4 (it cannot be read), `LATER`, where it is as a number below zero, or an array: 0
 --          (claimed), whether its lease had ended (1 or 0), row, payload; 1 (early), the same, the row; 2
 --          (waiting), the same, its kind
 
-local owner, lease, retake, bytes = ARGV[4], tonumber(ARGV[5]), maybe(ARGV[6]), tonumber(ARGV[7])
-local room, first = {}, 9 + 2 * tonumber(ARGV[8])
-for at = 9, first - 2, 2 do
+local owner, lease, noted, retake, bytes = ARGV[4], tonumber(ARGV[5]), ARGV[6], maybe(ARGV[7]), tonumber(ARGV[9])
+local are_ends_noted = ARGV[8] == '1'
+local room, first = {}, 11 + 2 * tonumber(ARGV[10])
+for at = 11, first - 2, 2 do
   room[ARGV[at]] = tonumber(ARGV[at + 1])
 end
 
@@ -23,7 +26,7 @@ local function take(id, version)
   elseif row.version ~= tonumber(version) then
     return 3
   end
-  local has_ended = retake and end_lease(id, row) and 1 or 0
+  local has_ended = retake and end_lease(id, row, are_ends_noted) and 1 or 0
   if row.state ~= SCHEDULED or (retake and row.wake > now) then
     return 3
   elseif row.due > now then
@@ -36,7 +39,7 @@ local function take(id, version)
     return { 2, has_ended, row.kind }
   end
   room[row.kind], bytes = room[row.kind] - 1, bytes - row.size
-  claim(id, row, owner, lease)
+  claim(id, row, owner, lease, noted)
   return with_payload({ 0, has_ended, row.value }, id, row)
 end
 

@@ -53,6 +53,7 @@ fn due(n: u64) -> NewRow {
         look_in: LONG,
         max_attempts: None,
         replace: false,
+        note: Default::default(),
     }
 }
 
@@ -76,6 +77,7 @@ fn claim(room: usize) -> Claim {
         lease: LONG,
         room: [(KIND.into(), room)].into(),
         bytes: usize::MAX,
+        history: Default::default(),
     }
 }
 
@@ -111,6 +113,7 @@ async fn change(store: &RedisStore, id: TaskId, verb: Verb) -> Answer {
         target: id.into(),
         verb,
         expect: Expect::Anything,
+        note: Default::default(),
     };
     store.change(vec![change]).await.unwrap().found.remove(0).unwrap()
 }

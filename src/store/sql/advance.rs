@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::session::Changed;
-use crate::store::Step;
 use crate::store::transition::Transition;
-use crate::{Task, Timestamp};
+use crate::store::{Noted, Step};
+use crate::{Task, TaskId, Timestamp};
 
 /// What came of steps: of each, in the order given, whether it was taken; and the rows that are to be written.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(in crate::store) struct Advanced {
     /// Those of which only version, hops and `wake_at` are new: not every index has to change for them.
     pub(in crate::store) hopped: Vec<Changed>,
     pub(in crate::store) ended: Vec<Changed>,
+    /// What is noted of them.
+    pub(in crate::store) noted: Vec<(TaskId, Noted)>,
 }
 
 /// Takes steps of rows.
@@ -24,23 +26,31 @@ pub(in crate::store) fn advance(
     now: Timestamp,
     history: Duration,
 ) -> Advanced {
-    let read = rows.into_iter().map(|row| (row.id, (row.version, row, false)));
+    let read = rows
+        .into_iter()
+        .map(|row| (row.id, (row.version, row, false, Noted::default())));
     let mut rows: BTreeMap<_, _> = read.collect();
     let take = |step: &Step| {
         let is_so = |row: &Task| (row.state, row.version) == (step.event.needs(), step.version);
-        let Some((_, row, has_ended)) = rows.get_mut(&step.id).filter(|(_, row, _)| is_so(row)) else {
+        let Some((_, row, has_ended, noted)) = rows.get_mut(&step.id).filter(|(_, row, ..)| is_so(row))
+        else {
             return false;
         };
         let transition = Transition::of(&step.event, history);
         *has_ended |= !transition.hop;
+        let before = row.due_at;
         transition.apply(row, now);
+        noted.add(&step.note, row, now, Some(before));
         true
     };
     let mut advanced = Advanced {
         taken: steps.iter().map(take).collect(),
         ..Advanced::default()
     };
-    for (read_at, row, has_ended) in rows.into_values() {
+    for (read_at, row, has_ended, noted) in rows.into_values() {
+        if !noted.is_empty() {
+            advanced.noted.push((row.id, noted));
+        }
         match has_ended {
             true => advanced.ended.push((read_at, row)),
             false if row.version != read_at => advanced.hopped.push((read_at, row)),

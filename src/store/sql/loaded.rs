@@ -105,6 +105,9 @@ impl Loaded {
         }
         let touched = session.write(&changed).await?;
         ensure("a write", touched, changed.len())?;
+        let noted = |(_, row): &Changed| Some((row.id, self.rows.noted(row.id)?.clone()));
+        let noted: Vec<_> = changed.iter().filter_map(noted).collect();
+        session.note(&noted).await?;
         Ok(changed)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use super::obstacle::Obstacle;
-use crate::store::{NewRow, Stamped};
+use crate::store::{NewRow, Noted, Stamped};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// A row and the version that it had when it was read.
@@ -59,6 +59,9 @@ pub(in crate::store) trait Session: Send {
     /// Writes what a transition has made of rows, each if it still has the version that it was read at; not their
     /// payload, headers and limit, which [`refill`](Self::refill) does. Says how many it wrote.
     async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error>;
+
+    /// Adds what was noted of rows that are locked to what they have.
+    async fn note(&mut self, rows: &[(TaskId, Noted)]) -> Result<(), sqlx::Error>;
 
     /// Gives a row that is locked its new payload, headers and limit.
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error>;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::connections::Writing;
-use super::{File, codec, read, sql, unreadable};
+use super::{File, codec, read, sql, unreadable, write};
 use crate::backend::Wake;
 use crate::store::sql::{Look, ensure};
 use crate::store::{Claim, Looked, Stamped, row};
@@ -136,5 +136,6 @@ async fn claim(writing: &mut Writing, mut rows: Vec<Task>, claim: &Claim) -> Res
     for row in &mut rows {
         row::claim(row, claim, now);
     }
+    write::note(writing, &claim.noted(&rows, now)).await?;
     Ok(rows)
 }

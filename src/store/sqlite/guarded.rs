@@ -31,9 +31,15 @@ pub(super) async fn take(
 ) -> Result<Vec<Guarded>, sqlx::Error> {
     let ids = || steps.iter().map(|step| step.id);
     let (rows, unreadable) = read::lean_by_ids(connection, ids()).await?;
-    let Advanced { taken, hopped, ended } = sql::advance(rows, steps, now, history);
+    let Advanced {
+        taken,
+        hopped,
+        ended,
+        noted,
+    } = sql::advance(rows, steps, now, history);
     let touched = write::hopped(connection, &hopped).await? + write::write(connection, &ended).await?;
     ensure("a step", touched, hopped.len() + ended.len())?;
+    write::note(connection, &noted).await?;
     Ok(came(taken, ids(), &unreadable))
 }
 

@@ -10,7 +10,7 @@ use super::unreadable::{self, Unreadable};
 use super::{File, codec, sql};
 use crate::store::rows::Rows;
 use crate::store::sql::{Held, Obstacle, Why};
-use crate::store::{Ahead, Page, Pending, Stamped, Target, row};
+use crate::store::{Ahead, Noted, Page, Pending, Stamped, Target, row};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The rows of these ids, as they are.
@@ -254,6 +254,25 @@ pub(super) async fn list(file: &File, page: &Page) -> Result<Vec<Task>, sqlx::Er
             return Ok(found);
         }
     }
+}
+
+/// What is noted of a row, of which anything may have become by others' hands.
+pub(super) async fn noted(file: &File, id: TaskId) -> Result<Noted, sqlx::Error> {
+    let mut reading = file.readers.lend().await?;
+    let query = sqlx::query(sql::NOTED).bind(id.as_bytes().to_vec());
+    let found = query.fetch_optional(&mut *reading).await?;
+    reading.give_back();
+    let Some(row) = found else {
+        return Ok(Noted::default());
+    };
+    let text = |column| -> Result<Option<String>, sqlx::Error> {
+        let bytes: Option<&[u8]> = row.try_get(column)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    };
+    Ok(Noted {
+        history: text(0)?.unwrap_or_default(),
+        sent: text(1)?,
+    })
 }
 
 pub(super) async fn kinds(

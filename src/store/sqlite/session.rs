@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 use super::{read, write};
 use crate::clock::Clock;
 use crate::store::sql::{Changed, Held, Lock, Session};
-use crate::store::{NewRow, Stamped, row};
+use crate::store::{NewRow, Noted, Stamped, row};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// A connection within a transaction, and the clock that goes with it. SQLite has one lock for all rows, so whoever
@@ -45,7 +45,12 @@ impl Session for SqliteSession<'_> {
         now: Option<Timestamp>,
     ) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
         let now = now.unwrap_or_else(|| self.clock.now());
-        let tasks: Vec<_> = rows.iter().map(|new| row::new(new.clone(), now)).collect();
+        let task = |new: &NewRow| {
+            let task = row::new(new.clone(), now);
+            let noted = Noted::of_new(&new.note, &task);
+            (task, noted)
+        };
+        let tasks: Vec<_> = rows.iter().map(task).collect();
         // Which of them were left out SQLite tells only at a cost for every row, and nearly always none was. If one
         // was, all are, and are looked up.
         sqlx::query("SAVEPOINT delayline_add")
@@ -54,7 +59,7 @@ impl Session for SqliteSession<'_> {
         let added = write::add(self.connection, &tasks).await?;
         let mut found = BTreeSet::new();
         if usize::try_from(added) == Ok(tasks.len()) {
-            found.extend(tasks.iter().map(|task| task.id));
+            found.extend(rows.iter().map(|row| row.id));
         } else {
             sqlx::query("ROLLBACK TO delayline_add")
                 .execute(&mut *self.connection)
@@ -68,6 +73,10 @@ impl Session for SqliteSession<'_> {
 
     async fn write(&mut self, rows: &[Changed]) -> Result<u64, sqlx::Error> {
         write::write(self.connection, rows).await
+    }
+
+    async fn note(&mut self, rows: &[(TaskId, Noted)]) -> Result<(), sqlx::Error> {
+        write::note(self.connection, rows).await
     }
 
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {

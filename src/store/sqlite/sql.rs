@@ -157,6 +157,19 @@ statements! {
             last_error = excluded.last_error, started = excluded.started, stalls = excluded.stalls"
     );
 
+    /// Adds to what is noted of rows: id, lines of history, the wake-up sent last.
+    NOTE = "INSERT INTO delayline_tasks (id, kind, headers, payload, created_at, state, version, due_at, planned_at,
+            attempt, hop, updated_at, started, stalls, history, sent)
+        SELECT t.id, '', '', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, j.value->>1, j.value->>2
+        FROM json_each(?1) j CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
+        WHERE t.id = unhex(j.value->>0)
+        ON CONFLICT (id) DO UPDATE SET history = substr(history || excluded.history, -16384),
+            sent = coalesce(excluded.sent, sent)";
+
+    /// What is noted of the row of id `?1`, as the bytes that it is.
+    NOTED = "SELECT CAST(t.history AS BLOB), CAST(t.sent AS BLOB) FROM delayline_tasks t INDEXED BY delayline_tasks_id
+        WHERE t.id = ?1";
+
     /// Gives the row of id `?1` the payload, headers and limit of another.
     REFILL = "UPDATE delayline_tasks INDEXED BY delayline_tasks_id
         SET payload = ?2, headers = ?3, max_attempts = ?4
@@ -238,10 +251,10 @@ pub(super) fn insert_width(rows: usize) -> usize {
 
 /// Writes that many new rows; leaves what is there as it is.
 pub(super) fn insert(rows: usize) -> String {
-    let row = "(?,?,?,?,?,?,?,?,?,?,?,0,1,0,0,0,0)";
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,0,1,0,0,0,0)";
     format!(
         "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
-         headers, payload, state, version, attempt, started, stalls, hop) VALUES {} ON CONFLICT DO NOTHING",
+         headers, payload, history, sent, state, version, attempt, started, stalls, hop) VALUES {} ON CONFLICT DO NOTHING",
         vec![row; rows].join(",")
     )
 }

@@ -6,13 +6,15 @@ use sqlx::SqliteConnection;
 
 use super::{File, claim, codec, read, sql, write};
 use crate::store::sql::{Changed, Look, ensure};
-use crate::store::{Claim, Looked, Stamped, Sweep, row};
-use crate::{State, Task, Timestamp};
+use crate::store::{Claim, Looked, Noted, Stamped, Sweep, row};
+use crate::{State, Task, TaskId, Timestamp};
 
 /// What is to be done about overdue rows.
 struct Plan<'a> {
     look: Look<'a>,
     expired: Vec<Changed>,
+    /// What is noted of those.
+    noted: Vec<(TaskId, Noted)>,
 }
 
 impl<'a> Plan<'a> {
@@ -29,9 +31,11 @@ impl<'a> Plan<'a> {
         let mut look = Look::new(claim, now);
         look.found.expired = ended.len();
         let mut expired = Vec::with_capacity(ended.len());
+        let mut noted = Vec::new();
         for (mut row, bytes) in ended {
             let read_at = row.version;
             row::expire(&mut row, now);
+            noted.extend(claim.noted_expired(&row, now));
             look.at(row::pending(&row), bytes);
             expired.push((read_at, row));
         }
@@ -41,7 +45,7 @@ impl<'a> Plan<'a> {
         if let Some(ahead) = sweep.ahead {
             look.found.ahead = read::look_ahead(connection, unreadable, now, ahead).await?;
         }
-        Ok(Self { look, expired })
+        Ok(Self { look, expired, noted })
     }
 
     fn is_idle(&self) -> bool {
@@ -63,6 +67,7 @@ pub(super) async fn sweep(file: &File, claim: &Claim, sweep: &Sweep) -> Result<S
     let plan = Plan::make(&mut writing, file, claim, sweep, now).await?;
     let touched = write::write(&mut writing, &plan.expired).await?;
     ensure("an end of leases", touched, plan.expired.len())?;
+    write::note(&mut writing, &plan.noted).await?;
     // For this worker alone for a while.
     let early: BTreeSet<_> = plan.look.found.early.iter().map(|row| row.wake.id).collect();
     write::wake_at(&mut writing, &early, now.after(sweep.retake)).await?;

@@ -93,6 +93,7 @@ fn new_row(number: usize, due: Duration) -> NewRow {
         look_in: due,
         max_attempts: None,
         replace: false,
+        note: Default::default(),
     }
 }
 
@@ -116,6 +117,7 @@ fn claim(room: usize) -> Claim {
         lease: LEASE,
         room: [(Kind::from("k"), room)].into(),
         bytes: usize::MAX,
+        history: Default::default(),
     }
 }
 
@@ -124,6 +126,7 @@ fn change(target: impl Into<Target>, verb: Verb) -> Change {
         target: target.into(),
         verb,
         expect: Expect::Anything,
+        note: Default::default(),
     }
 }
 

@@ -6,17 +6,21 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::codec::{self, Hex};
 use super::sql;
+use crate::store::Noted;
 use crate::store::sql::{Changed, ensure};
 use crate::{Task, TaskId, Timestamp};
 
 /// Adds new rows, but leaves those of an id or a live key that is there; says how many it added.
-pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Result<u64, sqlx::Error> {
+pub(super) async fn add(
+    connection: &mut SqliteConnection,
+    rows: &[(Task, Noted)],
+) -> Result<u64, sqlx::Error> {
     let (mut added, mut left) = (0, rows);
     while !left.is_empty() {
         let (next, others) = left.split_at(sql::insert_width(left.len()));
         left = others;
         let mut query = sqlx::query(AssertSqlSafe(sql::insert(next.len())));
-        for row in next {
+        for (row, noted) in next {
             query = query
                 .bind(row.id.as_bytes().to_vec())
                 .bind(row.kind.to_string())
@@ -28,7 +32,9 @@ pub(super) async fn add(connection: &mut SqliteConnection, rows: &[Task]) -> Res
                 .bind(row.created_at.as_millis())
                 .bind(row.updated_at.as_millis())
                 .bind(codec::headers(row)?)
-                .bind(row.payload.clone());
+                .bind(row.payload.clone())
+                .bind(noted.history.clone())
+                .bind(noted.sent.clone());
         }
         added += query.execute(&mut *connection).await?.rows_affected();
     }
@@ -75,6 +81,21 @@ pub(super) async fn hopped(connection: &mut SqliteConnection, rows: &[Changed]) 
     let values: Vec<_> = rows.iter().map(value).collect();
     let query = sqlx::query(sql::HOP).bind(codec::json(&values)?);
     Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// Adds to what is noted of rows, if there is anything.
+pub(super) async fn note(
+    connection: &mut SqliteConnection,
+    rows: &[(TaskId, Noted)],
+) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let value = |(id, noted): &(TaskId, Noted)| (Hex(*id), noted.history.clone(), noted.sent.clone());
+    let values: Vec<_> = rows.iter().map(value).collect();
+    let query = sqlx::query(sql::NOTE).bind(codec::json(&values)?);
+    let touched = query.execute(connection).await?.rows_affected();
+    ensure("a note", touched, rows.len())
 }
 
 /// Gives a row its new payload, headers and limit.

@@ -339,7 +339,12 @@ pub(super) async fn a_key_means_its_live_row_else_the_newest(fixture: &dyn Store
 pub(super) async fn changes_of_one_row_apply_in_the_order_given(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1).named("a")).await;
-    let change = |target, verb, expect| Change { target, verb, expect };
+    let change = |target, verb, expect| Change {
+        target,
+        verb,
+        expect,
+        note: Default::default(),
+    };
     let changes = vec![
         change(id(1).into(), RUN_NOW, Expect::Version(task.version)),
         change(id(1).into(), RUN_NOW, Expect::Version(task.version)),

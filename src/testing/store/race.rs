@@ -242,6 +242,7 @@ async fn cancel(store: &dyn Store, id: TaskId) -> bool {
         target: id.into(),
         verb: Verb::Cancel,
         expect: Expect::Anything,
+        note: Default::default(),
     };
     each(store.change(vec![change]).await)[0].is_done()
 }
@@ -294,6 +295,7 @@ pub(super) async fn of_two_dead_rows_of_a_key_one_is_redriven(fixture: &dyn Stor
             target: id(caller as u64 + 1).into(),
             verb: Verb::Redrive { look_in: LONG },
             expect: Expect::Anything,
+            note: Default::default(),
         };
         each(store.change(vec![change]).await).remove(0)
     });

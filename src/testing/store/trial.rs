@@ -48,6 +48,7 @@ pub(super) fn due(n: u64) -> NewRow {
         look_in: LONG,
         max_attempts: None,
         replace: false,
+        note: Default::default(),
     }
 }
 
@@ -104,6 +105,7 @@ pub(super) fn claim(room: &[(&str, usize)]) -> Claim {
         lease: LONG,
         room: room.iter().map(|&(kind, room)| (kind.into(), room)).collect(),
         bytes: usize::MAX,
+        history: Default::default(),
     }
 }
 
@@ -247,7 +249,12 @@ impl<'a> Trial<'a> {
 
     pub(super) async fn change_if(&self, target: impl Into<Target>, verb: Verb, expect: Expect) -> Answer {
         let target = target.into();
-        let change = Change { target, verb, expect };
+        let change = Change {
+            target,
+            verb,
+            expect,
+            note: Default::default(),
+        };
         each(self.store.change(vec![change]).await).remove(0)
     }
 

@@ -265,7 +265,15 @@ impl Walk<'_> {
             ending: ending.clone(),
             goes_on,
         };
-        let ended = self.trial.advance(&[Step { id, version, event }]).await;
+        let ended = self
+            .trial
+            .advance(&[Step {
+                id,
+                version,
+                event,
+                note: Default::default(),
+            }])
+            .await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
         let valid = row.state == State::Running && row.version == version;
         assert_eq!(ended, [valid]);

@@ -131,7 +131,7 @@ impl<'a> Audit<'a> {
             let mut found = Index::new();
             let names: Vec<String> = ask(admin, &["KEYS", &format!("{tag}:*")]);
             for name in names {
-                if !["rows", "payloads", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
+                if !["rows", "payloads", "notes", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
                     let members: Vec<(Vec<u8>, f64)> =
                         ask(admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                     let members = members.into_iter().map(|(id, at)| (id, at as i64));

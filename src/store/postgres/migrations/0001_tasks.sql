@@ -19,7 +19,9 @@ CREATE TABLE {tasks} (
     owner        text     COLLATE "C",
     last_error   text     COLLATE "C",
     headers      text     COLLATE "C" NOT NULL, -- a JSON object
-    payload      bytea    NOT NULL
+    payload      bytea    NOT NULL,
+    history      text     COLLATE "C" NOT NULL DEFAULT '', -- what was noted of transitions, a line each
+    sent         text     COLLATE "C" -- the wake-up that was sent last
 ) WITH (
     -- Every row is written at least three times, soon after one another. With room on its page the next version goes
     -- there too, so that a transition makes one page dirty and not two.

@@ -99,16 +99,36 @@ macro_rules! lanes {
     };
 }
 
+/// The history of a row with a line more, if there is one: the row was due before and is due then.
+macro_rules! history {
+    ($note:literal, $now:literal, $due:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $note,
+            " IS NULL THEN t.history
+                ELSE right(t.history || E'\\n' || (t.version + 1) || ' ' || ",
+            $now,
+            " || ' ' || t.due_at || ' ' || ",
+            $due,
+            "
+                    || ' ' || ",
+            $note,
+            ", 16384) END"
+        )
+    };
+}
+
 /// What a claim makes of a row.
 macro_rules! claim {
-    ($owner:literal, $lease:literal) => {
+    ($owner:literal, $lease:literal, $note:literal) => {
         concat!(
             "state = 1, version = t.version + 1, attempt = t.attempt + 1, owner = ",
             $owner,
             ",
             wake_at = ",
             after!($lease),
-            ", updated_at = clock.now"
+            ", updated_at = clock.now, history = ",
+            history!($note, "clock.now", "t.due_at")
         )
     };
 }
@@ -220,7 +240,7 @@ macro_rules! came {
 /// What a transition `s` makes of a row.
 macro_rules! transition {
     () => {
-        "state = s.state, version = t.version + 1, due_at = coalesce(s.due, t.due_at),
+        concat!("state = s.state, version = t.version + 1, due_at = coalesce(s.due, t.due_at),
                     planned_at = CASE WHEN s.anew THEN greatest(s.due, s.now) ELSE t.planned_at END,
                     wake_at = s.wake_at,
                     attempt = CASE WHEN s.anew THEN 0 ELSE greatest(t.attempt - s.given_back, 0) END,
@@ -228,7 +248,9 @@ macro_rules! transition {
                     hop = CASE WHEN s.anew THEN 0 ELSE t.hop + s.hop::int END,
                     updated_at = CASE WHEN s.hop THEN t.updated_at ELSE s.now END,
                     finished_at = CASE WHEN s.state > 1 THEN s.now END,
-                    last_error = CASE WHEN s.anew THEN NULL ELSE coalesce(s.error, t.last_error) END"
+                    last_error = CASE WHEN s.anew THEN NULL ELSE coalesce(s.error, t.last_error) END,
+                    sent = CASE WHEN s.sent IS NULL THEN t.sent ELSE (t.version + 1) || ' ' || s.now || ' ' || s.sent END,
+                    history = ", history!("s.note", "s.now", "coalesce(s.due, t.due_at)"))
     };
 }
 
@@ -238,12 +260,14 @@ macro_rules! advance {
         concat!(
             "WITH ", clock!(), ",
             asked AS MATERIALIZED (
-                SELECT g.id, g.version, 1 - g.hop::int AS was, g.state, g.anew, g.hop, g.given_back, g.error, clock.now,
+                SELECT g.id, g.version, 1 - g.hop::int AS was, g.state, g.anew, g.hop, g.given_back, g.error, g.note, g.sent,
+                    clock.now,
                     CASE WHEN g.due_in IS NULL THEN g.due_at ELSE ", after!("g.due_in"), " END AS due,
                     CASE WHEN g.look_in IS NOT NULL THEN ", after!("g.look_in"), " END AS wake_at
                 FROM clock CROSS JOIN unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[],
-                    $6::bigint[], $7::boolean[], $8::boolean[], $9::smallint[], $10::text[])
-                    AS g (id, version, state, due_in, due_at, look_in, anew, hop, given_back, error)),
+                    $6::bigint[], $7::boolean[], $8::boolean[], $9::smallint[], $10::text[],
+                    $11::text[], $12::text[])
+                    AS g (id, version, state, due_in, due_at, look_in, anew, hop, given_back, error, note, sent)),
             locked AS MATERIALIZED (
                 SELECT a.* FROM asked a JOIN {tasks} t ON t.id = a.id
                 WHERE t.version = a.version AND t.state = a.was FOR NO KEY UPDATE OF t SKIP LOCKED),

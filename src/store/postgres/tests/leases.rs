@@ -76,7 +76,7 @@ async fn a_claim_that_is_renewed_after_the_sweep_has_looked_is_kept() {
     store.ready(&brief(9)).await.unwrap();
     let seen = [(id(1), 2), (id(2), 2)];
     store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
-    let expired = super::super::sweep::expire(&store.database, &seen).await;
+    let expired = super::super::sweep::expire(&store.database, &seen, None).await;
     assert_eq!(expired.unwrap(), 1);
     assert_eq!(fixture.find(id(1)).await.state, State::Running);
     assert_eq!(fixture.find(id(2)).await.state, State::Scheduled);

@@ -178,12 +178,12 @@ async fn what_runs_all_the_time_reads_few_rows() {
             (
                 "sweep",
                 &statements.sweep,
-                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000",
+                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000, NULL",
             ),
             (
                 "ready",
                 &statements.ready,
-                "'{k0,k1}', '{5,5}', 'me', 30000, 1000000",
+                "'{k0,k1}', '{5,5}', 'me', 30000, 1000000, NULL",
             ),
             ("purge", &statements.purge, "100"),
             (

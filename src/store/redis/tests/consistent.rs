@@ -56,7 +56,7 @@ pub(super) fn assert_consistent(server: &RedisServer, shards: u16, what: &str) {
         let mut found = Index::new();
         let names: Vec<String> = ask(&mut admin, &["KEYS", &format!("{tag}:*")]);
         for name in names {
-            if !["rows", "payloads", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
+            if !["rows", "payloads", "notes", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
                 let members: Vec<(Vec<u8>, f64)> =
                     ask(&mut admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                 found.insert(name, members.into_iter().collect());

@@ -192,6 +192,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
         target: (KIND, n.to_string()).into(),
         verb: Verb::Cancel,
         expect: Expect::Anything,
+        note: Default::default(),
     };
     store.change((1..=500).map(cancel).collect()).await.unwrap();
     check("change");
@@ -223,6 +224,7 @@ async fn changed_at_once(
             target: id(*number).into(),
             verb: Verb::Cancel,
             expect: Expect::Anything,
+            note: Default::default(),
         };
         store
             .change(vec![change])
@@ -362,6 +364,7 @@ async fn no_call_gives_or_takes_many_payloads_that_are_big() {
         target: id(n).into(),
         verb: Verb::RunNow { look_in: NONE },
         expect: Expect::Anything,
+        note: Default::default(),
     };
     store.change((1..=ROWS).map(run_now).collect()).await.unwrap();
     check("change");
@@ -445,6 +448,7 @@ async fn no_script_is_long_however_many_kinds_there_are() {
             target: id(n).into(),
             verb: Verb::Cancel,
             expect: Expect::Anything,
+            note: Default::default(),
         };
         store.change((1..=KINDS).map(cancel).collect()).await.unwrap();
         check("change", 250);

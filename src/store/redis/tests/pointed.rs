@@ -71,6 +71,7 @@ async fn every_verb_finds_a_row_by_an_id_that_points_to_it() {
         target: target(version),
         verb: Verb::RunNow { look_in: LONG },
         expect: Expect::Version(version),
+        note: Default::default(),
     });
     let answers = store.change(changes.collect()).await.unwrap().found;
     assert!(

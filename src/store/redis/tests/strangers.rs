@@ -88,6 +88,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
             target: task.id.into(),
             verb: Verb::Cancel,
             expect: Expect::Anything,
+            note: Default::default(),
         }]);
         changed.await.unwrap().found.remove(0).unwrap_err();
         // A kind that is no text is another kind to the scripts.
@@ -390,6 +391,7 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
             target: task.id.into(),
             verb: reschedule,
             expect: Expect::Due(task.due_at),
+            note: Default::default(),
         };
         let changed = store.change(vec![expecting]).await.unwrap().found.remove(0);
         assert!(changed.unwrap().is_done());

@@ -73,6 +73,7 @@ async fn step(store: &RedisStore, rng: &mut Rng, n: u64) {
         lease: time(rng),
         room: [("a".into(), rng.usize(..3)), ("b".into(), rng.usize(..3))].into(),
         bytes: if rng.bool() { usize::MAX } else { rng.usize(..20) },
+        history: Default::default(),
     };
     match rng.u8(..11) {
         0..=2 => {
@@ -89,6 +90,7 @@ async fn step(store: &RedisStore, rng: &mut Rng, n: u64) {
                 target,
                 verb: verb(rng),
                 expect: Expect::Anything,
+                note: Default::default(),
             }];
             store.change(changes).await.map(drop)
         }
@@ -216,7 +218,15 @@ async fn meet(store: RedisStore, caller: u64) {
                     _ => Verb::Redrive { look_in: LONG },
                 };
                 let expect = Expect::Anything;
-                store.change(vec![Change { target, verb, expect }]).await.unwrap();
+                store
+                    .change(vec![Change {
+                        target,
+                        verb,
+                        expect,
+                        note: Default::default(),
+                    }])
+                    .await
+                    .unwrap();
             }
             3 => drop(store.purge(10).await.unwrap()),
             _ => {

@@ -1,0 +1,44 @@
+//! On whose behalf a scheduler acts.
+
+use std::sync::Arc;
+
+use crate::history::Line;
+
+/// Who uses a scheduler, and why, as it is noted of what he does.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    name: Arc<str>,
+    reason: Option<Arc<str>>,
+}
+
+impl Actor {
+    /// Another one, who has not said why.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            reason: None,
+        }
+    }
+
+    pub(crate) fn because(&self, reason: &str) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// What is noted of what he has done.
+    pub(crate) fn line(&self, event: &'static str) -> Line<'_> {
+        Line {
+            why: self.reason.as_deref().map(Into::into),
+            ..Line::of(event, &*self.name)
+        }
+    }
+}
+
+impl Default for Actor {
+    /// A service, through this crate.
+    fn default() -> Self {
+        Self::named("rust")
+    }
+}

@@ -1,0 +1,42 @@
+//! Where a task stands.
+
+use super::{Entry, Leg};
+use crate::store::Paused;
+use crate::{Task, Timestamp};
+
+/// Where a task stands, what has happened to it, and what comes next; given by
+/// [`Scheduler::explain`](crate::Scheduler::explain).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// When it was asked, by the store's clock.
+    pub now: Timestamp,
+    /// The task as it is.
+    pub task: Task,
+    /// The pause of its kind, if that is paused.
+    pub paused: Option<Paused>,
+    /// What has happened to it, the oldest first, as far as it was noted.
+    pub history: Vec<Entry>,
+    /// Whether there were older entries, which were dropped as there were too many.
+    pub is_cut: bool,
+    /// The wake-up that is on its way; none if the task is not scheduled, or if it was not noted where that is.
+    pub wake: Option<WakeUp>,
+    /// The legs after it, or from now on where it is not known, if every one is punctual, the first thousand of them. None if
+    /// no leg is to come, or if the wake-up is on a way that only other processes know.
+    pub plan: Option<Vec<Leg>>,
+    /// All of it in a few sentences.
+    pub words: Vec<String>,
+}
+
+/// A wake-up that is on its way. Which way is chosen when its row is written: what that backend then does not take goes to
+/// the precise one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WakeUp {
+    /// Where it is.
+    pub leg: Leg,
+    /// Since when, by the store's clock.
+    pub since: Timestamp,
+    /// When it arrives if it is punctual. It counts as missed at the task's [`wake_at`](Task::wake_at).
+    pub arrives_at: Timestamp,
+}

@@ -1,0 +1,112 @@
+//! What is noted of what happens to tasks, where that is wanted.
+
+use std::time::Duration;
+
+use crate::history::Line;
+use crate::kernel::Kernel;
+use crate::store::{Ending, History, Note};
+use crate::verdict::next_after;
+use crate::{Kind, Task, Timestamp};
+
+/// What is noted of the ends of claims by a check.
+const CHECK: &str = "check";
+
+/// How a wake-up goes on.
+pub(crate) struct Way {
+    /// When it will be overdue.
+    pub(crate) look_in: Duration,
+    /// How rows keep it; none where nothing is noted.
+    pub(crate) sent: Option<String>,
+}
+
+impl Kernel {
+    /// How the wake-up of a task goes on that is due in `remaining`; of what kind it is, where that is known.
+    pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> Way {
+        Way {
+            look_in: self.router.look_in(kind, remaining),
+            sent: self.sent(kind, remaining),
+        }
+    }
+
+    fn sent(&self, kind: Option<&Kind>, remaining: Duration) -> Option<String> {
+        if self.history == History::Off {
+            return None;
+        }
+        self.router.leg(kind, remaining).map(|leg| leg.text())
+    }
+
+    /// What is noted of a transition if at least `from` is.
+    pub(crate) fn note<'l>(
+        &self,
+        from: History,
+        sent: Option<String>,
+        line: impl FnOnce() -> Line<'l>,
+    ) -> Note {
+        if self.history == History::Off {
+            return Note::default();
+        }
+        let line = |sent: &Option<String>| {
+            let wake = sent.as_deref().map(Into::into);
+            Line { wake, ..line() }.text()
+        };
+        let event = (self.history >= from).then(|| line(&sent));
+        Note { event, sent }
+    }
+
+    /// What is noted of a change by a check.
+    pub(crate) fn note_checked(&self, event: &'static str, sent: Option<String>) -> Note {
+        self.note(History::Changes, sent, || Line::of(event, CHECK))
+    }
+
+    /// What is noted of a hop that a worker records.
+    pub(crate) fn note_hop(&self, worker: &str, sent: Option<String>) -> Note {
+        self.note(History::All, sent, || Line::of("hop", format!("worker:{worker}")))
+    }
+
+    /// What is noted of the end of a claim of a task, where that is known, by whoever has claimed it.
+    pub(crate) fn note_end(&self, task: Option<&Task>, ending: &Ending, now: Timestamp) -> Note {
+        if self.history == History::Off {
+            return Note::default();
+        }
+        let from = match ending {
+            Ending::Done => History::All,
+            _ => History::Changes,
+        };
+        let after = next_after(ending, now);
+        let sent = task
+            .zip(after)
+            .and_then(|(task, after)| self.sent(Some(&task.kind), after));
+        self.note(from, sent, || ended(task, ending))
+    }
+}
+
+fn ended<'e>(task: Option<&Task>, ending: &'e Ending) -> Line<'e> {
+    let (event, why) = match ending {
+        Ending::Done => ("done", None),
+        Ending::Dead { error, .. } => ("dead", Some(error)),
+        Ending::Retry { error, .. } => ("retried", Some(error)),
+        Ending::Snooze { .. } => ("snoozed", None),
+        Ending::Again { .. } => ("again", None),
+        Ending::Release => ("released", None),
+        Ending::Moved { .. } => ("moved", None),
+        Ending::Cancelled => ("cancelled", None),
+    };
+    let owner = task.and_then(|task| task.owner.as_ref());
+    let by = match (ending, owner) {
+        (Ending::Moved { .. } | Ending::Cancelled, _) => CHECK.to_owned(),
+        (_, Some(owner)) => format!("worker:{owner}"),
+        (_, None) => "worker".to_owned(),
+    };
+    let no_attempt = matches!(ending, Ending::Dead { give_back: true, .. });
+    let attempt = match ending {
+        Ending::Dead { .. } | Ending::Retry { .. } => {
+            task.map(|task| task.attempt.saturating_sub(u32::from(no_attempt)))
+        }
+        _ => None,
+    };
+    Line {
+        why: why.map(|why| why.as_str().into()),
+        attempt,
+        ..Line::of(event, by)
+    }
+}

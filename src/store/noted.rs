@@ -1,0 +1,140 @@
+//! What is noted of what happens to a row.
+
+use serde::Deserialize;
+
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use crate::TaskId;
+use crate::history::Line;
+use crate::store::Claim;
+use crate::{Task, Timestamp};
+
+/// Which transitions of rows are noted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// None.
+    #[default]
+    Off,
+    /// All but hops, claims, and the end of a task that is done.
+    Changes,
+    /// All.
+    All,
+}
+
+/// What is noted of a transition, in the transaction of the transition itself: nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// What happened, for the row's history: without a line break.
+    pub event: Option<String>,
+    /// How the wake-up goes on its way that follows from it.
+    pub sent: Option<String>,
+}
+
+impl Note {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.event.is_none() && self.sent.is_none()
+    }
+}
+
+/// What has been noted of a row. It is gone with the row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Of each transition that had an [event](Note::event), the oldest first, a line break and five things, a blank between
+    /// each two: the version after it; when it was, in ms since 1970 (UTC); when the row was due before it (`-`: it was not
+    /// there) and after it, in the same; and the event. Only the last [`LIMIT`](Self::LIMIT) characters or bytes.
+    pub history: String,
+    /// Of the last transition that [sent](Note::sent) something: the version after it, when it was, and what it said, a blank
+    /// between each two. Nothing, if none did.
+    pub sent: Option<String>,
+}
+
+impl Noted {
+    /// How long the history of a row is at the most. What is older is cut off, wherever that is in a line.
+    pub const LIMIT: usize = 16 << 10;
+
+    /// Adds what is noted of a transition: the row as it is after it, and when it was due before it.
+    pub(super) fn add(&mut self, note: &Note, row: &Task, at: Timestamp, due_before: Option<Timestamp>) {
+        if let Some(event) = &note.event {
+            self.add_event(event, row, at, due_before);
+        }
+        if let Some(sent) = &note.sent {
+            self.sent = Some(format!("{} {} {sent}", row.version, at.as_millis()));
+        }
+    }
+
+    /// The same of a transition that sends nothing.
+    pub(super) fn add_event(
+        &mut self,
+        event: &str,
+        row: &Task,
+        at: Timestamp,
+        due_before: Option<Timestamp>,
+    ) {
+        let before = due_before.map_or_else(|| "-".to_owned(), |due| due.as_millis().to_string());
+        self.history += &format!(
+            "\n{} {} {before} {} {event}",
+            row.version,
+            at.as_millis(),
+            row.due_at.as_millis()
+        );
+        if let Some(over) = self.history.len().checked_sub(Self::LIMIT) {
+            self.history.drain(..self.history.ceil_char_boundary(over));
+        }
+    }
+
+    /// Of a row that has just been written.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    pub(super) fn of_new(note: &Note, row: &Task) -> Self {
+        let mut noted = Self::default();
+        noted.add(note, row, row.created_at, None);
+        noted
+    }
+
+    /// Of a row that was due before as it is now.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    fn of_event(event: &str, row: &Task, at: Timestamp) -> Self {
+        let mut noted = Self::default();
+        noted.add_event(event, row, at, Some(row.due_at));
+        noted
+    }
+
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.history.is_empty() && self.sent.is_none()
+    }
+}
+
+impl Note {
+    /// The end of a lease, where that is found by the way of what `self` is noted of.
+    pub(super) fn expired(&self) -> Option<&'static str> {
+        self.event.as_ref().map(|_| Line::EXPIRED)
+    }
+}
+
+impl Claim {
+    /// What is noted of each row that is claimed.
+    pub(super) fn claimed(&self) -> Option<String> {
+        (self.history == History::All).then(|| Line::claimed(&self.owner))
+    }
+
+    /// What is noted of rows that have just been claimed.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    pub(super) fn noted(&self, claimed: &[Task], now: Timestamp) -> Vec<(TaskId, Noted)> {
+        let Some(event) = self.claimed() else {
+            return Vec::new();
+        };
+        let noted = |row: &Task| (row.id, Noted::of_event(&event, row, now));
+        claimed.iter().map(noted).collect()
+    }
+
+    /// What is noted of a row whose lease has just been ended.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    pub(super) fn noted_expired(&self, row: &Task, now: Timestamp) -> Option<(TaskId, Noted)> {
+        Some((row.id, Noted::of_event(self.expired()?, row, now)))
+    }
+
+    /// What is noted of each lease that has ended.
+    pub(super) fn expired(&self) -> Option<&'static str> {
+        (self.history > History::Off).then_some(Line::EXPIRED)
+    }
+}
