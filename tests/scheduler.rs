@@ -8,6 +8,8 @@ mod support;
 
 #[path = "scheduler/answers.rs"]
 mod answers;
+#[path = "scheduler/explain.rs"]
+mod explain;
 #[path = "scheduler/forecast.rs"]
 mod forecast;
 #[path = "scheduler/inputs.rs"]

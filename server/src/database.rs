@@ -7,7 +7,7 @@ use delayline::Scheduler;
 use delayline::store::MySqlBuilder;
 #[cfg(feature = "postgres")]
 use delayline::store::PostgresBuilder;
-use delayline::store::Store;
+use delayline::store::{History, Store};
 
 use crate::Failure;
 
@@ -29,7 +29,8 @@ impl Place {
     /// A scheduler over it. What is changed through it has no wake-up sent: a worker finds that within a second, as its row
     /// says.
     pub(crate) async fn scheduler(&self) -> Result<Scheduler, Failure> {
-        Ok(Scheduler::builder(self.open().await?).build()?)
+        let builder = Scheduler::builder(self.open().await?).history(History::Changes);
+        Ok(builder.build()?.by("cli"))
     }
 }
 

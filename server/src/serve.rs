@@ -24,9 +24,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-pub(crate) use self::http::TaskView;
 use self::http::{Access, App, Jobs, Listening, Room};
 use self::traces::Traces;
+pub(crate) use self::http::{ExplainedView, TaskView};
 use self::webhook::Webhook;
 use crate::Failure;
 

@@ -1,6 +1,7 @@
 //! `delayline tasks`: what is waiting, and what is done about it.
 
 mod change;
+mod explain;
 mod list;
 mod show;
 
@@ -21,6 +22,7 @@ pub(crate) struct Tasks {
 enum Command {
     List(list::List),
     Show(show::Show),
+    Explain(explain::Explain),
     Cancel(change::Cancel),
     Reschedule(change::Reschedule),
     Shift(change::Shift),
@@ -33,6 +35,7 @@ impl Tasks {
         match self.command {
             Command::List(list) => list.run(),
             Command::Show(show) => show.run(),
+            Command::Explain(explain) => explain.run(),
             Command::Cancel(cancel) => cancel.run(),
             Command::Reschedule(reschedule) => reschedule.run(),
             Command::Shift(shift) => shift.run(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayline::backend::{Backend, Delays, Reach, WokenBy};
 use delayline::clock::Clock;
 use delayline::expected::Check;
-use delayline::store::{Claim, MemoryStore, Page, Store, Sweep, Target};
+use delayline::store::{Claim, History, MemoryStore, Page, Store, Sweep, Target};
 use delayline::testing::{Faults, FaultyBackend};
 use delayline::{
     Context, Error, Failure, Kind, Outcome, Scheduler, State, Task, TaskId, Timestamp, Worker, defaults,
@@ -71,6 +71,8 @@ pub(crate) struct Setup {
     /// What the store's clock is ahead of the scheduler's, in ms.
     pub(crate) store_ahead: i64,
     pub(crate) history: Duration,
+    /// What is noted of what happens to tasks.
+    pub(crate) noted: History,
     /// The kinds that follow a table of their service's own.
     pub(crate) follow: Vec<(&'static str, Check)>,
     /// Whether the scheduler does without a precise backend of its own, and has the table.
@@ -90,6 +92,7 @@ impl Default for Setup {
             precise_faults: Faults::default(),
             store_ahead: 0,
             history: defaults::HISTORY,
+            noted: History::Off,
             follow: Vec::new(),
             without_precise: false,
             wrap_levels: |backend| backend,
@@ -122,7 +125,9 @@ impl Setup {
         let levels = levels.or(timers);
         let reach = Reach::Any { max: Duration::MAX };
         let precise = faulty(reach, defaults::PRECISE_LATENESS, self.precise_faults);
-        let mut builder = Scheduler::builder(store.clone()).clock(clock.clone());
+        let mut builder = Scheduler::builder(store.clone())
+            .clock(clock.clone())
+            .history(self.noted);
         if !self.without_precise {
             builder = builder.precise((self.wrap_precise)(precise.clone()));
         }

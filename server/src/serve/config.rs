@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use delayline::Kind;
+use delayline::store::History;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -43,7 +44,20 @@ pub(crate) struct Config {
     pub(crate) worker: Worker,
     pub(crate) webhooks: Webhooks,
     pub(crate) otlp: Option<Otlp>,
+    /// What is noted of what happens to tasks: `off`, `changes` or `all`.
+    pub(crate) history: Kept,
     kinds: BTreeMap<Spanned<String>, Spanned<KindTable>>,
+}
+
+/// What is noted of what happens to tasks.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Kept(pub(crate) History);
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self(History::Changes)
+    }
 }
 
 /// Where the tasks are.

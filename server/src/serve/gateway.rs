@@ -82,6 +82,7 @@ impl Gateway {
     /// Deals with messages until told to stop.
     pub(super) async fn run(self, scheduler: Scheduler, stopped: impl Future<Output = ()>) {
         let mut answering = JoinSet::new();
+        let scheduler = scheduler.by(&format!("gateway:{}", self.config.group));
         tokio::select! {
             () = stopped => {}
             () = self.receive(&scheduler, &mut answering) => {}

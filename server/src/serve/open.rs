@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use delayline::Scheduler;
 use delayline::backend::Backend;
-use delayline::store::{MemoryStore, Store};
+use delayline::store::{History, MemoryStore, Store};
 
 use super::config::Config;
 use crate::Failure;
@@ -15,6 +15,7 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     carrier: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
+    history: History,
 }
 
 impl Parts {
@@ -32,6 +33,7 @@ impl Parts {
             store,
             carrier: carrier(config).await?,
             precise: precise(config)?,
+            history: config.history.0,
         })
     }
 
@@ -54,7 +56,7 @@ impl Parts {
     }
 
     pub(crate) fn scheduler(&self) -> Result<Scheduler, Failure> {
-        let mut builder = Scheduler::builder(Arc::clone(&self.store));
+        let mut builder = Scheduler::builder(Arc::clone(&self.store)).history(self.history);
         if let Some(carrier) = &self.carrier {
             builder = builder.carrier(Arc::clone(carrier));
         }

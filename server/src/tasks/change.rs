@@ -1,7 +1,7 @@
 //! `delayline tasks cancel`, `reschedule`, `shift`, `run` and `redrive`: of one task, or of all that match.
 
 use delayline::store::{Action, Expect, When};
-use delayline::{Answer, Timestamp};
+use delayline::{Answer, Scheduler, Timestamp};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Matching, One, missing};
@@ -24,11 +24,21 @@ struct Changed {
     /// Only say how many match
     #[arg(long, requires = "all")]
     dry_run: bool,
+    /// Why, for the history of the task: up to 500 characters
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<String>,
     #[command(flatten)]
     place: Place,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0..=500 => Ok(text.to_owned()),
+        long => Err(format!("it is {long} characters long: allowed are up to 500")),
+    }
 }
 
 /// How many are changed by one command at the most: their ids are held in memory meanwhile.
@@ -51,9 +61,17 @@ impl Changed {
         }
     }
 
+    async fn scheduler(&self) -> Result<Scheduler, Failure> {
+        let scheduler = self.place.scheduler().await?;
+        Ok(match &self.reason {
+            Some(reason) => scheduler.because(reason),
+            None => scheduler,
+        })
+    }
+
     fn change_one(&self, target: delayline::store::Target, action: Action) -> Result<(), Failure> {
         let answer = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
+            let scheduler = self.scheduler().await?;
             Ok::<_, Failure>(match action {
                 Action::Shift(by) => scheduler.shift(target, by).await?,
                 action => {
@@ -85,7 +103,7 @@ impl Changed {
     fn change_all(&self, kind: &str, action: Action) -> Result<(), Failure> {
         let filter = self.matching.filter(kind.into(), bulk::state_for(action));
         let (matched, answers) = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
+            let scheduler = self.scheduler().await?;
             let matches: Vec<Match> = filter.find(&scheduler, MOST).await?;
             if self.dry_run {
                 return Ok((matches.len(), None));

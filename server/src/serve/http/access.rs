@@ -8,9 +8,12 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use delayline::Scheduler;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use super::App;
 use super::Shared;
 use super::problem::Problem;
 use crate::serve::config::{Right, Token};
@@ -22,6 +25,36 @@ pub(crate) struct Access(Vec<Token>);
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) String);
+
+impl Caller {
+    /// The scheduler for what this caller asks for, for this reason, if one was given.
+    pub(super) fn scheduler(&self, app: &App, reason: Option<Reason>) -> Scheduler {
+        let scheduler = app.scheduler.by(&format!("api:{}", self.0));
+        match reason {
+            Some(Reason(reason)) => scheduler.because(&reason),
+            None => scheduler,
+        }
+    }
+}
+
+/// Why somebody asks for something.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Reason(String);
+
+impl TryFrom<String> for Reason {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        const LONGEST: usize = 500;
+        match text.chars().count() {
+            0..=LONGEST => Ok(Self(text)),
+            long => Err(format!(
+                "reason is {long} characters long: allowed are up to {LONGEST}"
+            )),
+        }
+    }
+}
 
 impl Access {
     pub(crate) fn new(tokens: Vec<Token>) -> Self {

@@ -4,10 +4,11 @@ mod jobs;
 mod work;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use delayline::Scheduler;
 use delayline::store::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -16,6 +17,7 @@ use self::jobs::JobView;
 pub(crate) use self::jobs::Jobs;
 use self::work::Work;
 use super::Shared;
+use super::access::{Caller, Reason};
 use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
@@ -57,6 +59,8 @@ pub(super) struct Matching {
 #[serde(deny_unknown_fields)]
 pub(super) struct Bulk {
     filter: Matching,
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
     /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
@@ -70,6 +74,8 @@ pub(super) struct Bulk {
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkMove {
     filter: Matching,
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
     /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
@@ -89,6 +95,8 @@ pub(super) struct BulkMove {
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkShift {
     filter: Matching,
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
     /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
@@ -121,6 +129,7 @@ pub(super) struct Known {
 
 async fn answer(
     app: Shared,
+    scheduler: Scheduler,
     filter: Matching,
     limit: Option<usize>,
     dry_run: bool,
@@ -137,7 +146,7 @@ async fn answer(
         error: filter.error,
     };
     if limit.is_none() && !dry_run {
-        return change_all(app, filter, verb, action).await;
+        return change_all(app, scheduler, filter, verb, action).await;
     }
     let limit = body::limit(limit, USUAL, MOST)?;
     let mut matches: Vec<Match> = filter.find(&app.scheduler, limit + 1).await?;
@@ -154,7 +163,7 @@ async fn answer(
     matches.truncate(limit);
     let answers = match dry_run {
         true => None,
-        false => Some(change(&app.scheduler, &matches, action, |_| ()).await?),
+        false => Some(change(&scheduler, &matches, action, |_| ()).await?),
     };
     let matched = matches.len();
     Ok(Json(BulkAnswered {
@@ -168,6 +177,7 @@ async fn answer(
 /// Changes all that match: within the call if these are few, and else behind it.
 async fn change_all(
     app: Shared,
+    scheduler: Scheduler,
     filter: Filter,
     verb: &'static str,
     action: Action,
@@ -180,7 +190,7 @@ async fn change_all(
     };
     let (found, after): (Vec<Match>, _) = filter.page(&app.scheduler, None, bounds).await?;
     let Some(after) = after else {
-        let answers = change(&app.scheduler, &found, action, |_| ()).await?;
+        let answers = change(&scheduler, &found, action, |_| ()).await?;
         return Ok(Json(BulkAnswered {
             matched: found.len(),
             more: false,
@@ -192,6 +202,7 @@ async fn change_all(
     let job = app.jobs.begin(verb, kind)?;
     let location = HeaderValue::from_str(&format!("{}/v1/bulk/{}", app.base_path, job.id));
     let work = Work {
+        scheduler,
         filter,
         action,
         found,
@@ -274,9 +285,14 @@ macro_rules! bulk {
                 Refusals
             )
         )]
-        pub(super) async fn $name(State(app): State<Shared>, Body(given): Body<$body>) -> Result<Response, Problem> {
-            let $body { filter, limit, dry_run, $($field),* } = given;
-            answer(app, filter, limit, dry_run, stringify!($name), $action).await
+        pub(super) async fn $name(
+            State(app): State<Shared>,
+            Extension(caller): Extension<Caller>,
+            Body(given): Body<$body>,
+        ) -> Result<Response, Problem> {
+            let $body { filter, reason, limit, dry_run, $($field),* } = given;
+            let scheduler = caller.scheduler(&app, reason);
+            answer(app, scheduler, filter, limit, dry_run, stringify!($name), $action).await
         }
     };
 }

@@ -87,7 +87,7 @@ struct Bodies;
 
 impl Bodies {
     /// The schemas of such bodies.
-    const OPTIONAL: [&str; 3] = ["Nothing", "Pause", "Retry"];
+    const OPTIONAL: [&str; 4] = ["Nothing", "Pause", "Plain", "Retry"];
 }
 
 impl Modify for Bodies {

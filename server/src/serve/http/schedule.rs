@@ -8,7 +8,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::When;
-use delayline::{Key, Kind, NewTask, TaskId, Timestamp};
+use delayline::{Key, Kind, NewTask, Scheduler, TaskId, Timestamp};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,7 @@ impl<'de> Deserialize<'de> for Tasks {
 )]
 pub(super) async fn put(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path((kind, key)): Path<(String, String)>,
     headers: HeaderMap,
     Body(mut body): Body<TaskBody>,
@@ -222,7 +223,7 @@ pub(super) async fn put(
         }
     }
     let (span, task) = body.into_traced(&app, &headers)?;
-    one(&app, span, task).await
+    one(&caller.scheduler(&app, None), span, task).await
 }
 
 /// Schedules a task, or an array of tasks.
@@ -245,6 +246,7 @@ pub(super) async fn post(
     headers: HeaderMap,
     OneOrMany(tasks): OneOrMany<Tasks>,
 ) -> Result<Response, Problem> {
+    let scheduler = caller.scheduler(&app, None);
     let name = headers.get("idempotency-key").map(|name| name.as_bytes());
     match tasks {
         Tasks::One(task) => {
@@ -252,17 +254,17 @@ pub(super) async fn post(
             if let Some(name) = name {
                 task = task.id(named(&caller, name, 0));
             }
-            one(&app, span, task).await
+            one(&scheduler, span, task).await
         }
         Tasks::Many(tasks) => {
             let id = |at| name.map(|name| named(&caller, name, at));
-            Ok(many(&app, &headers, tasks, id).await)
+            Ok(many(&app, &scheduler, &headers, tasks, id).await)
         }
     }
 }
 
-async fn one(app: &Shared, span: Create, task: NewTask) -> Result<Response, Problem> {
-    let answer = app.scheduler.schedule(task).await;
+async fn one(scheduler: &Scheduler, span: Create, task: NewTask) -> Result<Response, Problem> {
+    let answer = scheduler.schedule(task).await;
     span.ends(&answer);
     let (status, version, body) = scheduled(answer?);
     Ok(match status {
@@ -286,6 +288,7 @@ pub(super) enum Each {
 /// Those that cannot be used are answered so, and the others are scheduled.
 async fn many(
     app: &Shared,
+    scheduler: &Scheduler,
     request: &HeaderMap,
     tasks: Vec<TaskBody>,
     name: impl Fn(usize) -> Option<TaskId>,
@@ -306,7 +309,7 @@ async fn many(
             Err(problem) => each.push(Some(Each::Refused(problem))),
         }
     }
-    let answers = app.scheduler.schedule_each(usable).await;
+    let answers = scheduler.schedule_each(usable).await;
     let mut answers = spans.into_iter().zip(answers).map(|(span, answer)| {
         span.ends(&answer);
         match answer {

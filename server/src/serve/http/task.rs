@@ -7,13 +7,14 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::store::Target;
-use delayline::{Kind, Task, TaskId, Timestamp};
+use delayline::{Kind, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
 use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
+use super::explained::ExplainedView;
 use super::problem::{Problem, Refusals};
 use super::schedule::Time;
 use super::texts;
@@ -25,9 +26,9 @@ use crate::kinds::of_tasks;
     get,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it")),
+    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it"), Shown),
     responses(
-        (status = 200, description = "The task", body = TaskView, headers(("ETag" = String))),
+        (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
         Refusals
     )
@@ -35,8 +36,9 @@ use crate::kinds::of_tasks;
 pub(super) async fn by_key(
     State(app): State<Shared>,
     Path((kind, key)): Path<(String, String)>,
+    Search(shown): Search<Shown>,
 ) -> Result<Response, Problem> {
-    found(app.scheduler.find((kind, key)).await?)
+    found(&app, (kind, key).into(), shown).await
 }
 
 /// The task of an id.
@@ -44,21 +46,46 @@ pub(super) async fn by_key(
     get,
     path = "/v1/tasks/id/{id}",
     tag = "tasks",
-    params(("id" = texts::TaskId, Path, description = "The id of the task")),
+    params(("id" = texts::TaskId, Path, description = "The id of the task"), Shown),
     responses(
-        (status = 200, description = "The task", body = TaskView, headers(("ETag" = String))),
+        (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
         Refusals
     )
 )]
-pub(super) async fn by_id(State(app): State<Shared>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn by_id(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    Search(shown): Search<Shown>,
+) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    found(app.scheduler.find(Target::Id(id)).await?)
+    found(&app, Target::Id(id), shown).await
 }
 
-fn found(task: Option<Task>) -> Result<Response, Problem> {
-    let task = task.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "there is no such task"))?;
-    Ok(tagged(StatusCode::OK, task.version, TaskView::from(task)))
+/// What is shown of a task.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Shown {
+    /// With 1 also what has happened to it, where its wake-up is, and what comes next.
+    #[param(minimum = 0, maximum = 1)]
+    explain: Option<u8>,
+}
+
+async fn found(app: &Shared, target: Target, shown: Shown) -> Result<Response, Problem> {
+    let none = || Problem::new(StatusCode::NOT_FOUND, "there is no such task");
+    match shown.explain.unwrap_or(0) {
+        0 => {
+            let task = app.scheduler.find(target).await?.ok_or_else(none)?;
+            Ok(tagged(StatusCode::OK, task.version, TaskView::from(task)))
+        }
+        1 => {
+            let explained = app.scheduler.explain(target).await?.ok_or_else(none)?;
+            let version = explained.task.version;
+            Ok(tagged(StatusCode::OK, version, ExplainedView::from(explained)))
+        }
+        other => Err(Problem::invalid("explain", other, "allowed are 0 and 1")),
+    }
 }
 
 /// Which tasks to list.

@@ -55,6 +55,7 @@ texts! {
     SignedSpan = text().max_length(Some(101)).pattern(Some(span!("[+-]"))).examples(["+10m"]),
         "A time span with its sign, such as `+10m` or `-2h`.";
     Time = of_format("date-time"), "In RFC 3339.";
+    Reason = text().max_length(Some(500)), "Why, for the history of the task: up to 500 characters.";
     TaskId = of_format("uuid"), "A UUID.";
     ClaimId = text().pattern(Some(
         "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.(0|[1-9][0-9]{0,17})$"

@@ -1,6 +1,6 @@
 //! What can be done with a task that is there.
 
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
 use axum::response::Response;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Shared;
+use super::access::{Caller, Reason};
 use super::answer::{Answered, changed};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
@@ -22,10 +23,20 @@ use crate::span::Span;
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
+/// Why, at the most.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plain {
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
+}
+
 /// Another time.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
     /// From now. Either this or `at`.
     #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
@@ -38,6 +49,8 @@ pub(super) struct Move {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct By {
+    #[schema(value_type = Option<texts::Reason>)]
+    reason: Option<Reason>,
     #[schema(value_type = texts::SignedSpan)]
     by: String,
 }
@@ -62,7 +75,7 @@ fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
 
 /// A verb on the task of a path, with a body of its own: `$ask` is the answer of the scheduler.
 macro_rules! verb {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$app:ident, $target:ident, $expect:ident, $given:pat_param| $ask:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$scheduler:ident, $target:ident, $expect:ident, $given:ident| $ask:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post,
@@ -83,12 +96,14 @@ macro_rules! verb {
             )
         )]
         pub(super) async fn $name(
-            State($app): State<Shared>,
+            State(app): State<Shared>,
+            Extension(caller): Extension<Caller>,
             Path((kind, key)): Path<(String, String)>,
             headers: HeaderMap,
             Body($given): Body<$body>,
         ) -> Result<Response, Problem> {
             let ($target, $expect) = (Target::Key(kind.into(), key.into()), expected(&headers)?);
+            let $scheduler = caller.scheduler(&app, $given.reason.clone());
             let answer = $ask.await?;
             Ok(changed(answer, $expect != Expect::Anything))
         }
@@ -97,28 +112,28 @@ macro_rules! verb {
 
 verb!(
     /// Cancels a task: after `done` it never runs.
-    cancel, "/v1/tasks/{kind}/{key}/cancel", Nothing,
-    |app, target, expect, Nothing {}| app.scheduler.cancel_if(target, expect)
+    cancel, "/v1/tasks/{kind}/{key}/cancel", Plain,
+    |scheduler, target, expect, given| scheduler.cancel_if(target, expect)
 );
 verb!(
     /// Makes a task due now.
-    run, "/v1/tasks/{kind}/{key}/run", Nothing,
-    |app, target, expect, Nothing {}| app.scheduler.run_now_if(target, expect)
+    run, "/v1/tasks/{kind}/{key}/run", Plain,
+    |scheduler, target, expect, given| scheduler.run_now_if(target, expect)
 );
 verb!(
     /// Gives a dead task another life, due now.
-    redrive, "/v1/tasks/{kind}/{key}/redrive", Nothing,
-    |app, target, expect, Nothing {}| app.scheduler.redrive_if(target, expect)
+    redrive, "/v1/tasks/{kind}/{key}/redrive", Plain,
+    |scheduler, target, expect, given| scheduler.redrive_if(target, expect)
 );
 verb!(
     /// Moves a task to another time.
     reschedule, "/v1/tasks/{kind}/{key}/reschedule", Move,
-    |app, target, expect, Move { after, at }| app.scheduler.reschedule_if(target, expect, when(after, at)?)
+    |scheduler, target, expect, given| scheduler.reschedule_if(target, expect, when(given.after, given.at)?)
 );
 verb!(
     /// Moves a task by a time span.
     shift, "/v1/tasks/{kind}/{key}/shift", By,
-    |app, target, expect, By { by }| app.scheduler.shift_if(target, expect, signed(by)?)
+    |scheduler, target, expect, given| scheduler.shift_if(target, expect, signed(given.by)?)
 );
 
 /// A time span with its sign.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use delayline::Scheduler;
 use delayline::store::Action;
 
 use super::super::problem::Problem;
@@ -22,6 +23,8 @@ const MOST: usize = 1_000_000;
 /// A change of which a part is found.
 #[derive(Debug)]
 pub(super) struct Work {
+    /// For whoever asked for it.
+    pub(super) scheduler: Scheduler,
     pub(super) filter: Filter,
     pub(super) action: Action,
     /// What is to be changed.
@@ -47,6 +50,7 @@ impl Work {
 
     async fn run(self, app: &App, job: &Job) -> Result<JobState, Problem> {
         let Self {
+            scheduler,
             filter,
             action,
             mut found,
@@ -78,7 +82,7 @@ impl Work {
                 let Some(_room) = next_step(app, job).await else {
                     return Ok(JobState::Stopped);
                 };
-                job.answered(&change(&app.scheduler, batch, action, |_| ()).await?);
+                job.answered(&change(&scheduler, batch, action, |_| ()).await?);
             }
             if after.is_none() {
                 return Ok(JobState::Done);
