@@ -101,6 +101,47 @@ async fn one_task_is_shown_moved_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_task_is_explained() {
+    let (_folder, file) = shop().await;
+    let order = ["order.cancel", "book-03"];
+    let long = "x".repeat(501);
+    let refused = output(
+        &[
+            &["tasks", "cancel"],
+            &order[..],
+            &["--store", &file, "--reason", &long],
+        ]
+        .concat(),
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    let cancel = [
+        &["tasks", "cancel"],
+        &order[..],
+        &["--reason", "paid\n\u{1b}[31mby phone"],
+    ]
+    .concat();
+    assert!(done(&file, &cancel).starts_with("done: "));
+    let text = done(&file, &[&["tasks", "explain"], &order[..]].concat());
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("Cancelled at ") && lines[0].ends_with(" by cli (paid  [31mby phone)."),
+        "{text}"
+    );
+    assert!(lines[2].starts_with("at "), "{text}");
+    assert!(lines[3].contains("  cancelled  cli  "), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let json = answer(&file, &[&["tasks", "explain"], &order[..]].concat());
+    assert_eq!(
+        (&json["history"][0]["reason"], &json["state"]),
+        (&json!("paid\n\u{1b}[31mby phone"), &json!("cancelled"))
+    );
+    let id = json["id"].as_str().unwrap();
+    assert_eq!(done(&file, &["tasks", "explain", "--id", id]), text);
+    let other = done(&file, &["tasks", "explain", "order.cancel", "book-04"]);
+    assert!(other.contains("Nothing was noted"), "{other}");
+}
+
+#[tokio::test]
 async fn all_that_match_are_changed_and_no_others() {
     let (_folder, file) = shop().await;
     let all = |verb: &'static str, rest: &[&'static str]| {

@@ -13,6 +13,7 @@ mod clients;
 mod database;
 mod described;
 mod events;
+mod explain;
 mod forecast;
 mod fuzz;
 #[cfg(feature = "rocketmq")]

@@ -108,7 +108,7 @@ async fn what_cannot_be_used_is_refused_by_its_field() {
         ("shift", json!({"by": ""}), "allowed is a sign"),
         ("shift", json!({}), "missing field `by`"),
         ("reschedule", json!({}), "allowed is one of after"),
-        ("cancel", json!({"reason": "x"}), "unknown field `reason`"),
+        ("cancel", json!({"why": "x"}), "unknown field `why`"),
     ] {
         server
             .post(&format!("/v1/tasks/k/1/{verb}"), body)
