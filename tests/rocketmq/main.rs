@@ -8,6 +8,7 @@ mod carrying;
 #[cfg(feature = "testing")]
 mod conformance;
 mod deleted;
+mod explained;
 mod failures;
 mod forwarding;
 mod hostile;
