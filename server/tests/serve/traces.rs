@@ -156,7 +156,7 @@ async fn a_task_is_made_in_its_callers_trace_and_attempted_in_one_that_is_linked
         (SpanKind::Consumer, &[][..])
     );
     assert_ne!(hex(&process.trace_id), TRACE);
-    assert_eq!(links(&process), [made.clone()]);
+    assert_eq!(links(&process), std::slice::from_ref(&made));
     for span in [&create, &process] {
         assert_eq!(text(span, "messaging.system").unwrap(), "delayline");
         assert_eq!(text(span, "messaging.destination.name").unwrap(), "k");
