@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use delayline::store::History;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::crowd::Others;
@@ -87,6 +88,9 @@ pub(crate) struct Bench {
     /// The same with so many other tasks that are finished and kept
     #[arg(long, value_name = "N", value_parser = others, default_value = "0", hide_default_value = true, allow_hyphen_values = true)]
     finished: usize,
+    /// The same where it is noted what happens to each task, beside the library that notes nothing
+    #[arg(long, value_name = "WHAT", value_parser = history, default_value = "off", hide_default_value = true)]
+    history: History,
     /// How often to measure each; the median counts
     #[arg(long, value_name = "N", value_parser = runs, default_value = "3", allow_hyphen_values = true)]
     runs: usize,
@@ -143,6 +147,15 @@ fn others(text: &str) -> Result<usize, &'static str> {
         .ok_or("allowed are whole numbers from 0 to 100000000")
 }
 
+fn history(text: &str) -> Result<History, &'static str> {
+    match text {
+        "off" => Ok(History::Off),
+        "changes" => Ok(History::Changes),
+        "all" => Ok(History::All),
+        _ => Err("allowed are off, changes and all"),
+    }
+}
+
 fn runs(text: &str) -> Result<usize, &'static str> {
     text.parse()
         .ok()
@@ -180,6 +193,7 @@ impl Bench {
         let others = Others {
             pending: self.pending,
             finished: self.finished,
+            history: self.history,
         };
         let servers = Servers::named(
             &self.store,

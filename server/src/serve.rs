@@ -25,8 +25,8 @@ use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
 use self::http::{Access, App, Jobs, Listening, Room};
-use self::traces::Traces;
 pub(crate) use self::http::{ExplainedView, TaskView};
+use self::traces::Traces;
 use self::webhook::Webhook;
 use crate::Failure;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline::store::{Action, Expect, Store, Target, When};
+use delayline::store::{Action, Expect, History, Store, Target, When};
 use delayline::{Answer, Context, Kind, NewTask, Outcome, Policy, Scheduled, Scheduler, Timestamp, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -28,7 +28,12 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn over(store: Arc<dyn Store>) -> Result<Self, Error> {
-        let scheduler = Scheduler::builder(Arc::clone(&store)).build()?;
+        Self::noting(store, History::Off)
+    }
+
+    /// The same where it is noted what happens to tasks.
+    pub(crate) fn noting(store: Arc<dyn Store>, history: History) -> Result<Self, Error> {
+        let scheduler = Scheduler::builder(Arc::clone(&store)).history(history).build()?;
         let kind = KIND.into();
         Ok(Self {
             store,

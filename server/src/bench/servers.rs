@@ -46,7 +46,7 @@ impl Servers {
         if !others.are_none() {
             if addresses.is_empty() {
                 return Err(Failure::Argument(
-                    "--pending and --finished are allowed with --store or DATABASE_URL".to_owned(),
+                    "--pending, --finished and --history are allowed with --store or DATABASE_URL".to_owned(),
                 ));
             }
             crowded = kept()?;
@@ -99,7 +99,7 @@ impl Servers {
             Some(workload) => Err(Failure::Argument(format!(
                 "WORKLOAD is \"{workload}\": it is allowed with {}",
                 match workload {
-                    _ if !self.others.are_none() => "neither --pending nor --finished",
+                    _ if !self.others.are_none() => "neither --pending nor --finished nor --history",
                     Workload::W4 => "--redis redis://…, or with --store redis://…",
                     Workload::C1 | Workload::C2 | Workload::C3 => "--rocketmq HOST:PORT",
                     _ => "--store, DATABASE_URL or --redis",

@@ -113,6 +113,18 @@ fn among_other_tasks_the_library_is_beside_itself_without_them() {
 }
 
 #[test]
+fn with_a_history_the_library_is_beside_itself_without_one() {
+    let (folder, file) = file();
+    let measured = figures(&[&["W1", "W2", "--history", "changes", "--store", &file], &FEW[..]].concat());
+    are_well_formed(&measured, &[("W1", 2), ("W2", 1)], "sqlite");
+    for figure in measured {
+        let what = figure["what"].as_str().unwrap();
+        assert!(what.ends_with(", with a history of changes"), "{what}");
+    }
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
 fn timers_need_no_server() {
     are_well_formed(
         &figures(&[&["w7"], &FEW[..]].concat()),
@@ -184,11 +196,15 @@ fn what_cannot_be_measured_is_refused_by_name() {
         ),
         (
             &["W5", "--pending", "1", "--store", &file],
-            "WORKLOAD is \"W5\": it is allowed with neither --pending nor --finished",
+            "WORKLOAD is \"W5\": it is allowed with neither --pending nor --finished nor --history",
         ),
         (
             &["--finished", "1", "--redis", "redis://127.0.0.1:1"],
-            "--pending and --finished are allowed with --store or DATABASE_URL",
+            "--pending, --finished and --history are allowed with --store or DATABASE_URL",
+        ),
+        (
+            &["--history", "some"],
+            "--history is \"some\": allowed are off, changes and all",
         ),
         (
             &["W4", "--store", &file],

@@ -154,7 +154,11 @@ async fn of_a_burst_into_a_new_table_no_more_is_read_than_is_taken() {
             &statements.sweep,
             "'{k}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000, NULL",
         ),
-        ("ready", &statements.ready, "'{k}', '{100}', 'me', 30000, 1000000, NULL"),
+        (
+            "ready",
+            &statements.ready,
+            "'{k}', '{100}', 'me', 30000, 1000000, NULL",
+        ),
     ] {
         prepare(&mut own, sql.as_str()).await;
         let read = rows_read(&mut own, values).await;
