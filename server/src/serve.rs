@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Jobs, Listening, Room};
+use self::http::{Access, App, Jobs, Listening, Pages, Peer, Room};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::traces::Traces;
 use self::webhook::Webhook;
@@ -94,27 +94,30 @@ impl Serve {
         let (stop, stopping) = watch::channel(false);
         let room = || Room::new(config.http.memory(), config.http.body_limit);
         let (room, room_for_many) = (room(), room());
+        let tokens = config.http.tokens.iter();
+        let access = Access::new(tokens.map(|token| token.get_ref().clone()).collect());
         let app = Arc::new(App {
             scheduler: scheduler.clone(),
             claims,
             traces: traces.clone(),
             stopping: stopping.clone(),
             backends: parts.backends(),
+            carrier: parts.carrier(),
             store: parts.store,
             started_at: Timestamp::from(SystemTime::now()),
-            access: Access::new(
-                config
-                    .http
-                    .tokens
-                    .into_iter()
-                    .map(toml::Spanned::into_inner)
-                    .collect(),
-            ),
+            pages: Pages::new(&access)
+                .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,
+            access,
             body_limit: config.http.body_limit,
             room,
             room_for_many,
             room_for_scrapes: Room::for_scrapes(),
             figures,
+            delivered: config
+                .kinds()
+                .into_iter()
+                .map(|kind| (kind.kind, kind.deliver.to_string()))
+                .collect(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
         });
@@ -127,7 +130,8 @@ impl Serve {
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
         let base_path = config.http.base_path.as_str();
-        let serving = axum::serve(Listening(listener), http::router(Arc::clone(&app)));
+        let router = http::router(Arc::clone(&app)).into_make_service_with_connect_info::<Peer>();
+        let serving = axum::serve(Listening(listener), router);
         let serving = serving.with_graceful_shutdown(stopped(stopping.clone()));
         let serving = tokio::spawn(serving.into_future());
         let acting = self

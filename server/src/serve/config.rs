@@ -27,6 +27,8 @@ pub(crate) use self::gateway::Targets;
 pub(crate) use self::gateway::USUAL_KIND;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
+#[cfg(test)]
+pub(crate) use self::token::Digest;
 pub(crate) use self::token::{Right, Token};
 use super::text::Text;
 use super::webhook::Guard;

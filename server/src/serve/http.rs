@@ -13,6 +13,7 @@ mod health;
 mod kinds;
 mod metrics;
 mod openapi;
+mod pages;
 mod problem;
 mod room;
 mod schedule;
@@ -21,6 +22,7 @@ mod task;
 mod texts;
 mod verbs;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,12 +30,12 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use delayline::backend::Backend;
 use delayline::claims::Claims;
 use delayline::store::Store;
-use delayline::{Scheduler, Timestamp};
+use delayline::{Kind, Scheduler, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
@@ -44,6 +46,7 @@ pub(crate) use self::answer::TaskView;
 pub(super) use self::bulk::Jobs;
 pub(super) use self::connection::Listening;
 pub(crate) use self::explained::ExplainedView;
+pub(super) use self::pages::{Pages, Peer};
 use self::problem::Problem;
 pub(super) use self::room::Room;
 use super::config::Right;
@@ -62,7 +65,10 @@ pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
     /// What carries wake-ups, beside what the library has by itself.
     pub(crate) backends: Vec<Arc<dyn Backend>>,
+    /// The one of them through which delays travel in hops.
+    pub(crate) carrier: Option<Arc<dyn Backend>>,
     pub(crate) access: Access,
+    pub(crate) pages: Pages,
     pub(crate) started_at: Timestamp,
     pub(crate) body_limit: usize,
     /// For requests about a task, or those that bring some.
@@ -72,6 +78,8 @@ pub(crate) struct App {
     /// For those that look at figures.
     pub(crate) room_for_scrapes: Room,
     pub(crate) figures: PrometheusHandle,
+    /// Where the tasks of each kind go that the configuration names, for people.
+    pub(crate) delivered: BTreeMap<Kind, String>,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.
@@ -166,6 +174,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(openapi::describe))
         .route("/metrics", may_hold(scrape, a_scrape, get(metrics::show)))
+        .merge(pages::router(&app))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(app.body_limit))
@@ -173,7 +182,10 @@ pub(crate) fn router(app: Shared) -> Router {
         .with_state(app);
     match base_path.as_str() {
         "" => all,
-        path => Router::new().nest(path, all).fallback(unknown),
+        path => Router::new()
+            .nest(path, all)
+            .route(&format!("{path}/"), get(Redirect::permanent(path)))
+            .fallback(unknown),
     }
 }
 

@@ -55,6 +55,11 @@ impl Parts {
         self.carrier.iter().chain(&self.precise).cloned().collect()
     }
 
+    /// What carries wake-ups beside the precise backend.
+    pub(crate) fn carrier(&self) -> Option<Arc<dyn Backend>> {
+        self.carrier.clone()
+    }
+
     pub(crate) fn scheduler(&self) -> Result<Scheduler, Failure> {
         let mut builder = Scheduler::builder(Arc::clone(&self.store)).history(self.history);
         if let Some(carrier) = &self.carrier {

@@ -24,6 +24,7 @@ mod kinds;
 #[cfg(target_os = "linux")]
 mod memory;
 mod metrics;
+mod pages;
 mod programs;
 mod prometheus;
 mod python;

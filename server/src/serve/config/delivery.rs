@@ -20,6 +20,24 @@ pub(crate) enum Delivery {
     Webhook(Endpoint),
 }
 
+impl fmt::Display for Delivery {
+    /// For people: of a URL, in which a secret may be, only the host.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pull => f.write_str("claimed by workers"),
+            Self::Topic(Topic { topic, tag: None }) => write!(f, "published to {topic}"),
+            Self::Topic(Topic {
+                topic,
+                tag: Some(tag),
+            }) => write!(f, "published to {topic}, tag {tag}"),
+            Self::Webhook(endpoint) => match endpoint.url.host() {
+                Some(host) => write!(f, "posted to {host}"),
+                None => f.write_str("posted"),
+            },
+        }
+    }
+}
+
 /// A topic of the service's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topic {

@@ -61,9 +61,31 @@ impl Access {
         Self(tokens)
     }
 
+    /// Whether everybody is let in who reaches the server.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 32]> {
+        self.0.iter().map(|token| token.sha256.0)
+    }
+
+    /// Whose token this is.
+    pub(super) fn holder(&self, token: &str) -> Option<&Token> {
+        let digest = Sha256::digest(token);
+        let mut known = None;
+        // All of them, so that how long it takes says nothing.
+        for token in &self.0 {
+            if bool::from(token.sha256.0.ct_eq(digest.as_slice())) {
+                known = Some(token);
+            }
+        }
+        known
+    }
+
     /// Who asks, if whoever it is has one of these rights.
     fn check(&self, headers: &HeaderMap, rights: &[Right]) -> Result<Caller, Problem> {
-        if self.0.is_empty() {
+        if self.is_open() {
             return local(headers).map(|()| Caller("anybody".to_owned()));
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -77,15 +99,7 @@ impl Access {
                 "the header Authorization has no token that is known",
             )
         };
-        let digest = Sha256::digest(token.ok_or_else(unknown)?);
-        let mut known = None;
-        // All of them, so that how long it takes says nothing.
-        for token in &self.0 {
-            if bool::from(token.sha256.0.ct_eq(digest.as_slice())) {
-                known = Some(token);
-            }
-        }
-        let known = known.ok_or_else(unknown)?;
+        let known = token.and_then(|token| self.holder(token)).ok_or_else(unknown)?;
         if rights.iter().any(|right| known.may.contains(right)) {
             return Ok(Caller(known.name.clone()));
         }
@@ -97,7 +111,7 @@ impl Access {
 
 /// Refuses what a page of somebody else's has a browser on this machine ask, where no token keeps it out: it says where it
 /// comes from, or, if its own name has come to mean this machine, whom it means.
-fn local(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn local(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
     let authority: Option<Authority> = host.parse().ok();

@@ -19,10 +19,11 @@ struct Ready {
     parts: Vec<Part>,
 }
 
+/// A server that this one cannot do without.
 #[derive(Serialize)]
-struct Part {
-    name: &'static str,
-    ready: bool,
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) ready: bool,
 }
 
 /// `GET /healthz`
@@ -32,16 +33,22 @@ pub(super) async fn alive() -> &'static str {
 
 /// `GET /readyz`
 pub(super) async fn ready(State(app): State<Shared>) -> Response {
-    let mut parts = vec![part(app.store.name(), app.store.check()).await];
-    for backend in &app.backends {
-        parts.push(part(backend.name(), backend.health()).await);
-    }
+    let parts = parts(&app).await;
     let ready = parts.iter().all(|part| part.ready);
     let status = match ready {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     (status, Json(Ready { ready, parts })).into_response()
+}
+
+/// Whether each of them answers.
+pub(super) async fn parts(app: &Shared) -> Vec<Part> {
+    let mut parts = vec![part(app.store.name(), app.store.check()).await];
+    for backend in &app.backends {
+        parts.push(part(backend.name(), backend.health()).await);
+    }
+    parts
 }
 
 /// Why it is not ready is for the log: who asks here needs no token.

@@ -188,7 +188,11 @@ pub(super) async fn name_request(request: Request, next: Next) -> Response {
     // What a layer answered in plain text.
     let is_plain = response.status().is_client_error() || response.status().is_server_error();
     let type_of = response.headers().get(CONTENT_TYPE);
-    if is_plain && type_of.is_none_or(|type_of| !type_of.as_bytes().starts_with(b"application/")) {
+    let is_meant = |type_of: &HeaderValue| {
+        let begins = |with: &[u8]| type_of.as_bytes().starts_with(with);
+        begins(b"application/") || begins(b"text/html")
+    };
+    if is_plain && !type_of.is_some_and(is_meant) {
         let status = response.status();
         let detail = match status {
             StatusCode::SERVICE_UNAVAILABLE => {

@@ -196,11 +196,11 @@ async fn kinds(app: &Shared, state: delayline::State) -> Result<Vec<Kind>, Probl
     }
 }
 
-fn cursor((due_at, id): Position) -> String {
+pub(super) fn cursor((due_at, id): Position) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}.{id}", due_at.as_millis()))
 }
 
-fn position(cursor: String) -> Result<Position, Problem> {
+pub(super) fn position(cursor: String) -> Result<Position, Problem> {
     let position = || {
         let text = String::from_utf8(URL_SAFE_NO_PAD.decode(&cursor).ok()?).ok()?;
         let (due_at, id) = text.split_once('.')?;

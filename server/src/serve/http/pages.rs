@@ -1,0 +1,90 @@
+//! The operator's pages: what the HTTP interface answers, by the same calls, for people.
+
+mod assets;
+mod fields;
+mod frame;
+mod kinds;
+mod overview;
+mod patience;
+mod payload;
+mod seal;
+mod sign_in;
+mod task;
+mod tasks;
+mod to;
+mod travel;
+mod visitor;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{MethodRouter, get, post};
+use tower_http::timeout::TimeoutLayer;
+
+use self::patience::Patience;
+use self::seal::Seal;
+pub(crate) use self::sign_in::Peer;
+use super::access::Access;
+use super::room::{self, Held};
+use super::{LIMIT, Shared, events};
+use crate::serve::config::Right;
+
+/// What the pages know beside what the rest of the interface does.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    seal: Seal,
+    patience: Patience,
+}
+
+impl Pages {
+    pub(crate) fn new(access: &Access) -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            seal: Seal::new(access)?,
+            patience: Patience::default(),
+        })
+    }
+}
+
+/// All pages.
+pub(super) fn router(app: &Shared) -> Router<Shared> {
+    let may = |right: Right, handlers: MethodRouter<Shared>| {
+        handlers.route_layer(from_fn_with_state((Arc::clone(app), right), visitor::enter))
+    };
+    let holds = |least: fn(&Request) -> usize, handlers: MethodRouter<Shared>| {
+        let held = Held {
+            of: |app| &app.room_for_many,
+            least,
+        };
+        handlers.route_layer(from_fn_with_state((Arc::clone(app), held), room::enter))
+    };
+    let (read, change) = (Right::Read, Right::Change);
+    let pages = Router::new()
+        .route("/", may(read, holds(overview::held, get(overview::show))))
+        .route("/tasks", may(read, holds(tasks::held, get(tasks::show))))
+        .route("/tasks/{id}", may(read, holds(task::held, get(task::show))))
+        .route(
+            "/tasks/{id}/{verb}",
+            may(change, holds(task::held, post(task::act))),
+        )
+        .route("/kinds", may(read, get(kinds::show)))
+        .route("/kinds/pause", may(change, post(kinds::pause)))
+        .route("/kinds/resume", may(change, post(kinds::resume)))
+        .route("/sign-in", get(sign_in::show).post(sign_in::enter))
+        .route("/sign-out", may(read, post(sign_in::leave)))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::SERVICE_UNAVAILABLE,
+            LIMIT,
+        ));
+    Router::new()
+        .merge(pages)
+        // The same events as of `/v1/events`, for which a browser has no token to send.
+        .route("/live", may(read, get(events::listen)))
+        .route("/assets/page.css", get(assets::style))
+        .route("/assets/live.js", get(assets::script))
+        .layer(from_fn_with_state(Arc::clone(app), frame::answer))
+        .layer(from_fn(frame::guard))
+}

@@ -1,0 +1,38 @@
+//! What a form or a search of a page brings.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use url::form_urlencoded;
+
+/// The fields that were filled in, in their order: without those that are empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    pub(super) fn parse(text: &[u8]) -> Self {
+        let fields = form_urlencoded::parse(text).into_owned();
+        let trimmed = fields.map(|(name, value)| (name, value.trim().to_owned()));
+        Self(trimmed.filter(|(_, value)| !value.is_empty()).collect())
+    }
+
+    /// The first value of a field.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(move |(given, _)| given == name);
+        named.map(|(_, value)| value.as_str())
+    }
+}
+
+/// What stands behind the question mark. What a page does not know there it leaves alone.
+impl<S: Send + Sync> FromRequestParts<S> for Fields {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default().as_bytes()))
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether anything is late, and what is coming.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use delayline::store::Page;
+use delayline::{Kind, Timestamp};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::super::problem::Problem;
+use super::super::{Shared, health};
+use super::frame::{Frame, Tab, page};
+use super::visitor::Visitor;
+use super::words::{COUNTED, Count, Moment, now, span};
+use crate::kinds::Found;
+
+/// Of how many kinds tasks are counted.
+const KINDS: usize = 50;
+/// How many kinds are asked for at once.
+const AT_ONCE: usize = 8;
+/// A task that has been due for no longer than this is about to start.
+const LATE: Duration = Duration::from_secs(1);
+/// Within which spans tasks are counted that are due: those that are due now, those of the forecast, and all.
+const SPANS: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+    Duration::from_secs(3_600),
+    Duration::from_secs(86_400),
+    Duration::MAX,
+];
+const FORECAST: [&str; 4] = ["1 minute", "5 minutes", "1 hour", "1 day"];
+
+/// A task of each kind that is asked for.
+pub(super) fn held(_: &Request) -> usize {
+    AT_ONCE << 20
+}
+
+#[derive(Debug, Template)]
+#[template(path = "overview.html")]
+struct OverviewPage {
+    frame: Frame,
+    late: Late,
+    forecast: Vec<Bar>,
+    kinds: Vec<KindRow>,
+    are_more_kinds: bool,
+    started: Vec<Started>,
+    since: Moment,
+    unwell: Vec<&'static str>,
+}
+
+/// What is late, in a sentence.
+#[derive(Debug)]
+struct Late {
+    is_late: bool,
+    text: String,
+}
+
+/// How many tasks are due within a span.
+#[derive(Debug)]
+struct Bar {
+    within: &'static str,
+    count: Count,
+    percent: usize,
+}
+
+/// A figure about how late tasks were started.
+#[derive(Debug)]
+struct Started {
+    name: &'static str,
+    late: String,
+}
+
+/// What there is of a kind.
+#[derive(Debug)]
+struct KindRow {
+    kind: String,
+    /// Why its tasks wait, if they do.
+    paused: Option<String>,
+    /// Due by now, and not started.
+    due: Count,
+    /// For how long the first of them is due, in ms.
+    oldest: i64,
+    forecast: [Count; FORECAST.len()],
+    scheduled: Count,
+    running: Count,
+    done: Count,
+    dead: Count,
+    cancelled: Count,
+}
+
+impl KindRow {
+    async fn of(app: &Shared, kind: Kind, found: Found) -> Result<Self, Problem> {
+        let mut row = Self {
+            kind: kind.to_string(),
+            paused: found.paused.map(|paused| paused.reason),
+            due: Count::default(),
+            oldest: 0,
+            forecast: Default::default(),
+            scheduled: Count::default(),
+            running: Count::default(),
+            done: Count::default(),
+            dead: Count::default(),
+            cancelled: Count::default(),
+        };
+        for state in found.states {
+            let spans = match state {
+                delayline::State::Scheduled => &SPANS[..],
+                _ => &SPANS[SPANS.len() - 1..],
+            };
+            let counted = app.store.due_within(&kind, state, spans, COUNTED).await?;
+            let counts: Vec<_> = counted.found.into_iter().map(Count::bounded).collect();
+            let all = counts.last().copied().unwrap_or_default();
+            match state {
+                delayline::State::Scheduled => {
+                    row.scheduled = all;
+                    row.due = counts[0];
+                    row.forecast.copy_from_slice(&counts[1..=FORECAST.len()]);
+                    row.oldest = oldest(app, &kind, counted.now).await?;
+                }
+                delayline::State::Running => row.running = all,
+                delayline::State::Done => row.done = all,
+                delayline::State::Dead => row.dead = all,
+                delayline::State::Cancelled => row.cancelled = all,
+            }
+        }
+        Ok(row)
+    }
+
+    fn is_late(&self) -> bool {
+        self.paused.is_none() && u128::try_from(self.oldest).is_ok_and(|oldest| oldest > LATE.as_millis())
+    }
+
+    fn late(&self) -> String {
+        span(self.oldest)
+    }
+}
+
+/// For how long the first task of a kind is due.
+async fn oldest(app: &Shared, kind: &Kind, now: Timestamp) -> Result<i64, Problem> {
+    let first = Page::new(kind.clone(), delayline::State::Scheduled).limit(1);
+    let first = app.scheduler.list(&first).await?;
+    Ok(first.first().map_or(0, |task| now.millis_since(task.due_at)))
+}
+
+impl Late {
+    fn of(kinds: &[KindRow]) -> Self {
+        let late = || kinds.iter().filter(|kind| kind.is_late());
+        let Some(oldest) = late().max_by_key(|kind| kind.oldest) else {
+            return Self {
+                is_late: false,
+                text: "Nothing is late.".to_owned(),
+            };
+        };
+        let mut count = Count::default();
+        late().for_each(|kind| count.add(kind.due));
+        Self {
+            is_late: true,
+            text: format!(
+                "{} late, the oldest by {}: {}",
+                count.are(),
+                oldest.late(),
+                oldest.kind
+            ),
+        }
+    }
+}
+
+fn forecast(kinds: &[KindRow]) -> Vec<Bar> {
+    let mut counts = [Count::default(); FORECAST.len()];
+    for kind in kinds {
+        for (count, more) in counts.iter_mut().zip(kind.forecast) {
+            count.add(more);
+        }
+    }
+    let most = counts.iter().map(|count| count.tasks).max().unwrap_or(0).max(1);
+    let bar = |(within, count): (_, Count)| Bar {
+        within,
+        count,
+        percent: (count.tasks * 100).div_ceil(most),
+    };
+    FORECAST.into_iter().zip(counts).map(bar).collect()
+}
+
+/// `GET /`
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1).await?;
+    let are_more_kinds = found.len() > KINDS;
+    found.truncate(KINDS);
+    let counting = found
+        .into_iter()
+        .map(|(kind, found)| KindRow::of(&app, kind, found));
+    let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
+    let (kinds, parts) = tokio::join!(counting, health::parts(&app));
+    let kinds: Vec<KindRow> = kinds?;
+    let stats = app.scheduler.stats();
+    let late = |name, millis| Started {
+        name,
+        late: span(i64::try_from(millis).unwrap_or(i64::MAX)),
+    };
+    let started = match stats.started {
+        0 => Vec::new(),
+        _ => vec![
+            late("Half of them within", stats.late.p50_ms),
+            late("99 of 100 within", stats.late.p99_ms),
+            late("The latest after", stats.late.max_ms),
+        ],
+    };
+    page(&OverviewPage {
+        frame: Frame::new(&app, Tab::Overview, Some(visitor)),
+        late: Late::of(&kinds),
+        forecast: forecast(&kinds),
+        are_more_kinds,
+        started,
+        since: Moment::of(app.started_at, now()),
+        unwell: parts
+            .iter()
+            .filter(|part| !part.ready)
+            .map(|part| part.name)
+            .collect(),
+        kinds,
+    })
+}

@@ -1,0 +1,112 @@
+//! The payload of a task, as text.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// How many bytes of a payload are shown.
+const SHOWN: usize = 64 << 10;
+
+/// A payload as a page has it: what it is, and its text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) what: &'static str,
+    pub(super) text: String,
+    /// Whether there is more of it.
+    pub(super) is_cut: bool,
+}
+
+impl Shown {
+    pub(super) fn of(payload: &[u8]) -> Self {
+        let is_cut = payload.len() > SHOWN;
+        let (what, text) = match std::str::from_utf8(payload) {
+            Ok(text) if !is_cut && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+                ("JSON", indented(text))
+            }
+            Ok(text) => {
+                let end = text.floor_char_boundary(SHOWN);
+                ("text", text[..end].to_owned())
+            }
+            Err(_) => {
+                let end = payload.len().min(SHOWN);
+                ("bytes, in Base64", STANDARD.encode(&payload[..end]))
+            }
+        };
+        Self { what, text, is_cut }
+    }
+}
+
+/// JSON on several lines; all else is as it was written, such as the digits of a number.
+fn indented(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() * 2);
+    let mut depth = 0_usize;
+    let (mut is_in_text, mut is_escaped) = (false, false);
+    let line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.extend(std::iter::repeat_n("  ", depth.min(32)));
+    };
+    let mut rest = json.chars().peekable();
+    while let Some(c) = rest.next() {
+        if is_in_text {
+            text.push(c);
+            is_in_text = is_escaped || c != '"';
+            is_escaped = c == '\\' && !is_escaped;
+            continue;
+        }
+        match c {
+            '"' => {
+                is_in_text = true;
+                text.push(c);
+            }
+            '{' | '[' => {
+                text.push(c);
+                while rest.next_if(char::is_ascii_whitespace).is_some() {}
+                // What is empty stays on its line.
+                if let Some(end) = rest.next_if(|next| matches!(next, '}' | ']')) {
+                    text.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut text, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut text, depth);
+                text.push(c);
+            }
+            ',' => {
+                text.push(c);
+                line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_indented_and_else_as_it_was_written() {
+        let json = r#"{"a":[1,2.50,{}, [ ]],"b\"":"x: {\\","c":12345678901234567890123}"#;
+        let shown = Shown::of(json.as_bytes());
+        assert_eq!(shown.what, "JSON");
+        assert_eq!(
+            shown.text,
+            "{\n  \"a\": [\n    1,\n    2.50,\n    {},\n    []\n  ],\n  \"b\\\"\": \"x: {\\\\\",\n  \"c\": \
+             12345678901234567890123\n}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_json_is_text_or_bytes_and_long_ones_are_cut() {
+        assert_eq!(Shown::of(b"{no").what, "text");
+        let bytes = Shown::of(&[0xff, 0]);
+        assert_eq!((bytes.what, bytes.text.as_str()), ("bytes, in Base64", "/wA="));
+        let long = Shown::of("ä".repeat(SHOWN).as_bytes());
+        assert_eq!((long.text.len(), long.is_cut), (SHOWN, true));
+    }
+}

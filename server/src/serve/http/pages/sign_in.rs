@@ -1,0 +1,156 @@
+//! Signing in by a token, and out.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::{HeaderMap, SET_COOKIE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::IncomingStream;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::super::problem::Problem;
+use super::super::{Listening, Shared};
+use super::fields::Fields;
+use super::frame::{Frame, Tab, go_to, page};
+use super::visitor::{SESSION, Visitor, posted};
+use super::words::now;
+
+/// For how long somebody is signed in.
+const LASTS: Duration = Duration::from_secs(12 * 3_600);
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, Listening>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listening>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+#[derive(Debug, Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage {
+    frame: Frame,
+    next: String,
+    csrf: String,
+    /// What was wrong with the last attempt.
+    wrong: Option<&'static str>,
+}
+
+impl SignInPage {
+    fn new(app: &Shared, next: &str, wrong: Option<&'static str>) -> Self {
+        Self {
+            frame: Frame::new(app, Tab::Other, None),
+            next: next.to_owned(),
+            csrf: app.pages.seal.form(""),
+            wrong,
+        }
+    }
+}
+
+/// Where to sign in for a page, whose path is as it is below the base path.
+pub(super) fn path(app: &Shared, page: &str) -> String {
+    let next = format!("{}{page}", app.base_path);
+    let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
+    format!("{}/sign-in?next={next}", app.base_path)
+}
+
+/// The page to go to: one of ours.
+fn next<'a>(app: &'a Shared, fields: &'a Fields) -> &'a str {
+    let is_ours = |path: &&str| {
+        let rest = path.strip_prefix(app.base_path.as_str());
+        rest.is_some_and(|rest| rest.starts_with('/') && !rest.starts_with("//") && !rest.contains('\\'))
+    };
+    let home = match app.base_path.as_str() {
+        "" => "/",
+        base => base,
+    };
+    fields.one("next").filter(is_ours).unwrap_or(home)
+}
+
+/// `GET /sign-in`
+pub(super) async fn show(
+    State(app): State<Shared>,
+    fields: Fields,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let next = next(&app, &fields);
+    match Visitor::of(&app, &headers)? {
+        Some(_) => Ok(go_to(next)),
+        None => page(&SignInPage::new(&app, next, None)),
+    }
+}
+
+/// `POST /sign-in`
+pub(super) async fn enter(
+    State(app): State<Shared>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let request = posted(&app, "", request).await?;
+    let fields = request.extensions().get::<Fields>().cloned().unwrap_or_default();
+    let next = next(&app, &fields);
+    let refused = |status: StatusCode, wrong| {
+        let mut response = page(&SignInPage::new(&app, next, Some(wrong)))?;
+        *response.status_mut() = status;
+        Ok(response)
+    };
+    let patience = &app.pages.patience;
+    if patience.is_over(peer.ip(), Instant::now()) {
+        let wrong = "Too many wrong tokens came from this address: wait a minute.";
+        return refused(StatusCode::TOO_MANY_REQUESTS, wrong);
+    }
+    let token = fields.one("token").unwrap_or_default();
+    let Some(holder) = app.access.holder(token) else {
+        patience.add(peer.ip(), Instant::now());
+        tracing::warn!(from = %peer.ip(), "somebody could not sign in, as the token is not known");
+        return refused(StatusCode::FORBIDDEN, "This token is not known.");
+    };
+    let session = app.pages.seal.close(token, now().after(LASTS)).ok_or_else(|| {
+        tracing::error!("the system has no random numbers, so nobody can sign in");
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "nobody can sign in at this time",
+        )
+    })?;
+    tracing::info!(name = holder.name, from = %peer.ip(), "somebody has signed in");
+    let cookie = cookie(&app, request.headers(), &session, LASTS);
+    Ok(with_cookie(go_to(next), &cookie))
+}
+
+/// `POST /sign-out`
+pub(super) async fn leave(State(app): State<Shared>, headers: HeaderMap) -> Response {
+    let cookie = cookie(&app, &headers, "", Duration::ZERO);
+    with_cookie(go_to(&format!("{}/sign-in", app.base_path)), &cookie)
+}
+
+/// No script sees it, and no page of somebody else's has it sent.
+fn cookie(app: &Shared, headers: &HeaderMap, session: &str, lasts: Duration) -> String {
+    let path = match app.base_path.as_str() {
+        "" => "/",
+        base => base,
+    };
+    let forwarded = headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
+    let secure = match forwarded {
+        Some(b"https") => "; Secure",
+        _ => "",
+    };
+    let age = lasts.as_secs();
+    format!("{SESSION}={session}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")
+}
+
+fn with_cookie(mut response: Response, cookie: &str) -> Response {
+    match HeaderValue::from_str(cookie) {
+        Ok(cookie) => {
+            response.headers_mut().insert(SET_COOKIE, cookie);
+            response
+        }
+        // There is nothing in it that no header may have.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

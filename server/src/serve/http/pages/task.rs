@@ -1,0 +1,189 @@
+//! One task: all that is known of it, and what can be done with it.
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use delayline::store::Target;
+use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
+
+use super::super::Shared;
+use super::super::problem::Problem;
+use super::super::room;
+use super::fields::Fields;
+use super::frame::{Frame, Tab, go_to, page};
+use super::payload::Shown;
+use super::tasks::name;
+use super::to::To;
+use super::travel::travel;
+use super::visitor::Visitor;
+use super::words::{Moment, Said, code, now, said};
+
+/// A task, and its payload as text.
+pub(super) fn held(_: &Request) -> usize {
+    2 * room::A_TASK
+}
+
+#[derive(Debug, Template)]
+#[template(path = "task.html")]
+struct TaskPage {
+    frame: Frame,
+    said: Option<Said>,
+    title: String,
+    id: String,
+    kind: String,
+    state: String,
+    facts: Vec<Fact>,
+    headers: Vec<(String, String)>,
+    error: Option<String>,
+    travel: Option<String>,
+    bytes: usize,
+    payload: Option<Shown>,
+    may_move: bool,
+    is_dead: bool,
+    due_at: String,
+}
+
+/// Something that is known of a task.
+#[derive(Debug)]
+struct Fact {
+    name: &'static str,
+    value: Value,
+}
+
+#[derive(Debug)]
+enum Value {
+    Text(String),
+    Time(Moment),
+}
+
+fn facts(task: &Task, now: Timestamp) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |name, value| facts.push(Fact { name, value });
+    let time = |time| Value::Time(Moment::of(time, now));
+    add("Due", time(task.due_at));
+    if task.planned_at != task.due_at {
+        add("Wanted at first", time(task.planned_at));
+    }
+    if let Some(finished) = task.finished_at {
+        add("Ended", time(finished));
+    }
+    if let Some(key) = &task.key {
+        add("Key", Value::Text(key.to_string()));
+    }
+    add("Id", Value::Text(task.id.to_string()));
+    let attempts = match task.max_attempts {
+        Some(most) => format!("{} of {most}", task.attempt),
+        None => task.attempt.to_string(),
+    };
+    add("Attempts", Value::Text(attempts));
+    if task.stalls > 0 {
+        add("Workers lost in a row", Value::Text(task.stalls.to_string()));
+    }
+    if let Some(owner) = &task.owner {
+        let name = match task.state {
+            TaskState::Running => "Worker",
+            _ => "Last worker",
+        };
+        add(name, Value::Text(owner.clone()));
+    }
+    if task.state == TaskState::Running
+        && let Some(until) = task.wake_at
+    {
+        add("Lease until", time(until));
+    }
+    add("Hops so far", Value::Text(task.hop.to_string()));
+    add("Version", Value::Text(task.version.to_string()));
+    add("Scheduled", time(task.created_at));
+    add("Changed", time(task.updated_at));
+    facts
+}
+
+fn not_found() -> Problem {
+    let detail = "there is no such task: it may have been removed since, as history is after a week";
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// `GET /tasks/{id}`
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    fields: Fields,
+) -> Result<Response, Problem> {
+    let id: TaskId = id.parse()?;
+    let task = app.scheduler.find(Target::Id(id)).await?.ok_or_else(not_found)?;
+    let now = now();
+    let carrier = app.carrier.as_ref().map(|carrier| carrier.delays());
+    let wants_payload = fields.one("payload").is_some();
+    page(&TaskPage {
+        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
+        said: fields.one("said").and_then(said),
+        title: task
+            .key
+            .as_ref()
+            .map_or_else(|| id.to_string(), ToString::to_string),
+        id: id.to_string(),
+        kind: task.kind.to_string(),
+        state: name(task.state),
+        facts: facts(&task, now),
+        travel: travel(&task, now, carrier.as_ref()),
+        bytes: task.payload.len(),
+        payload: wants_payload.then(|| Shown::of(&task.payload)),
+        may_move: task.state == TaskState::Scheduled,
+        is_dead: task.state == TaskState::Dead,
+        due_at: task.due_at.to_string(),
+        headers: task.headers.into_iter().collect(),
+        error: task.last_error,
+    })
+}
+
+/// What is done with a task, by the last part of its path.
+enum Verb {
+    Cancel,
+    Run,
+    Redrive,
+    Move(To),
+}
+
+impl Verb {
+    fn of(name: &str, fields: &Fields) -> Result<Self, Problem> {
+        Ok(match name {
+            "cancel" => Self::Cancel,
+            "run" => Self::Run,
+            "redrive" => Self::Redrive,
+            "move" => Self::Move(To::parse(fields.one("to").unwrap_or_default())?),
+            _ => {
+                let detail = "there is nothing at this path";
+                return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+            }
+        })
+    }
+
+    async fn ask(self, app: &Shared, id: TaskId) -> Result<Answer, delayline::Error> {
+        let target = Target::Id(id);
+        match self {
+            Self::Cancel => app.scheduler.cancel(target).await,
+            Self::Run => app.scheduler.run_now(target).await,
+            Self::Redrive => app.scheduler.redrive(target).await,
+            Self::Move(To::Time(when)) => app.scheduler.reschedule(target, when).await,
+            Self::Move(To::By(by)) => app.scheduler.shift(target, by).await,
+        }
+    }
+}
+
+/// `POST /tasks/{id}/{verb}`
+pub(super) async fn act(
+    State(app): State<Shared>,
+    Extension(fields): Extension<Fields>,
+    Path((id, verb)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let id: TaskId = id.parse()?;
+    let answer = Verb::of(&verb, &fields)?.ask(&app, id).await?;
+    if answer == Answer::NotFound {
+        return Err(not_found());
+    }
+    let said = code(&verb, &answer);
+    Ok(go_to(&format!("{}/tasks/{id}?said={said}", app.base_path)))
+}

@@ -1,0 +1,209 @@
+//! Times, counts and answers, as people say them.
+
+use std::time::SystemTime;
+
+use delayline::{Answer, Timestamp};
+
+/// By this machine's clock: it is for people.
+pub(super) fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+/// A time, and how far it is from now.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    /// In RFC 3339, for machines.
+    pub(super) exact: String,
+    /// To the second.
+    pub(super) short: String,
+    /// Such as `in 4 m 10 s`.
+    pub(super) distance: String,
+}
+
+impl Moment {
+    pub(super) fn of(time: Timestamp, now: Timestamp) -> Self {
+        let exact = time.to_string();
+        let short = exact.get(..19).unwrap_or(&exact).replace('T', " ");
+        let millis = time.millis_since(now);
+        let distance = match millis {
+            ..-999 => format!("{} ago", span(millis)),
+            -999..=999 => "now".to_owned(),
+            _ => format!("in {}", span(millis)),
+        };
+        Self {
+            exact,
+            short,
+            distance,
+        }
+    }
+}
+
+const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+
+/// How long something is, by its two largest units: `4 m 10 s`.
+pub(super) fn span(millis: i64) -> String {
+    let millis = millis.unsigned_abs();
+    let Some(largest) = UNITS.iter().position(|(size, _)| millis >= *size) else {
+        return format!("{millis} ms");
+    };
+    let (size, unit) = UNITS[largest];
+    let whole = format!("{} {unit}", grouped(millis / size));
+    match UNITS.get(largest + 1) {
+        Some((next, name)) if millis % size >= *next => {
+            format!("{whole} {} {name}", millis % size / next)
+        }
+        _ => whole,
+    }
+}
+
+/// A number in groups of three digits.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Up to so many tasks are counted of one kind and state.
+pub(super) const COUNTED: usize = 10_000;
+
+/// How many tasks there are: that many or more, if some were not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) tasks: usize,
+    pub(super) are_more: bool,
+}
+
+impl Count {
+    /// Of what was counted up to [`COUNTED`].
+    pub(super) fn bounded(tasks: usize) -> Self {
+        Self {
+            tasks,
+            are_more: tasks >= COUNTED,
+        }
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        self.tasks += more.tasks;
+        self.are_more |= more.are_more;
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.tasks == 0
+    }
+
+    /// `1 task is`, `3 tasks are`.
+    pub(super) fn are(&self) -> String {
+        match (self.tasks, self.are_more) {
+            (1, false) => "1 task is".to_owned(),
+            _ => format!("{self} tasks are"),
+        }
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plus = if self.are_more { "+" } else { "" };
+        write!(f, "{}{plus}", grouped(self.tasks as u64))
+    }
+}
+
+/// What was done and what came of it, as a code that an address can have.
+pub(super) fn code(verb: &str, answer: &Answer) -> String {
+    format!("{verb}.{}", answer.word())
+}
+
+/// What a page says of what was just done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) is_done: bool,
+    pub(super) text: &'static str,
+}
+
+/// What a code says; nothing, if it is none of ours.
+pub(super) fn said(code: &str) -> Option<Said> {
+    let (verb, answer) = code.split_once('.')?;
+    let (is_done, text) = match (verb, answer) {
+        ("cancel", "done") => (true, "Cancelled: it will not run."),
+        ("run", "done") => (true, "It is due now, and starts as soon as a worker is free."),
+        ("redrive", "done") => (true, "Redriven: it has another life, and is due now."),
+        ("move", "done") => (true, "Moved."),
+        ("pause", "done") => (true, "Paused: within a second no worker starts a task of it."),
+        ("resume", "done") => (true, "Resumed: what is due starts now."),
+        ("resume", "not_found") => (false, "It was not paused."),
+        (_, "too_late") => (false, "Too late: it is running."),
+        (_, "finished") => (false, "Nothing was changed: it has ended already."),
+        ("redrive", "conflict") => (
+            false,
+            "Nothing was changed: it is not dead, or another live task has its key.",
+        ),
+        (_, "conflict") => (
+            false,
+            "Nothing was changed: somebody else has changed it meanwhile.",
+        ),
+        (_, "not_found") => (false, "Nothing was changed: there is no such task any more."),
+        _ => return None,
+    };
+    Some(Said { is_done, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_500, "1 s"),
+            (250_000, "4 m 10 s"),
+            (-250_000, "4 m 10 s"),
+            (3_600_000, "1 h"),
+            (3_601_000, "1 h"),
+            (90_000_000, "1 d 1 h"),
+            (86_400_000_000, "1,000 d"),
+        ] {
+            assert_eq!(span(millis), text, "{millis}");
+        }
+    }
+
+    #[test]
+    fn moments_are_told_from_now() {
+        let now: Timestamp = "2026-12-24T18:00:00.250Z".parse().unwrap();
+        let moment = |millis| Moment::of(now.shifted(millis), now);
+        assert_eq!(moment(0).short, "2026-12-24 18:00:00");
+        assert_eq!(moment(0).exact, now.to_string());
+        assert_eq!(moment(-999).distance, "now");
+        assert_eq!(moment(61_000).distance, "in 1 m 1 s");
+        assert_eq!(moment(-61_000).distance, "1 m 1 s ago");
+    }
+
+    #[test]
+    fn counts_say_whether_there_are_more() {
+        let mut count = Count::bounded(COUNTED - 1);
+        assert_eq!(count.to_string(), "9,999");
+        count.add(Count::bounded(1));
+        assert_eq!(count.to_string(), "10,000", "each was counted");
+        count.add(Count::bounded(COUNTED));
+        assert_eq!(count.to_string(), "20,000+");
+        assert_eq!(Count::bounded(1).are(), "1 task is");
+    }
+
+    #[test]
+    fn only_codes_of_ours_say_something() {
+        assert!(said("cancel.done").is_some_and(|said| said.is_done));
+        assert_eq!(
+            said("cancel.too_late").map(|said| said.text),
+            Some("Too late: it is running.")
+        );
+        for code in ["", "cancel", "cancel.<b>", "<b>.done"] {
+            assert_eq!(said(code), None, "{code}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A browser without scripts.
+
+use std::sync::Mutex;
+
+use reqwest::header::HeaderMap;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, StatusCode};
+use url::form_urlencoded::Serializer;
+
+use crate::server::Server;
+
+/// Asks for pages and sends forms, with the cookie that it was last given; it does not go where it is sent.
+pub(super) struct Browser {
+    client: Client,
+    url: String,
+    cookie: Mutex<Option<String>>,
+}
+
+/// What it was given.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) text: String,
+}
+
+impl Browser {
+    pub(super) fn new(server: &Server) -> Self {
+        Self {
+            client: Client::builder().redirect(Policy::none()).build().unwrap(),
+            url: server.url.clone(),
+            cookie: Mutex::default(),
+        }
+    }
+
+    /// The same browser, at another server.
+    pub(super) fn at(self, server: &Server) -> Self {
+        Self {
+            url: server.url.clone(),
+            ..self
+        }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Page {
+        self.send(Method::GET, path, &[], &[]).await
+    }
+
+    /// Sends a form as one of our pages has it.
+    pub(super) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+        let csrf = self.csrf().await;
+        let fields = [fields, &[("csrf", &csrf)]].concat();
+        self.send(Method::POST, path, &fields, &[("sec-fetch-site", "same-origin")])
+            .await
+    }
+
+    /// What the forms of its session have in them.
+    pub(super) async fn csrf(&self) -> String {
+        let mut page = self.get("/kinds").await;
+        if page.status == StatusCode::SEE_OTHER {
+            page = self.get("/sign-in").await;
+        }
+        let field = page.text.split_once(r#"name="csrf" value=""#).unwrap().1;
+        field.split_once('"').unwrap().0.to_owned()
+    }
+
+    pub(super) fn cookie(&self) -> Option<String> {
+        self.cookie.lock().unwrap().clone()
+    }
+
+    pub(super) fn set_cookie(&self, cookie: Option<String>) {
+        *self.cookie.lock().unwrap() = cookie;
+    }
+
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        fields: &[(&str, &str)],
+        headers: &[(&'static str, &str)],
+    ) -> Page {
+        let mut request = self.client.request(method.clone(), format!("{}{path}", self.url));
+        if method == Method::POST {
+            let body = Serializer::new(String::new()).extend_pairs(fields).finish();
+            request = request
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(body);
+        }
+        if let Some(cookie) = self.cookie() {
+            request = request.header("cookie", cookie);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.unwrap();
+        if let Some(cookie) = response.headers().get("set-cookie") {
+            let cookie = cookie.to_str().unwrap().split(';').next().unwrap().to_owned();
+            self.set_cookie(Some(cookie));
+        }
+        Page {
+            status: response.status(),
+            headers: response.headers().clone(),
+            text: response.text().await.unwrap(),
+        }
+    }
+}
+
+impl Page {
+    /// Where it sends the browser.
+    #[track_caller]
+    pub(super) fn location(&self) -> &str {
+        let location = self.headers.get("location");
+        location
+            .unwrap_or_else(|| panic!("it stays: {self:?}"))
+            .to_str()
+            .unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn says(&self, text: &str) {
+        assert!(
+            self.text.contains(text),
+            "it does not say {text:?}: {}",
+            self.text
+        );
+    }
+
+    #[track_caller]
+    pub(super) fn does_not_say(&self, text: &str) {
+        assert!(!self.text.contains(text), "it says {text:?}: {}", self.text);
+    }
+
+    /// The values of all attributes of a name.
+    pub(super) fn attributes(&self, name: &str) -> impl Iterator<Item = &str> {
+        let before = format!(" {name}=\"");
+        let places = self.text.match_indices(&before);
+        let places: Vec<_> = places.map(|(at, before)| at + before.len()).collect();
+        let value = |at: usize| self.text[at..].split('"').next().unwrap();
+        places.into_iter().map(value)
+    }
+}

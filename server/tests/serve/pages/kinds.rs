@@ -1,0 +1,46 @@
+//! Kinds, and those that wait.
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use super::browser::Browser;
+use crate::server::{ANY_PORT, Server};
+
+#[tokio::test]
+async fn a_kind_is_paused_with_a_reason_and_resumed() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let put = server.put("/v1/tasks/a%2Fb/1", json!({"after": "0s"})).await;
+    put.is(201, "new");
+    let fields = [("kind", "a/b"), ("reason", "the disk is full"), ("until", "2h")];
+    let paused = browser.post("/kinds/pause", &fields).await;
+    let page = browser.get(paused.location()).await;
+    page.says("a/b: Paused");
+    page.says("the disk is full");
+    page.says("in 1 h 59 m");
+    let listed = server.get("/v1/kinds").await.body;
+    assert_eq!(listed["kinds"][0]["paused"]["reason"], "the disk is full");
+    let resumed = browser.post("/kinds/resume", &[("kind", "a/b")]).await;
+    browser.get(resumed.location()).await.says("a/b: Resumed");
+    assert_eq!(server.get("/v1/kinds").await.body["kinds"][0].get("paused"), None);
+    let resumed = browser.post("/kinds/resume", &[("kind", "a/b")]).await;
+    browser.get(resumed.location()).await.says("It was not paused.");
+    let wrong = browser
+        .post("/kinds/pause", &[("kind", "a/b"), ("until", "soon")])
+        .await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn where_tasks_go_is_told_without_secrets() {
+    let server = Server::configured(&format!(
+        "{ANY_PORT}[webhooks]\nallow = [\"127.0.0.1\"]\n[kinds.hooked]\ndeliver = {{ url = \
+         \"http://127.0.0.1:9/in?key=verysecret\", secret = \"whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\" }}\n"
+    ));
+    let put = server.put("/v1/tasks/hooked/1", json!({"after": "1h"})).await;
+    put.is(201, "new");
+    let page = Browser::new(&server).get("/kinds").await;
+    page.says("posted to 127.0.0.1");
+    page.does_not_say("verysecret");
+    page.does_not_say("whsec");
+}

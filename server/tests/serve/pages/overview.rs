@@ -1,0 +1,68 @@
+//! Whether anything is late.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::browser::Browser;
+use crate::server::Server;
+
+#[tokio::test]
+async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let none = browser.get("/").await;
+    none.says("Nothing is late.");
+    none.says("There are no tasks yet.");
+    none.says("This server has started none yet.");
+    for key in ["1", "2", "3"] {
+        let path = format!("/v1/tasks/slow.kind/{key}");
+        server.put(&path, json!({"after": "0s"})).await.is(201, "new");
+    }
+    server
+        .put("/v1/tasks/slow.kind/4", json!({"after": "30m"}))
+        .await
+        .is(201, "new");
+    // Nobody asks for claims, so they become late.
+    let late = loop {
+        let page = browser.get("/").await;
+        if !page.text.contains("Nothing is late.") {
+            break page;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    late.says("3 tasks are late, the oldest by 1 s: slow.kind</h1>");
+    late.says(r#"<th scope="row">5 minutes</th><td class="number">3</td>"#);
+    late.says(r#"<th scope="row">1 hour</th><td class="number">4</td>"#);
+    let paused = server
+        .post("/v1/kinds/slow.kind/pause", json!({"reason": "no disk"}))
+        .await;
+    assert_eq!(paused.status, 200);
+    let page = browser.get("/").await;
+    page.says("Nothing is late.");
+    page.says("slow.kind is paused: no disk. 3 tasks are due and waiting.");
+}
+
+#[tokio::test]
+async fn kinds_are_counted_by_state_and_how_late_tasks_start_is_told() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    for (key, after) in [("1", "0s"), ("2", "1h"), ("3", "1h")] {
+        let path = format!("/v1/tasks/k/{key}");
+        server.put(&path, json!({"after": after})).await.is(201, "new");
+    }
+    server
+        .post("/v1/tasks/k/3/cancel", json!({}))
+        .await
+        .is(200, "done");
+    let claims = server.post("/v1/claims", json!({"kinds": ["k"]})).await.body;
+    assert_eq!(claims["claims"].as_array().unwrap().len(), 1);
+    let page = browser.get("/").await;
+    for (state, count) in [("running", 1), ("done", 0), ("dead", 0), ("cancelled", 1)] {
+        page.says(&format!(
+            r#"<a href="/tasks?kind=k&amp;state={state}">{count}</a>"#
+        ));
+    }
+    page.says(r#"<a href="/tasks?kind=k">1</a>"#);
+    page.says("99 of 100 within");
+}

@@ -1,0 +1,168 @@
+//! Signing in, and what a token may.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::browser::Browser;
+use crate::server::{ANY_PORT, Answer, Server};
+
+/// The configuration with tokens that are their own names.
+fn tokens(names: &[(&str, &str)]) -> String {
+    let token = |(name, may): &(&str, &str)| {
+        let digest = Sha256::digest(name);
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{{ name = \"the {name}\", sha256 = \"{digest}\", may = [{may}] }}")
+    };
+    let tokens: Vec<_> = names.iter().map(token).collect();
+    format!("{ANY_PORT}tokens = [{}]\n", tokens.join(", "))
+}
+
+fn usual() -> String {
+    tokens(&[
+        ("operator", "\"read\", \"change\", \"schedule\""),
+        ("reader", "\"read\""),
+        ("changer", "\"change\""),
+    ])
+}
+
+async fn signed_in(server: &Server, token: &str) -> Browser {
+    let browser = Browser::new(server);
+    let came = browser.post("/sign-in", &[("token", token)]).await;
+    assert_eq!(came.status, StatusCode::SEE_OTHER, "{came:?}");
+    browser
+}
+
+async fn scheduled(server: &Server) -> String {
+    let request = server.request(Method::PUT, "/v1/tasks/k/1");
+    let request = request.bearer_auth("operator").json(&json!({"after": "1h"}));
+    let answer = Answer::of(request).await;
+    answer.is(201, "new")["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn who_is_not_signed_in_sees_nothing_and_comes_back_to_the_page() {
+    let server = Server::configured(&usual());
+    let browser = Browser::new(&server);
+    for path in super::PAGES {
+        assert!(
+            browser.get(path).await.location().starts_with("/sign-in?next="),
+            "{path}"
+        );
+    }
+    let events = [("accept", "text/event-stream")];
+    let events = browser.send(Method::GET, "/live", &[], &events).await;
+    assert_eq!(events.status, StatusCode::UNAUTHORIZED);
+    let asked = browser.get("/tasks?kind=k&state=dead").await;
+    let page = browser.get(asked.location()).await;
+    assert_eq!(page.status, StatusCode::OK);
+    page.says(r#"name="next" value="/tasks?kind=k&#38;state=dead""#);
+    let wrong = browser.post("/sign-in", &[("token", "wrong")]).await;
+    assert_eq!(wrong.status, StatusCode::FORBIDDEN);
+    wrong.says("This token is not known.");
+    assert_eq!(browser.cookie(), None);
+    let fields = [("token", "reader"), ("next", "/tasks?kind=k&state=dead")];
+    let came = browser.post("/sign-in", &fields).await;
+    assert_eq!(came.location(), "/tasks?kind=k&state=dead");
+    let cookie = came.headers["set-cookie"].to_str().unwrap();
+    let (session, attributes) = cookie.split_once("; ").unwrap();
+    assert!(!session.contains("reader"), "a session is not a token");
+    assert_eq!(attributes, "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
+    browser.get("/").await.says("<span>the reader</span>");
+    for next in [
+        "https://shop.example/",
+        "//shop.example",
+        "/\\shop.example",
+        "tasks",
+    ] {
+        let browser = Browser::new(&server);
+        let fields = [("token", "reader"), ("next", next)];
+        assert_eq!(browser.post("/sign-in", &fields).await.location(), "/", "{next}");
+    }
+    let log = server.log();
+    assert!(!log.contains("\"reader\"") && !log.contains("wrong\""), "{log}");
+    assert!(!log.contains(session.split_once('=').unwrap().1), "{log}");
+}
+
+#[tokio::test]
+async fn behind_tls_the_session_is_sent_by_tls_only() {
+    let server = Server::configured(&usual());
+    let browser = Browser::new(&server);
+    let csrf = browser.csrf().await;
+    let fields = [("token", "reader"), ("csrf", csrf.as_str())];
+    let headers = [("x-forwarded-proto", "https"), ("sec-fetch-site", "same-origin")];
+    let came = browser.send(Method::POST, "/sign-in", &fields, &headers).await;
+    assert!(came.headers["set-cookie"].to_str().unwrap().ends_with("; Secure"));
+}
+
+#[tokio::test]
+async fn each_action_takes_its_right() {
+    let server = Server::configured(&usual());
+    let id = scheduled(&server).await;
+    let task = format!("/tasks/{id}");
+    let reader = signed_in(&server, "reader").await;
+    let page = reader.get(&task).await;
+    page.does_not_say("Cancel the task");
+    for (path, fields) in [
+        (format!("{task}/cancel"), &[][..]),
+        ("/kinds/pause".to_owned(), &[("kind", "k")]),
+        ("/kinds/resume".to_owned(), &[("kind", "k")]),
+    ] {
+        let refused = reader.post(&path, fields).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+        refused.says("the token of &#34;the reader&#34; may not change");
+    }
+    let operator = signed_in(&server, "operator").await;
+    operator.get(&task).await.says("Cancel the task");
+    let done = operator.post(&format!("{task}/cancel"), &[]).await;
+    operator.get(done.location()).await.says("Cancelled");
+    let changer = signed_in(&server, "changer").await;
+    let refused = changer.get("/").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    refused.says("may not read");
+}
+
+#[tokio::test]
+async fn a_session_holds_at_each_server_with_the_same_tokens_until_it_is_ended() {
+    let (one, other) = (Server::configured(&usual()), Server::configured(&usual()));
+    let without = Server::configured(&tokens(&[("operator", "\"read\"")]));
+    let browser = signed_in(&one, "reader").await.at(&other);
+    assert_eq!(browser.get("/").await.status, StatusCode::OK);
+    let session = browser.cookie();
+    let browser = browser.at(&without);
+    assert_eq!(
+        browser.get("/").await.status,
+        StatusCode::SEE_OTHER,
+        "there the token is not known"
+    );
+    let browser = browser.at(&one);
+    // A form of another session is none of this one.
+    let foreign = signed_in(&one, "operator").await.csrf().await;
+    let fields = [("csrf", foreign.as_str())];
+    let left = browser.send(Method::POST, "/sign-out", &fields, &[]).await;
+    assert_eq!(left.status, StatusCode::FORBIDDEN);
+    browser.set_cookie(session);
+    let left = browser.post("/sign-out", &[]).await;
+    assert_eq!(left.location(), "/sign-in");
+    let cookie = left.headers["set-cookie"].to_str().unwrap();
+    assert!(
+        cookie.starts_with("delayline_session=; Path=/; Max-Age=0;"),
+        "{cookie}"
+    );
+    assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn who_tries_many_tokens_has_to_wait() {
+    let server = Server::configured(&usual());
+    let browser = Browser::new(&server);
+    for at in 0..10 {
+        let wrong = browser
+            .post("/sign-in", &[("token", &format!("guess {at}"))])
+            .await;
+        assert_eq!(wrong.status, StatusCode::FORBIDDEN, "{at}");
+    }
+    let right = browser.post("/sign-in", &[("token", "reader")]).await;
+    assert_eq!(right.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(browser.cookie(), None);
+}

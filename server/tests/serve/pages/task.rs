@@ -1,0 +1,97 @@
+//! One task, and what is done with it.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use super::browser::{Browser, Page};
+use crate::server::Server;
+
+async fn scheduled(server: &Server, key: &str, after: &str) -> String {
+    let body = json!({"after": after, "payload": {"card": "4111"}});
+    let task = server.put(&format!("/v1/tasks/k/{key}"), body).await;
+    task.is(201, "new")["id"].as_str().unwrap().to_owned()
+}
+
+/// What comes of a form: the page to which it leads.
+async fn done(browser: &Browser, id: &str, verb: &str, fields: &[(&str, &str)]) -> Page {
+    let sent = browser.post(&format!("/tasks/{id}/{verb}"), fields).await;
+    browser.get(sent.location()).await
+}
+
+#[tokio::test]
+async fn verbs_are_answered_in_words() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = scheduled(&server, "1", "1h").await;
+    let due = async || server.get("/v1/tasks/k/1").await.body["due_at"].clone();
+    done(&browser, &id, "move", &[("to", " 2099-01-01T00:00:00Z ")])
+        .await
+        .says("Moved.");
+    assert_eq!(due().await, "2099-01-01T00:00:00Z");
+    done(&browser, &id, "move", &[("to", "+1h 30m")])
+        .await
+        .says("Moved.");
+    assert_eq!(due().await, "2099-01-01T01:30:00Z");
+    let refused = browser
+        .post(&format!("/tasks/{id}/move"), &[("to", "tomorrow")])
+        .await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says("such as 15m");
+    done(&browser, &id, "run", &[]).await.says("It is due now");
+
+    let claims = server.post("/v1/claims", json!({"kinds": ["k"]})).await.body;
+    let claim = claims["claims"][0]["claim"].as_str().unwrap().to_owned();
+    let page = done(&browser, &id, "cancel", &[]).await;
+    page.says("Too late: it is running.");
+    page.says("Lease until");
+    page.does_not_say("Cancel the task");
+    let discard = json!({"reason": "card <b>refused</b>"});
+    let ended = server.post(&format!("/v1/claims/{claim}/discard"), discard).await;
+    assert_eq!(ended.status, 200, "{ended:?}");
+    let page = done(&browser, &id, "cancel", &[]).await;
+    page.says("Nothing was changed: it has ended already.");
+    page.says("refused");
+    page.does_not_say("<b>refused");
+    done(&browser, &id, "redrive", &[]).await.says("Redriven");
+    done(&browser, &id, "redrive", &[])
+        .await
+        .says("Nothing was changed: it is not dead");
+    done(&browser, &id, "cancel", &[])
+        .await
+        .says("Cancelled: it will not run.");
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "cancelled");
+    let unknown = browser.post(&format!("/tasks/{id}/eat"), &[]).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_payload_is_hidden_until_it_is_asked_for_and_then_is_text() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = scheduled(&server, "1", "1h").await;
+    let path = format!("/tasks/{id}");
+    let page = browser.get(&path).await;
+    page.does_not_say("4111");
+    page.says("15 bytes");
+    let shown = browser.get(&format!("{path}?payload=shown")).await;
+    shown.says("{\n  &#34;card&#34;: &#34;4111&#34;\n}");
+    // A list has none at all.
+    browser.get("/tasks").await.does_not_say("4111");
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_there_is_said_to_be_none() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    scheduled(&server, "1", "1h").await;
+    let id = "00000000-0000-7000-8000-000000000000";
+    for page in [
+        browser.get(&format!("/tasks/{id}")).await,
+        browser.post(&format!("/tasks/{id}/cancel"), &[]).await,
+    ] {
+        assert_eq!(page.status, StatusCode::NOT_FOUND);
+        page.says("there is no such task");
+    }
+    // As a page, and not as the interface for programs says it.
+    assert!(serde_json::from_str::<Value>(&browser.get("/tasks/1").await.text).is_err());
+}

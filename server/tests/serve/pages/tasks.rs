@@ -1,0 +1,81 @@
+//! Finding tasks.
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use super::browser::Browser;
+use crate::server::Server;
+
+#[tokio::test]
+async fn a_task_is_found_by_its_key_its_id_its_kind_and_how_its_key_begins() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let mut ids = Vec::new();
+    for (kind, key) in [
+        ("order.cancel", "order-1"),
+        ("order.cancel", "order-12"),
+        ("order.remind", "order-1"),
+        ("other", "x"),
+    ] {
+        let path = format!("/v1/tasks/{kind}/{key}");
+        let task = server
+            .put(&path, json!({"after": "1h"}))
+            .await
+            .is(201, "new")
+            .clone();
+        ids.push(task["id"].as_str().unwrap().to_owned());
+    }
+    server
+        .post("/v1/tasks/order.remind/order-1/cancel", json!({}))
+        .await
+        .is(200, "done");
+    let link = |at: usize| format!(r#"<a href="/tasks/{}">"#, ids[at]);
+
+    let page = browser.get("/tasks?q=order-1").await;
+    let (exact, list) = page.text.split_once(r#"<h2 id="list">"#).unwrap();
+    assert!(
+        exact.contains(&link(0)) && exact.contains(&link(2)),
+        "of any state"
+    );
+    assert!(!exact.contains(&link(1)));
+    assert!(list.contains(&link(0)) && list.contains(&link(1)), "{list}");
+    assert!(!list.contains(&link(2)), "it is not scheduled");
+    assert!(!list.contains(&link(3)));
+
+    let by_id = browser.get(&format!("/tasks?q=+{}+", ids[3])).await;
+    assert_eq!(by_id.location(), format!("/tasks/{}", ids[3]));
+    let by_kind = browser.get("/tasks?q=other").await;
+    assert_eq!(by_kind.location(), "/tasks?kind=other");
+    let page = browser.get("/tasks?kind=other&state=&due=&q=").await;
+    assert!(page.text.contains(&link(3)) && !page.text.contains(&link(0)));
+    browser.get("/tasks?kind=other&due=now").await.says("None.");
+    browser.get("/tasks?kind=other&due=24h").await.says(&link(3));
+    let page = browser.get("/tasks?state=cancelled").await;
+    assert!(page.text.contains(&link(2)) && !page.text.contains(&link(0)));
+    let wrong = browser.get("/tasks?state=lost").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    wrong.says("allowed are scheduled, running, done, dead and cancelled");
+}
+
+#[tokio::test]
+async fn a_list_goes_on_from_page_to_page() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let tasks: Vec<_> = (0..60)
+        .map(|at| json!({"kind": "k", "key": format!("key-{at:02}"), "after": format!("{}m", at + 1)}))
+        .collect();
+    let answers = server.post("/v1/tasks", json!(tasks)).await;
+    assert_eq!(answers.status, 200);
+    let first = browser.get("/tasks?kind=k&q=key-").await;
+    let next = first.attributes("href").find(|place| place.contains("cursor="));
+    let next = next.unwrap().replace("&#38;", "&").replace("&amp;", "&");
+    first.says("key-49");
+    first.does_not_say("key-50");
+    let second = browser.get(&next).await;
+    second.does_not_say("key-49");
+    second.says("key-50");
+    second.says("key-59");
+    assert!(!second.text.contains("cursor="), "it is the last one");
+    let changed = browser.get("/tasks?cursor=changed").await;
+    assert_eq!(changed.status, StatusCode::BAD_REQUEST);
+}
