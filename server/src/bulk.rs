@@ -3,6 +3,8 @@
 use delayline::store::{Action, Expect};
 use delayline::{Answer, Error, Scheduler, State, Task, TaskId, Timestamp};
 
+use crate::filter::Position;
+
 /// How many are changed at once.
 pub(crate) const BATCH: usize = 100;
 
@@ -24,6 +26,12 @@ pub(crate) fn ends_the_state(action: Action) -> bool {
 pub(crate) struct Match {
     id: TaskId,
     due_at: Timestamp,
+}
+
+impl From<Position> for Match {
+    fn from((due_at, id): Position) -> Self {
+        Self { id, due_at }
+    }
 }
 
 impl From<Task> for Match {

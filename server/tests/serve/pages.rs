@@ -1,6 +1,8 @@
 //! The operator's pages, as a browser without scripts meets them.
 
 mod browser;
+mod bulk;
+mod dead;
 mod kinds;
 mod overview;
 mod sign_in;
@@ -14,7 +16,7 @@ use self::browser::Browser;
 use crate::server::{ANY_PORT, Server};
 
 /// All pages that need nothing but a store.
-const PAGES: [&str; 3] = ["/", "/tasks", "/kinds"];
+const PAGES: [&str; 5] = ["/", "/tasks", "/kinds", "/dead", "/bulk"];
 
 #[tokio::test]
 async fn each_page_runs_nothing_but_our_own_script_and_asks_nobody_else() {

@@ -3,6 +3,8 @@
 mod jobs;
 mod work;
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::header::LOCATION;
@@ -13,7 +15,8 @@ use delayline::store::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use self::jobs::JobView;
+use self::jobs::Job;
+pub(super) use self::jobs::JobView;
 pub(crate) use self::jobs::Jobs;
 use self::work::Work;
 use super::Shared;
@@ -146,7 +149,15 @@ async fn answer(
         error: filter.error,
     };
     if limit.is_none() && !dry_run {
-        return change_all(app, scheduler, filter, verb, action).await;
+        return Ok(match change_all(&app, scheduler, filter, verb, action).await? {
+            Changed::Within { matched, answers } => Json(BulkAnswered {
+                matched,
+                more: false,
+                answers: Some(answers),
+            })
+            .into_response(),
+            Changed::Behind(job) => accepted(&app, &job),
+        });
     }
     let limit = body::limit(limit, USUAL, MOST)?;
     let mut matches: Vec<Match> = filter.find(&app.scheduler, limit + 1).await?;
@@ -174,14 +185,22 @@ async fn answer(
     .into_response())
 }
 
+/// What came of a change of all that match.
+pub(super) enum Changed {
+    /// These were few.
+    Within { matched: usize, answers: Answers },
+    /// It goes on.
+    Behind(Arc<Job>),
+}
+
 /// Changes all that match: within the call if these are few, and else behind it.
-async fn change_all(
-    app: Shared,
+pub(super) async fn change_all(
+    app: &Shared,
     scheduler: Scheduler,
     filter: Filter,
     verb: &'static str,
     action: Action,
-) -> Result<Response, Problem> {
+) -> Result<Changed, Problem> {
     let bounds = Bounds {
         tasks: USUAL,
         looks: LOOKS,
@@ -191,16 +210,11 @@ async fn change_all(
     let (found, after): (Vec<Match>, _) = filter.page(&app.scheduler, None, bounds).await?;
     let Some(after) = after else {
         let answers = change(&scheduler, &found, action, |_| ()).await?;
-        return Ok(Json(BulkAnswered {
-            matched: found.len(),
-            more: false,
-            answers: Some(answers),
-        })
-        .into_response());
+        let matched = found.len();
+        return Ok(Changed::Within { matched, answers });
     };
     let kind = filter.kinds.iter().map(ToString::to_string).collect();
     let job = app.jobs.begin(verb, kind)?;
-    let location = HeaderValue::from_str(&format!("{}/v1/bulk/{}", app.base_path, job.id));
     let work = Work {
         scheduler,
         filter,
@@ -208,12 +222,18 @@ async fn change_all(
         found,
         after,
     };
-    work.start(app, std::sync::Arc::clone(&job));
+    work.start(Arc::clone(app), Arc::clone(&job));
+    Ok(Changed::Behind(job))
+}
+
+/// Says where it says how far it has come.
+fn accepted(app: &Shared, job: &Job) -> Response {
+    let location = HeaderValue::from_str(&format!("{}/v1/bulk/{}", app.base_path, job.id));
     let mut response = (StatusCode::ACCEPTED, Json(job.view())).into_response();
     if let Ok(location) = location {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
 /// The changes in bulk that go on at this server, and the last ones that have ended: a hundred in all.

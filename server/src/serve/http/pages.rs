@@ -1,6 +1,8 @@
 //! The operator's pages: what the HTTP interface answers, by the same calls, for people.
 
 mod assets;
+mod bulk;
+mod dead;
 mod fields;
 mod frame;
 mod kinds;
@@ -73,6 +75,15 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         .route("/kinds", may(read, get(kinds::show)))
         .route("/kinds/pause", may(change, post(kinds::pause)))
         .route("/kinds/resume", may(change, post(kinds::resume)))
+        .route("/dead", may(read, holds(dead::held, get(dead::show))))
+        .route(
+            "/bulk",
+            may(read, get(bulk::list)).merge(may(change, holds(bulk::held, post(bulk::change)))),
+        )
+        .route("/bulk/check", may(change, holds(bulk::held, get(bulk::check))))
+        .route("/bulk/done", may(read, get(bulk::done)))
+        .route("/bulk/{id}", may(read, get(bulk::show)))
+        .route("/bulk/{id}/stop", may(change, post(bulk::stop)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", may(read, post(sign_in::leave)))
         .layer(TimeoutLayer::with_status_code(

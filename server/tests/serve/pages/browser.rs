@@ -104,6 +104,26 @@ impl Browser {
     }
 }
 
+/// The text that stands for itself in an attribute.
+fn plain(text: &str) -> String {
+    let marks = [
+        ("&#60;", "<"),
+        ("&#62;", ">"),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&#38;", "&"),
+    ];
+    let text = text.to_owned();
+    marks
+        .into_iter()
+        .fold(text, |text, (mark, plain)| text.replace(mark, plain))
+}
+
+/// A search of these fields.
+pub(super) fn search(fields: &[(String, String)]) -> String {
+    Serializer::new(String::new()).extend_pairs(fields).finish()
+}
+
 impl Page {
     /// Where it sends the browser.
     #[track_caller]
@@ -113,6 +133,22 @@ impl Page {
             .unwrap_or_else(|| panic!("it stays: {self:?}"))
             .to_str()
             .unwrap()
+    }
+
+    /// The fields of the first form that is sent to a path, its own values as they are.
+    #[track_caller]
+    pub(super) fn form(&self, path: &str) -> Vec<(String, String)> {
+        let form = self.text.split_once(&format!("action=\"{path}\""));
+        let form = form
+            .unwrap_or_else(|| panic!("there is no such form: {}", self.text))
+            .1;
+        let form = form.split("</form>").next().unwrap();
+        let hidden = form.split(r#"<input type="hidden" name=""#).skip(1);
+        let field = |field: &str| {
+            let (name, rest) = field.split_once(r#"" value=""#).unwrap();
+            (name.to_owned(), plain(rest.split('"').next().unwrap()))
+        };
+        hidden.map(field).collect()
     }
 
     #[track_caller]

@@ -58,7 +58,7 @@ impl Jobs {
     }
 
     /// All of them, the last one first.
-    pub(super) fn all(&self) -> Vec<JobView> {
+    pub(in super::super) fn all(&self) -> Vec<JobView> {
         self.known().iter().rev().map(|job| job.view()).collect()
     }
 
@@ -77,8 +77,8 @@ impl Jobs {
 
 /// A change in bulk, and how far it has come.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) id: String,
+pub(in super::super) struct Job {
+    pub(in super::super) id: String,
     verb: &'static str,
     kind: String,
     begun_at: Timestamp,
@@ -208,27 +208,27 @@ impl Job {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = BulkJob)]
 pub(in super::super) struct JobView {
-    id: String,
+    pub(in super::super) id: String,
     /// `cancel`, `run`, `redrive`, `reschedule` or `shift`.
-    verb: &'static str,
+    pub(in super::super) verb: &'static str,
     /// That of its filter.
-    kind: String,
-    state: JobState,
+    pub(in super::super) kind: String,
+    pub(in super::super) state: JobState,
     /// How many tasks were found to match so far.
-    seen: usize,
+    pub(in super::super) seen: usize,
     /// How many are changed so far.
-    changed: usize,
+    pub(in super::super) changed: usize,
     /// How many were answered how so far.
-    answers: Answers,
+    pub(in super::super) answers: Answers,
     /// Why it has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    pub(in super::super) error: Option<String>,
     #[serde(serialize_with = "time")]
     #[schema(value_type = texts::Time)]
-    begun_at: Timestamp,
+    pub(in super::super) begun_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
     #[schema(value_type = Option<texts::Time>)]
-    ended_at: Option<Timestamp>,
+    pub(in super::super) ended_at: Option<Timestamp>,
 }
 
 /// By this machine's clock: it is for people.

@@ -22,6 +22,8 @@ pub(super) enum Tab {
     Overview,
     Tasks,
     Kinds,
+    Dead,
+    Bulk,
     /// None that is in the menu.
     Other,
 }

@@ -79,6 +79,13 @@ struct TasksPage {
     next: Option<String>,
     is_first: bool,
     first: String,
+    /// As which the filter is sent along with a change.
+    filter: Vec<(String, String)>,
+    /// Whether these can be changed: those that wait, and those that are dead.
+    may_change: bool,
+    is_dead: bool,
+    /// What is looked for in the last error.
+    error: Option<String>,
     /// The kind that is listed; none if it is all.
     kind: Option<String>,
 }
@@ -101,11 +108,14 @@ pub(super) struct TaskRow {
     pub(super) due: Moment,
     pub(super) attempt: u32,
     pub(super) error: Option<String>,
+    /// As which it is chosen: as it is in the list, so that it is left alone if somebody moves it meanwhile.
+    pub(super) position: String,
 }
 
 impl TaskRow {
     pub(super) fn of(task: Task, now: Timestamp) -> Self {
         Self {
+            position: cursor((task.due_at, task.id)),
             id: task.id.to_string(),
             kind: task.kind.to_string(),
             key: task.key.map(|key| key.to_string()),
@@ -158,13 +168,19 @@ impl Wanted {
         self.state.unwrap_or(TaskState::Scheduled)
     }
 
-    pub(super) fn filter(&self, kinds: Vec<Kind>, now: Timestamp) -> Filter {
+    /// Within how many seconds they are due, if that is wanted.
+    pub(super) fn due_within(&self) -> Option<u64> {
         let due = DUE.iter().find(|(value, ..)| Some(*value) == self.due.as_deref());
+        due.map(|(_, _, seconds)| *seconds)
+    }
+
+    pub(super) fn filter(&self, kinds: Vec<Kind>, now: Timestamp) -> Filter {
+        let due = self.due_within();
         Filter {
             kinds,
             state: self.state(),
             due_after: None,
-            due_before: due.map(|(_, _, seconds)| now.after(Duration::from_secs(*seconds))),
+            due_before: due.map(|seconds| now.after(Duration::from_secs(seconds))),
             key_prefix: self.q.clone(),
             error: self.error.clone(),
         }
@@ -190,7 +206,7 @@ impl Wanted {
 }
 
 /// Kinds of which there are tasks in a state: of one page.
-async fn kinds(app: &Shared, state: TaskState) -> Result<Vec<Kind>, Problem> {
+pub(super) async fn kinds(app: &Shared, state: TaskState) -> Result<Vec<Kind>, Problem> {
     Ok(of_tasks(&*app.store, state, None, KINDS + 1).await?)
 }
 
@@ -239,7 +255,6 @@ pub(super) async fn show(
     let state = name(wanted.state());
     let next = next.map(|next| wanted.search().append_pair("cursor", &cursor(next)).finish());
     page(&TasksPage {
-        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
         heading: heading(&wanted, &state),
         exact: rows(exact),
         tasks: rows(tasks),
@@ -262,6 +277,13 @@ pub(super) async fn show(
                 is_chosen: wanted.due.as_deref() == Some(value),
             })
             .into(),
+        filter: form_urlencoded::parse(wanted.search().finish().as_bytes())
+            .into_owned()
+            .collect(),
+        may_change: visitor.may_change() && matches!(wanted.state(), TaskState::Scheduled | TaskState::Dead),
+        is_dead: wanted.state() == TaskState::Dead,
+        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
+        error: wanted.error,
         kind: wanted.kind,
         q: wanted.q.unwrap_or_default(),
     })
@@ -316,11 +338,14 @@ fn heading(wanted: &Wanted, state: &str) -> String {
     if let Some(q) = &wanted.q {
         text += &format!(" with a key that begins with “{q}”");
     }
+    if let Some(error) = &wanted.error {
+        text += &format!(" whose last error has “{error}” in it");
+    }
     text
 }
 
 /// The kinds to choose from, the chosen one among them.
-fn choices(kinds: &[Kind], chosen: Option<&str>) -> Vec<Choice> {
+pub(super) fn choices(kinds: &[Kind], chosen: Option<&str>) -> Vec<Choice> {
     let mut names: Vec<&str> = kinds.iter().map(Kind::as_str).collect();
     names.extend(chosen.filter(|chosen| !names.contains(chosen)).as_slice());
     let choice = |name: &str| Choice {

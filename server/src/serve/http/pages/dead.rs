@@ -1,0 +1,161 @@
+//! Tasks that were given up, by why.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use delayline::{Kind, State as TaskState, Task};
+
+use super::super::Shared;
+use super::super::problem::Problem;
+use super::super::task::{cursor, position};
+use super::fields::Fields;
+use super::frame::{Frame, Tab, page};
+use super::tasks::{Choice, KINDS, Wanted, choices, kinds};
+use super::visitor::Visitor;
+use super::words::grouped;
+use crate::filter::Bounds;
+
+/// How many tasks are looked at for a page.
+const LOOKS: usize = 2_000;
+/// How many are read at once.
+const PIECE: usize = 32;
+/// So much of an error tells it from others.
+const SHOWN: usize = 300;
+
+/// What is read at once, and a task of each kind that waits for its turn.
+pub(super) fn held(_: &Request) -> usize {
+    (PIECE + KINDS) << 20
+}
+
+#[derive(Debug, Template)]
+#[template(path = "dead.html")]
+struct DeadPage {
+    frame: Frame,
+    kinds: Vec<Choice>,
+    groups: Vec<Group>,
+    looked: String,
+    next: Option<String>,
+    is_first: bool,
+    first: String,
+}
+
+/// Dead tasks of a kind whose last attempts failed for the same reason.
+#[derive(Debug)]
+struct Group {
+    kind: String,
+    error: String,
+    tasks: usize,
+    /// One of them.
+    id: String,
+    label: String,
+    /// Those that it stands for, as a search.
+    search: String,
+}
+
+impl Group {
+    fn count(&self) -> String {
+        grouped(self.tasks as u64)
+    }
+}
+
+/// What is kept of a task while others are looked at.
+struct Seen {
+    kind: Kind,
+    error: String,
+    id: String,
+    label: String,
+}
+
+impl From<Task> for Seen {
+    fn from(task: Task) -> Self {
+        let id = task.id.to_string();
+        let mut error = task.last_error.unwrap_or_default();
+        error.truncate(error.floor_char_boundary(SHOWN));
+        Self {
+            kind: task.kind,
+            // As a search has it.
+            error: error.trim().to_owned(),
+            label: task.key.map_or_else(|| id.clone(), |key| key.to_string()),
+            id,
+        }
+    }
+}
+
+fn groups(seen: Vec<Seen>) -> Vec<Group> {
+    let mut groups: BTreeMap<(Kind, String), Group> = BTreeMap::new();
+    for Seen {
+        kind,
+        error,
+        id,
+        label,
+    } in seen
+    {
+        let wanted = Wanted {
+            kind: Some(kind.to_string()),
+            state: Some(TaskState::Dead),
+            error: Some(error.clone()).filter(|error| !error.is_empty()),
+            ..Wanted::default()
+        };
+        let group = groups
+            .entry((kind, error))
+            .or_insert_with_key(|(kind, error)| Group {
+                kind: kind.to_string(),
+                error: error.clone(),
+                tasks: 0,
+                id,
+                label,
+                search: wanted.search().finish(),
+            });
+        group.tasks += 1;
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
+    groups
+}
+
+/// `GET /dead`
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
+    fields: Fields,
+) -> Result<Response, Problem> {
+    let wanted = Wanted {
+        kind: fields.one("kind").map(str::to_owned),
+        state: Some(TaskState::Dead),
+        ..Wanted::default()
+    };
+    let after = fields.one("cursor").map(|cursor| position(cursor.to_owned()));
+    let after = after.transpose()?;
+    let all = kinds(&app, TaskState::Dead).await?;
+    let listed = match &wanted.kind {
+        Some(kind) => vec![Kind::from(kind.as_str())],
+        None => all.iter().take(KINDS).cloned().collect(),
+    };
+    let bounds = Bounds {
+        tasks: LOOKS,
+        looks: LOOKS,
+        bytes: usize::MAX,
+        read: PIECE,
+    };
+    let filter = wanted.filter(listed, super::words::now());
+    let (seen, next): (Vec<Seen>, _) = filter.page(&app.scheduler, after, bounds).await?;
+    let first = || {
+        let mut search = url::form_urlencoded::Serializer::new(String::new());
+        if let Some(kind) = &wanted.kind {
+            search.append_pair("kind", kind);
+        }
+        search
+    };
+    page(&DeadPage {
+        frame: Frame::new(&app, Tab::Dead, Some(visitor)),
+        kinds: choices(&all, wanted.kind.as_deref()),
+        looked: grouped(seen.len() as u64),
+        groups: groups(seen),
+        next: next.map(|next| first().append_pair("cursor", &cursor(next)).finish()),
+        is_first: after.is_none(),
+        first: first().finish(),
+    })
+}

@@ -1,0 +1,67 @@
+//! Dead tasks, by why.
+
+use serde_json::json;
+
+use super::browser::{Browser, search};
+use crate::server::Server;
+
+/// Gives up tasks of a kind for a reason.
+async fn dead(server: &Server, kind: &str, reason: &str, count: usize) {
+    for _ in 0..count {
+        let new = json!({"kind": kind, "after": "0s"});
+        server.post("/v1/tasks", new).await.is(201, "new");
+    }
+    let claims = json!({"kinds": [kind], "max": count});
+    let claims = server.post("/v1/claims", claims).await.body;
+    let claims = claims["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), count);
+    for claim in claims {
+        let path = format!("/v1/claims/{}/discard", claim["claim"].as_str().unwrap());
+        assert_eq!(server.post(&path, json!({"reason": reason})).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn the_dead_of_one_error_are_redriven_and_no_others() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    browser.get("/dead").await.says("No task is dead.");
+    dead(&server, "mail", "502 from <mail>", 3).await;
+    dead(&server, "mail", "no such address", 1).await;
+    dead(&server, "other", "502 from <mail>", 2).await;
+    let page = browser.get("/dead").await;
+    let rows: Vec<_> = page.text.split("<tr>").skip(2).collect();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert!(rows[0].contains("502 from &#60;mail&#62;"), "most come first");
+    assert!(rows[0].contains(r#"class="number">3</td>"#));
+    assert!(rows[1].contains(r#"class="number">2</td>"#));
+    assert!(rows[2].contains("no such address"));
+    browser
+        .get("/dead?kind=other")
+        .await
+        .does_not_say("no such address");
+
+    let checked = browser
+        .get(&format!("/bulk/check?{}", search(&page.form("/bulk/check"))))
+        .await;
+    checked.says("<h1>Redrive 3 tasks?</h1>");
+    checked.says("502 from &#60;mail&#62;");
+    let still = server.get("/v1/tasks?kind=mail&state=dead").await.body;
+    assert_eq!(still["tasks"].as_array().unwrap().len(), 4, "nothing was changed");
+    let fields = checked.form("/bulk");
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let done = browser.post("/bulk", &fields).await;
+    let told = browser.get(done.location()).await;
+    told.says(r#"<dt class="count">3</dt><dd>redriven"#);
+    for (search, count) in [
+        ("kind=mail&state=dead", 1),
+        ("kind=mail", 3),
+        ("kind=other&state=dead", 2),
+    ] {
+        let found = server.get(&format!("/v1/tasks?{search}")).await.body;
+        assert_eq!(found["tasks"].as_array().unwrap().len(), count, "{search}");
+    }
+}
