@@ -2,8 +2,12 @@
 
 mod browser;
 mod bulk;
+mod chromium;
 mod dead;
+mod flows;
 mod kinds;
+mod live;
+mod looks;
 mod overview;
 mod sign_in;
 mod task;

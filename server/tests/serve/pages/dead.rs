@@ -6,7 +6,7 @@ use super::browser::{Browser, search};
 use crate::server::Server;
 
 /// Gives up tasks of a kind for a reason.
-async fn dead(server: &Server, kind: &str, reason: &str, count: usize) {
+pub(super) async fn dead(server: &Server, kind: &str, reason: &str, count: usize) {
     for _ in 0..count {
         let new = json!({"kind": kind, "after": "0s"});
         server.post("/v1/tasks", new).await.is(201, "new");

@@ -8,7 +8,7 @@ use super::browser::Browser;
 use crate::server::{ANY_PORT, Answer, Server};
 
 /// The configuration with tokens that are their own names.
-fn tokens(names: &[(&str, &str)]) -> String {
+pub(super) fn tokens(names: &[(&str, &str)]) -> String {
     let token = |(name, may): &(&str, &str)| {
         let digest = Sha256::digest(name);
         let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -39,14 +39,32 @@
   };
   const soon = () => { timer ??= setTimeout(ask, PAUSE); };
 
-  const events = new EventSource(feed);
   const { only } = main().dataset;
   const heard = (event) => { if (!only || event.lastEventId.startsWith(only)) soon(); };
-  for (const name of ["scheduled", "running", "done", "dead", "cancelled", "missed"]) events.addEventListener(name, heard);
-  events.onopen = () => { document.getElementById("live").hidden = false; };
-  events.onerror = () => { document.getElementById("live").hidden = true; };
+  const say = (isLive) => { document.getElementById("live").hidden = !isLive; };
+  // A browser has six connections to a server, for all that it shows and all that it keeps to go back to: so only what is
+  // seen listens.
+  let events = null;
+  const listen = () => {
+    if (events || document.hidden) return;
+    events = new EventSource(feed);
+    for (const name of ["scheduled", "running", "done", "dead", "cancelled", "missed"]) events.addEventListener(name, heard);
+    events.onopen = () => say(true);
+    events.onerror = () => say(false);
+  };
+  const leave = () => {
+    events?.close();
+    events = null;
+    say(false);
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return leave();
+    listen();
+    soon();
+  });
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", listen);
   // Times go on, and what other servers do is not told.
   setInterval(soon, ALSO_EVERY);
-  document.addEventListener("visibilitychange", () => { if (asked) soon(); });
   document.addEventListener("focusout", () => { if (asked) soon(); });
 })();

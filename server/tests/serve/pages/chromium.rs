@@ -1,0 +1,183 @@
+//! A real browser, without a window.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use thirtyfour::{
+    By, CapabilitiesHelper as _, ChromiumLikeCapabilities as _, DesiredCapabilities, Key, TypingData,
+    WebDriver,
+};
+
+use crate::server::Server;
+
+/// Chromium, which looks at one server, and ends with the test.
+pub(super) struct Chromium {
+    driver: Child,
+    /// None at its end.
+    page: Option<WebDriver>,
+    url: String,
+}
+
+impl Chromium {
+    pub(super) async fn new(server: &Server) -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("chromedriver is needed, of Debian's package chromium-driver");
+        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = said.find_map(|line| {
+            let line = line.unwrap();
+            let (_, port) = line.split_once("started successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
+        });
+        // It may say more, and must not wait for a reader.
+        std::thread::spawn(move || said.for_each(drop));
+        let mut wanted = DesiredCapabilities::chrome();
+        for argument in [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ] {
+            wanted.add_arg(argument).unwrap();
+        }
+        let logs = json!({"browser": "ALL", "performance": "ALL"});
+        wanted.set("goog:loggingPrefs", logs).unwrap();
+        let page = WebDriver::new(&format!("http://127.0.0.1:{}", port.unwrap()), wanted)
+            .await
+            .expect("chromium is needed, of Debian's package of that name");
+        page.set_script_timeout(Duration::from_secs(30)).await.unwrap();
+        Self {
+            driver,
+            page: Some(page),
+            url: server.url.clone(),
+        }
+    }
+
+    fn page(&self) -> &WebDriver {
+        self.page.as_ref().unwrap()
+    }
+
+    pub(super) async fn go(&self, path: &str) {
+        self.page().goto(format!("{}{path}", self.url)).await.unwrap();
+    }
+
+    /// What a script gives back.
+    pub(super) async fn run(&self, script: &str) -> Value {
+        self.page().execute(script, []).await.unwrap().json().clone()
+    }
+
+    /// The same of one that calls its argument when it has ended.
+    pub(super) async fn run_async(&self, script: &str) -> Value {
+        self.page()
+            .execute_async(script, [])
+            .await
+            .unwrap()
+            .json()
+            .clone()
+    }
+
+    /// What a person reads.
+    pub(super) async fn text(&self) -> String {
+        let text = self.run("return document.body.innerText").await;
+        text.as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a person reads this.
+    pub(super) async fn says(&self, said: &str) {
+        let mut text = String::new();
+        for _ in 0..200 {
+            text = self.text().await;
+            if text.contains(said) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it does not say {said:?}: {text}");
+    }
+
+    pub(super) async fn click(&self, css: &str) {
+        let found = self.page().find(By::Css(css)).await;
+        found
+            .unwrap_or_else(|error| panic!("{css}: {error}"))
+            .click()
+            .await
+            .unwrap();
+    }
+
+    /// Types into what has the focus.
+    pub(super) async fn type_keys(&self, keys: impl Into<TypingData>) {
+        let active = self.page().active_element().await.unwrap();
+        active.send_keys(keys).await.unwrap();
+    }
+
+    /// Goes on by the tabulator until the focus is on what a condition says of `it`; it must be seen where the focus is.
+    pub(super) async fn tab_to(&self, condition: &str) {
+        for _ in 0..60 {
+            self.type_keys(Key::Tab + "").await;
+            let script = format!(
+                "const it = document.activeElement; const style = getComputedStyle(it); \
+                 return [Boolean({condition}), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2]"
+            );
+            let found = self.run(&script).await;
+            if found[0] == true {
+                assert_eq!(found[1], true, "the focus is not seen");
+                return;
+            }
+        }
+        panic!("no key leads to {condition}: {}", self.text().await);
+    }
+
+    /// As on a telephone of this width, or as wide as usual.
+    pub(super) async fn be_wide(&self, width: u32) {
+        let size = json!({"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500});
+        self.tell("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// As somebody has it who wants it dark, or light.
+    pub(super) async fn prefer(&self, scheme: &str) {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.tell("Emulation.setEmulatedMedia", features).await;
+    }
+
+    async fn tell(&self, what: &str, how: Value) {
+        self.page().cdp().send_raw(what, how).await.unwrap();
+    }
+
+    /// Ends if nothing has failed in any page, and nobody else was asked for anything.
+    pub(super) async fn is_content(mut self) {
+        let log = self.page().browser_log().await.unwrap();
+        let wrong: Vec<_> = log.iter().filter(|entry| entry.level == "SEVERE").collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let mut asked = 0;
+        for entry in self.page().get_log("performance").await.unwrap() {
+            let event: Value = serde_json::from_str(&entry.message).unwrap();
+            let event = &event["message"];
+            if event["method"] != "Network.requestWillBeSent" {
+                continue;
+            }
+            let url = event["params"]["request"]["url"].as_str().unwrap();
+            assert!(url.starts_with(&self.url) || url.starts_with("data:"), "{url}");
+            asked += 1;
+        }
+        assert!(asked > 0, "it is not told what was asked for");
+        self.page.take().unwrap().quit().await.unwrap();
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        // Else it would wait for a driver that is gone.
+        let _ = self.page.take().map(WebDriver::leak);
+        // The browser is of its group.
+        let group = format!("-{}", self.driver.id());
+        let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
+        let _ = self.driver.wait();
+    }
+}
