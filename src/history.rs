@@ -27,7 +27,7 @@ pub struct Entry {
     /// What it was, in a word: `scheduled`, `replaced`, `hop`, `claimed`, `retried`, `snoozed`, `again`, `released`, `moved`,
     /// `cancelled`, `run_now`, `redriven`, `dismissed`, `done`, `dead` or `expired`; of a later release, perhaps another.
     pub event: String,
-    /// Who did it: `rust` (a service, through this crate), `cli`, `api:NAME`, `gateway:GROUP`, `worker:NAME`, `check` or
+    /// Who did it: `rust` (a service, through this crate), `cli`, `api:NAME`, `page:NAME`, `gateway:GROUP`, `worker:NAME`, `check` or
     /// `sweep`; or what else was said.
     pub actor: Option<String>,
     /// Why: what a caller has said, or the error of an attempt, the first 500 characters.

@@ -102,7 +102,6 @@ impl Serve {
             traces: traces.clone(),
             stopping: stopping.clone(),
             backends: parts.backends(),
-            carrier: parts.carrier(),
             store: parts.store,
             started_at: Timestamp::from(SystemTime::now()),
             pages: Pages::new(&access)

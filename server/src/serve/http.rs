@@ -65,8 +65,6 @@ pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
     /// What carries wake-ups, beside what the library has by itself.
     pub(crate) backends: Vec<Arc<dyn Backend>>,
-    /// The one of them through which delays travel in hops.
-    pub(crate) carrier: Option<Arc<dyn Backend>>,
     pub(crate) access: Access,
     pub(crate) pages: Pages,
     pub(crate) started_at: Timestamp,

@@ -56,10 +56,6 @@ impl Parts {
     }
 
     /// What carries wake-ups beside the precise backend.
-    pub(crate) fn carrier(&self) -> Option<Arc<dyn Backend>> {
-        self.carrier.clone()
-    }
-
     pub(crate) fn scheduler(&self) -> Result<Scheduler, Failure> {
         let mut builder = Scheduler::builder(Arc::clone(&self.store)).history(self.history);
         if let Some(carrier) = &self.carrier {

@@ -31,7 +31,7 @@ impl Caller {
     pub(super) fn scheduler(&self, app: &App, reason: Option<Reason>) -> Scheduler {
         let scheduler = app.scheduler.by(&format!("api:{}", self.0));
         match reason {
-            Some(Reason(reason)) => scheduler.because(&reason),
+            Some(reason) => reason.given_to(&scheduler),
             None => scheduler,
         }
     }
@@ -41,6 +41,12 @@ impl Caller {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Reason(String);
+
+impl Reason {
+    pub(super) fn given_to(&self, scheduler: &Scheduler) -> Scheduler {
+        scheduler.because(&self.0)
+    }
+}
 
 impl TryFrom<String> for Reason {
     type Error = String;

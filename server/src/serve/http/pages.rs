@@ -13,8 +13,8 @@ mod seal;
 mod sign_in;
 mod task;
 mod tasks;
+mod timeline;
 mod to;
-mod travel;
 mod visitor;
 mod words;
 

@@ -65,6 +65,33 @@ async fn verbs_are_answered_in_words() {
 }
 
 #[tokio::test]
+async fn what_has_happened_is_told_with_who_and_why() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = scheduled(&server, "1", "1h").await;
+    let why = "the customer <b>called</b>";
+    let moved = [("to", "+1h"), ("reason", why)];
+    let page = done(&browser, &id, "move", &moved).await;
+    page.says("Scheduled, due at ");
+    page.does_not_say("<b>called");
+    let page = page.text;
+    let (latest, first) = page.split_once(">scheduled</th>").unwrap();
+    for told in [
+        ">moved</th>",
+        ">page:anybody</td>",
+        "the customer &#60;b&#62;called",
+    ] {
+        assert!(latest.contains(told), "{told}: {page}");
+    }
+    assert!(first.contains(">api:anybody</td>"), "{page}");
+    let too_long = "x".repeat(501);
+    let path = format!("/tasks/{id}/cancel");
+    let refused = browser.post(&path, &[("reason", &too_long)]).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says("reason is 501 characters long: allowed are up to 500");
+}
+
+#[tokio::test]
 async fn a_payload_is_hidden_until_it_is_asked_for_and_then_is_text() {
     let server = Server::start();
     let browser = Browser::new(&server);

@@ -231,15 +231,17 @@ fn conditions(wanted: &Wanted, asked: Timestamp) -> Vec<(&'static str, String)> 
 /// `POST /bulk`
 pub(super) async fn change(
     State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
     let verb = Verb::of(&fields)?;
+    let scheduler = visitor.scheduler(&app, &fields)?;
     let answers = match Which::of(&fields, &verb)? {
-        Which::Chosen(chosen) => crate::bulk::change(&app.scheduler, &chosen, verb.action, |_| ()).await?,
+        Which::Chosen(chosen) => crate::bulk::change(&scheduler, &chosen, verb.action, |_| ()).await?,
         Which::All(wanted, asked) => {
             let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
             let filter = wanted.filter(vec![kind], asked);
-            match bulk::change_all(&app, filter, verb.name, verb.action).await? {
+            match bulk::change_all(&app, scheduler, filter, verb.name, verb.action).await? {
                 Changed::Within { answers, .. } => answers,
                 Changed::Behind(job) => return Ok(go_to(&format!("{}/bulk/{}", app.base_path, job.id))),
             }

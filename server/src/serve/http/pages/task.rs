@@ -5,8 +5,9 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use delayline::history::Explanation;
 use delayline::store::Target;
-use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
+use delayline::{Answer, Scheduler, State as TaskState, Task, TaskId, Timestamp};
 
 use super::super::Shared;
 use super::super::problem::Problem;
@@ -15,10 +16,10 @@ use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
 use super::tasks::name;
+use super::timeline::{Happened, timeline};
 use super::to::To;
-use super::travel::travel;
 use super::visitor::Visitor;
-use super::words::{Moment, Said, code, now, said};
+use super::words::{Moment, Said, code, said};
 
 /// A task, and its payload as text.
 pub(super) fn held(_: &Request) -> usize {
@@ -37,7 +38,9 @@ struct TaskPage {
     facts: Vec<Fact>,
     headers: Vec<(String, String)>,
     error: Option<String>,
-    travel: Option<String>,
+    words: Vec<String>,
+    history: Vec<Happened>,
+    is_cut: bool,
     bytes: usize,
     payload: Option<Shown>,
     may_move: bool,
@@ -113,9 +116,15 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let task = app.scheduler.find(Target::Id(id)).await?.ok_or_else(not_found)?;
-    let now = now();
-    let carrier = app.carrier.as_ref().map(|carrier| carrier.delays());
+    let explained = app.scheduler.explain(Target::Id(id)).await?;
+    let Explanation {
+        task,
+        history,
+        is_cut,
+        words,
+        now,
+        ..
+    } = explained.ok_or_else(not_found)?;
     let wants_payload = fields.one("payload").is_some();
     page(&TaskPage {
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
@@ -128,7 +137,9 @@ pub(super) async fn show(
         kind: task.kind.to_string(),
         state: name(task.state),
         facts: facts(&task, now),
-        travel: travel(&task, now, carrier.as_ref()),
+        words,
+        history: timeline(history, now),
+        is_cut,
         bytes: task.payload.len(),
         payload: wants_payload.then(|| Shown::of(&task.payload)),
         may_move: task.state == TaskState::Scheduled,
@@ -161,14 +172,14 @@ impl Verb {
         })
     }
 
-    async fn ask(self, app: &Shared, id: TaskId) -> Result<Answer, delayline::Error> {
+    async fn ask(self, scheduler: &Scheduler, id: TaskId) -> Result<Answer, delayline::Error> {
         let target = Target::Id(id);
         match self {
-            Self::Cancel => app.scheduler.cancel(target).await,
-            Self::Run => app.scheduler.run_now(target).await,
-            Self::Redrive => app.scheduler.redrive(target).await,
-            Self::Move(To::Time(when)) => app.scheduler.reschedule(target, when).await,
-            Self::Move(To::By(by)) => app.scheduler.shift(target, by).await,
+            Self::Cancel => scheduler.cancel(target).await,
+            Self::Run => scheduler.run_now(target).await,
+            Self::Redrive => scheduler.redrive(target).await,
+            Self::Move(To::Time(when)) => scheduler.reschedule(target, when).await,
+            Self::Move(To::By(by)) => scheduler.shift(target, by).await,
         }
     }
 }
@@ -176,11 +187,13 @@ impl Verb {
 /// `POST /tasks/{id}/{verb}`
 pub(super) async fn act(
     State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
     Path((id, verb)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let answer = Verb::of(&verb, &fields)?.ask(&app, id).await?;
+    let scheduler = visitor.scheduler(&app, &fields)?;
+    let answer = Verb::of(&verb, &fields)?.ask(&scheduler, id).await?;
     if answer == Answer::NotFound {
         return Err(not_found());
     }

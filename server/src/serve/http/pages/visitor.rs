@@ -6,10 +6,11 @@ use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use delayline::Scheduler;
 
-use super::super::Shared;
-use super::super::access::local;
+use super::super::access::{Reason, local};
 use super::super::problem::Problem;
+use super::super::{App, Shared};
 use super::fields::Fields;
 use super::frame::go_to;
 use super::sign_in;
@@ -50,6 +51,18 @@ impl Visitor {
             rights: holder.may.iter().copied().collect(),
             csrf: app.pages.seal.form(session),
         }))
+    }
+
+    /// The scheduler for what he does, for the reason that a form gives.
+    pub(super) fn scheduler(&self, app: &App, fields: &Fields) -> Result<Scheduler, Problem> {
+        let name = self.name.as_deref().unwrap_or("anybody");
+        let scheduler = app.scheduler.by(&format!("page:{name}"));
+        let Some(reason) = fields.one("reason") else {
+            return Ok(scheduler);
+        };
+        let reason = Reason::try_from(reason.to_owned())
+            .map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))?;
+        Ok(reason.given_to(&scheduler))
     }
 
     pub(super) fn may_change(&self) -> bool {
