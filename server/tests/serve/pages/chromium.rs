@@ -64,6 +64,11 @@ impl Chromium {
         self.page.as_ref().unwrap()
     }
 
+    /// Goes to the page of an address, whosever it is.
+    pub(super) async fn at(&self, url: &str) {
+        self.page().goto(url).await.unwrap();
+    }
+
     pub(super) async fn go(&self, path: &str) {
         self.page().goto(format!("{}{path}", self.url)).await.unwrap();
     }
@@ -151,7 +156,7 @@ impl Chromium {
     }
 
     /// Ends if nothing has failed in any page, and nobody else was asked for anything.
-    pub(super) async fn is_content(mut self) {
+    pub(super) async fn end_well(mut self) {
         let log = self.page().browser_log().await.unwrap();
         let wrong: Vec<_> = log.iter().filter(|entry| entry.level == "SEVERE").collect();
         assert!(wrong.is_empty(), "{wrong:?}");

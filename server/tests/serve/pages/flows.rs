@@ -35,7 +35,7 @@ async fn an_order_is_found_moved_and_cancelled_by_the_keyboard_alone() {
     browser.type_keys(Key::Enter + "").await;
     browser.says("Cancelled: it will not run.").await;
     assert_eq!(order().await["state"], "cancelled");
-    browser.is_content().await;
+    browser.end_well().await;
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_kind_is_paused_and_the_dead_of_one_error_are_redriven() {
     let left = server.get("/v1/tasks?kind=mail&state=dead").await.body;
     assert_eq!(left["tasks"].as_array().unwrap().len(), 1);
     assert_eq!(left["tasks"][0]["last_error"], "no such address");
-    browser.is_content().await;
+    browser.end_well().await;
 }
 
 #[tokio::test]
@@ -94,5 +94,5 @@ async fn many_are_counted_before_they_are_cancelled() {
     browser.says("cancelled: they will not run").await;
     let left = server.get("/v1/tasks?kind=k&key_prefix=order-1").await.body;
     assert_eq!(left["tasks"], json!([]));
-    browser.is_content().await;
+    browser.end_well().await;
 }

@@ -51,7 +51,24 @@ async fn what_happens_is_shown_without_loading_the_page_again_unless_somebody_ty
     browser.run("document.activeElement.blur()").await;
     browser.says("the-third").await;
     assert_eq!(browser.run("return window.loaded").await, 1);
-    browser.is_content().await;
+    browser.end_well().await;
+}
+
+#[tokio::test]
+async fn who_is_signed_in_and_follows_a_link_from_elsewhere_does_not_sign_in_again() {
+    let server = Server::configured(&tokens(&[("operator", "\"read\"")]));
+    let browser = Chromium::new(&server).await;
+    browser.go("/").await;
+    browser.type_keys("operator" + Key::Enter).await;
+    browser.says("Nothing is late.").await;
+    // To a browser that is another site.
+    let elsewhere = server.url.replace("127.0.0.1", "localhost");
+    browser.at(&elsewhere).await;
+    browser.says("Token").await;
+    browser
+        .run(&format!("location.href = '{}/dead'", server.url))
+        .await;
+    browser.says("No task is dead.").await;
 }
 
 #[tokio::test]
@@ -66,5 +83,5 @@ async fn who_looks_at_many_pages_does_not_wait_for_those_that_are_left() {
             gone.unwrap_or_else(|_| panic!("{path} does not come"));
         }
     }
-    browser.is_content().await;
+    browser.end_well().await;
 }

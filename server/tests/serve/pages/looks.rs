@@ -93,5 +93,5 @@ async fn each_page_can_be_read_at_any_width_in_light_and_dark_and_by_its_names()
     assert_ne!(backgrounds[0], backgrounds[1]);
     browser.go(&pages[PAGES.len()]).await;
     assert!(browser.text().await.contains("<script>"), "it is a text");
-    browser.is_content().await;
+    browser.end_well().await;
 }

@@ -53,7 +53,11 @@ async fn who_is_not_signed_in_sees_nothing_and_comes_back_to_the_page() {
     let events = [("accept", "text/event-stream")];
     let events = browser.send(Method::GET, "/live", &[], &events).await;
     assert_eq!(events.status, StatusCode::UNAUTHORIZED);
-    let asked = browser.get("/tasks?kind=k&state=dead").await;
+    let path = "/tasks?kind=k&state=dead";
+    let linked = [("sec-fetch-site", "cross-site")];
+    let linked = browser.send(Method::GET, path, &[], &linked).await;
+    linked.says(r#"http-equiv="refresh" content="0; url=/tasks?kind=k&#38;state=dead""#);
+    let asked = browser.get(path).await;
     let page = browser.get(asked.location()).await;
     assert_eq!(page.status, StatusCode::OK);
     page.says(r#"name="next" value="/tasks?kind=k&#38;state=dead""#);

@@ -198,7 +198,7 @@ async fn matching(app: &Shared, wanted: &Wanted, asked: Timestamp) -> Result<(Co
             .store
             .due_within(&kind, wanted.state(), &[span], COUNTED)
             .await?;
-        return Ok((Count::bounded(counted.found.iter().sum()), false));
+        return Ok((Count::bounded(counted.found.iter().sum(), COUNTED), false));
     }
     let bounds = Bounds {
         tasks: COUNTED,

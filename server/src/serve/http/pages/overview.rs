@@ -19,6 +19,8 @@ use crate::kinds::Found;
 
 /// Of how many kinds tasks are counted.
 const KINDS: usize = 50;
+/// How many tasks are counted of all kinds together in a state: more would take longer than a page may.
+const IN_ALL: usize = 100_000;
 /// How many kinds are asked for at once.
 const AT_ONCE: usize = 8;
 /// A task that has been due for no longer than this is about to start.
@@ -93,7 +95,8 @@ struct KindRow {
 }
 
 impl KindRow {
-    async fn of(app: &Shared, kind: Kind, found: Found) -> Result<Self, Problem> {
+    /// Tasks are counted up to `most`.
+    async fn of(app: &Shared, kind: Kind, found: Found, most: usize) -> Result<Self, Problem> {
         let mut row = Self {
             kind: kind.to_string(),
             paused: found.paused.map(|paused| paused.reason),
@@ -111,8 +114,9 @@ impl KindRow {
                 delayline::State::Scheduled => &SPANS[..],
                 _ => &SPANS[SPANS.len() - 1..],
             };
-            let counted = app.store.due_within(&kind, state, spans, COUNTED).await?;
-            let counts: Vec<_> = counted.found.into_iter().map(Count::bounded).collect();
+            let counted = app.store.due_within(&kind, state, spans, most).await?;
+            let count = |tasks| Count::bounded(tasks, most);
+            let counts: Vec<_> = counted.found.into_iter().map(count).collect();
             let all = counts.last().copied().unwrap_or_default();
             match state {
                 delayline::State::Scheduled => {
@@ -193,9 +197,10 @@ pub(super) async fn show(
     let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1).await?;
     let are_more_kinds = found.len() > KINDS;
     found.truncate(KINDS);
+    let most = (IN_ALL / found.len().max(1)).min(COUNTED);
     let counting = found
         .into_iter()
-        .map(|(kind, found)| KindRow::of(&app, kind, found));
+        .map(|(kind, found)| KindRow::of(&app, kind, found, most));
     let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
     let (kinds, parts) = tokio::join!(counting, health::parts(&app));
     let kinds: Vec<KindRow> = kinds?;

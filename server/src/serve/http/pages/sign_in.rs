@@ -53,10 +53,9 @@ impl SignInPage {
     }
 }
 
-/// Where to sign in for a page, whose path is as it is below the base path.
+/// Where to sign in for a page.
 pub(super) fn path(app: &Shared, page: &str) -> String {
-    let next = format!("{}{page}", app.base_path);
-    let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
+    let next = utf8_percent_encode(page, NON_ALPHANUMERIC);
     format!("{}/sign-in?next={next}", app.base_path)
 }
 

@@ -1,5 +1,6 @@
 //! Who looks at a page.
 
+use askama::Template;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
@@ -12,7 +13,7 @@ use super::super::access::{Reason, local};
 use super::super::problem::Problem;
 use super::super::{App, Shared};
 use super::fields::Fields;
-use super::frame::go_to;
+use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
 use super::words::now;
 use crate::serve::config::Right;
@@ -126,7 +127,25 @@ fn unknown(app: &Shared, request: &Request) -> Response {
         return Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
     }
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    go_to(&sign_in::path(app, path))
+    let path = format!("{}{path}", app.base_path);
+    let site = request.headers().get("sec-fetch-site");
+    if site.is_some_and(|site| site == "cross-site") {
+        let again = page(&AgainPage {
+            frame: Frame::new(app, Tab::Other, None),
+            path,
+        });
+        return again.unwrap_or_else(|problem| problem.into_response());
+    }
+    go_to(&sign_in::path(app, &path))
+}
+
+/// What somebody is shown who has followed a link from elsewhere, with which a browser does not send the session: it asks
+/// once more, and then from here.
+#[derive(Debug, Template)]
+#[template(path = "again.html")]
+struct AgainPage {
+    frame: Frame,
+    path: String,
 }
 
 /// A request whose form, if it is one, is of a page of this server and of this session; its fields are with it.

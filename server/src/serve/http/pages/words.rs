@@ -69,7 +69,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// Up to so many tasks are counted of one kind and state.
+/// Up to so many tasks are counted of one kind and state, at the most.
 pub(super) const COUNTED: usize = 10_000;
 
 /// How many tasks there are: that many or more, if some were not counted.
@@ -80,11 +80,11 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Of what was counted up to [`COUNTED`].
-    pub(super) fn bounded(tasks: usize) -> Self {
+    /// Of what was counted up to so many.
+    pub(super) fn bounded(tasks: usize, most: usize) -> Self {
         Self {
             tasks,
-            are_more: tasks >= COUNTED,
+            are_more: tasks >= most,
         }
     }
 
@@ -186,13 +186,13 @@ mod tests {
 
     #[test]
     fn counts_say_whether_there_are_more() {
-        let mut count = Count::bounded(COUNTED - 1);
+        let mut count = Count::bounded(COUNTED - 1, COUNTED);
         assert_eq!(count.to_string(), "9,999");
-        count.add(Count::bounded(1));
+        count.add(Count::bounded(1, COUNTED));
         assert_eq!(count.to_string(), "10,000", "each was counted");
-        count.add(Count::bounded(COUNTED));
+        count.add(Count::bounded(COUNTED, COUNTED));
         assert_eq!(count.to_string(), "20,000+");
-        assert_eq!(Count::bounded(1).are(), "1 task is");
+        assert_eq!(Count::bounded(1, COUNTED).are(), "1 task is");
     }
 
     #[test]
