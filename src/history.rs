@@ -87,6 +87,17 @@ pub(crate) struct Sent {
     pub(crate) leg: Leg,
 }
 
+impl Sent {
+    /// What an entry says of it.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        Some(Self {
+            version: entry.version,
+            at: entry.at,
+            leg: entry.wake.clone()?,
+        })
+    }
+}
+
 /// What the library writes into a line.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Line<'a> {

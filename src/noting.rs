@@ -50,6 +50,8 @@ impl Kernel {
             Line { wake, ..line() }.text()
         };
         let event = (self.history >= from).then(|| line(&sent));
+        // An event says it itself: to say it twice would make each row longer.
+        let sent = sent.filter(|_| event.is_none());
         Note { event, sent }
     }
 

@@ -1,7 +1,7 @@
 //! What has become of a task, and what comes next.
 
 use super::Scheduler;
-use crate::history::{Explanation, WakeUp};
+use crate::history::{Explanation, Sent, WakeUp};
 use crate::store::{Noted, Target};
 use crate::timestamp::duration;
 use crate::{Error, State, Task};
@@ -48,14 +48,14 @@ impl Scheduler {
         let now = kernel.time.ask(&*kernel.store).await?.now;
         let mut pauses = self.paused().await?.into_iter();
         let (history, is_cut) = noted.entries();
-        let is_noted = noted.sent().filter(|sent| sent.version == task.version);
-        let wake = is_noted
-            .filter(|_| task.state == State::Scheduled)
-            .map(|sent| WakeUp {
-                since: sent.at,
-                arrives_at: sent.at.after(sent.leg.delay),
-                leg: sent.leg,
-            });
+        let by_event = history.last().and_then(Sent::of);
+        let sent = [noted.sent(), by_event].into_iter().flatten();
+        let mut current = sent.filter(|sent| (sent.version, State::Scheduled) == (task.version, task.state));
+        let wake = current.next().map(|sent| WakeUp {
+            since: sent.at,
+            arrives_at: sent.at.after(sent.leg.delay),
+            leg: sent.leg,
+        });
         // What another process has sent on a way that is none of this one's goes on by the ways of others.
         let mut backends = kernel.router.backends();
         let is_ours = wake

@@ -26,7 +26,7 @@ pub enum History {
 pub struct Note {
     /// What happened, for the row's history: without a line break.
     pub event: Option<String>,
-    /// How the wake-up goes on its way that follows from it.
+    /// How the wake-up goes on its way that follows from it, where no event says it.
     pub sent: Option<String>,
 }
 
