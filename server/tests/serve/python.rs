@@ -8,7 +8,10 @@ use std::sync::OnceLock;
 
 use tokio::task::spawn_blocking;
 
-const WANTED: &str = include_str!("../clients/python/requirements.txt");
+const WANTED: &str = concat!(
+    include_str!("../clients/python/requirements.txt"),
+    include_str!("../clients/python/axe.txt")
+);
 
 /// The files of `server/tests/clients/python`.
 pub(crate) fn files() -> PathBuf {
@@ -21,6 +24,14 @@ pub(crate) async fn python() -> PathBuf {
     spawn_blocking(|| PYTHON.get_or_init(installed).clone())
         .await
         .unwrap()
+}
+
+/// The script of axe-core, which looks at a page for what keeps people from using it.
+pub(crate) async fn axe() -> String {
+    let find = "import axe_playwright_python as axe; print(axe.__path__[0])";
+    let found = Command::new(python().await).args(["-c", find]).output().unwrap();
+    let folder = String::from_utf8(found.stdout).unwrap();
+    fs::read_to_string(Path::new(folder.trim()).join("axe.min.js")).unwrap()
 }
 
 fn installed() -> PathBuf {
@@ -43,6 +54,17 @@ fn installed() -> PathBuf {
             "--requirement",
         ];
         run(&python, install, &files().join("requirements.txt"));
+        // Not what it needs to drive a browser of its own.
+        let alone = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--requirement",
+        ];
+        run(&python, alone, &files().join("axe.txt"));
         fs::write(mark, WANTED).unwrap();
     }
     python
