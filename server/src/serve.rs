@@ -136,12 +136,14 @@ impl Serve {
         let acting = self
             .demo
             .then(|| tokio::spawn(demo::callers(scheduler.clone(), stopped(stopping))));
+        // Before anybody is told that there is a server to stop.
+        let asked_to_stop = asked_to_stop();
         tracing::info!(url = %format_args!("http://{address}{base_path}"), "serving");
         // For whoever starts the server and waits until it can be asked; its log may be anywhere.
         crate::print(&format!("serving http://{address}{base_path}\n"))?;
 
         tokio::select! {
-            () = asked_to_stop() => {}
+            () = asked_to_stop => {}
             ended = &mut working => return ended_early(ended),
         }
         tracing::info!("stopping: what is under way ends, and what has not begun is given back");
@@ -268,24 +270,27 @@ async fn forward(
     Err(open::not_built("rocketmq"))
 }
 
-/// Waits for SIGTERM or SIGINT.
-async fn asked_to_stop() {
+/// Listens for SIGTERM and SIGINT from now on, and waits for one of them.
+fn asked_to_stop() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let signals = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut interrupt)) =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        {
+        signal(SignalKind::terminate())
+            .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)))
+    };
+    async {
+        #[cfg(unix)]
+        if let Ok((mut terminate, mut interrupt)) = signals {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             return;
         }
-    }
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Nobody can ask.
-        std::future::pending().await
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Nobody can ask.
+            std::future::pending().await
+        }
     }
 }
 
