@@ -135,7 +135,7 @@ impl Serve {
         let serving = tokio::spawn(serving.into_future());
         let acting = self
             .demo
-            .then(|| tokio::spawn(demo::callers(scheduler.clone(), stopped(stopping))));
+            .then(|| tokio::spawn(demo::callers(scheduler.by("demo"), stopped(stopping))));
         // Before anybody is told that there is a server to stop.
         let asked_to_stop = asked_to_stop();
         tracing::info!(url = %format_args!("http://{address}{base_path}"), "serving");
