@@ -94,6 +94,19 @@ async fn all_that_match_are_counted_and_then_changed() {
     let chosen = [("which", "all"), ("verb", "run")];
     let checked = check(&browser, "/tasks?kind=k&due=1h", &chosen).await;
     checked.says("<h1>Run 9 tasks now?</h1>");
+    // As if that was long ago: none was due within an hour of it.
+    let mut fields = checked.form("/bulk");
+    let asked = fields.iter_mut().find(|(name, _)| name == "asked").unwrap();
+    asked.1 = "0".to_owned();
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let done = browser.post("/bulk", &fields).await;
+    browser
+        .get(done.location())
+        .await
+        .says(r#"<dt class="count">0</dt><dd>are due now"#);
 }
 
 #[tokio::test]

@@ -62,7 +62,6 @@
     listen();
     soon();
   });
-  addEventListener("pagehide", leave);
   addEventListener("pageshow", listen);
   // Times go on, and what other servers do is not told.
   setInterval(soon, ALSO_EVERY);
