@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use thirtyfour::{
     By, CapabilitiesHelper as _, ChromiumLikeCapabilities as _, DesiredCapabilities, Key, TypingData,
     WebDriver,
@@ -19,12 +20,16 @@ pub(super) struct Chromium {
     /// None at its end.
     page: Option<WebDriver>,
     url: String,
+    /// Where it keeps what it knows.
+    _folder: TempDir,
 }
 
 impl Chromium {
     pub(super) async fn new(server: &Server) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
+            .env("TMPDIR", folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0)
@@ -57,6 +62,7 @@ impl Chromium {
             driver,
             page: Some(page),
             url: server.url.clone(),
+            _folder: folder,
         }
     }
 
@@ -182,7 +188,7 @@ impl Drop for Chromium {
         let _ = self.page.take().map(WebDriver::leak);
         // The browser is of its group.
         let group = format!("-{}", self.driver.id());
-        let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.driver.wait();
     }
 }
