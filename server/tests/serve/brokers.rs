@@ -68,7 +68,7 @@ async fn what_is_published_takes_part_in_the_attempt() {
     let options = RocketMqOptions::new(nameserver()).group(fresh("group"));
     // It makes the topic.
     let inbox = Inbox::connect(options, [topic.clone()]).await.unwrap();
-    let server = Server::configured(&(config(&topic) + &collector.config()));
+    let server = Server::configured(&[config(&topic), collector.config()].concat());
     server
         .put("/v1/tasks/order.cancel/1", json!({"after": "0s", "payload": 1}))
         .await

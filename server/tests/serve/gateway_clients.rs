@@ -135,7 +135,7 @@ async fn an_order_from_java_to_java_is_one_story() {
     make_topic(&nameserver, &out).await;
     let programs = Programs::build().await;
     let mut collector = Collector::start().await;
-    let server = Server::configured(&(config(&nameserver, &name) + &collector.config()));
+    let server = Server::configured(&[config(&nameserver, &name), collector.config()].concat());
     let mut order = programs.java("TracedOrder");
     order.args([&nameserver, &format!("{name}-in"), &out, "7s", PLACED]);
     let (came, _) = spawn_blocking(move || said(&mut order)).await.unwrap();
@@ -175,7 +175,7 @@ async fn services_lose_nothing_while_servers_and_the_broker_are_killed() {
         "[store]\nurl = \"sqlite:{}\"\n",
         rows.path().join("rows").display()
     );
-    let config = store + &config(&nameserver, &name);
+    let config = [store, config(&nameserver, &name)].concat();
     let mut servers = [(); 2].map(|()| Some(Server::configured(&config)));
     let java = orders(programs.java("GatewayClient"), &nameserver, &name, "1");
     let go = orders(programs.go(), &nameserver, &name, "2");
