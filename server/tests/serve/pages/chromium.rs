@@ -57,7 +57,7 @@ impl Chromium {
         let page = WebDriver::new(&format!("http://127.0.0.1:{}", port.unwrap()), wanted)
             .await
             .expect("chromium is needed, of Debian's package of that name");
-        page.set_script_timeout(Duration::from_secs(30)).await.unwrap();
+        page.set_script_timeout(Duration::from_secs(120)).await.unwrap();
         Self {
             driver,
             page: Some(page),
@@ -103,7 +103,7 @@ impl Chromium {
     /// Waits until a person reads this.
     pub(super) async fn says(&self, said: &str) {
         let mut text = String::new();
-        for _ in 0..200 {
+        for _ in 0..1_200 {
             text = self.text().await;
             if text.contains(said) {
                 return;

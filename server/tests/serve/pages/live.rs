@@ -79,7 +79,7 @@ async fn who_looks_at_many_pages_does_not_wait_for_those_that_are_left() {
         for path in PAGES {
             let gone = browser.go(path);
             // A browser would have no connection left by then, and wait for one.
-            let gone = tokio::time::timeout(Duration::from_secs(20), gone).await;
+            let gone = tokio::time::timeout(Duration::from_secs(45), gone).await;
             gone.unwrap_or_else(|_| panic!("{path} does not come"));
         }
     }
