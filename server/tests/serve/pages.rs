@@ -1,5 +1,6 @@
 //! The operator's pages, as a browser without scripts meets them.
 
+mod brokers;
 mod browser;
 mod bulk;
 mod chromium;
@@ -20,7 +21,7 @@ use self::browser::Browser;
 use crate::server::{ANY_PORT, Server};
 
 /// All pages that need nothing but a store.
-const PAGES: [&str; 5] = ["/", "/tasks", "/kinds", "/dead", "/bulk"];
+const PAGES: [&str; 6] = ["/", "/tasks", "/kinds", "/dead", "/bulk", "/brokers"];
 
 #[tokio::test]
 async fn each_page_runs_nothing_but_our_own_script_and_asks_nobody_else() {

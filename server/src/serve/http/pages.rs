@@ -1,6 +1,7 @@
 //! The operator's pages: what the HTTP interface answers, by the same calls, for people.
 
 mod assets;
+mod brokers;
 mod bulk;
 mod dead;
 mod fields;
@@ -75,6 +76,7 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         .route("/kinds", may(read, get(kinds::show)))
         .route("/kinds/pause", may(change, post(kinds::pause)))
         .route("/kinds/resume", may(change, post(kinds::resume)))
+        .route("/brokers", may(read, get(brokers::show)))
         .route("/dead", may(read, holds(dead::held, get(dead::show))))
         .route(
             "/bulk",

@@ -24,6 +24,7 @@ pub(super) enum Tab {
     Kinds,
     Dead,
     Bulk,
+    Brokers,
     /// None that is in the menu.
     Other,
 }
