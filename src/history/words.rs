@@ -98,7 +98,7 @@ impl Explanation {
         };
         if wake.leg.backend == LOOK_AHEAD {
             return format!(
-                "No backend holds a wake-up of it: a worker finds it in the store, looking ahead; {missed}."
+                "No broker or Redis holds a wake-up of it: a worker finds it by looking ahead in the store; {missed}."
             );
         }
         let arrives = match wake.arrives_at > self.now {
