@@ -4,8 +4,8 @@ mod task_message;
 
 use std::fmt;
 
-use super::{PublishError, Publisher, RocketMqOptions, message};
-use crate::{Context, Error, Failure, Outcome, Task};
+use super::{Message, PublishError, Publisher, RocketMqOptions, message};
+use crate::{Context, Error, Failure, Outcome};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
 /// [`Worker::forward`](crate::Worker::forward).
@@ -109,47 +109,38 @@ impl Forward {
 
     /// Publishes the task of a handler, as a part of a trace: for a handler that does so in a span of its own.
     ///
-    /// The message has these as its user properties `traceparent` and `tracestate`, as of W3C Trace Context. What the task
-    /// was scheduled with under these names is in `DELAYLINE_TRACEPARENT` and `DELAYLINE_TRACESTATE`. A value that no property
-    /// can have makes the task dead, as such a header does.
+    /// The message is as by [`Message::in_trace`]. A value that no property can have makes the task dead, as such a header
+    /// does.
     pub async fn publish_in_trace(
         &self,
         context: &Context,
         traceparent: &str,
         tracestate: Option<&str>,
     ) -> Result<Outcome, Failure> {
-        let mut task = context.task().clone();
-        let mut before = Vec::new();
-        for (name, kept, value) in [
-            ("traceparent", "DELAYLINE_TRACEPARENT", Some(traceparent)),
-            ("tracestate", "DELAYLINE_TRACESTATE", tracestate),
-        ] {
-            if let Some(value) = task.headers.remove(name) {
-                if let Err(error) = task_message::check_property(name, &value) {
-                    return Ok(Outcome::Discard(format!("header: {error}")));
-                }
-                before.push((kept, value));
-            }
-            if let Some(value) = value {
-                task.headers.insert(name.to_owned(), value.to_owned());
-            }
+        let given = [("traceparent", Some(traceparent)), ("tracestate", tracestate)];
+        let checked = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .try_for_each(|(name, value)| task_message::check_property(name, value));
+        if let Err(error) = checked {
+            return Ok(Outcome::Discard(format!("header: {error}")));
         }
-        self.publish_as(&task, before).await
+        let message = task_message::message(self, context.task());
+        self.send(message.map(|message| message.in_trace(traceparent, tracestate)))
+            .await
     }
 
     /// Publishes the task of a handler, as [`Worker::forward`](crate::Worker::forward) does.
     pub async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
-        self.publish_as(context.task(), Vec::new()).await
+        self.send(task_message::message(self, context.task())).await
     }
 
-    async fn publish_as(&self, task: &Task, ours: Vec<(&'static str, String)>) -> Result<Outcome, Failure> {
-        let message = match task_message::message(self, task) {
+    /// Sends a message, if there can be one.
+    async fn send(&self, message: Result<Message, String>) -> Result<Outcome, Failure> {
+        let message = match message {
             Ok(message) => message,
             Err(reason) => return Ok(Outcome::Discard(reason)),
         };
-        let message = ours
-            .into_iter()
-            .fold(message, |message, (name, value)| message.property(name, value));
         match self.publisher.publish(message).await {
             Ok(()) => Ok(Outcome::Done),
             Err(PublishError::Failed(error)) => Err(error.into()),

@@ -72,6 +72,24 @@ impl Message {
         self
     }
 
+    /// Makes it a part of a trace: its user properties `traceparent` and `tracestate`, as of W3C Trace Context, are these. What
+    /// it had under these names is in `DELAYLINE_TRACEPARENT` and `DELAYLINE_TRACESTATE`, so that who consumes it finds both.
+    #[must_use]
+    pub fn in_trace(mut self, traceparent: &str, tracestate: Option<&str>) -> Self {
+        for (name, before, value) in [
+            ("traceparent", "DELAYLINE_TRACEPARENT", Some(traceparent)),
+            ("tracestate", "DELAYLINE_TRACESTATE", tracestate),
+        ] {
+            if let Some(value) = self.properties.remove(name) {
+                self = self.property(before, value);
+            }
+            if let Some(value) = value {
+                self = self.property(name, value);
+            }
+        }
+        self
+    }
+
     /// Sends messages with equal keys to the same queue, as Java's `SelectMessageQueueByHash` does: the queue's place is
     /// `String.hashCode()` of the key, modulo the number of queues that can be written to, without its sign. Default: any
     /// queue.

@@ -109,8 +109,10 @@ impl Asked<'_> {
 
     /// Where its producer stood in a trace.
     fn place(&self) -> Option<Place> {
-        let properties: BTreeMap<_, _> = self.message.user_properties().collect();
-        Place::of(|name| properties.get(name).copied())
+        Place::of(|name| {
+            let mut properties = self.message.user_properties();
+            properties.find_map(|(given, value)| (given == name).then_some(value))
+        })
     }
 
     /// The task of a message that is to be scheduled; or why it cannot be.

@@ -6,7 +6,7 @@ use delayline::{Context, Failure, NewTask, Outcome, Timestamp};
 use super::overtaken;
 use super::request::{OURS, Request};
 use crate::serve::config::Gateway;
-use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
+use crate::serve::traces::Place;
 
 // What a task keeps of its message beside the body and the user properties, as headers.
 const TOPIC: &str = "DELAYLINE_TOPIC";
@@ -82,24 +82,12 @@ pub(super) async fn publish(
     if let Some(key) = header(SHARDING_KEY) {
         message = message.sharding_key(key);
     }
-    let is_replaced = |name: &str| place.is_some() && [TRACEPARENT, TRACESTATE].contains(&name);
-    let theirs = task.headers.iter();
-    for (name, value) in theirs.filter(|(name, _)| !name.starts_with(OURS) && !is_replaced(name)) {
+    for (name, value) in task.headers.iter().filter(|(name, _)| !name.starts_with(OURS)) {
         message = message.property(name, value);
     }
     if let Some(place) = place {
         // Whoever consumes it takes part in the attempt, and finds beside where the task was made.
-        for (name, made, value) in [
-            (TRACEPARENT, "DELAYLINE_TRACEPARENT", Some(place.traceparent)),
-            (TRACESTATE, "DELAYLINE_TRACESTATE", place.tracestate),
-        ] {
-            if let Some(before) = header(name) {
-                message = message.property(made, before);
-            }
-            if let Some(value) = value {
-                message = message.property(name, value);
-            }
-        }
+        message = message.in_trace(&place.traceparent, place.tracestate.as_deref());
     }
     message = message
         .property("DELAYLINE_ID", task.id.to_string())
