@@ -22,17 +22,13 @@ pub(crate) struct Way {
 impl Kernel {
     /// How the wake-up of a task goes on that is due in `remaining`; of what kind it is, where that is known.
     pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> Way {
-        Way {
-            look_in: self.router.look_in(kind, remaining),
-            sent: self.sent(kind, remaining),
-        }
-    }
-
-    fn sent(&self, kind: Option<&Kind>, remaining: Duration) -> Option<String> {
         if self.history == History::Off {
-            return None;
+            let look_in = self.router.look_in(kind, remaining);
+            return Way { look_in, sent: None };
         }
-        self.router.leg(kind, remaining).map(|leg| leg.text())
+        let (look_in, leg) = self.router.way(kind, remaining);
+        let sent = leg.map(|leg| leg.text());
+        Way { look_in, sent }
     }
 
     /// What is noted of a transition if at least `from` is.
@@ -77,7 +73,7 @@ impl Kernel {
         let after = next_after(ending, now);
         let sent = task
             .zip(after)
-            .and_then(|(task, after)| self.sent(Some(&task.kind), after));
+            .and_then(|(task, after)| self.way(Some(&task.kind), after).sent);
         self.note(from, sent, || ended(task, ending))
     }
 }

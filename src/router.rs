@@ -140,23 +140,28 @@ impl Router {
     /// When the wake-up of a task of `kind` that is due in `remaining` will be overdue. Of an unknown kind: when it
     /// may be, since a look too many costs less than one too late.
     pub(crate) fn look_in(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
+        let (next, lateness) = self.next(kind, remaining);
+        next.delay().saturating_add(lateness)
+    }
+
+    /// The same, and the leg that its wake-up takes until then, for people. Of an unknown kind that is not known where some
+    /// kinds have a way of their own.
+    pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> (Duration, Option<Leg>) {
+        let (next, lateness) = self.next(kind, remaining);
+        let is_known = kind.is_some() || self.reach.is_empty();
+        let leg = is_known.then(|| self.leg(next));
+        (next.delay().saturating_add(lateness), leg)
+    }
+
+    fn next(&self, kind: Option<&Kind>, remaining: Duration) -> (NextHop, Duration) {
         let reach = match kind {
             Some(kind) => self.reach(kind),
             None => self.reach.values().min().copied().unwrap_or(Duration::MAX),
         };
-        let (next, lateness) = self.next_hop(remaining, reach);
-        next.delay().saturating_add(lateness)
+        self.next_hop(remaining, reach)
     }
 
-    /// The next leg of the way of such a wake-up, for people. Of an unknown kind it is not known where some kinds have a
-    /// way of their own.
-    pub(crate) fn leg(&self, kind: Option<&Kind>, remaining: Duration) -> Option<Leg> {
-        let reach = match kind {
-            Some(kind) => self.reach(kind),
-            None if self.reach.is_empty() => Duration::MAX,
-            None => return None,
-        };
-        let (next, _) = self.next_hop(remaining, reach);
+    fn leg(&self, next: NextHop) -> Leg {
         let (backend, level) = match (next, &self.carrier) {
             (NextHop::Carrier(hop), Some(carrier)) => {
                 let level = match hop {
@@ -167,22 +172,23 @@ impl Router {
             }
             _ => (self.precise.name(), None),
         };
-        Some(Leg {
+        Leg {
             backend: backend.to_owned(),
             level,
             delay: next.delay(),
-        })
+        }
     }
 
     /// The whole way, if every leg of it is punctual; its first legs where there are very many.
     pub(crate) fn legs(&self, kind: &Kind, remaining: Duration) -> Vec<Leg> {
         let (mut legs, mut remaining) = (Vec::new(), remaining);
         while !remaining.is_zero() && legs.len() < MOST_LEGS {
-            let Some(leg) = self.leg(Some(kind), remaining).filter(|leg| !leg.delay.is_zero()) else {
+            let (next, _) = self.next(Some(kind), remaining);
+            if next.delay().is_zero() {
                 break;
-            };
-            remaining = remaining.saturating_sub(leg.delay);
-            legs.push(leg);
+            }
+            remaining = remaining.saturating_sub(next.delay());
+            legs.push(self.leg(next));
         }
         legs
     }
