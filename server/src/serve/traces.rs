@@ -3,11 +3,12 @@
 //! A task may run days later, and often is cancelled: as a part of the trace that made it, it would keep that open, or be
 //! cut off by whoever samples traces when they seem to be complete.
 
-#[cfg(feature = "otlp")]
+#[cfg_attr(not(feature = "otlp"), path = "traces/no_spans.rs")]
 mod spans;
 
 use delayline::{NewTask, Outcome, Scheduled, Task};
 
+use self::spans::{Open, Spans};
 use super::config::Otlp;
 use crate::Failure;
 
@@ -62,64 +63,31 @@ fn is_traceparent(value: &str) -> bool {
 }
 
 /// Begins spans, where a collector is configured; else it passes on what there is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Traces {
-    #[cfg(feature = "otlp")]
-    spans: Option<spans::Spans>,
-}
+#[derive(Clone, Debug)]
+pub(crate) struct Traces(Option<Spans>);
 
 impl Traces {
-    #[cfg(feature = "otlp")]
     pub(crate) fn start(config: Option<&Otlp>) -> Result<Self, Failure> {
-        let spans = config.map(spans::Spans::start).transpose()?;
-        Ok(Self { spans })
-    }
-
-    #[cfg(not(feature = "otlp"))]
-    pub(crate) fn start(config: Option<&Otlp>) -> Result<Self, Failure> {
-        match config {
-            Some(_) => Err(super::open::not_built("otlp")),
-            None => Ok(Self::default()),
-        }
+        Ok(Self(config.map(Spans::start).transpose()?))
     }
 
     /// Begins the span in which a task of a kind is made, for a caller who is there.
     pub(crate) fn create(&self, kind: &str, caller: Option<Place>) -> Create {
-        #[cfg(feature = "otlp")]
-        if let Some(spans) = &self.spans {
-            let span = spans.create(kind, caller.as_ref());
-            return Create {
-                place: Some(span.place()),
-                span: Some(span),
-            };
-        }
-        let _ = kind;
+        let span = self.0.as_ref().map(|spans| spans.create(kind, caller.as_ref()));
         Create {
-            place: caller,
-            #[cfg(feature = "otlp")]
-            span: None,
+            place: span.as_ref().map(Open::place).or(caller),
+            span,
         }
     }
 
     /// Begins the span of an attempt at a task: the first of a trace, linked to the one in which the task was made.
     pub(crate) fn process(&self, task: &Task) -> Process {
-        #[cfg(feature = "otlp")]
-        {
-            Process {
-                span: self.spans.as_ref().map(|spans| spans.process(task)),
-            }
-        }
-        #[cfg(not(feature = "otlp"))]
-        {
-            let _ = task;
-            Process {}
-        }
+        Process(self.0.as_ref().map(|spans| spans.process(task)))
     }
 
     /// Sends what has not been sent yet, for some seconds at the most.
     pub(crate) async fn end(self) {
-        #[cfg(feature = "otlp")]
-        if let Some(spans) = self.spans {
+        if let Some(spans) = self.0 {
             spans.end().await;
         }
     }
@@ -128,8 +96,7 @@ impl Traces {
 /// A task that is being made.
 pub(crate) struct Create {
     place: Option<Place>,
-    #[cfg(feature = "otlp")]
-    span: Option<spans::Open>,
+    span: Option<Open>,
 }
 
 impl Create {
@@ -142,42 +109,26 @@ impl Create {
 
     /// The task is made, or not.
     pub(crate) fn ends(self, made: &Result<Scheduled, delayline::Error>) {
-        #[cfg(feature = "otlp")]
         if let Some(span) = self.span {
             span.made(made);
         }
-        #[cfg(not(feature = "otlp"))]
-        let _ = made;
     }
 }
 
 /// An attempt that is under way.
-pub(crate) struct Process {
-    #[cfg(feature = "otlp")]
-    span: Option<spans::Open>,
-}
+pub(crate) struct Process(Option<Open>);
 
 impl Process {
     /// Where the attempt stands, for whoever takes part in it; none if nobody traces it.
     pub(crate) fn place(&self) -> Option<Place> {
-        #[cfg(feature = "otlp")]
-        {
-            self.span.as_ref().map(spans::Open::place)
-        }
-        #[cfg(not(feature = "otlp"))]
-        {
-            None
-        }
+        self.0.as_ref().map(Open::place)
     }
 
     /// The attempt has ended so.
     pub(crate) fn ended(self, outcome: &Result<Outcome, delayline::Failure>) {
-        #[cfg(feature = "otlp")]
-        if let Some(span) = self.span {
+        if let Some(span) = self.0 {
             span.ended(outcome);
         }
-        #[cfg(not(feature = "otlp"))]
-        let _ = outcome;
     }
 }
 
