@@ -10,6 +10,8 @@ mod bulk;
 #[cfg(feature = "_store")]
 mod database;
 #[cfg(feature = "_store")]
+mod digits;
+#[cfg(feature = "_store")]
 mod filter;
 #[cfg(feature = "_store")]
 mod forecast;
@@ -25,6 +27,8 @@ mod plaintext;
 mod plan;
 #[cfg(feature = "rocketmq")]
 mod probe;
+#[cfg(feature = "_store")]
+mod reason;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "_store")]

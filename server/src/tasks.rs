@@ -6,9 +6,10 @@ mod list;
 mod show;
 
 use delayline::store::Target;
-use delayline::{Error, Kind, State, TaskId, Timestamp};
+use delayline::{Error, Kind, Scheduler, State, TaskId, Timestamp};
 
 use crate::Failure;
+use crate::database::Place;
 use crate::filter::Filter;
 
 /// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
@@ -67,6 +68,33 @@ impl One {
             (None, Some(kind), Some(key)) => Some(Target::Key(kind.as_str().into(), key.as_str().into())),
             _ => None,
         }
+    }
+}
+
+/// One task that is looked at, and where it is.
+#[derive(Debug, clap::Args)]
+struct LookedAt {
+    #[command(flatten)]
+    one: One,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl LookedAt {
+    /// What is found of it.
+    fn look<T>(
+        self,
+        look: impl AsyncFnOnce(Scheduler, Target) -> Result<Option<T>, Error>,
+    ) -> Result<T, Failure> {
+        let target = self
+            .one
+            .target()
+            .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
+        let found = crate::in_runtime(async {
+            let scheduler = self.place.scheduler().await?;
+            Ok::<_, Failure>(look(scheduler, target).await?)
+        })??;
+        found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))
     }
 }
 

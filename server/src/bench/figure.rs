@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::ledger::Faults;
 use super::workload::{Aim, Figure, Unit, Workload};
+use crate::digits::grouped;
 use crate::table::table;
 
 /// What was measured once, of one side.
@@ -105,15 +106,7 @@ impl Measured {
 
 /// A number with its thousands apart.
 fn spaced(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(format_args!("{value:.0}"))
 }
 
 fn rounded(value: f64, digits: i32) -> f64 {

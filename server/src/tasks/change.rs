@@ -8,6 +8,7 @@ use super::{Matching, One, missing};
 use crate::Failure;
 use crate::bulk::{self, Match};
 use crate::database::Place;
+use crate::reason::Reason;
 use crate::serve::TaskView;
 use crate::span::Span;
 
@@ -26,7 +27,7 @@ struct Changed {
     dry_run: bool,
     /// Why, for the history of the task: up to 500 characters
     #[arg(long, value_name = "TEXT", value_parser = reason)]
-    reason: Option<String>,
+    reason: Option<Reason>,
     #[command(flatten)]
     place: Place,
     /// Print JSON
@@ -34,11 +35,8 @@ struct Changed {
     json: bool,
 }
 
-fn reason(text: &str) -> Result<String, String> {
-    match text.chars().count() {
-        0..=500 => Ok(text.to_owned()),
-        long => Err(format!("it is {long} characters long: allowed are up to 500")),
-    }
+fn reason(text: &str) -> Result<Reason, String> {
+    Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
 }
 
 /// How many are changed by one command at the most: their ids are held in memory meanwhile.
@@ -64,7 +62,7 @@ impl Changed {
     async fn scheduler(&self) -> Result<Scheduler, Failure> {
         let scheduler = self.place.scheduler().await?;
         Ok(match &self.reason {
-            Some(reason) => scheduler.because(reason),
+            Some(reason) => reason.given_to(&scheduler),
             None => scheduler,
         })
     }

@@ -3,10 +3,9 @@
 use delayline::delay::Spelled;
 use delayline::history::{Entry, Explanation};
 
+use super::LookedAt;
 use super::show::one_line;
-use super::{One, missing};
 use crate::Failure;
-use crate::database::Place;
 use crate::serve::ExplainedView;
 use crate::table::table;
 
@@ -16,9 +15,7 @@ use crate::table::table;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
-    one: One,
-    #[command(flatten)]
-    place: Place,
+    task: LookedAt,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,15 +23,9 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let target = self
-            .one
-            .target()
-            .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
-        let found = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
-            Ok::<_, Failure>(scheduler.explain(target).await?)
-        })??;
-        let explained = found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))?;
+        let explained = self
+            .task
+            .look(async |scheduler, target| scheduler.explain(target).await)?;
         if self.json {
             return crate::print(&(crate::json(&ExplainedView::from(explained))? + "\n"));
         }
@@ -66,7 +57,7 @@ fn row(entry: &Entry) -> [String; 6] {
     let text = |text: &Option<String>| text.as_deref().map_or(String::new(), one_line);
     [
         entry.at.to_string(),
-        one_line(&entry.event) + &attempt,
+        format!("{}{attempt}", one_line(&entry.event)),
         text(&entry.actor),
         entry.due_at.to_string(),
         one_line(&wake),

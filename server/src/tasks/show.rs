@@ -2,18 +2,15 @@
 
 use serde_json::Value;
 
-use super::{One, missing};
+use super::LookedAt;
 use crate::Failure;
-use crate::database::Place;
 use crate::serve::TaskView;
 
 /// Show one task: by kind and key the live one, else the one that was live last.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    one: One,
-    #[command(flatten)]
-    place: Place,
+    task: LookedAt,
     /// Print JSON, with the payload
     #[arg(long)]
     json: bool,
@@ -21,15 +18,9 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let target = self
-            .one
-            .target()
-            .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
-        let found = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
-            Ok::<_, Failure>(scheduler.find(target).await?)
-        })??;
-        let task = found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))?;
+        let task = self
+            .task
+            .look(async |scheduler, target| scheduler.find(target).await)?;
         if self.json {
             return crate::print(&(crate::json(&TaskView::from(task))? + "\n"));
         }

@@ -9,13 +9,13 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use delayline::Scheduler;
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
 use super::Shared;
 use super::problem::Problem;
+use crate::reason::Reason;
 use crate::serve::config::{Right, Token};
 
 /// The tokens that are let in; without any, everybody who reaches the server is.
@@ -33,31 +33,6 @@ impl Caller {
         match reason {
             Some(reason) => reason.given_to(&scheduler),
             None => scheduler,
-        }
-    }
-}
-
-/// Why somebody asks for something.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct Reason(String);
-
-impl Reason {
-    pub(super) fn given_to(&self, scheduler: &Scheduler) -> Scheduler {
-        scheduler.because(&self.0)
-    }
-}
-
-impl TryFrom<String> for Reason {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        const LONGEST: usize = 500;
-        match text.chars().count() {
-            0..=LONGEST => Ok(Self(text)),
-            long => Err(format!(
-                "reason is {long} characters long: allowed are up to {LONGEST}"
-            )),
         }
     }
 }

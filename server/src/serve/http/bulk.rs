@@ -20,7 +20,7 @@ pub(super) use self::jobs::JobView;
 pub(crate) use self::jobs::Jobs;
 use self::work::Work;
 use super::Shared;
-use super::access::{Caller, Reason};
+use super::access::Caller;
 use super::body::{self, Body};
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
@@ -28,6 +28,7 @@ use super::texts;
 use super::verbs::signed;
 use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
 use crate::filter::{Bounds, Filter, PAGE};
+use crate::reason::Reason;
 use crate::span::Span;
 
 /// How many bytes the tasks may have that are in memory at once.

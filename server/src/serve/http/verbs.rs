@@ -10,12 +10,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::access::{Caller, Reason};
+use super::access::Caller;
 use super::answer::{Answered, changed};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::texts;
+use crate::reason::Reason;
 use crate::span::Span;
 
 /// A body without anything in it.

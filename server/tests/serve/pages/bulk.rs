@@ -21,7 +21,7 @@ async fn check(browser: &Browser, list: &str, chosen: &[(&str, &str)]) -> Page {
 }
 
 /// Does what was asked for, and says what came of it.
-async fn confirm(browser: &Browser, checked: &Page) -> Page {
+pub(super) async fn confirm(browser: &Browser, checked: &Page) -> Page {
     let fields = checked.form("/bulk");
     let fields: Vec<_> = fields
         .iter()

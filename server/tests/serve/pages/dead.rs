@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::browser::{Browser, search};
+use super::bulk::confirm;
 use crate::server::Server;
 
 /// Gives up tasks of a kind for a reason.
@@ -48,13 +49,7 @@ async fn the_dead_of_one_error_are_redriven_and_no_others() {
     checked.says("502 from &#60;mail&#62;");
     let still = server.get("/v1/tasks?kind=mail&state=dead").await.body;
     assert_eq!(still["tasks"].as_array().unwrap().len(), 4, "nothing was changed");
-    let fields = checked.form("/bulk");
-    let fields: Vec<_> = fields
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    let done = browser.post("/bulk", &fields).await;
-    let told = browser.get(done.location()).await;
+    let told = confirm(&browser, &checked).await;
     told.says(r#"<dt class="count">3</dt><dd>redriven"#);
     for (search, count) in [
         ("kind=mail&state=dead", 1),

@@ -11,7 +11,8 @@ use super::super::health;
 use super::super::problem::Problem;
 use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
-use super::words::{Moment, grouped, now, span};
+use super::words::{Moment, now, span};
+use crate::digits::grouped;
 
 #[derive(Debug, Template)]
 #[template(path = "brokers.html")]

@@ -19,8 +19,9 @@ use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::{Wanted, name};
 use super::to::To;
 use super::visitor::Visitor;
-use super::words::{COUNTED, Count, Moment, grouped, now};
+use super::words::{COUNTED, Count, Moment, now};
 use crate::bulk::{Answers, Match, state_for};
+use crate::digits::grouped;
 use crate::filter::{Bounds, PAGE};
 
 /// How many tasks are looked at to count those that match, where no index does.
@@ -291,7 +292,7 @@ fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
     let told = all
         .into_iter()
         .filter(|(what, count)| *count > 0 || *what == done);
-    told.map(|(what, count)| (what, grouped(count as u64))).collect()
+    told.map(|(what, count)| (what, grouped(count))).collect()
 }
 
 #[derive(Debug, Template)]
@@ -343,7 +344,7 @@ impl From<JobView> for JobRow {
         Self {
             goes_on: job.ended_at.is_none(),
             state,
-            seen: grouped(job.seen as u64),
+            seen: grouped(job.seen),
             told: told(job.verb, &job.answers),
             id: job.id,
             verb: job.verb,

@@ -15,7 +15,7 @@ use super::fields::Fields;
 use super::frame::{Frame, Tab, page};
 use super::tasks::{Choice, KINDS, Wanted, choices, kinds};
 use super::visitor::Visitor;
-use super::words::grouped;
+use crate::digits::grouped;
 use crate::filter::Bounds;
 
 /// How many tasks are looked at for a page.
@@ -57,7 +57,7 @@ struct Group {
 
 impl Group {
     fn count(&self) -> String {
-        grouped(self.tasks as u64)
+        grouped(self.tasks)
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn show(
     page(&DeadPage {
         frame: Frame::new(&app, Tab::Dead, Some(visitor)),
         kinds: choices(&all, wanted.kind.as_deref()),
-        looked: grouped(seen.len() as u64),
+        looked: grouped(seen.len()),
         groups: groups(seen),
         next: next.map(|next| first().append_pair("cursor", &cursor(next)).finish()),
         is_first: after.is_none(),

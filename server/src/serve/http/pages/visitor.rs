@@ -9,13 +9,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use delayline::Scheduler;
 
-use super::super::access::{Reason, local};
+use super::super::access::local;
 use super::super::problem::Problem;
 use super::super::{App, Shared};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
 use super::words::now;
+use crate::reason::Reason;
 use crate::serve::config::Right;
 
 /// The cookie that is a session.

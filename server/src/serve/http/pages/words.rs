@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use delayline::{Answer, Timestamp};
 
+use crate::digits::grouped;
+
 /// By this machine's clock: it is for people.
 pub(super) fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
@@ -56,19 +58,6 @@ pub(super) fn span(millis: i64) -> String {
     }
 }
 
-/// A number in groups of three digits.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Up to so many tasks are counted of one kind and state, at the most.
 pub(super) const COUNTED: usize = 10_000;
 
@@ -109,7 +98,7 @@ impl Count {
 impl std::fmt::Display for Count {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let plus = if self.are_more { "+" } else { "" };
-        write!(f, "{}{plus}", grouped(self.tasks as u64))
+        write!(f, "{}{plus}", grouped(self.tasks))
     }
 }
 
