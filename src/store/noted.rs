@@ -98,7 +98,7 @@ impl Noted {
         noted
     }
 
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[cfg(feature = "mysql")]
     pub(super) fn is_empty(&self) -> bool {
         self.history.is_empty() && self.sent.is_none()
     }

@@ -1,6 +1,6 @@
 //! What the SQL stores have in common: how new rows and changes of rows are decided.
 
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod advance;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod batches;
@@ -18,11 +18,15 @@ mod loaded;
 mod look;
 mod obstacle;
 mod parts;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod rounds;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod scheduled;
 mod session;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod verbs;
 
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(super) use self::advance::{Advanced, advance};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::batches::{STATEMENT, batches, size};
@@ -45,6 +49,10 @@ pub(super) use self::look::Look;
 pub(super) use self::obstacle::{Obstacle, Why};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::rounds::rounds;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::scheduled::{left, of_scheduled, with_rest};
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::verbs::{

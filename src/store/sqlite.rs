@@ -11,6 +11,7 @@ mod session;
 mod sql;
 mod sweep;
 mod transaction;
+mod transitions;
 mod unreadable;
 mod verbs;
 mod write;

@@ -13,18 +13,10 @@ use crate::store::{Change, Expect, Target, Verb, When};
 use crate::timestamp::millis;
 use crate::{Answer, Task, Timestamp, defaults};
 
-/// Whether a change applies to scheduled rows only: it brings none to life, which another of the batch could mean.
-pub(super) fn of_scheduled(change: &Change) -> bool {
-    match change.verb {
-        Verb::Reschedule { .. } | Verb::RunNow { .. } | Verb::Cancel => true,
-        Verb::Dismiss | Verb::Redrive { .. } => false,
-    }
-}
-
 /// Makes those of these changes whose rows are scheduled and locked by nobody: of each row the first. Gives the time, and the
 /// answers to these; neither where a row cannot be read, as then none is made.
 ///
-/// The others are to be made after them. So all have to be [`of_scheduled`], for which their order does not matter.
+/// The others are to be made after them. So all have to be [`of_scheduled`](crate::store::sql::of_scheduled), for which their order does not matter.
 pub(super) async fn change_scheduled(
     writing: &mut Writing<'_>,
     database: &Database,

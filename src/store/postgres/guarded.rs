@@ -11,7 +11,7 @@ use super::codec;
 use super::connections::{Database, fetch};
 use super::read::Query;
 use crate::TaskId;
-use crate::store::sql::{STATEMENT, batches, clip};
+use crate::store::sql::{STATEMENT, batches, clip, rounds};
 use crate::store::transition::Transition;
 use crate::store::{Guarded, Renewal, Step, When};
 
@@ -37,24 +37,6 @@ pub(super) async fn advance(
         }
     }
     Ok(advanced)
-}
-
-/// The places of a batch in rounds, nearly always one: no round has an id twice, and those of an id keep their order.
-/// Within a round they are in the order of their ids, so that two batches do not lock each other out.
-fn rounds(ids: impl Iterator<Item = TaskId>) -> Vec<Vec<usize>> {
-    let mut rounds: Vec<BTreeMap<TaskId, usize>> = Vec::new();
-    for (place, id) in ids.enumerate() {
-        match rounds.iter_mut().find(|round| !round.contains_key(&id)) {
-            Some(round) => {
-                round.insert(id, place);
-            }
-            None => rounds.push([(id, place)].into()),
-        }
-    }
-    rounds
-        .into_iter()
-        .map(|round| round.into_values().collect())
-        .collect()
 }
 
 /// What came of guarded writes, by id and version.

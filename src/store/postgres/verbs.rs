@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::change::{change_scheduled, of_scheduled};
+use super::change::change_scheduled;
 use super::connections::{Database, Writing};
 use super::errors;
 use super::read;
@@ -124,25 +124,21 @@ impl Database {
         changes: &[Change],
         history: Duration,
     ) -> Result<Stamped<Answers<Answer>>, sqlx::Error> {
-        let (mut now, made) = match changes.iter().all(of_scheduled) {
+        let (mut now, made) = match changes.iter().all(sql::of_scheduled) {
             true => change_scheduled(writing, self, changes, history).await?,
             false => (None, vec![None; changes.len()]),
         };
-        let left = changes.iter().zip(&made).filter(|(_, made)| made.is_none());
-        let left: Vec<_> = left.map(|(change, _)| change.clone()).collect();
-        let mut rest = Vec::new().into_iter();
+        let left = sql::left(changes, &made);
+        let mut rest = Vec::new();
         if now.is_none() || !left.is_empty() {
             let mut session = PostgresSession::new(writing, self, Whose::Own(Locked::Leave));
             let answers = change_within(&mut session, &left, history).await?;
             now = Some(answers.now);
-            rest = answers.found.into_iter();
+            rest = answers.found;
         }
-        let found = made
-            .into_iter()
-            .filter_map(|made| made.map(Ok).or_else(|| rest.next()));
         Ok(Stamped {
             now: now.unwrap_or_default(),
-            found: found.collect(),
+            found: sql::with_rest(made, rest),
         })
     }
 

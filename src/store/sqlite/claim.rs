@@ -6,8 +6,8 @@ use super::connections::Writing;
 use super::{File, codec, read, sql, unreadable, write};
 use crate::backend::Wake;
 use crate::store::sql::{Look, ensure};
-use crate::store::{Claim, Looked, Stamped, row};
-use crate::{Kind, State, Task};
+use crate::store::{Claim, Looked, Pending, Stamped};
+use crate::{Kind, State, Task, TaskId};
 
 /// Claims what a look marked while the lock was held.
 pub(super) async fn take(
@@ -15,9 +15,7 @@ pub(super) async fn take(
     file: &File,
     writing: &mut Writing,
 ) -> Result<Stamped<Looked>, sqlx::Error> {
-    let rows = read::by_ids(writing, look.due.iter().copied()).await?;
-    let rows = file.unreadable.tasks(&rows);
-    look.found.claimed = claim(writing, rows, look.claim).await?;
+    look.found.claimed = claim(file, writing, &look.due, look.claim).await?;
     Ok(look.stamped())
 }
 
@@ -46,17 +44,18 @@ pub(super) async fn arrive(
     let mut writing = file.writer.write().await?;
     let now = writing.now;
     let Look { due, mut found, .. } = look;
-    let rows = read::by_ids(&mut writing, due.iter().copied()).await?;
-    found.stale += due.len() - rows.len();
-    let mut rows = file.unreadable.tasks(&rows);
     // Since the look, somebody else may have had them, or the clock may have been set back.
     let versions: BTreeMap<_, _> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
-    let count = rows.len();
-    rows.retain(|row| row.state == State::Scheduled && versions.get(&row.id) == Some(&row.version));
-    found.stale += count - rows.len();
-    let (due, early): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.due_at <= now);
-    found.early.extend(early.iter().map(row::pending));
-    found.claimed = self::claim(&mut writing, due, claim).await?;
+    let looks = read::look(&mut writing, due.iter().copied()).await?;
+    let holds = |(state, row): &(State, Pending)| {
+        *state == State::Scheduled && versions.get(&row.wake.id) == Some(&row.wake.version)
+    };
+    let rows = looks.rows.into_values().filter(holds).map(|(_, row)| row);
+    let (due_now, early): (Vec<_>, Vec<_>) = rows.partition(|row| row.due_at <= now);
+    found.stale += due.len() - due_now.len() - early.len();
+    found.early.extend(early);
+    let due_now: Vec<_> = due_now.into_iter().map(|row| row.wake.id).collect();
+    found.claimed = self::claim(file, &mut writing, &due_now, claim).await?;
     writing.commit().await?;
     Ok(Stamped { now, found })
 }
@@ -81,61 +80,92 @@ pub(super) async fn ready(file: &File, claim: &Claim) -> Result<Stamped<Vec<Task
     let mut bytes = claim.bytes;
     let mut found = Vec::new();
     for (kind, &room) in kinds() {
-        found.extend(due(file, &mut writing, kind, room, &mut bytes).await?);
+        found.extend(due(file, &mut writing, claim, kind, room, &mut bytes).await?);
     }
-    let mut found = self::claim(&mut writing, found, claim).await?;
     writing.commit().await?;
     found.sort_by_key(|task| (task.due_at, task.id));
     Ok(Stamped { now, found })
 }
 
-/// Due rows of a kind, as many as there is room for in all and in bytes.
+/// Claims due rows of a kind, as many as there is room for in all and in bytes.
 async fn due(
     file: &File,
     writing: &mut Writing,
+    claim: &Claim,
     kind: &Kind,
     room: usize,
     bytes: &mut usize,
 ) -> Result<Vec<Task>, sqlx::Error> {
     let now = writing.now;
-    let mut tries = 0;
-    loop {
+    let mut found = Vec::new();
+    for _ in 0..unreadable::TRIES {
         let mut left = *bytes;
         let mut due = Vec::new();
-        for (id, length) in read::due(writing, &file.unreadable, kind, now, room).await? {
+        for (id, length) in read::due(writing, &file.unreadable, kind, now, room - found.len()).await? {
             if left == 0 {
                 break;
             }
             left = left.saturating_sub(length);
             due.push(id);
         }
-        let rows = read::by_ids(writing, due).await?;
-        let tasks = file.unreadable.tasks(&rows);
-        tries += 1;
+        let claimed = self::claim(file, writing, &due, claim).await?;
+        let is_all = claimed.len() == due.len();
+        *bytes = claimed
+            .iter()
+            .fold(*bytes, |left, task| left.saturating_sub(task.payload.len()));
+        found.extend(claimed);
         // Others are behind those that cannot be read, which are left out from now on.
-        if tasks.len() == rows.len() || tries == unreadable::TRIES {
-            *bytes = left;
-            return Ok(tasks);
+        if is_all {
+            break;
         }
     }
+    Ok(found)
 }
 
-/// Claims rows that were read while the lock was held, each of them scheduled and due.
-async fn claim(writing: &mut Writing, mut rows: Vec<Task>, claim: &Claim) -> Result<Vec<Task>, sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(rows);
+/// Claims rows, each of them scheduled and due while the lock is held; not those that cannot be read, of which it tells.
+async fn claim(
+    file: &File,
+    writing: &mut Writing,
+    ids: &[TaskId],
+    claim: &Claim,
+) -> Result<Vec<Task>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
     }
+    sqlx::query("SAVEPOINT delayline_claim")
+        .execute(&mut **writing)
+        .await?;
+    let mut claimed = claim_all(file, writing, ids, claim).await?;
+    if claimed.len() < ids.len() {
+        sqlx::query("ROLLBACK TO delayline_claim")
+            .execute(&mut **writing)
+            .await?;
+        let rows = read::by_ids(writing, ids.iter().copied()).await?;
+        let sound: Vec<_> = file.unreadable.tasks(&rows).iter().map(|task| task.id).collect();
+        claimed = claim_all(file, writing, &sound, claim).await?;
+        ensure("a claim", claimed.len() as u64, sound.len())?;
+    }
+    sqlx::query("RELEASE delayline_claim")
+        .execute(&mut **writing)
+        .await?;
+    let noted = claim.noted(&claimed, writing.now);
+    write::note(writing, &noted).await?;
+    Ok(claimed)
+}
+
+/// Claims these rows; gives those that can be read.
+async fn claim_all(
+    file: &File,
+    writing: &mut Writing,
+    ids: &[TaskId],
+    claim: &Claim,
+) -> Result<Vec<Task>, sqlx::Error> {
     let now = writing.now;
     let query = sqlx::query(sql::CLAIM)
-        .bind(codec::ids(rows.iter().map(|row| row.id))?)
+        .bind(codec::ids(ids.iter().copied())?)
         .bind(claim.owner.to_string())
         .bind(now.after(claim.lease).as_millis())
         .bind(now.as_millis());
-    let touched = query.execute(&mut **writing).await?.rows_affected();
-    ensure("a claim", touched, rows.len())?;
-    for row in &mut rows {
-        row::claim(row, claim, now);
-    }
-    write::note(writing, &claim.noted(&rows, now)).await?;
-    Ok(rows)
+    let rows = query.fetch_all(&mut **writing).await?;
+    Ok(file.unreadable.tasks(&rows))
 }

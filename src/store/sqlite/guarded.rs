@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use super::{File, read, write};
-use crate::store::sql::{self, Advanced, ensure};
+use super::{File, read, transitions, write};
+use crate::store::sql;
 use crate::store::{Guarded, Renewal, Step};
 use crate::{State, TaskId, Timestamp};
 
@@ -29,18 +29,21 @@ pub(super) async fn take(
     now: Timestamp,
     history: Duration,
 ) -> Result<Vec<Guarded>, sqlx::Error> {
-    let ids = || steps.iter().map(|step| step.id);
-    let (rows, unreadable) = read::lean_by_ids(connection, ids()).await?;
-    let Advanced {
-        taken,
-        hopped,
-        ended,
-        noted,
-    } = sql::advance(rows, steps, now, history);
-    let touched = write::hopped(connection, &hopped).await? + write::write(connection, &ended).await?;
-    ensure("a step", touched, hopped.len() + ended.len())?;
-    write::note(connection, &noted).await?;
-    Ok(came(taken, ids(), &unreadable))
+    let mut is_taken = vec![false; steps.len()];
+    for places in sql::rounds(steps.iter().map(|step| step.id)) {
+        let round = places.iter().map(|&place| &steps[place]);
+        let taken = transitions::advance(connection, round, now, history).await?;
+        for place in places {
+            is_taken[place] = taken.contains(&steps[place].id);
+        }
+    }
+    let missed = steps.iter().zip(&is_taken).filter(|(_, is_taken)| !**is_taken);
+    let missed: Vec<_> = missed.map(|(step, _)| step.id).collect();
+    let mut unreadable = BTreeSet::new();
+    if !missed.is_empty() {
+        unreadable = read::look(connection, missed).await?.unreadable;
+    }
+    Ok(came(is_taken, steps.iter().map(|step| step.id), &unreadable))
 }
 
 pub(super) async fn renew(

@@ -98,24 +98,6 @@ pub(super) async fn look(
     Ok(looks)
 }
 
-/// The rows of these ids without payload and headers, as far as they can be read, and the ids of the others.
-pub(super) async fn lean_by_ids(
-    connection: &mut SqliteConnection,
-    ids: impl IntoIterator<Item = TaskId>,
-) -> Result<(Vec<Task>, BTreeSet<TaskId>), sqlx::Error> {
-    let query = sqlx::query(sql::BY_IDS_LEAN).bind(codec::ids(ids)?);
-    let (mut tasks, mut unreadable) = (Vec::new(), BTreeSet::new());
-    for row in query.fetch_all(connection).await? {
-        match codec::task(&row) {
-            Ok(task) => tasks.push(task),
-            Err(_) => {
-                unreadable.insert(codec::id(&row, 0)?);
-            }
-        }
-    }
-    Ok((tasks, unreadable))
-}
-
 /// Rows in a state whose `wake_at` has passed, up to `limit` of each kind, without payload and headers; and how long
 /// their payloads are.
 pub(super) async fn overdue(

@@ -7,6 +7,8 @@
 //! None may read the table from end to end, also not after an `ANALYZE` by whoever shares the file. So kinds are
 //! found by jumping from one to the next in an index, and where the planner could think otherwise the index is named.
 
+use crate::store::Noted;
+
 /// The columns of a row, in the order in which [`codec::task`](super::codec::task) reads them.
 macro_rules! columns {
     ($payload:literal, $headers:literal) => {
@@ -20,6 +22,11 @@ macro_rules! columns {
     };
     () => {
         columns!("t.payload", "t.headers")
+    };
+    // Of a row that a statement has written, which has no other name there.
+    (returned) => {
+        "id, kind, key, state, version, due_at, planned_at, wake_at, attempt, started, stalls, max_attempts, hop, \
+         created_at, updated_at, finished_at, owner, last_error, headers, payload"
     };
 }
 
@@ -101,14 +108,6 @@ statements! {
         CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
         WHERE t.id = unhex(j.value)";
 
-    /// The rows of these ids without payload and headers, for what needs neither.
-    BY_IDS_LEAN = concat!(
-        "SELECT ", columns!("x''", "'{}'"),
-        " FROM json_each(?1) j
-        CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
-        WHERE t.id = unhex(j.value)"
-    );
-
     /// The rows of these kinds and keys, of each its live one, else the newest; with the place of its key in the batch, and
     /// whether it is live.
     BY_KEYS = concat!(
@@ -121,18 +120,16 @@ statements! {
             ORDER BY n.created_at DESC, n.id DESC LIMIT 1)"
     );
 
-    /// Claims these rows: for `?2`, until `?3`, at `?4`.
-    CLAIM = update!(
-        "t.id = unhex(j.value) AND t.state = 0 AND t.due_at <= ?4",
-        "1, 1, 0, 0, 1, 0, ?4, ?3, NULL, NULL, 0, 0",
-        "state = 1, version = version + 1, attempt = attempt + 1, owner = ?2, wake_at = ?3, updated_at = ?4"
-    );
-
-    /// Records hops: id, version, how many, `wake_at`.
-    HOP = update!(
-        "t.id = unhex(j.value->>0) AND t.state = 0",
-        "0, j.value->>1, 0, 0, 0, j.value->>2, 0, j.value->>3, NULL, NULL, 0, 0",
-        "version = excluded.version, hop = excluded.hop, wake_at = excluded.wake_at"
+    /// Claims these rows, for `?2`, until `?3`, at `?4`, and gives them. The columns that it changes have to make sense, as
+    /// they do afterwards.
+    CLAIM = concat!(
+        update!(
+            "t.id = unhex(j.value) AND t.state = 0 AND t.due_at <= ?4 AND t.version > 0 AND typeof(t.attempt) = 'integer' \
+             AND t.attempt >= 0",
+            "1, 1, 0, 0, 1, 0, ?4, ?3, NULL, NULL, 0, 0",
+            "state = 1, version = version + 1, attempt = attempt + 1, owner = ?2, wake_at = ?3, updated_at = ?4"
+        ),
+        " RETURNING ", columns!(returned)
     );
 
     /// Moves `wake_at` alone to `?2`.
@@ -242,9 +239,9 @@ statements! {
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";
 }
 
-/// How many of so many rows the next statement of [`insert`] writes: a power of two. So a batch of any size needs few
-/// statements, and there are eight in all, each parsed once for a connection.
-pub(super) fn insert_width(rows: usize) -> usize {
+/// How many of so many rows the next statement of [`insert`], or of a transition, is for: a power of two. So a batch of any
+/// size needs few statements, and there are eight of each, each parsed once for a connection.
+pub(super) fn width(rows: usize) -> usize {
     const MOST: usize = 128;
     rows.checked_ilog2().map_or(0, |log| MOST.min(1 << log))
 }
@@ -256,5 +253,66 @@ pub(super) fn insert(rows: usize) -> String {
         "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
          headers, payload, history, sent, state, version, attempt, started, stalls, hop) VALUES {} ON CONFLICT DO NOTHING",
         vec![row; rows].join(",")
+    )
+}
+
+/// Makes that many steps of rows of which the id and the version are known; gives the id of each that it makes.
+pub(super) fn advance(rows: usize) -> String {
+    transition(
+        rows,
+        "FROM given g CROSS JOIN delayline_tasks r INDEXED BY delayline_tasks_id
+        WHERE r.id = g.id AND r.state = g.was AND r.version = g.version",
+        "id",
+    )
+}
+
+/// Makes that many changes of rows that are scheduled; gives each row that it changes.
+pub(super) fn change(rows: usize) -> String {
+    transition(
+        rows,
+        "FROM given g CROSS JOIN delayline_tasks r
+        WHERE r.rowid = CASE
+                WHEN g.id IS NULL THEN (
+                    SELECT l.rowid FROM delayline_tasks l INDEXED BY delayline_tasks_live
+                    WHERE l.kind = g.kind AND l.key = g.key AND l.state IN (0, 1) AND l.key IS NOT NULL)
+                ELSE (SELECT i.rowid FROM delayline_tasks i INDEXED BY delayline_tasks_id WHERE i.id = g.id)
+            END
+            AND r.state = g.was AND r.version = coalesce(g.version, r.version) AND r.due_at = coalesce(g.is_due, r.due_at)",
+        columns!(returned),
+    )
+}
+
+/// What a transition makes of rows, each given with what is expected of it, and written as [`update`] writes.
+fn transition(rows: usize, found: &str, returned: &str) -> String {
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    format!(
+        "WITH given (id, kind, key, version, is_due, was, state, due, wake_at, anew, hop, given_back, error, at, note, sent)
+            AS (VALUES {values})
+        INSERT INTO delayline_tasks (id, kind, headers, payload, created_at, state, version, due_at, planned_at, attempt,
+            hop, updated_at, wake_at, finished_at, last_error, started, stalls, history, sent)
+        SELECT r.id, '', '', x'', 0, g.state, r.version + 1, coalesce(g.due, r.due_at),
+            CASE WHEN g.anew THEN max(g.due, g.at) ELSE r.planned_at END,
+            CASE WHEN g.anew THEN 0 ELSE max(r.attempt - g.given_back, 0) END,
+            CASE WHEN g.anew THEN 0 ELSE min(r.hop + g.hop, {most_hops}) END,
+            CASE WHEN g.hop THEN r.updated_at ELSE g.at END,
+            g.wake_at,
+            CASE WHEN g.state > 1 THEN g.at END,
+            CASE WHEN g.anew THEN NULL ELSE coalesce(g.error, r.last_error) END,
+            0,
+            CASE WHEN g.due IS NULL THEN r.stalls ELSE 0 END,
+            coalesce(char(10) || (r.version + 1) || ' ' || g.at || ' ' || r.due_at || ' ' || coalesce(g.due, r.due_at)
+                || ' ' || g.note, ''),
+            (r.version + 1) || ' ' || g.at || ' ' || g.sent
+        {found}
+        ON CONFLICT (id) DO UPDATE SET state = excluded.state, version = excluded.version, due_at = excluded.due_at,
+            planned_at = excluded.planned_at, attempt = excluded.attempt, hop = excluded.hop,
+            updated_at = excluded.updated_at, wake_at = excluded.wake_at, finished_at = excluded.finished_at,
+            last_error = excluded.last_error, started = excluded.started, stalls = excluded.stalls,
+            history = CASE excluded.history WHEN '' THEN history ELSE substr(history || excluded.history, -{history}) END,
+            sent = coalesce(excluded.sent, sent)
+        RETURNING {returned}",
+        values = vec![row; rows].join(","),
+        most_hops = u32::MAX,
+        history = Noted::LIMIT,
     )
 }

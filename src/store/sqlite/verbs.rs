@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::File;
 use super::connections::refusal;
 use super::session::SqliteSession;
+use super::transitions::change_scheduled;
 use crate::clock::Clock;
 use crate::store::merging::{Changing, Made};
 use crate::store::sql::{self, Why, by_parts};
@@ -67,11 +68,20 @@ async fn change_part(
     first: &OnceLock<Timestamp>,
 ) -> Result<Answers<Answer>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
-    let mut session = SqliteSession::new(&mut writing, &file.clock);
-    let Stamped { now, found } = sql::change(&mut session, &changes, history).await?;
-    writing.commit().await?;
+    let now = writing.now;
     first.get_or_init(|| now);
-    Ok(found)
+    let made = match changes.iter().all(sql::of_scheduled) {
+        true => change_scheduled(&mut writing, &changes, now, history).await?,
+        false => vec![None; changes.len()],
+    };
+    let left = sql::left(&changes, &made);
+    let mut rest = Vec::new();
+    if !left.is_empty() {
+        let mut session = SqliteSession::new(&mut writing, &file.clock);
+        rest = sql::change(&mut session, &left, history).await?.found;
+    }
+    writing.commit().await?;
+    Ok(sql::with_rest(made, rest))
 }
 
 /// What the callers are told, as of the first look at any of the rows.

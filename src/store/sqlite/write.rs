@@ -17,7 +17,7 @@ pub(super) async fn add(
 ) -> Result<u64, sqlx::Error> {
     let (mut added, mut left) = (0, rows);
     while !left.is_empty() {
-        let (next, others) = left.split_at(sql::insert_width(left.len()));
+        let (next, others) = left.split_at(sql::width(left.len()));
         left = others;
         let mut query = sqlx::query(AssertSqlSafe(sql::insert(next.len())));
         for (row, noted) in next {
@@ -69,17 +69,6 @@ pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Changed]) -
         })
         .collect();
     let query = sqlx::query(sql::WRITE).bind(codec::json(&values)?);
-    Ok(query.execute(connection).await?.rows_affected())
-}
-
-/// Writes what hops have made of rows. Says how many.
-pub(super) async fn hopped(connection: &mut SqliteConnection, rows: &[Changed]) -> Result<u64, sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(0);
-    }
-    let value = |(_, row): &Changed| (Hex(row.id), row.version, row.hop, row.wake_at);
-    let values: Vec<_> = rows.iter().map(value).collect();
-    let query = sqlx::query(sql::HOP).bind(codec::json(&values)?);
     Ok(query.execute(connection).await?.rows_affected())
 }
 

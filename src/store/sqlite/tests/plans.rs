@@ -18,6 +18,8 @@ async fn scans(connection: &mut SqliteConnection, sql: &str) -> Vec<String> {
         "SCAN first",
         "SCAN kinds",
         "SCAN CONSTANT ROW",
+        "SCAN 2 CONSTANT ROWS",
+        "SCAN g",
         "SCAN out VIRTUAL TABLE",
     ];
     plan.iter()
@@ -35,9 +37,11 @@ async fn no_statement_reads_the_table_from_end_to_end() {
         [""; 0]
     );
     for analyzed in [false, true] {
-        for (name, sql) in sql::ALL {
+        let written = [("advance", sql::advance(2)), ("change", sql::change(2))];
+        let named = sql::ALL.iter().map(|(name, sql)| (*name, (*sql).to_owned()));
+        for (name, sql) in named.chain(written) {
             assert_eq!(
-                scans(&mut connection, sql).await,
+                scans(&mut connection, &sql).await,
                 [""; 0],
                 "{name}, analyzed: {analyzed}"
             );

@@ -70,7 +70,9 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
         assert_eq!(store.list(&page).await.unwrap().len(), 10, "{spoil}");
 
         let arrived = store.arrive(&wakes(0..6), &claim(100)).await.unwrap().found;
-        assert_eq!(arrived.claimed.len(), 5, "{spoil}");
+        // A claim writes who has it.
+        let is_mended = spoil.starts_with("owner");
+        assert_eq!(arrived.claimed.len(), 5 + usize::from(is_mended), "{spoil}");
         let ready = store.ready(&claim(5)).await.unwrap().found;
         assert_eq!(ready.len(), 5, "{spoil}");
         let swept = store.sweep(&claim(100), &sweep(500)).await.unwrap().found;
@@ -103,7 +105,10 @@ async fn a_claim_whose_row_cannot_be_read_holds_up_no_other() {
         let hopped = store.advance(&[hop(0), hop(2)]).await.unwrap();
         assert_eq!(hopped, [Guarded::Blocked, Guarded::Done], "{spoil}");
         let settled = store.advance(&[done(id(0), 2), done(id(1), 2)]).await.unwrap();
-        assert_eq!(settled, [Guarded::Blocked, Guarded::Done], "{spoil}");
+        // The end of a claim does not look at what it need not know.
+        let is_ended = !spoil.starts_with("version");
+        let first = if is_ended { Guarded::Done } else { Guarded::Blocked };
+        assert_eq!(settled, [first, Guarded::Done], "{spoil}");
     }
 }
 
