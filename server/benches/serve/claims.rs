@@ -19,27 +19,51 @@ use crate::{Error, KIND, worker};
 
 pub(crate) const POLLERS: usize = 16;
 
-/// How a claimant works: how many it asks for, and how many it ends at once.
+/// How a claimant works: how many it asks for, how many requests that end claims it has at once, and how many claims each of
+/// these ends.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     max: usize,
     at_once: usize,
+    together: usize,
 }
 
+/// What was claimed together ends together.
+const TOGETHER: Manner = Manner {
+    max: 50,
+    at_once: 1,
+    together: 50,
+};
 /// All together end as many at once as a worker has places, by default.
-const MANY: Manner = Manner { max: 50, at_once: 4 };
-const ONE: Manner = Manner { max: 1, at_once: 1 };
+const APART: Manner = Manner {
+    max: 50,
+    at_once: 4,
+    together: 1,
+};
+const ONE: Manner = Manner {
+    max: 1,
+    at_once: 1,
+    together: 1,
+};
 
 pub(crate) async fn measure(place: &Place, sizes: &Sizes) -> Result<Vec<Line>, Error> {
     let line = |manner: Manner, floor| {
-        let Manner { max, at_once } = manner;
+        let Manner {
+            max,
+            at_once,
+            together,
+        } = manner;
         let name = format!(
-            "{} due, claimed by {POLLERS}, {max} a call, {at_once} at once, 1/s",
+            "{} due, claimed by {POLLERS}, {max} a call, ended {together} a call, {at_once} at once, 1/s",
             sizes.due
         );
         (manner, Line::new(name, floor))
     };
-    let mut lines = [line(MANY, Floor::AtLeast(0.5)), line(ONE, Floor::None)];
+    let mut lines = [
+        line(TOGETHER, Floor::AtLeast(0.5)),
+        line(APART, Floor::None),
+        line(ONE, Floor::None),
+    ];
     for _ in 0..sizes.rounds {
         let fresh = place.fresh().await?;
         fresh.fill_with_due(sizes.due).await?;
@@ -109,13 +133,15 @@ impl Ended {
         }
     }
 
-    fn add(&self, id: String) -> Result<(), Error> {
+    fn add(&self, claims: &[Claim]) -> Result<(), Error> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1 = Some(Instant::now());
-        match seen.0.insert(id) {
-            true => Ok(()),
-            false => Err("a task was claimed twice".into()),
+        for Claim { task, .. } in claims {
+            if !seen.0.insert(task.id.clone()) {
+                return Err("a task was claimed twice".into());
+            }
         }
+        Ok(())
     }
 
     fn are_all(&self) -> bool {
@@ -133,6 +159,7 @@ struct Claimant {
     wanted: String,
     asking: Connection,
     ending: Vec<Connection>,
+    together: usize,
 }
 
 #[derive(Deserialize)]
@@ -161,6 +188,7 @@ impl Claimant {
             wanted: wanted(KIND, manner.max, Duration::from_secs(1)),
             asking: Connection::open(address).await?,
             ending,
+            together: manner.together,
         })
     }
 
@@ -172,12 +200,11 @@ impl Claimant {
             let places = self.ending.len();
             for (place, mut connection) in self.ending.drain(..).enumerate() {
                 let share: Vec<_> = claims.iter().skip(place).step_by(places).cloned().collect();
-                let ended = Arc::clone(&ended);
+                let (ended, together) = (Arc::clone(&ended), self.together);
                 working.spawn(async move {
-                    for Claim { claim, task } in share {
-                        let path = format!("/v1/claims/{claim}/done");
-                        connection.ask("POST", &path, "", 200).await?;
-                        ended.add(task.id)?;
+                    for claims in share.chunks(together) {
+                        end(&mut connection, claims).await?;
+                        ended.add(claims)?;
                     }
                     Ok::<_, Error>(connection)
                 });
@@ -188,6 +215,29 @@ impl Claimant {
         }
         Ok(())
     }
+}
+
+/// Ends claims that all hold: by the request that is for one, or by that for several.
+async fn end(connection: &mut Connection, claims: &[Claim]) -> Result<(), Error> {
+    if let [Claim { claim, .. }] = claims {
+        connection
+            .ask("POST", &format!("/v1/claims/{claim}/done"), "", 200)
+            .await?;
+        return Ok(());
+    }
+    let ids: Vec<_> = claims.iter().map(|claim| &claim.claim).collect();
+    let body = serde_json::json!({ "claims": ids }).to_string();
+    let answered = connection.ask("POST", "/v1/claims:done", &body, 200).await?;
+    let Answered { answers } = serde_json::from_slice(answered)?;
+    match answers.len() == claims.len() && answers.iter().all(|answer| answer == "done") {
+        true => Ok(()),
+        false => Err(format!("claims were lost: {answers:?}").into()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    answers: Vec<String>,
 }
 
 /// What a claimant asks for.

@@ -157,6 +157,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/claims", take)
         .route("/events", must_have(read, get(events::listen)));
     let claims = Router::new()
+        .route("/claims:done", may(work, post(claims::all_done)))
         .route("/claims/{claim}/done", may(work, post(claims::done)))
         .route("/claims/{claim}/retry", may(work, post(claims::retry)))
         .route("/claims/{claim}/snooze", may(work, post(claims::snooze)))

@@ -62,6 +62,47 @@ async fn a_task_is_claimed_when_it_is_due_and_done_once() {
 }
 
 #[tokio::test]
+async fn several_are_done_in_one_call_each_with_an_answer_of_its_own() {
+    let server = Server::start();
+    let mut claims = Vec::new();
+    for key in ["1", "2", "3"] {
+        claims.push(claimed(&server, key, "30s").await);
+    }
+    server
+        .post(&format!("/v1/claims/{}/done", claims[1]), json!({}))
+        .await
+        .is(200, "done");
+    // One has ended before, and one is named twice.
+    let all = [&claims[0], &claims[1], &claims[2], &claims[0]];
+    let answered = server.post("/v1/claims:done", json!({"claims": all})).await;
+    assert_eq!(
+        (answered.status, answered.body),
+        (200, json!({"answers": ["done", "lost", "done", "lost"]}))
+    );
+    for key in ["1", "2", "3"] {
+        assert_eq!(state(&server, key).await["state"], "done");
+    }
+}
+
+#[tokio::test]
+async fn of_several_none_is_done_if_one_cannot_be_used() {
+    let server = Server::start();
+    let claim = claimed(&server, "1", "30s").await;
+    for (claims, said) in [
+        (json!([claim, "7"]), "claim id is \"7\""),
+        (json!([]), "claims is \"0\": allowed are 1 to 500 claims"),
+        (json!(vec![&claim; 501]), "claims is \"501\""),
+        (json!(claim), "claims cannot be used"),
+    ] {
+        server
+            .post("/v1/claims:done", json!({"claims": claims}))
+            .await
+            .refuses(400, said);
+    }
+    assert_eq!(state(&server, "1").await["state"], "running");
+}
+
+#[tokio::test]
 async fn an_attempt_that_failed_is_tried_again_as_often_as_its_kind_allows() {
     let kind = "[kinds.k]\ndeliver = \"pull\"\nattempts = 2\n";
     let server = Server::configured(&format!("{ANY_PORT}{kind}"));

@@ -44,6 +44,7 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             "post /v1/claims/{claim}/extend",
             "post /v1/claims/{claim}/retry",
             "post /v1/claims/{claim}/snooze",
+            "post /v1/claims:done",
             "post /v1/kinds/{kind}/pause",
             "post /v1/kinds/{kind}/resume",
             "post /v1/tasks",

@@ -9,14 +9,15 @@ use uuid::Uuid;
 use super::codec;
 use super::connections::{Database, Writing};
 use crate::store::transition::Transition;
-use crate::store::{Change, Expect, Target, Verb, When};
+use crate::store::{Change, Expect, Target, When};
 use crate::timestamp::millis;
 use crate::{Answer, Task, Timestamp, defaults};
 
 /// Makes those of these changes whose rows are scheduled and locked by nobody: of each row the first. Gives the time, and the
 /// answers to these; neither where a row cannot be read, as then none is made.
 ///
-/// The others are to be made after them. So all have to be [`of_scheduled`](crate::store::sql::of_scheduled), for which their order does not matter.
+/// The others are to be made after them. So all have to be [`of_scheduled`](crate::store::sql::of_scheduled), for which
+/// their order does not matter.
 pub(super) async fn change_scheduled(
     writing: &mut Writing<'_>,
     database: &Database,

@@ -7,8 +7,9 @@ use axum::extract::{Extension, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use delayline::Kind;
 use delayline::claims::{ClaimId, Claimed};
+use delayline::{Error, Kind, defaults};
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,6 +21,9 @@ use super::problem::{Problem, Refusals};
 use super::room::{full, sent_with};
 use super::texts;
 use crate::span::Span;
+
+const DONE: &str = "done";
+const LOST: &str = "lost";
 
 /// For how long a request may wait for a task.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -80,6 +84,22 @@ impl ClaimView {
 pub(super) struct Held {
     /// `done`.
     answer: &'static str,
+}
+
+/// Claims whose tasks are done.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllDone {
+    /// Each as it was given.
+    #[schema(value_type = Vec<texts::ClaimId>, min_items = 1, max_items = 500)]
+    claims: Vec<String>,
+}
+
+/// What came of claims, in their order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Answers {
+    /// Of each `done`, or `lost`: it did not hold any more, and nothing was changed.
+    answers: Vec<&'static str>,
 }
 
 /// An attempt that failed.
@@ -171,6 +191,35 @@ pub(super) async fn take(
     Ok(response)
 }
 
+/// The tasks of these claims are done: for who has several, in one call.
+///
+/// Each is as if it ended alone: that some are lost does not hinder the others. After a 503 some may have ended; the same
+/// call may be repeated, and then says `lost` of those.
+#[utoipa::path(
+    post,
+    path = "/v1/claims:done",
+    tag = "claims",
+    request_body = AllDone,
+    responses((status = 200, description = "What came of each", body = Answers), Refusals)
+)]
+pub(super) async fn all_done(
+    State(app): State<Shared>,
+    Body(AllDone { claims }): Body<AllDone>,
+) -> Result<Json<Answers>, Problem> {
+    if claims.is_empty() || claims.len() > defaults::BATCH {
+        let allowed = format!("allowed are 1 to {} claims", defaults::BATCH);
+        return Err(Problem::invalid("claims", claims.len(), allowed));
+    }
+    let claims: Vec<ClaimId> = claims
+        .iter()
+        .map(|claim| claim.parse())
+        .collect::<Result<_, _>>()?;
+    let held = join_all(claims.into_iter().map(|claim| app.claims.done(claim))).await;
+    let answer = |held: Result<bool, Error>| held.map(|held| if held { DONE } else { LOST });
+    let answers = held.into_iter().map(answer).collect::<Result<_, _>>()?;
+    Ok(Json(Answers { answers }))
+}
+
 macro_rules! ends {
     ($(#[$doc:meta])* $name:ident, $path:literal, $body:ty, |$app:ident, $claim:ident, $given:pat_param| $end:expr) => {
         $(#[$doc])*
@@ -226,11 +275,11 @@ ends!(
 
 fn held(held: bool) -> Result<Response, Problem> {
     if held {
-        return Ok(Json(Held { answer: "done" }).into_response());
+        return Ok(Json(Held { answer: DONE }).into_response());
     }
     Err(Problem::answered(
         StatusCode::CONFLICT,
         "the claim does not hold any more: its lease has ended and somebody has taken the task, or it has been ended before",
-        serde_json::json!({"answer": "lost"}),
+        serde_json::json!({"answer": LOST}),
     ))
 }

@@ -40,6 +40,7 @@ use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task
         stats::show,
         events::listen,
         claims::take,
+        claims::all_done,
         claims::done,
         claims::retry,
         claims::snooze,
