@@ -38,7 +38,7 @@ pub(super) fn describe() {
     describe_gauge!(
         OVERDUE_OLDEST,
         Unit::Seconds,
-        "For how long the task has been due that has waited longest; 0 if none waits"
+        "For how long the task has been due that has waited longest; 0 if none waits, or the kind is paused"
     );
     describe_counter!(
         VERBS,

@@ -28,7 +28,8 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 
 impl Scheduler {
     /// Records what only the store knows: how many tasks there are of each kind and state (`delayline.tasks`), how many are
-    /// due soon (`delayline.tasks.due`), and for how long the oldest has been due (`delayline.overdue.oldest`).
+    /// due soon (`delayline.tasks.due`), and for how long the oldest has been due (`delayline.overdue.oldest`), of kinds that
+    /// are not paused.
     ///
     /// For whoever is about to export metrics: nothing is asked unless somebody wants to see it. Kinds are counted one by
     /// one, by an index and up to [`defaults::FORECAST_LIMIT`] tasks, never by going through a table. The store is asked
@@ -108,8 +109,12 @@ impl Figures {
         if *overdue > 0 {
             let first = Page::new(kind.clone(), State::Scheduled).limit(1);
             let first = kernel.store.list(&first).await?;
-            let waits = first.first().map(|first| heard.now.millis_since(first.due_at));
-            self.oldest = self.oldest.max(duration(waits.unwrap_or(0)));
+            // What waits for a resume is not late.
+            kernel.pauses.refresh(kernel).await;
+            if !kernel.pauses.has(kind, Some(heard.now)) {
+                let waits = first.first().map(|first| heard.now.millis_since(first.due_at));
+                self.oldest = self.oldest.max(duration(waits.unwrap_or(0)));
+            }
         }
         Ok(*all)
     }

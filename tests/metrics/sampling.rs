@@ -3,7 +3,7 @@
 use delayline::{NewTask, Outcome, Policy, Worker, defaults};
 
 use crate::recorder::{Recorder, of};
-use crate::support::{KIND, Op, Running, World, ms, secs};
+use crate::support::{KIND, Op, Running, World, at, ms, secs};
 
 const BOUNDS: [&str; 8] = ["5", "60", "300", "900", "3600", "14400", "28800", "86400"];
 
@@ -90,6 +90,33 @@ async fn the_store_is_asked_now_and_then_and_what_is_gone_is_told_as_gone() {
     world.pass(ms(1)).await;
     world.scheduler.sample_metrics().await.unwrap();
     assert!(world.store.calls(Op::List).len() > asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_is_not_overdue_until_it_is_resumed() {
+    let recorder = Recorder::new();
+    let _listening = recorder.listen();
+    let world = World::new();
+    for kind in ["until", "paused", "late"] {
+        let task = NewTask::new(kind, &1).after(secs(2));
+        world.scheduler.schedule(task).await.unwrap();
+    }
+    let oldest = async || {
+        world.pass(secs(30)).await;
+        world.scheduler.sample_metrics().await.unwrap();
+        let told = recorder.told().levels("delayline.overdue.oldest");
+        ["until", "paused", "late"].map(|kind| told[kind])
+    };
+    world
+        .scheduler
+        .pause("until", Some(at(50_000)), "")
+        .await
+        .unwrap();
+    world.scheduler.pause("paused", None, "").await.unwrap();
+    assert_eq!(oldest().await, [0.0, 0.0, 28.0]);
+    assert_eq!(oldest().await, [58.0, 0.0, 58.0]);
+    assert!(world.scheduler.resume("paused").await.unwrap());
+    assert_eq!(oldest().await, [88.0, 88.0, 88.0]);
 }
 
 #[tokio::test(start_paused = true)]
