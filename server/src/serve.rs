@@ -9,6 +9,7 @@ mod http;
 mod log;
 mod metrics;
 mod open;
+mod recent;
 mod text;
 mod traces;
 mod webhook;
@@ -65,7 +66,7 @@ impl Serve {
 
     async fn serve(self, config: Config) -> Result<(), Failure> {
         // Before whatever tells figures.
-        let figures = metrics::start()?;
+        let (figures, recent) = metrics::start()?;
         let traces = Traces::start(config.otlp.as_ref())?;
         let in_memory = self.demo && self.config.is_none();
         let parts = open::Parts::open(&config, in_memory).await?;
@@ -112,6 +113,7 @@ impl Serve {
             room_for_many,
             room_for_scrapes: Room::for_scrapes(),
             figures,
+            recent,
             delivered: config
                 .kinds()
                 .into_iter()

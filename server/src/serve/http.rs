@@ -50,6 +50,7 @@ pub(super) use self::pages::{Pages, Peer};
 use self::problem::Problem;
 pub(super) use self::room::Room;
 use super::config::Right;
+use super::recent::Recent;
 use super::traces::Traces;
 
 /// For how long a request may take that does not wait for tasks.
@@ -76,6 +77,7 @@ pub(crate) struct App {
     /// For those that look at figures.
     pub(crate) room_for_scrapes: Room,
     pub(crate) figures: PrometheusHandle,
+    pub(crate) recent: Recent,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
     /// The changes in bulk that go on behind their callers.

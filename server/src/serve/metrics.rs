@@ -1,10 +1,12 @@
-//! The figures of this server, for Prometheus.
+//! The figures of this server, for Prometheus and for its pages.
 
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
+use metrics_util::layers::FanoutBuilder;
 
+use super::recent::Recent;
 use crate::Failure;
 
 /// Up to how many seconds lateness is told apart, and how long something takes.
@@ -18,13 +20,20 @@ const GAUGES_LAST: Duration = Duration::from_secs(120);
 const GATHER_EVERY: Duration = Duration::from_secs(5);
 
 /// Begins to record. Within a runtime, and before whatever tells figures is made.
-pub(super) fn start() -> Result<PrometheusHandle, Failure> {
-    let figures = PrometheusBuilder::new()
+pub(super) fn start() -> Result<(PrometheusHandle, Recent), Failure> {
+    let unrecorded =
+        |error: &dyn std::error::Error| Failure::Found(format!("figures cannot be recorded: {error}"));
+    let prometheus = PrometheusBuilder::new()
         .with_recommended_naming(true)
         .idle_timeout(MetricKindMask::GAUGE, Some(GAUGES_LAST))
         .set_buckets(&BUCKETS)
-        .and_then(PrometheusBuilder::install_recorder)
-        .map_err(|error| Failure::Found(format!("figures cannot be recorded: {error}")))?;
+        .map_err(|error| unrecorded(&error))?
+        .build_recorder();
+    let (figures, recent) = (prometheus.handle(), Recent::start());
+    let both = FanoutBuilder::default()
+        .add_recorder(prometheus)
+        .add_recorder(recent.clone());
+    metrics::set_global_recorder(both.build()).map_err(|error| unrecorded(&error))?;
     let gathered = figures.clone();
     tokio::spawn(async move {
         loop {
@@ -32,5 +41,5 @@ pub(super) fn start() -> Result<PrometheusHandle, Failure> {
             gathered.run_upkeep();
         }
     });
-    Ok(figures)
+    Ok((figures, recent))
 }

@@ -32,6 +32,45 @@ async fn a_kind_is_paused_with_a_reason_and_resumed() {
 }
 
 #[tokio::test]
+async fn what_this_server_did_with_the_tasks_of_each_kind_is_told() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    for path in ["idle/1", "works/1", "works/2", "works/3"] {
+        let path = format!("/v1/tasks/{path}");
+        server.put(&path, json!({"after": "0s"})).await.is(201, "new");
+    }
+    let claims = json!({"kinds": ["works"], "max": 3});
+    let claims = server.post("/v1/claims", claims).await.body;
+    let claims = claims["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 3);
+    let ends = [("done", json!({})), ("discard", json!({"reason": "no paper"}))];
+    for (claim, (end, body)) in claims.iter().zip(ends) {
+        let end = format!("/v1/claims/{}/{end}", claim["claim"].as_str().unwrap());
+        server.post(&end, body).await.is(200, "done");
+    }
+    let page = browser.get("/kinds").await;
+    let row = |kind: &str| {
+        let (_, row) = page.text.split_once(&format!("/tasks?kind={kind}\">")).unwrap();
+        row.split_once("</tr>").unwrap().0.to_owned()
+    };
+    let cell = |kind: &str, label: &str| {
+        let row = row(kind);
+        let (_, cell) = row.split_once(&format!("<td data-label=\"{label}\"")).unwrap();
+        cell.split_once("</td>").unwrap().0.to_owned()
+    };
+    for (label, works, idle) in [
+        ("Started a minute", " class=\"number\">3.0", " class=\"number\">0"),
+        ("Failed", " class=\"number bad\">1", " class=\"number\">0"),
+    ] {
+        assert_eq!((&*cell("works", label), &*cell("idle", label)), (works, idle));
+    }
+    for label in ["Late, p50 / p99", "Took, p50 / p99"] {
+        assert!(cell("works", label).contains("s / "), "{}", row("works"));
+        assert!(cell("idle", label).ends_with(">"), "{}", row("idle"));
+    }
+}
+
+#[tokio::test]
 async fn where_tasks_go_is_told_without_secrets() {
     let server = Server::configured(&format!(
         "{ANY_PORT}[webhooks]\nallow = [\"127.0.0.1\"]\n[kinds.hooked]\ndeliver = {{ url = \

@@ -14,7 +14,7 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
     let none = browser.get("/").await;
     none.says("Nothing is late.");
     none.says("There are no tasks yet.");
-    none.says("This server has started none yet.");
+    none.says("This server has started none since");
     for key in ["1", "2", "3"] {
         let path = format!("/v1/tasks/slow.kind/{key}");
         server.put(&path, json!({"after": "0s"})).await.is(201, "new");
@@ -65,4 +65,5 @@ async fn kinds_are_counted_by_state_and_how_late_tasks_start_is_told() {
     }
     page.says(r#"<a href="/tasks?kind=k">1</a>"#);
     page.says("99 of 100 within");
+    page.says("Those that this server has started since");
 }

@@ -14,8 +14,10 @@ use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::name;
 use super::visitor::Visitor;
-use super::words::{Moment, Said, now, said};
+use super::words::{Moment, Said, lasted, now, said};
+use crate::digits::grouped;
 use crate::kinds::Found;
+use crate::serve::recent::{Recent, Spread, Tally};
 
 /// How many kinds a page has.
 const KINDS: usize = 100;
@@ -28,6 +30,8 @@ struct KindsPage {
     /// The kind that it is said of.
     of: String,
     kinds: Vec<KindRow>,
+    /// Since when it is told what came of tasks.
+    since: Moment,
     next: Option<String>,
     is_first: bool,
 }
@@ -36,9 +40,63 @@ struct KindsPage {
 struct KindRow {
     kind: String,
     states: Vec<String>,
+    /// What came of its tasks within the last hour; none, if that is not told apart.
+    recent: Option<Recently>,
     /// Where its tasks go, if the configuration says so.
     delivered: Option<String>,
     paused: Option<Paused>,
+}
+
+/// What this server did with the tasks of a kind.
+#[derive(Debug)]
+struct Recently {
+    started_a_minute: String,
+    failed: u64,
+    /// How late they were started, and how long each took, if there were any.
+    late: Option<Shares>,
+    took: Option<Shares>,
+}
+
+/// Within what half of them were, and 99 of 100.
+#[derive(Debug)]
+struct Shares {
+    p50: String,
+    p99: String,
+}
+
+impl Recently {
+    fn of(recent: &Recent, kind: &Kind) -> Option<Self> {
+        let Tally { late, took, failed } = recent.of_kind(kind.as_str())?;
+        Some(Self {
+            started_a_minute: rate(recent.a_minute(late.count())),
+            failed,
+            late: Shares::of(&late),
+            took: Shares::of(&took),
+        })
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed > 0
+    }
+}
+
+impl Shares {
+    fn of(spread: &Spread) -> Option<Self> {
+        (spread.count() > 0).then(|| Self {
+            p50: lasted(spread.within(0.5)),
+            p99: lasted(spread.within(0.99)),
+        })
+    }
+}
+
+/// How often, as far as that matters.
+fn rate(a_minute: f64) -> String {
+    match a_minute {
+        0.0 => "0".to_owned(),
+        ..0.1 => "less than 0.1".to_owned(),
+        ..10.0 => format!("{a_minute:.1}"),
+        _ => grouped(a_minute.round()),
+    }
 }
 
 #[derive(Debug)]
@@ -62,6 +120,7 @@ pub(super) async fn show(
     let now = now();
     let row = |(kind, Found { states, paused }): (Kind, Found)| KindRow {
         states: states.into_iter().map(name).collect(),
+        recent: Recently::of(&app.recent, &kind),
         delivered: app.delivered.get(&kind).cloned(),
         kind: kind.to_string(),
         paused: paused.map(|paused| Paused {
@@ -78,6 +137,7 @@ pub(super) async fn show(
         of: fields.one("of").unwrap_or_default().to_owned(),
         next: last.map(|last| search(&[("after", &last.kind)])),
         is_first: after.is_none(),
+        since: Moment::of(app.recent.since(now), now),
         kinds,
     })
 }
@@ -123,4 +183,23 @@ pub(super) async fn resume(
         false => "resume.not_found",
     };
     Ok(back(&app, &kind, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_are_as_fine_as_matters() {
+        for (a_minute, text) in [
+            (0.0, "0"),
+            (0.02, "less than 0.1"),
+            (0.25, "0.2"),
+            (9.9, "9.9"),
+            (10.4, "10"),
+            (1_234.4, "1,234"),
+        ] {
+            assert_eq!(rate(a_minute), text);
+        }
+    }
 }

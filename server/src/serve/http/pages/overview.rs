@@ -14,7 +14,7 @@ use super::super::problem::Problem;
 use super::super::{Shared, health};
 use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
-use super::words::{COUNTED, Count, Moment, now, span};
+use super::words::{COUNTED, Count, Moment, lasted, now, span};
 use crate::kinds::Found;
 
 /// Of how many kinds tasks are counted.
@@ -204,26 +204,24 @@ pub(super) async fn show(
     let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
     let (kinds, parts) = tokio::join!(counting, health::parts(&app));
     let kinds: Vec<KindRow> = kinds?;
-    let stats = app.scheduler.stats();
-    let late = |name, millis| Started {
+    let late = app.recent.late();
+    let started = [
+        ("Half of them within", 0.5),
+        ("99 of 100 within", 0.99),
+        ("The latest after", 1.0),
+    ];
+    let started = started.map(|(name, share)| Started {
         name,
-        late: span(i64::try_from(millis).unwrap_or(i64::MAX)),
-    };
-    let started = match stats.started {
-        0 => Vec::new(),
-        _ => vec![
-            late("Half of them within", stats.late.p50_ms),
-            late("99 of 100 within", stats.late.p99_ms),
-            late("The latest after", stats.late.max_ms),
-        ],
-    };
+        late: lasted(late.within(share)),
+    });
+    let now = now();
     page(&OverviewPage {
         frame: Frame::new(&app, Tab::Overview, Some(visitor)),
         late: Late::of(&kinds),
         forecast: forecast(&kinds),
         are_more_kinds,
-        started,
-        since: Moment::of(app.started_at, now()),
+        started: started.into_iter().filter(|_| late.count() > 0).collect(),
+        since: Moment::of(app.recent.since(now), now),
         unwell: parts
             .iter()
             .filter(|part| !part.ready)

@@ -1,6 +1,6 @@
 //! Times, counts and answers, as people say them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use delayline::{Answer, Timestamp};
 
@@ -56,6 +56,11 @@ pub(super) fn span(millis: i64) -> String {
         }
         _ => whole,
     }
+}
+
+/// The same of a duration.
+pub(super) fn lasted(duration: Duration) -> String {
+    span(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Up to so many tasks are counted of one kind and state, at the most.

@@ -1,0 +1,269 @@
+//! What has happened within the last hour, for the pages.
+
+mod spread;
+mod window;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use delayline::Timestamp;
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+
+pub(crate) use self::spread::Spread;
+use self::window::Window;
+
+/// What the kinds are called together that are not told apart.
+const OTHER: &str = "other";
+
+/// Hears the same figures as Prometheus does, and keeps those of the last hour that pages show.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    began: Instant,
+    figures: Mutex<Figures>,
+}
+
+impl Recent {
+    pub(super) fn start() -> Self {
+        Self(Arc::new(Kept {
+            began: Instant::now(),
+            figures: Mutex::default(),
+        }))
+    }
+
+    /// When the time began that is told of: an hour ago, or when the server was started.
+    pub(crate) fn since(&self, now: Timestamp) -> Timestamp {
+        let millis = self.covers().as_millis();
+        now.shifted(-i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+
+    /// How often in a minute something happened that was counted meanwhile. What happened in the server's first minute is
+    /// what happened in a minute.
+    pub(crate) fn a_minute(&self, count: u64) -> f64 {
+        count as f64 * 60.0 / self.covers().as_secs_f64().max(60.0)
+    }
+
+    fn covers(&self) -> Duration {
+        window::covers(self.0.now())
+    }
+
+    /// How late tasks of all kinds were started.
+    pub(crate) fn late(&self) -> Spread {
+        self.0.figures().late(self.0.now())
+    }
+
+    /// What came of the tasks of a kind; none, if it is one of those that are told together.
+    pub(crate) fn of_kind(&self, kind: &str) -> Option<Tally> {
+        self.0.figures().of_kind(kind, self.0.now())
+    }
+}
+
+impl Kept {
+    /// Since it began.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of the tasks of a kind.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// How late each was started.
+    pub(crate) late: Spread,
+    /// How long each attempt took.
+    pub(crate) took: Spread,
+    /// How many attempts failed.
+    pub(crate) failed: u64,
+}
+
+/// The kinds that are told apart are bounded by the library.
+#[derive(Debug, Default)]
+struct Figures {
+    kinds: BTreeMap<String, Window<Tally>>,
+}
+
+/// What a figure is about.
+#[derive(Debug)]
+enum About {
+    Late { kind: String },
+    Took { kind: String },
+    Failed { kind: String },
+}
+
+impl About {
+    /// None: no page shows it.
+    fn of(key: &Key) -> Option<Self> {
+        let label = |name: &str| {
+            let mut labels = key.labels();
+            labels
+                .find(|label| label.key() == name)
+                .map(|label| label.value().to_owned())
+        };
+        let kind = || label("kind");
+        match key.name() {
+            "delayline.task.lateness" => Some(Self::Late { kind: kind()? }),
+            "messaging.process.duration" => Some(Self::Took { kind: kind()? }),
+            "delayline.attempts" if matches!(&*label("outcome")?, "retry" | "dead") => {
+                Some(Self::Failed { kind: kind()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Figures {
+    fn hear(&mut self, about: &About, value: f64, now: Duration) {
+        let took = || Duration::try_from_secs_f64(value).unwrap_or_default();
+        match about {
+            About::Late { kind } => self.kind(kind, now).late.add(took()),
+            About::Took { kind } => self.kind(kind, now).took.add(took()),
+            About::Failed { kind } => self.kind(kind, now).failed += value as u64,
+        }
+    }
+
+    fn kind(&mut self, kind: &str, now: Duration) -> &mut Tally {
+        self.kinds.entry(kind.to_owned()).or_default().at(now)
+    }
+
+    fn late(&self, now: Duration) -> Spread {
+        let tallies = self.kinds.values().flat_map(|kind| kind.within(now));
+        Spread::sum(tallies.map(|tally| &tally.late))
+    }
+
+    fn of_kind(&self, kind: &str, now: Duration) -> Option<Tally> {
+        let window = match self.kinds.get(kind) {
+            // As one that is told apart is heard of before anything comes of its tasks.
+            None if self.kinds.contains_key(OTHER) => return None,
+            window => window,
+        };
+        let tallies = || window.into_iter().flat_map(|window| window.within(now));
+        Some(Tally {
+            late: Spread::sum(tallies().map(|tally| &tally.late)),
+            took: Spread::sum(tallies().map(|tally| &tally.took)),
+            failed: tallies().map(|tally| tally.failed).sum(),
+        })
+    }
+}
+
+/// Where what is told of one thing goes.
+#[derive(Debug)]
+struct Ear {
+    kept: Arc<Kept>,
+    about: About,
+}
+
+impl Ear {
+    fn hear(&self, value: f64) {
+        let now = self.kept.now();
+        self.kept.figures().hear(&self.about, value, now);
+    }
+}
+
+impl HistogramFn for Ear {
+    fn record(&self, value: f64) {
+        self.hear(value);
+    }
+}
+
+impl CounterFn for Ear {
+    fn increment(&self, value: u64) {
+        self.hear(value as f64);
+    }
+
+    // None of those that are heard is set.
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recent {
+    fn ear(&self, key: &Key) -> Option<Arc<Ear>> {
+        let about = About::of(key)?;
+        let kept = Arc::clone(&self.0);
+        Some(Arc::new(Ear { kept, about }))
+    }
+}
+
+impl Recorder for Recent {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.ear(key).map_or_else(Counter::noop, Counter::from_arc)
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        self.ear(key).map_or_else(Histogram::noop, Histogram::from_arc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::{counter, histogram};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// What was heard now and an hour later.
+    fn heard(tell: impl FnOnce()) -> (Recent, Duration) {
+        let recent = Recent::start();
+        metrics::with_local_recorder(&recent, tell);
+        let now = recent.0.now();
+        (recent, now)
+    }
+
+    #[test]
+    fn what_comes_of_each_kind_is_kept_for_an_hour() {
+        let (recent, now) = heard(|| {
+            for (kind, woken_by, late) in [("a", "claim", 10), ("a", "sweep", 20), ("b", "claim", 30)] {
+                histogram!("delayline.task.lateness", "kind" => kind, "woken_by" => woken_by)
+                    .record(ms(late));
+            }
+            histogram!("messaging.process.duration", "kind" => "a", "outcome" => "done").record(ms(5));
+            for (outcome, count) in [("retry", 2), ("dead", 1), ("dead", 0), ("done", 7), ("lost", 9)] {
+                counter!("delayline.attempts", "kind" => "a", "outcome" => outcome).increment(count);
+            }
+            counter!("delayline.verbs", "kind" => "a", "outcome" => "dead").increment(1);
+        });
+        let figures = recent.0.figures();
+        assert_eq!(figures.late(now).count(), 3);
+        let a = figures.of_kind("a", now).unwrap();
+        assert_eq!((a.late.count(), a.took.count(), a.failed), (2, 1, 3));
+        assert_eq!((a.late.within(1.0), a.took.within(1.0)), (ms(20), ms(5)));
+        assert_eq!(figures.of_kind("b", now).unwrap().failed, 0);
+        assert_eq!(figures.of_kind("c", now).unwrap().late.count(), 0);
+        let a = figures.of_kind("a", now + HOUR).unwrap();
+        assert_eq!((a.late.count(), a.took.count(), a.failed), (0, 0, 0));
+        assert_eq!(figures.late(now + HOUR).count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_kind_that_is_told_together_with_others() {
+        let (recent, now) = heard(|| {
+            counter!("delayline.attempts", "kind" => "idle", "outcome" => "dead").increment(0);
+            histogram!("delayline.task.lateness", "kind" => "other").record(1.0);
+        });
+        let figures = recent.0.figures();
+        assert!(figures.of_kind("idle", now + HOUR).is_some());
+        assert!(figures.of_kind("another", now + HOUR).is_none());
+    }
+}
