@@ -258,8 +258,12 @@ impl Scheduler {
     /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
     /// not dead.
     pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
-        self.change_one(target.into(), Expect::Anything, Action::Dismiss)
-            .await
+        self.dismiss_if(target, Expect::Anything).await
+    }
+
+    /// As [`dismiss`](Self::dismiss), if the task is as `expect` says; otherwise `Conflict`.
+    pub async fn dismiss_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
+        self.change_one(target.into(), expect, Action::Dismiss).await
     }
 
     async fn change_one(&self, target: Target, expect: Expect, action: Action) -> Result<Answer, Error> {

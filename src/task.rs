@@ -132,7 +132,7 @@ pub enum State {
     Running,
     /// Its handler finished it.
     Done,
-    /// It was given up, and waits for a person to look at it and redrive it.
+    /// It was given up, and waits for a person to look at it and redrive or dismiss it.
     Dead,
     /// Its caller cancelled it before it ran.
     Cancelled,

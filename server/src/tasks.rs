@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::database::Place;
 use crate::filter::Filter;
 
-/// See what is waiting, and cancel, move, run or redrive it: one task, or all that match.
+/// See what is waiting, and cancel, move, run, redrive or dismiss it: one task, or all that match.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Tasks {
     #[command(subcommand)]
@@ -29,6 +29,7 @@ enum Command {
     Shift(change::Shift),
     Run(change::Run),
     Redrive(change::Redrive),
+    Dismiss(change::Dismiss),
 }
 
 impl Tasks {
@@ -42,6 +43,7 @@ impl Tasks {
             Command::Shift(shift) => shift.run(),
             Command::Run(run) => run.run(),
             Command::Redrive(redrive) => redrive.run(),
+            Command::Dismiss(dismiss) => dismiss.run(),
         }
     }
 }

@@ -94,6 +94,7 @@ async fn no_verb_finds_a_task_that_is_not_there() {
             scheduler.cancel(target()).await.unwrap(),
             scheduler.run_now(target()).await.unwrap(),
             scheduler.redrive(target()).await.unwrap(),
+            scheduler.dismiss(target()).await.unwrap(),
             scheduler.reschedule(target(), secs(1)).await.unwrap(),
             scheduler.shift(target(), Shift::Later(secs(1))).await.unwrap(),
         ] {

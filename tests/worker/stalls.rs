@@ -1,6 +1,7 @@
 //! Workers that die with tasks that they have not started, and tasks that kill their workers.
 
-use delayline::{NewTask, Outcome, Policy, State, TaskId, Worker};
+use delayline::store::Expect;
+use delayline::{Answer, NewTask, Outcome, Policy, State, TaskId, Worker};
 
 use crate::support::{KIND, Op, Running, World, ms, secs};
 
@@ -131,6 +132,10 @@ async fn a_dead_task_can_be_dismissed() {
     world.scheduler.schedule(task).await.unwrap();
     world.settle().await;
     assert_eq!(world.count(State::Dead).await, 1);
+    let dead = world.row((KIND, "a")).await;
+    let other = Expect::Version(dead.version + 1);
+    let refused = world.scheduler.dismiss_if((KIND, "a"), other).await.unwrap();
+    assert_eq!(refused, Answer::Conflict(dead));
     assert!(world.scheduler.dismiss((KIND, "a")).await.unwrap().is_done());
     assert_eq!(
         (

@@ -128,6 +128,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks:cancel", change_many(post(bulk::cancel)))
         .route("/tasks:run", change_many(post(bulk::run)))
         .route("/tasks:redrive", change_many(post(bulk::redrive)))
+        .route("/tasks:dismiss", change_many(post(bulk::dismiss)))
         .route("/tasks:reschedule", change_many(post(bulk::reschedule)))
         .route("/tasks:shift", change_many(post(bulk::shift)))
         .route("/bulk", may(look_at_bulk, get(bulk::list)))
@@ -148,6 +149,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/tasks/{kind}/{key}/cancel", may(change, post(verbs::cancel)))
         .route("/tasks/{kind}/{key}/run", may(change, post(verbs::run)))
         .route("/tasks/{kind}/{key}/redrive", may(change, post(verbs::redrive)))
+        .route("/tasks/{kind}/{key}/dismiss", may(change, post(verbs::dismiss)))
         .route(
             "/tasks/{kind}/{key}/reschedule",
             may(change, post(verbs::reschedule)),

@@ -1,4 +1,4 @@
-//! `delayline tasks cancel`, `reschedule`, `shift`, `run` and `redrive`: of one task, or of all that match.
+//! `delayline tasks cancel`, `reschedule`, `shift`, `run`, `redrive` and `dismiss`: of one task, or of all that match.
 
 use delayline::store::{Action, Expect, When};
 use delayline::{Answer, Scheduler, Timestamp};
@@ -176,6 +176,19 @@ pub(crate) struct Redrive {
 impl Redrive {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.changed.run(Action::Redrive)
+    }
+}
+
+/// Give dead tasks up for good.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Dismiss {
+    #[command(flatten)]
+    changed: Changed,
+}
+
+impl Dismiss {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        self.changed.run(Action::Dismiss)
     }
 }
 

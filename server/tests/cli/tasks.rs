@@ -208,7 +208,7 @@ fn dues(file: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_dead_of_one_error_are_found_and_redriven() {
+async fn the_dead_of_one_error_are_found_redriven_and_dismissed() {
     let (_folder, file) = shop().await;
     assert_eq!(
         answer(&file, &["tasks", "run", "order.cancel", "book-01"])["answer"],
@@ -230,6 +230,19 @@ async fn the_dead_of_one_error_are_found_and_redriven() {
     };
     assert_eq!(redrive("no stock of 0")["matched"], 0);
     assert_eq!(redrive("no stock of 1")["answers"]["done"], 1);
+
+    let dismiss = ["tasks", "dismiss", "order.cancel", "book-01"];
+    let refused = output(&[&dismiss[..], &["--store", &file]].concat());
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!((refused.status.code(), said.as_str()), (Some(1), "conflict\n"));
+    one_dies(Path::new(&file)).await;
+    let all = ["tasks", "dismiss", "order.cancel", "--all", "--dry-run"];
+    assert_eq!(answer(&file, &all)["matched"], 1);
+    let dismissed = answer(&file, &[&dismiss[..], &["--reason", "sold out"]].concat());
+    assert_eq!(
+        (&dismissed["answer"], &dismissed["task"]["state"]),
+        (&json!("done"), &json!("cancelled"))
+    );
 }
 
 #[test]

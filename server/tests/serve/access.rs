@@ -43,7 +43,7 @@ async fn each_right_is_needed_for_what_it_allows() {
     ask(post.clone(), "/v1/tasks/k/1/cancel", Some("reader"))
         .await
         .refuses(403, "may not change");
-    for verb in ["cancel", "run", "redrive", "reschedule", "shift"] {
+    for verb in ["cancel", "run", "redrive", "dismiss", "reschedule", "shift"] {
         ask(post.clone(), &format!("/v1/tasks:{verb}"), Some("reader"))
             .await
             .refuses(403, "may not change");

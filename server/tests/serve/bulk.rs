@@ -95,8 +95,8 @@ async fn all_that_match_are_moved_once() {
     assert_eq!(server.post("/v1/tasks:run", body).await.body, came(5, false, 5));
 }
 
-#[tokio::test]
-async fn the_dead_of_one_error_are_redriven() {
+/// Two dead tasks, with keys `1` and `2` and errors that end so.
+async fn two_dead() -> Server {
     let server = Server::configured(&format!(
         "{}[kinds.k]\ndeliver = \"pull\"\n",
         crate::server::ANY_PORT
@@ -122,12 +122,33 @@ async fn the_dead_of_one_error_are_redriven() {
             dead += 1;
         }
     }
+    server
+}
+
+#[tokio::test]
+async fn the_dead_of_one_error_are_redriven() {
+    let server = two_dead().await;
     let body = json!({"filter": {"kind": "k", "error": "error 2"}});
     assert_eq!(
         server.post("/v1/tasks:redrive", body).await.body,
         came(1, false, 1)
     );
     assert_eq!(keys(&server, "dead").await, "1");
+}
+
+#[tokio::test]
+async fn the_dead_that_match_are_dismissed_in_parts_and_nothing_else() {
+    let server = two_dead().await;
+    let waiting = json!({"at": "2099-01-01T00:00:00Z"});
+    server.put("/v1/tasks/k/3", waiting).await.is(201, "new");
+    let dismiss = |limit| {
+        let body = json!({"filter": {"kind": "k"}, "limit": limit});
+        server.post("/v1/tasks:dismiss", body)
+    };
+    assert_eq!(dismiss(1).await.body, came(1, true, 1));
+    assert_eq!(dismiss(10).await.body, came(1, false, 1));
+    assert_eq!(keys(&server, "cancelled").await, "1 2");
+    assert_eq!(keys(&server, "scheduled").await, "3");
 }
 
 #[tokio::test]

@@ -34,19 +34,59 @@ async fn a_task_that_is_cancelled_is_finished() {
         let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
         assert_eq!(answer.is(409, "finished")["state"], "cancelled");
     }
-    server
-        .post("/v1/tasks/k/1/redrive", json!({}))
-        .await
-        .is(409, "finished");
+    for verb in ["redrive", "dismiss"] {
+        let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
+        assert_eq!(answer.is(409, "finished")["state"], "cancelled");
+    }
 }
 
 #[tokio::test]
-async fn a_task_that_waits_is_not_redriven() {
+async fn a_task_that_waits_is_neither_redriven_nor_dismissed() {
     let server = with_a_task().await;
-    server
-        .post("/v1/tasks/k/1/redrive", json!({}))
-        .await
-        .is(409, "conflict");
+    for verb in ["redrive", "dismiss"] {
+        let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
+        assert_eq!(answer.is(409, "conflict")["state"], "scheduled");
+    }
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["version"], 1);
+}
+
+#[tokio::test]
+async fn a_dead_task_that_is_dismissed_has_ended_for_good() {
+    let server = Server::start();
+    let due = json!({"after": "0s"});
+    server.put("/v1/tasks/k/1", due).await.is(201, "new");
+    let claims = json!({"kinds": ["k"], "wait": "20s"});
+    let claims = server.post("/v1/claims", claims).await.body;
+    let path = format!("/v1/claims/{}", claims["claims"][0]["claim"].as_str().unwrap());
+    let running = server.post("/v1/tasks/k/1/dismiss", json!({})).await;
+    assert_eq!(running.is(409, "conflict")["state"], "running");
+    let given_up = json!({"reason": "no stock"});
+    let ended = server.post(&format!("{path}/discard"), given_up).await;
+    assert_eq!(ended.status, 200, "{ended:?}");
+
+    let dismiss = |etag: &str| {
+        let request = server.request(Method::POST, "/v1/tasks/k/1/dismiss");
+        let request = request.header("if-match", etag.to_owned());
+        Answer::of(request.json(&json!({"reason": "nobody wants it"})))
+    };
+    let found = server.get("/v1/tasks/k/1").await;
+    assert_eq!(dismiss("\"9\"").await.is(412, "conflict")["state"], "dead");
+    let dismissed = dismiss(found.etag.as_deref().unwrap()).await;
+    assert_eq!(dismissed.is(200, "done")["state"], "cancelled");
+    let told = server.get("/v1/tasks/k/1?explain=1").await.body;
+    let last = told["history"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["event"], &last["actor"], &last["reason"]),
+        (
+            &json!("dismissed"),
+            &json!("api:anybody"),
+            &json!("nobody wants it")
+        )
+    );
+    for verb in ["dismiss", "redrive"] {
+        let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
+        assert_eq!(answer.is(409, "finished")["state"], "cancelled");
+    }
 }
 
 #[tokio::test]
@@ -59,7 +99,7 @@ async fn a_verb_without_a_body_is_taken() {
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let server = Server::start();
-    for verb in ["cancel", "run", "redrive"] {
+    for verb in ["cancel", "run", "redrive", "dismiss"] {
         let answer = server.post(&format!("/v1/tasks/k/1/{verb}"), json!({})).await;
         assert_eq!(answer.is(404, "not_found"), &Value::Null);
     }

@@ -24,7 +24,7 @@ pub(crate) enum Right {
     Read,
     /// Schedule tasks.
     Schedule,
-    /// Move, cancel, run and redrive them.
+    /// Move, cancel, run, redrive and dismiss them.
     Change,
     /// Claim tasks that are due, and end the claims.
     Work,

@@ -331,6 +331,10 @@ bulk!(
     redrive, "/v1/tasks:redrive", Bulk {}, Action::Redrive
 );
 bulk!(
+    /// Gives all dead tasks that match up for good.
+    dismiss, "/v1/tasks:dismiss", Bulk {}, Action::Dismiss
+);
+bulk!(
     /// Moves all scheduled tasks that match to another time.
     reschedule, "/v1/tasks:reschedule", BulkMove { after, at }, Action::Reschedule(when(after, at)?)
 );

@@ -127,6 +127,11 @@ verb!(
     |scheduler, target, expect, given| scheduler.redrive_if(target, expect)
 );
 verb!(
+    /// Gives a dead task up for good: it is cancelled, and removed when its history is over.
+    dismiss, "/v1/tasks/{kind}/{key}/dismiss", Plain,
+    |scheduler, target, expect, given| scheduler.dismiss_if(target, expect)
+);
+verb!(
     /// Moves a task to another time.
     reschedule, "/v1/tasks/{kind}/{key}/reschedule", Move,
     |scheduler, target, expect, given| scheduler.reschedule_if(target, expect, when(given.after, given.at)?)

@@ -119,7 +119,7 @@ async fn what_cannot_be_meant_is_refused() {
         ("verb=cancel&which=chosen&kind=k", "no task is chosen"),
         (
             "verb=eat&which=all&kind=k",
-            "allowed are cancel, run, redrive and move",
+            "allowed are cancel, run, redrive, dismiss and move",
         ),
         ("verb=move&which=all&kind=k&to=soon", "such as 15m"),
         ("verb=cancel&task=changed", "cursor"),

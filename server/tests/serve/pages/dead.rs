@@ -23,7 +23,7 @@ pub(super) async fn dead(server: &Server, kind: &str, reason: &str, count: usize
 }
 
 #[tokio::test]
-async fn the_dead_of_one_error_are_redriven_and_no_others() {
+async fn the_dead_of_one_error_are_redriven_or_dismissed_and_no_others() {
     let server = Server::start();
     let browser = Browser::new(&server);
     browser.get("/dead").await.says("No task is dead.");
@@ -42,9 +42,14 @@ async fn the_dead_of_one_error_are_redriven_and_no_others() {
         .await
         .does_not_say("no such address");
 
-    let checked = browser
-        .get(&format!("/bulk/check?{}", search(&page.form("/bulk/check"))))
-        .await;
+    let check = async |verb: &str| {
+        let page = browser.get("/dead").await;
+        page.says(&format!(r#"<button name="verb" value="{verb}""#));
+        let mut fields = page.form("/bulk/check");
+        fields.push(("verb".to_owned(), verb.to_owned()));
+        browser.get(&format!("/bulk/check?{}", search(&fields))).await
+    };
+    let checked = check("redrive").await;
     checked.says("<h1>Redrive 3 tasks?</h1>");
     checked.says("502 from &#60;mail&#62;");
     let still = server.get("/v1/tasks?kind=mail&state=dead").await.body;
@@ -59,4 +64,15 @@ async fn the_dead_of_one_error_are_redriven_and_no_others() {
         let found = server.get(&format!("/v1/tasks?{search}")).await.body;
         assert_eq!(found["tasks"].as_array().unwrap().len(), count, "{search}");
     }
+
+    let checked = check("dismiss").await;
+    checked.says("<h1>Dismiss 2 tasks?</h1>");
+    let told = confirm(&browser, &checked).await;
+    told.says(r#"<dt class="count">2</dt><dd>dismissed"#);
+    let ended = server.get("/v1/tasks?kind=other&state=cancelled").await.body;
+    assert_eq!(ended["tasks"].as_array().unwrap().len(), 2);
+    let list = browser.get("/tasks?kind=mail&state=dead").await;
+    list.says(r#"<button name="verb" value="dismiss">"#);
+    let list = browser.get("/tasks?kind=mail").await;
+    list.does_not_say(r#"value="dismiss""#);
 }

@@ -60,8 +60,34 @@ async fn verbs_are_answered_in_words() {
         .await
         .says("Cancelled: it will not run.");
     assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "cancelled");
+    done(&browser, &id, "dismiss", &[])
+        .await
+        .says("Nothing was changed: it has ended already.");
     let unknown = browser.post(&format!("/tasks/{id}/eat"), &[]).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_dead_task_is_dismissed_and_no_other() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = scheduled(&server, "1", "1h").await;
+    let button = format!(r#"formaction="/tasks/{id}/dismiss""#);
+    let page = done(&browser, &id, "dismiss", &[]).await;
+    page.says("Nothing was changed: it is not dead.");
+    page.does_not_say(&button);
+    server.post("/v1/tasks/k/1/run", json!({})).await.is(200, "done");
+    let claims = server.post("/v1/claims", json!({"kinds": ["k"]})).await.body;
+    let claim = claims["claims"][0]["claim"].as_str().unwrap().to_owned();
+    let discard = json!({"reason": "no stock"});
+    let ended = server.post(&format!("/v1/claims/{claim}/discard"), discard).await;
+    assert_eq!(ended.status, 200, "{ended:?}");
+    browser.get(&format!("/tasks/{id}")).await.says(&button);
+    let page = done(&browser, &id, "dismiss", &[("reason", "nobody wants it")]).await;
+    page.says("Dismissed: it has ended for good.");
+    page.says("nobody wants it");
+    page.does_not_say(&button);
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "cancelled");
 }
 
 #[tokio::test]

@@ -209,7 +209,7 @@ impl Job {
 #[schema(as = BulkJob)]
 pub(in super::super) struct JobView {
     pub(in super::super) id: String,
-    /// `cancel`, `run`, `redrive`, `reschedule` or `shift`.
+    /// `cancel`, `run`, `redrive`, `dismiss`, `reschedule` or `shift`.
     pub(in super::super) verb: &'static str,
     /// That of its filter.
     pub(in super::super) kind: String,

@@ -48,6 +48,7 @@ impl Verb {
             "cancel" => ("cancel", Action::Cancel),
             "run" => ("run", Action::RunNow),
             "redrive" => ("redrive", Action::Redrive),
+            "dismiss" => ("dismiss", Action::Dismiss),
             "move" => {
                 let text = fields.one("to").unwrap_or_default();
                 to = Some(text.to_owned());
@@ -57,7 +58,7 @@ impl Verb {
                 }
             }
             _ => {
-                let allowed = "allowed are cancel, run, redrive and move";
+                let allowed = "allowed are cancel, run, redrive, dismiss and move";
                 return Err(Problem::invalid("verb", verb, allowed));
             }
         };
@@ -79,6 +80,7 @@ impl Verb {
             "cancel" => ("Cancel", String::new()),
             "run" => ("Run", " now".to_owned()),
             "redrive" => ("Redrive", String::new()),
+            "dismiss" => ("Dismiss", String::new()),
             "shift" => ("Move", format!(", each by {to}")),
             _ => ("Move", format!(" to {to}")),
         }
@@ -277,6 +279,7 @@ fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
         "cancel" => "cancelled: they will not run",
         "run" => "are due now",
         "redrive" => "redriven: they have another life, and are due now",
+        "dismiss" => "dismissed: they have ended for good",
         _ => "moved",
     };
     let all = [

@@ -155,6 +155,7 @@ enum Verb {
     Cancel,
     Run,
     Redrive,
+    Dismiss,
     Move(To),
 }
 
@@ -164,6 +165,7 @@ impl Verb {
             "cancel" => Self::Cancel,
             "run" => Self::Run,
             "redrive" => Self::Redrive,
+            "dismiss" => Self::Dismiss,
             "move" => Self::Move(To::parse(fields.one("to").unwrap_or_default())?),
             _ => {
                 let detail = "there is nothing at this path";
@@ -178,6 +180,7 @@ impl Verb {
             Self::Cancel => scheduler.cancel(target).await,
             Self::Run => scheduler.run_now(target).await,
             Self::Redrive => scheduler.redrive(target).await,
+            Self::Dismiss => scheduler.dismiss(target).await,
             Self::Move(To::Time(when)) => scheduler.reschedule(target, when).await,
             Self::Move(To::By(by)) => scheduler.shift(target, by).await,
         }

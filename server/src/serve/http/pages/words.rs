@@ -126,6 +126,7 @@ pub(super) fn said(code: &str) -> Option<Said> {
         ("cancel", "done") => (true, "Cancelled: it will not run."),
         ("run", "done") => (true, "It is due now, and starts as soon as a worker is free."),
         ("redrive", "done") => (true, "Redriven: it has another life, and is due now."),
+        ("dismiss", "done") => (true, "Dismissed: it has ended for good."),
         ("move", "done") => (true, "Moved."),
         ("pause", "done") => (true, "Paused: within a second no worker starts a task of it."),
         ("resume", "done") => (true, "Resumed: what is due starts now."),
@@ -136,6 +137,7 @@ pub(super) fn said(code: &str) -> Option<Said> {
             false,
             "Nothing was changed: it is not dead, or another live task has its key.",
         ),
+        ("dismiss", "conflict") => (false, "Nothing was changed: it is not dead."),
         (_, "conflict") => (
             false,
             "Nothing was changed: somebody else has changed it meanwhile.",
