@@ -121,6 +121,7 @@ impl Serve {
                 .collect(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
+            trace_url: config.http.trace_url.clone(),
         });
         let stopped = move |mut stopping: watch::Receiver<bool>| async move {
             // Also when nobody can say so any more.

@@ -6,6 +6,7 @@ mod gateway;
 mod listen;
 mod otlp;
 mod token;
+mod trace_url;
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -30,6 +31,7 @@ pub(crate) use self::otlp::Otlp;
 #[cfg(test)]
 pub(crate) use self::token::Digest;
 pub(crate) use self::token::{Right, Token};
+pub(crate) use self::trace_url::TraceUrl;
 use super::text::Text;
 use super::webhook::Guard;
 use crate::span::Span;
@@ -130,6 +132,8 @@ pub(crate) struct Http {
     pub(crate) body_limit: usize,
     /// Of all requests that are under way, in bytes.
     memory_limit: usize,
+    /// Where the pages lead to from a task, for the trace in which it was made.
+    pub(crate) trace_url: Option<TraceUrl>,
 }
 
 impl Http {
@@ -149,6 +153,7 @@ impl Default for Http {
             // A batch of payloads of their largest.
             body_limit: 16 << 20,
             memory_limit: 128 << 20,
+            trace_url: None,
         }
     }
 }

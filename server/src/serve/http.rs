@@ -49,7 +49,7 @@ pub(crate) use self::explained::ExplainedView;
 pub(super) use self::pages::{Pages, Peer};
 use self::problem::Problem;
 pub(super) use self::room::Room;
-use super::config::Right;
+use super::config::{Right, TraceUrl};
 use super::recent::Recent;
 use super::traces::Traces;
 
@@ -84,6 +84,8 @@ pub(crate) struct App {
     pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.
     pub(crate) base_path: String,
+    /// Where people look at traces.
+    pub(crate) trace_url: Option<TraceUrl>,
     /// Whether the server is about to end.
     pub(crate) stopping: watch::Receiver<bool>,
 }

@@ -35,6 +35,11 @@ impl Place {
         })
     }
 
+    /// The id of the trace.
+    pub(crate) fn trace_id(&self) -> &str {
+        self.traceparent.split('-').nth(1).unwrap_or_default()
+    }
+
     /// The task, which from now on says that it comes from here.
     pub(crate) fn kept_by(&self, mut task: NewTask) -> NewTask {
         task = task.header(TRACEPARENT, &self.traceparent);
@@ -150,6 +155,7 @@ mod tests {
     fn a_place_is_what_the_standard_says() {
         let place = of(PARENT, "a=1,b=2").unwrap();
         assert_eq!(place.traceparent, PARENT);
+        assert_eq!(place.trace_id(), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(place.tracestate.as_deref(), Some("a=1,b=2"));
         let too_long = "x".repeat(513);
         assert_eq!(of(PARENT, &too_long).unwrap().tracestate, None);

@@ -35,6 +35,7 @@ listen = "0.0.0.0:80"
 base_path = "/delayline/"
 body_limit = 1000
 memory_limit = 2000
+trace_url = "https://traces.example/explore?id={trace_id}&at={trace_id}#top"
 tokens = [{ name = "shop", sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", may = ["read", "work", "scrape"] }]
 [worker]
 stop_timeout = "5s"
@@ -68,6 +69,10 @@ deliver = "pull"
     assert!(matches!(&kinds[3].deliver, Delivery::Pull));
     assert_eq!((config.http.body_limit, config.http.memory()), (1_000, 2_000));
     assert_eq!(config.http.base_path.as_str(), "/delayline");
+    assert_eq!(
+        config.http.trace_url.unwrap().of("4bf9"),
+        "https://traces.example/explore?id=4bf9&at=4bf9#top"
+    );
     assert_eq!(config.worker.stop_timeout.0.as_secs(), 5);
     let may = &config.http.tokens[0].get_ref().may;
     assert!(may.contains(&Right::Work) && may.contains(&Right::Scrape));
@@ -90,6 +95,21 @@ fn each_mistake_is_told_with_its_line_and_what_is_allowed() {
             "allowed without tokens is a loopback address",
         ),
         ("[http]\nbase_path = \"a/../b\"", 2, "such as /delayline"),
+        (
+            "[http]\ntrace_url = \"https://traces.example/trace/\"",
+            2,
+            "http.trace_url is \"https://traces.example/trace/\": allowed is a URL of http or https",
+        ),
+        (
+            "[http]\ntrace_url = \"javascript:alert('{trace_id}')\"",
+            2,
+            "such as https://traces.example/trace/{trace_id}",
+        ),
+        (
+            "[http]\ntrace_url = \"traces.example/{trace_id}\"",
+            2,
+            "such as https://traces.example/trace/{trace_id}",
+        ),
         ("[kinds.a]\nattempts = 3", 1, "missing field `deliver`"),
         ("[kinds.a]\ndeliver = \"push\"", 2, "\"pull\""),
         ("[kinds.a]\ndeliver = \"pull\"\nattempts = 0", 3, "nonzero"),
@@ -213,6 +233,8 @@ fn no_mistake_tells_a_secret() {
         "[kinds.a.deliver]\nurl = \"gopher://h/?token=hunter2\"",
         "[kinds.a.deliver]\nurl = \"http://10.0.0.7/?token=hunter2\"\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
         "[webhooks]\nallow = [\"http://hunter2/\"]",
+        "[http]\ntrace_url = \"https://u:hunter2@traces.example/{trace_id}\"",
+        "[http]\ntrace_url = \"https://u:hunter2@traces.example:99999/{trace_id}\"",
     ] {
         let error = refused(text);
         assert!(!error.contains("hunter2"), "{error}");

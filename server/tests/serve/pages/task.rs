@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Page};
-use crate::server::Server;
+use crate::server::{ANY_PORT, Server};
 
 async fn scheduled(server: &Server, key: &str, after: &str) -> String {
     let body = json!({"after": after, "payload": {"card": "4111"}});
@@ -115,6 +115,28 @@ async fn what_has_happened_is_told_with_who_and_why() {
     let refused = browser.post(&path, &[("reason", &too_long)]).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     refused.says("reason is 501 characters long: allowed are up to 500");
+}
+
+#[tokio::test]
+async fn a_page_leads_to_the_trace_in_which_its_task_was_made() {
+    let config = format!("{ANY_PORT}trace_url = \"https://traces.example/?a=b&id={{trace_id}}\"\n");
+    let server = Server::configured(&config);
+    let browser = Browser::new(&server);
+    let page = async |traceparent: &str| {
+        let body = json!({"kind": "k", "after": "1h", "headers": {"traceparent": traceparent}});
+        let task = server.post("/v1/tasks", body).await.is(201, "new").clone();
+        browser
+            .get(&format!("/tasks/{}", task["id"].as_str().unwrap()))
+            .await
+    };
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let page_of_one = page(&format!("00-{trace}-b7ad6b7169203331-01")).await;
+    page_of_one.says(&format!(
+        r#"<a href="https://traces.example/?a=b&#38;id={trace}">{trace}</a>"#
+    ));
+    let garbled = page("00-1-2-01").await;
+    garbled.says("00-1-2-01");
+    garbled.does_not_say("traces.example");
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ use super::timeline::{Happened, timeline};
 use super::to::To;
 use super::visitor::Visitor;
 use super::words::{Moment, Said, code, said};
+use crate::serve::config::TraceUrl;
+use crate::serve::traces::Place;
 
 /// A task, and its payload as text.
 pub(super) fn held(_: &Request) -> usize {
@@ -59,9 +61,10 @@ struct Fact {
 enum Value {
     Text(String),
     Time(Moment),
+    Link { to: String, text: String },
 }
 
-fn facts(task: &Task, now: Timestamp) -> Vec<Fact> {
+fn facts(task: &Task, now: Timestamp, trace_url: Option<&TraceUrl>) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name, value| facts.push(Fact { name, value });
     let time = |time| Value::Time(Moment::of(time, now));
@@ -100,6 +103,12 @@ fn facts(task: &Task, now: Timestamp) -> Vec<Fact> {
     add("Version", Value::Text(task.version.to_string()));
     add("Scheduled", time(task.created_at));
     add("Changed", time(task.updated_at));
+    let made_in = Place::of(|header| task.headers.get(header).map(String::as_str));
+    if let Some((made_in, trace_url)) = made_in.zip(trace_url) {
+        let text = made_in.trace_id().to_owned();
+        let to = trace_url.of(&text);
+        add("Made in the trace", Value::Link { to, text });
+    }
     facts
 }
 
@@ -136,7 +145,7 @@ pub(super) async fn show(
         id: id.to_string(),
         kind: task.kind.to_string(),
         state: name(task.state),
-        facts: facts(&task, now),
+        facts: facts(&task, now, app.trace_url.as_ref()),
         words,
         history: timeline(history, now),
         is_cut,
