@@ -161,6 +161,13 @@ async fn its_sender_may_change_its_mind_and_is_told_what_came_of_it() {
     shop.answers(shop.asking("a", "cancel"), "done").await;
     let again = shop.answers(shop.asking("a", "cancel"), "finished").await;
     assert_eq!(again["task"]["state"], "cancelled");
+    let told = shop.server.get("/v1/tasks/message/a?explain=1").await.body;
+    let history = told["history"].as_array().unwrap();
+    let gateway = format!("gateway:{}", shop.name);
+    assert_eq!(history.last().unwrap()["event"], "cancelled", "{told}");
+    for entry in history {
+        assert_eq!(entry["actor"], gateway.as_str(), "{entry}");
+    }
     shop.answers(shop.scheduling("b", "1h"), "new").await;
     shop.answers(shop.asking("b", "run"), "done").await;
     assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
