@@ -15,7 +15,7 @@ const BUCKETS: [f64; 15] = [
 ];
 /// For how long a figure of what is now is shown that is not told again: twice as long as the store is left alone at the
 /// most. What a store last said that is away, or a broker that is gone, is not shown as if it were so.
-const GAUGES_LAST: Duration = Duration::from_secs(120);
+pub(super) const GAUGES_LAST: Duration = Duration::from_secs(120);
 /// How often what was told is put together. It would take ever more memory where nobody looks at it.
 const GATHER_EVERY: Duration = Duration::from_secs(5);
 

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use delayline::Timestamp;
 use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
 };
 
 pub(crate) use self::spread::Spread;
 use self::window::Window;
+use super::metrics::GAUGES_LAST;
 
 /// What the kinds are called together that are not told apart.
 const OTHER: &str = "other";
@@ -61,6 +63,11 @@ impl Recent {
     pub(crate) fn of_kind(&self, kind: &str) -> Option<Tally> {
         self.0.figures().of_kind(kind, self.0.now())
     }
+
+    /// How late the delay levels of brokers were, by the name of the master and the delay.
+    pub(crate) fn levels(&self) -> Vec<LevelFigures> {
+        self.0.figures().levels(self.0.now())
+    }
 }
 
 impl Kept {
@@ -85,10 +92,29 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
-/// The kinds that are told apart are bounded by the library.
+/// What a delay level of a master does.
+#[derive(Debug)]
+pub(crate) struct LevelFigures {
+    pub(crate) master: String,
+    /// As the broker says it, such as `10m`.
+    pub(crate) delay: String,
+    /// How much longer than its delay it kept a wake-up.
+    pub(crate) late: Spread,
+    pub(crate) is_stuck: bool,
+}
+
+/// The kinds that are told apart are bounded by the library, and levels by the brokers that there are.
 #[derive(Debug, Default)]
 struct Figures {
     kinds: BTreeMap<String, Window<Tally>>,
+    levels: BTreeMap<(String, String), Level>,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    late: Window<Spread>,
+    /// When it was last said to be stuck, if that was not taken back.
+    stuck: Option<Duration>,
 }
 
 /// What a figure is about.
@@ -97,6 +123,8 @@ enum About {
     Late { kind: String },
     Took { kind: String },
     Failed { kind: String },
+    LevelLate { level: (String, String) },
+    LevelStuck { level: (String, String) },
 }
 
 impl About {
@@ -109,12 +137,15 @@ impl About {
                 .map(|label| label.value().to_owned())
         };
         let kind = || label("kind");
+        let level = || label("master").zip(label("delay"));
         match key.name() {
             "delayline.task.lateness" => Some(Self::Late { kind: kind()? }),
             "messaging.process.duration" => Some(Self::Took { kind: kind()? }),
             "delayline.attempts" if matches!(&*label("outcome")?, "retry" | "dead") => {
                 Some(Self::Failed { kind: kind()? })
             }
+            "delayline.level.lateness" => Some(Self::LevelLate { level: level()? }),
+            "delayline.level.stuck" => Some(Self::LevelStuck { level: level()? }),
             _ => None,
         }
     }
@@ -127,11 +158,17 @@ impl Figures {
             About::Late { kind } => self.kind(kind, now).late.add(took()),
             About::Took { kind } => self.kind(kind, now).took.add(took()),
             About::Failed { kind } => self.kind(kind, now).failed += value as u64,
+            About::LevelLate { level } => self.level(level).late.at(now).add(took()),
+            About::LevelStuck { level } => self.level(level).stuck = (value > 0.0).then_some(now),
         }
     }
 
     fn kind(&mut self, kind: &str, now: Duration) -> &mut Tally {
         self.kinds.entry(kind.to_owned()).or_default().at(now)
+    }
+
+    fn level(&mut self, level: &(String, String)) -> &mut Level {
+        self.levels.entry(level.clone()).or_default()
     }
 
     fn late(&self, now: Duration) -> Spread {
@@ -151,6 +188,20 @@ impl Figures {
             took: Spread::sum(tallies().map(|tally| &tally.took)),
             failed: tallies().map(|tally| tally.failed).sum(),
         })
+    }
+
+    /// Those of which something was heard.
+    fn levels(&self, now: Duration) -> Vec<LevelFigures> {
+        let figures = |((master, delay), level): (&(String, String), &Level)| LevelFigures {
+            master: master.clone(),
+            delay: delay.clone(),
+            late: Spread::sum(level.late.within(now)),
+            is_stuck: level.stuck.is_some_and(|said| now < said + GAUGES_LAST),
+        };
+        let levels = self.levels.iter().map(figures);
+        levels
+            .filter(|level| level.is_stuck || level.late.count() > 0)
+            .collect()
     }
 }
 
@@ -179,8 +230,18 @@ impl CounterFn for Ear {
         self.hear(value as f64);
     }
 
-    // None of those that are heard is set.
+    // None of those that are heard is set, and none of the gauges goes up or down by steps.
     fn absolute(&self, _: u64) {}
+}
+
+impl GaugeFn for Ear {
+    fn increment(&self, _: f64) {}
+
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, value: f64) {
+        self.hear(value);
+    }
 }
 
 impl Recent {
@@ -202,8 +263,8 @@ impl Recorder for Recent {
         self.ear(key).map_or_else(Counter::noop, Counter::from_arc)
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.ear(key).map_or_else(Gauge::noop, Gauge::from_arc)
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
@@ -213,7 +274,7 @@ impl Recorder for Recent {
 
 #[cfg(test)]
 mod tests {
-    use metrics::{counter, histogram};
+    use metrics::{counter, gauge, histogram};
 
     use super::*;
 
@@ -265,5 +326,34 @@ mod tests {
         let figures = recent.0.figures();
         assert!(figures.of_kind("idle", now + HOUR).is_some());
         assert!(figures.of_kind("another", now + HOUR).is_none());
+    }
+
+    #[test]
+    fn levels_are_told_apart_by_master_and_delay_and_a_stuck_one_is_shown_while_that_is_said() {
+        let stuck = |level, is| {
+            gauge!("delayline.level.stuck", "master" => "a", "delay" => level).set(f64::from(u8::from(is)));
+        };
+        let (recent, now) = heard(|| {
+            for (master, delay, late) in [("a", "1m", 50), ("a", "1m", 70), ("b", "1m", 90)] {
+                histogram!("delayline.level.lateness", "master" => master, "delay" => delay).record(ms(late));
+            }
+            stuck("5s", true);
+            stuck("10s", true);
+            stuck("10s", false);
+        });
+        let levels = |now| {
+            let levels = recent.0.figures().levels(now);
+            let level = |level: LevelFigures| {
+                let name = format!("{} {}", level.master, level.delay);
+                (name, level.late.count(), level.is_stuck)
+            };
+            levels.into_iter().map(level).collect::<Vec<_>>()
+        };
+        let of = |name: &str, count, is_stuck| (name.to_owned(), count, is_stuck);
+        let late = [of("a 1m", 2, false), of("b 1m", 1, false)];
+        let all = [late[0].clone(), of("a 5s", 0, true), late[1].clone()];
+        assert_eq!(levels(now), all);
+        assert_eq!(levels(now + GAUGES_LAST), late);
+        assert_eq!(levels(now + HOUR), []);
     }
 }

@@ -54,6 +54,11 @@ async fn what_is_due_is_published_after_its_hops() {
         .until("/v1/tasks/order.cancel/1", |task| task["state"] == "done")
         .await;
     assert!(done["hops"].as_u64().unwrap() >= 1, "{done}");
+    for path in ["/", "/brokers"] {
+        let page = server.get(path).await;
+        let page = page.body.as_str().unwrap();
+        assert!(page.contains("<tr><th scope=\"row\">1s</th><td class="), "{page}");
+    }
 }
 
 #[cfg(feature = "otlp")]

@@ -10,6 +10,7 @@ use super::super::Shared;
 use super::super::health;
 use super::super::problem::Problem;
 use super::frame::{Frame, Tab, page};
+use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{Moment, now, span};
 use crate::digits::grouped;
@@ -19,6 +20,7 @@ use crate::digits::grouped;
 struct BrokersPage {
     frame: Frame,
     parts: Vec<PartRow>,
+    levels: Levels,
     since: Moment,
     sent: Vec<Count>,
     came: Vec<Count>,
@@ -76,6 +78,7 @@ pub(super) async fn show(
                 foreign: foreign.map(grouped),
             })
             .collect(),
+        levels: Levels::of(app.recent.levels()),
         since: Moment::of(app.started_at, now()),
         sent: vec![
             count("through the broker", stats.sent_by_carrier, false),

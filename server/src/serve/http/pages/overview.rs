@@ -13,6 +13,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use super::super::problem::Problem;
 use super::super::{Shared, health};
 use super::frame::{Frame, Tab, page};
+use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, now, span};
 use crate::kinds::Found;
@@ -47,6 +48,7 @@ struct OverviewPage {
     frame: Frame,
     late: Late,
     forecast: Vec<Bar>,
+    levels: Levels,
     kinds: Vec<KindRow>,
     are_more_kinds: bool,
     started: Vec<Started>,
@@ -219,6 +221,7 @@ pub(super) async fn show(
         frame: Frame::new(&app, Tab::Overview, Some(visitor)),
         late: Late::of(&kinds),
         forecast: forecast(&kinds),
+        levels: Levels::of(app.recent.levels()),
         are_more_kinds,
         started: started.into_iter().filter(|_| late.count() > 0).collect(),
         since: Moment::of(app.recent.since(now), now),
