@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::store::Transaction;
+use crate::noting::note_finished;
+use crate::store::{History, Transaction};
 use crate::{Error, Key, Task, TaskId, Timestamp};
 
 /// What a handler answers when it did not fail.
@@ -153,6 +154,8 @@ pub struct Context {
     lateness: Duration,
     woken_by: WokenBy,
     finishing: Finishing,
+    /// What is noted of what happens to the task.
+    history: History,
 }
 
 /// Whether a handler has finished its task in a transaction of its own, which commits or does not.
@@ -193,12 +196,19 @@ impl Finishing {
 }
 
 impl Context {
-    pub(crate) fn new(task: Arc<Task>, lateness: Duration, woken_by: WokenBy, finishing: Finishing) -> Self {
+    pub(crate) fn new(
+        task: Arc<Task>,
+        lateness: Duration,
+        woken_by: WokenBy,
+        finishing: Finishing,
+        history: History,
+    ) -> Self {
         Self {
             task,
             lateness,
             woken_by,
             finishing,
+            history,
         }
     }
 
@@ -212,7 +222,8 @@ impl Context {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
         self.finishing.set(true);
         let id = self.task.id;
-        let finished = transaction.finish(id, self.finishing.version()).await;
+        let note = note_finished(self.history, &self.task);
+        let finished = transaction.finish(id, self.finishing.version(), note).await;
         if !matches!(finished, Ok(true)) {
             self.finishing.set(false);
         }

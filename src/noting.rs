@@ -38,17 +38,7 @@ impl Kernel {
         sent: Option<String>,
         line: impl FnOnce() -> Line<'l>,
     ) -> Note {
-        if self.history == History::Off {
-            return Note::default();
-        }
-        let line = |sent: &Option<String>| {
-            let wake = sent.as_deref().map(Into::into);
-            Line { wake, ..line() }.text()
-        };
-        let event = (self.history >= from).then(|| line(&sent));
-        // An event says it itself: to say it twice would make each row longer.
-        let sent = sent.filter(|_| event.is_none());
-        Note { event, sent }
+        noted(self.history, from, sent, line)
     }
 
     /// What is noted of a change by a check.
@@ -76,6 +66,25 @@ impl Kernel {
             .and_then(|(task, after)| self.way(Some(&task.kind), after).sent);
         self.note(from, sent, || ended(task, ending))
     }
+}
+
+/// What is noted of the end of a claim by its handler itself, where so much is.
+pub(crate) fn note_finished(history: History, task: &Task) -> Note {
+    noted(history, History::All, None, || ended(Some(task), &Ending::Done))
+}
+
+fn noted<'l>(history: History, from: History, sent: Option<String>, line: impl FnOnce() -> Line<'l>) -> Note {
+    if history == History::Off {
+        return Note::default();
+    }
+    let line = |sent: &Option<String>| {
+        let wake = sent.as_deref().map(Into::into);
+        Line { wake, ..line() }.text()
+    };
+    let event = (history >= from).then(|| line(&sent));
+    // An event says it itself: to say it twice would make each row longer.
+    let sent = sent.filter(|_| event.is_none());
+    Note { event, sent }
 }
 
 fn ended<'e>(task: Option<&Task>, ending: &'e Ending) -> Line<'e> {

@@ -218,8 +218,9 @@ pub trait Transaction: Send {
     /// As [`Store::find`].
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error>;
 
-    /// Ends a claim as done, if the row is still running and of that version; says whether it was so.
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error>;
+    /// Ends a claim as done, with this noted of it, if the row is still running and of that version; says whether it was
+    /// so.
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error>;
 }
 
 #[async_trait]
@@ -236,8 +237,8 @@ impl<T: Transaction + ?Sized> Transaction for &mut T {
         (**self).find(target).await
     }
 
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        (**self).finish(id, version).await
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        (**self).finish(id, version, note).await
     }
 }
 

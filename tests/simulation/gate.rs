@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Guarded, Looked, NewRow, Note, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
     Transaction,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
@@ -352,8 +352,8 @@ impl Transaction for GatedTransaction {
         patient(self.gate.call(async { self.open.find(target) })).await
     }
 
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        patient(self.gate.call(async { self.open.finish(id, version) })).await?
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        patient(self.gate.call(async { self.open.finish(id, version, note) })).await?
     }
 }
 

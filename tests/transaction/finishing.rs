@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use delayline::store::{Ending, Guarded, Step};
+use delayline::store::{Ending, Guarded, History, Step};
 use delayline::{Context, Error, Failure, NewTask, Outcome, Policy, Scheduler, State, Task, TaskId, Worker};
 use tokio::sync::{Notify, mpsc};
 
@@ -64,6 +64,36 @@ pub(crate) async fn the_effect_and_done_commit_together<S: Service>(service: S) 
         (stats.done, stats.started, stats.lost_claims, stats.retried),
         (1, 1, 0, 0)
     );
+}
+
+pub(crate) async fn done_is_noted_as_an_ordinary_end_is<S: Service>(service: S) {
+    for (history, noted) in [(History::Changes, "scheduled"), (History::All, "done")] {
+        let builder = Scheduler::builder(service.store()).history(history);
+        let scheduler = builder.build().unwrap();
+        let handler_service = service.clone();
+        let _work = start(worker(&scheduler, move |context| {
+            let service = handler_service.clone();
+            async move {
+                if context.key() == Some("its own") {
+                    let mut tx = service.begin().await?;
+                    context.finish_in(service.join(&mut tx)).await?;
+                    service.commit(tx).await?;
+                }
+                Ok(Outcome::Done)
+            }
+        }));
+        let told = async |key: &str| {
+            let task = NewTask::new(KIND, "post").key(key);
+            let id = scheduler.schedule(task).await.unwrap().task().id;
+            becomes(&scheduler, id, State::Done).await;
+            let told = scheduler.explain(id).await.unwrap().unwrap();
+            let last = told.history.into_iter().next_back().unwrap();
+            (last.event, last.version, last.actor, last.attempt, last.wake)
+        };
+        let finished = told("its own").await;
+        assert_eq!(finished.0, noted);
+        assert_eq!(finished, told("ordinary").await);
+    }
 }
 
 pub(crate) async fn what_was_finished_and_not_committed_is_tried_again<S: Service>(service: S) {

@@ -9,7 +9,7 @@ use super::errors::failed;
 use super::session::{MySqlSession, Within};
 use super::{MySqlStore, guarded, read};
 use crate::store::sql::{self, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction};
+use crate::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Target, Transaction};
 use crate::{Answer, Error, Scheduled, State, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
@@ -52,10 +52,11 @@ impl Transaction for Joined<'_> {
         found.map_err(failed)
     }
 
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        let done = Step::end(id, version, Ending::Done).noting(note);
         let clock = &self.store.server.pools.clock;
         for _ in 0..TRIES {
-            match self.settle(id, version).await.map_err(failed)? {
+            match self.settle(&done).await.map_err(failed)? {
                 Guarded::Done => return Ok(true),
                 Guarded::Lost => return Ok(false),
                 Guarded::Blocked => clock.sleep(PAUSE).await,
@@ -76,8 +77,9 @@ impl Joined<'_> {
         })
     }
 
-    /// Ends a claim as done. What was renewed of it is left alone: the transaction may see that as it was when it began.
-    async fn settle(&mut self, id: TaskId, version: u64) -> Result<Guarded, sqlx::Error> {
+    /// Ends a claim. What was renewed of it is left alone: the transaction may see that as it was when it began.
+    async fn settle(&mut self, end: &Step) -> Result<Guarded, sqlx::Error> {
+        let Step { id, version, .. } = *end;
         let server = &*self.store.server;
         let sql = &server.sql;
         let rows = read::sound_by_ids(self.connection, &sql.finished, [id])
@@ -95,9 +97,16 @@ impl Joined<'_> {
             return Ok(if holds { Guarded::Blocked } else { Guarded::Lost });
         }
         let now = read::now(self.connection, sql).await?;
-        let done = [Step::end(id, version, Ending::Done)];
         let history = self.store.history;
-        let taken = guarded::take(self.connection, server, rows, &done, now, history).await?;
+        let taken = guarded::take(
+            self.connection,
+            server,
+            rows,
+            std::slice::from_ref(end),
+            now,
+            history,
+        )
+        .await?;
         Ok(match taken[..] {
             [true] => Guarded::Done,
             _ => Guarded::Lost,

@@ -10,7 +10,7 @@ use super::session::{PostgresSession, Whose};
 use super::verbs::{change_within, insert_within};
 use super::{PostgresStore, guarded, read};
 use crate::store::sql::{self, Verbs, Why};
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction};
+use crate::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Target, Transaction};
 use crate::{Answer, Error, Scheduled, Task, TaskId};
 
 /// How often a claim is asked to be finished whose row somebody else has locked, and for how long in between.
@@ -55,8 +55,8 @@ impl Transaction for Joined<'_> {
         found.map_err(failed)
     }
 
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
-        let done = [Step::end(id, version, Ending::Done)];
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        let done = [Step::end(id, version, Ending::Done).noting(note)];
         let (database, history) = (&self.store.database, self.store.history);
         for _ in 0..TRIES {
             let query = guarded::query(&database.statements.finish, done.iter(), history);

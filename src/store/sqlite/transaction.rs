@@ -6,7 +6,7 @@ use sqlx::SqliteConnection;
 use super::connections::failed;
 use super::session::SqliteSession;
 use super::{SqliteStore, guarded, read};
-use crate::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Target, Transaction, sql};
+use crate::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Target, Transaction, sql};
 use crate::{Answer, Error, Scheduled, Task, TaskId};
 
 /// The service's connection, and the store that joins its transaction.
@@ -44,9 +44,9 @@ impl Transaction for Joined<'_> {
         found.map_err(failed)
     }
 
-    async fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
         let now = self.store.file.clock.now();
-        let done = Step::end(id, version, Ending::Done);
+        let done = Step::end(id, version, Ending::Done).noting(note);
         let came = guarded::take(self.connection, &[done], now, self.store.history).await;
         Ok(came.map_err(failed)? == [Guarded::Done])
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use delayline::store::{Change, Ending, Guarded, NewRow, Stamped, Step, Store, Target};
+use delayline::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Store, Target};
 use delayline::{Answer, Error, Scheduled, Task, TaskId, Timestamp};
 
 use super::{Ground, Locked, locked, now, same};
@@ -115,7 +115,7 @@ impl Open {
         self.view(&state).find(target).cloned()
     }
 
-    pub(crate) fn finish(&mut self, id: TaskId, version: u64) -> Result<bool, Error> {
+    pub(crate) fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
         let ground = Arc::clone(&self.ground);
         let mut state = ground.state();
         if state.rows.get(&id).is_some_and(|&holder| holder != self.number) {
@@ -123,7 +123,7 @@ impl Open {
         }
         let at = ground.clock.now();
         let mut view = self.view(&state);
-        let step = Step::end(id, version, Ending::Done);
+        let step = Step::end(id, version, Ending::Done).noting(note);
         let finished = view.advance(&step, at) == Guarded::Done;
         if self.keep(&mut state, view) {
             self.done.push((at, Deferred::Finish(step)));

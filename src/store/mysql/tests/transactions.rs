@@ -6,7 +6,7 @@ use super::{Fixture, LEASE, LEVELS, change, claim, held, id, in_time, is, named,
 use crate::logged::Logged;
 use crate::store::mysql::sql::INSERT_WIDTH;
 use crate::store::sql::Each;
-use crate::store::{Guarded, NewRow, Store, Transaction, Verb};
+use crate::store::{Guarded, NewRow, Note, Store, Transaction, Verb};
 use crate::{Answer, Scheduled, State};
 
 #[tokio::test]
@@ -80,9 +80,9 @@ async fn a_handler_may_finish_its_task_and_schedule_the_next_of_its_key() {
         fixture.store.arrive(&wakes([1]), &claim(1)).await.unwrap();
         let mut service = fixture.service(level).await;
         let mut joined = fixture.store.join(&mut service);
-        assert!(!joined.finish(id(1), 1).await.unwrap());
-        assert!(joined.finish(id(1), 2).await.unwrap());
-        assert!(!joined.finish(id(1), 2).await.unwrap());
+        assert!(!joined.finish(id(1), 1, Note::default()).await.unwrap());
+        assert!(joined.finish(id(1), 2, Note::default()).await.unwrap());
+        assert!(!joined.finish(id(1), 2, Note::default()).await.unwrap());
         let next = joined.insert(vec![named(2, "a")]).await.unwrap().found;
         assert!(matches!(next[0], Scheduled::New(_)), "{level}: {next:?}");
         let past = joined

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, due_rows, held, id, in_time, run, sweep};
 use crate::store::sql::Each;
-use crate::store::{Claim, Guarded, Renewal, Store, Sweep, Transaction, Verb};
+use crate::store::{Claim, Guarded, Note, Renewal, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 
 const HOUR: i64 = 3_600_000;
@@ -45,7 +45,7 @@ async fn a_claim_that_was_renewed_meanwhile_can_be_finished_at_every_level() {
             assert_eq!(store.renew(&[renewal], LEASE).await.unwrap(), [Guarded::Done]);
         }
         assert!(fixture.find(id(1)).await.started);
-        let finished = in_time(store.join(&mut service).finish(id(1), 2)).await;
+        let finished = in_time(store.join(&mut service).finish(id(1), 2, Note::default())).await;
         assert!(finished.unwrap(), "{level}");
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(id(1)).await.state, State::Done);
@@ -175,7 +175,13 @@ async fn what_is_left_of_renewals_is_removed() {
     assert_eq!(left(&mut other).await, 2);
     // A service's transaction may not be able to remove it.
     run(&mut other, "BEGIN").await;
-    assert!(store.join(&mut other).finish(id(2), 2).await.unwrap());
+    assert!(
+        store
+            .join(&mut other)
+            .finish(id(2), 2, Note::default())
+            .await
+            .unwrap()
+    );
     run(&mut other, "COMMIT; UPDATE delayline_tasks_leases SET until = 0").await;
     store.purge(1).await.unwrap();
     // The third still runs: its lease has only ended.

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run};
 use crate::store::sql::Each;
-use crate::store::{NewRow, Store, Transaction, Verb};
+use crate::store::{NewRow, Note, Store, Transaction, Verb};
 use crate::{Scheduled, State};
 
 fn named(number: usize, key: &str, replace: bool) -> NewRow {
@@ -37,9 +37,9 @@ async fn what_is_rolled_back_never_was() {
         ));
         let changed = joined.change(vec![change(id(2), Verb::Cancel)]).await.unwrap();
         assert!(changed.found[0].is_done());
-        assert!(!joined.finish(id(1), 1).await.unwrap());
-        assert!(joined.finish(id(1), 2).await.unwrap());
-        assert!(!joined.finish(id(1), 2).await.unwrap());
+        assert!(!joined.finish(id(1), 1, Note::default()).await.unwrap());
+        assert!(joined.finish(id(1), 2, Note::default()).await.unwrap());
+        assert!(!joined.finish(id(1), 2, Note::default()).await.unwrap());
         let own = joined.find(&("k", "a").into()).await.unwrap().unwrap();
         assert_eq!((own.id, own.version), (id(3), 2));
         drop(joined);
