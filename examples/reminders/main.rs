@@ -7,11 +7,13 @@
 //! cargo run --example reminders
 //! ```
 //!
-//! To look at the tasks while it goes on, keep them in a file, go slowly, and ask from another terminal:
+//! To look at the tasks while it goes on, keep them in a file, go slowly, and ask from another terminal, or open the
+//! pages, which are of that file unless a configuration says otherwise:
 //!
 //! ```sh
-//! cargo run --example reminders -- --file reminders.db --hour 5000
-//! cargo run -p delayline-server -- tasks list appointment.remind --store reminders.db
+//! cargo run --example reminders -- --file delayline.db --hour 5000
+//! cargo run -p delayline-server -- tasks list appointment.remind --store delayline.db
+//! cargo run -p delayline-server -- serve   # http://127.0.0.1:7700/tasks?kind=appointment.remind
 //! ```
 //!
 //! It ends by counting: everybody was told once of each reminder, at the time that the appointment had last, and nobody of
