@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Jobs, Listening, Pages, Peer, Room};
+use self::http::{Access, App, Jobs, Listening, Pages, Peer, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::traces::Traces;
 use self::webhook::Webhook;
@@ -119,6 +119,7 @@ impl Serve {
                 .into_iter()
                 .map(|kind| (kind.kind, kind.deliver.to_string()))
                 .collect(),
+            silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
             trace_url: config.http.trace_url.clone(),

@@ -46,6 +46,7 @@ pub(crate) use self::answer::TaskView;
 pub(super) use self::bulk::Jobs;
 pub(super) use self::connection::Listening;
 pub(crate) use self::explained::ExplainedView;
+pub(super) use self::health::Silent;
 pub(super) use self::pages::{Pages, Peer};
 use self::problem::Problem;
 pub(super) use self::room::Room;
@@ -80,6 +81,8 @@ pub(crate) struct App {
     pub(crate) recent: Recent,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
+    /// What does not answer.
+    pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.

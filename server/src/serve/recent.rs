@@ -59,6 +59,11 @@ impl Recent {
         self.0.figures().late(self.0.now())
     }
 
+    /// How many tasks of all kinds were started by what, as the figures call it.
+    pub(crate) fn woken(&self) -> BTreeMap<String, u64> {
+        self.0.figures().woken(self.0.now())
+    }
+
     /// What came of the tasks of a kind; none, if it is one of those that are told together.
     pub(crate) fn of_kind(&self, kind: &str) -> Option<Tally> {
         self.0.figures().of_kind(kind, self.0.now())
@@ -107,6 +112,8 @@ pub(crate) struct LevelFigures {
 #[derive(Debug, Default)]
 struct Figures {
     kinds: BTreeMap<String, Window<Tally>>,
+    /// How many tasks were started by what.
+    woken: Window<BTreeMap<String, u64>>,
     levels: BTreeMap<(String, String), Level>,
 }
 
@@ -120,7 +127,7 @@ struct Level {
 /// What a figure is about.
 #[derive(Debug)]
 enum About {
-    Late { kind: String },
+    Late { kind: String, woken_by: String },
     Took { kind: String },
     Failed { kind: String },
     LevelLate { level: (String, String) },
@@ -139,7 +146,10 @@ impl About {
         let kind = || label("kind");
         let level = || label("master").zip(label("delay"));
         match key.name() {
-            "delayline.task.lateness" => Some(Self::Late { kind: kind()? }),
+            "delayline.task.lateness" => Some(Self::Late {
+                kind: kind()?,
+                woken_by: label("woken_by")?,
+            }),
             "messaging.process.duration" => Some(Self::Took { kind: kind()? }),
             "delayline.attempts" if matches!(&*label("outcome")?, "retry" | "dead") => {
                 Some(Self::Failed { kind: kind()? })
@@ -155,7 +165,10 @@ impl Figures {
     fn hear(&mut self, about: &About, value: f64, now: Duration) {
         let took = || Duration::try_from_secs_f64(value).unwrap_or_default();
         match about {
-            About::Late { kind } => self.kind(kind, now).late.add(took()),
+            About::Late { kind, woken_by } => {
+                self.kind(kind, now).late.add(took());
+                *self.woken.at(now).entry(woken_by.clone()).or_default() += 1;
+            }
             About::Took { kind } => self.kind(kind, now).took.add(took()),
             About::Failed { kind } => self.kind(kind, now).failed += value as u64,
             About::LevelLate { level } => self.level(level).late.at(now).add(took()),
@@ -174,6 +187,14 @@ impl Figures {
     fn late(&self, now: Duration) -> Spread {
         let tallies = self.kinds.values().flat_map(|kind| kind.within(now));
         Spread::sum(tallies.map(|tally| &tally.late))
+    }
+
+    fn woken(&self, now: Duration) -> BTreeMap<String, u64> {
+        let mut woken = BTreeMap::new();
+        for (by, count) in self.woken.within(now).flatten() {
+            *woken.entry(by.clone()).or_default() += count;
+        }
+        woken
     }
 
     fn of_kind(&self, kind: &str, now: Duration) -> Option<Tally> {
@@ -307,6 +328,9 @@ mod tests {
         });
         let figures = recent.0.figures();
         assert_eq!(figures.late(now).count(), 3);
+        let woken = [("claim".to_owned(), 2), ("sweep".to_owned(), 1)];
+        assert_eq!(figures.woken(now), woken.into());
+        assert_eq!(figures.woken(now + HOUR), [].into());
         let a = figures.of_kind("a", now).unwrap();
         assert_eq!((a.late.count(), a.took.count(), a.failed), (2, 1, 3));
         assert_eq!((a.late.within(1.0), a.took.within(1.0)), (ms(20), ms(5)));
@@ -321,7 +345,7 @@ mod tests {
     fn nothing_is_said_of_a_kind_that_is_told_together_with_others() {
         let (recent, now) = heard(|| {
             counter!("delayline.attempts", "kind" => "idle", "outcome" => "dead").increment(0);
-            histogram!("delayline.task.lateness", "kind" => "other").record(1.0);
+            histogram!("delayline.task.lateness", "kind" => "other", "woken_by" => "claim").record(1.0);
         });
         let figures = recent.0.figures();
         assert!(figures.of_kind("idle", now + HOUR).is_some());

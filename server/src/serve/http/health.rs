@@ -1,11 +1,14 @@
 //! Whether the server is alive, and whether it can do its work.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use delayline::Timestamp;
 use serde::Serialize;
 
 use super::Shared;
@@ -24,6 +27,25 @@ struct Ready {
 pub(super) struct Part {
     pub(super) name: &'static str,
     pub(super) ready: bool,
+    /// When it was first seen not to answer, if it does not.
+    #[serde(skip)]
+    pub(super) silent_since: Option<Timestamp>,
+}
+
+/// Since when parts have not answered, as far as somebody has asked.
+#[derive(Debug, Default)]
+pub(crate) struct Silent(Mutex<BTreeMap<usize, Timestamp>>);
+
+impl Silent {
+    /// Since when the part at this place has been silent, which was asked just now.
+    fn since(&self, place: usize, is_ready: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_ready {
+            since.remove(&place);
+            return None;
+        }
+        Some(*since.entry(place).or_insert(now))
+    }
 }
 
 /// `GET /healthz`
@@ -48,6 +70,11 @@ pub(super) async fn parts(app: &Shared) -> Vec<Part> {
     for backend in &app.backends {
         parts.push(part(backend.name(), backend.health()).await);
     }
+    // By this machine's clock: it is for people.
+    let now = Timestamp::from(SystemTime::now());
+    for (place, part) in parts.iter_mut().enumerate() {
+        part.silent_since = app.silent.since(place, part.ready, now);
+    }
     parts
 }
 
@@ -67,5 +94,29 @@ async fn part(name: &'static str, asked: impl Future<Output = Result<(), delayli
             false
         }
     };
-    Part { name, ready }
+    Part {
+        name,
+        ready,
+        silent_since: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_silent_since_it_was_first_seen_so_until_it_answers() {
+        let silent = Silent::default();
+        let seen = |place, is_ready, now| {
+            let since = silent.since(place, is_ready, Timestamp::from_millis(now));
+            since.map(Timestamp::as_millis)
+        };
+        assert_eq!(seen(0, true, 1), None);
+        assert_eq!(seen(0, false, 2), Some(2));
+        assert_eq!(seen(1, true, 3), None);
+        assert_eq!(seen(0, false, 4), Some(2));
+        assert_eq!(seen(0, true, 5), None);
+        assert_eq!(seen(0, false, 6), Some(6));
+    }
 }

@@ -29,8 +29,11 @@ async fn one_that_does_not_answer_is_told_beside_the_others() {
 
     // Port 1 is nobody's.
     let server = Server::configured(&format!("{ANY_PORT}[redis]\nurl = \"redis://127.0.0.1:1\"\n"));
-    let page = Browser::new(&server).get("/brokers").await;
+    let browser = Browser::new(&server);
+    let page = browser.get("/brokers").await;
     page.says("<th scope=\"row\">redis</th>");
     page.says("does not answer");
     page.says("wake-ups, for any time up to");
+    let page = browser.get("/").await;
+    page.says("redis does not answer, which was first seen at <time");
 }

@@ -65,5 +65,6 @@ async fn kinds_are_counted_by_state_and_how_late_tasks_start_is_told() {
     }
     page.says(r#"<a href="/tasks?kind=k">1</a>"#);
     page.says("99 of 100 within");
+    page.says("<dt>Started by</dt><dd>claims (100 %)</dd>");
     page.says("Those that this server has started since");
 }

@@ -1,5 +1,7 @@
 //! Whether anything is late, and what is coming.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use askama::Template;
@@ -53,7 +55,30 @@ struct OverviewPage {
     are_more_kinds: bool,
     started: Vec<Started>,
     since: Moment,
-    unwell: Vec<&'static str>,
+    woken: String,
+    unwell: Vec<(&'static str, Moment)>,
+}
+
+/// By what tasks were started, each with its share of them, the largest first.
+fn woken(counts: &BTreeMap<String, u64>) -> String {
+    let all: u64 = counts.values().sum();
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(**count));
+    let share = |(by, count): (&String, &u64)| {
+        let by = match by.as_str() {
+            "carrier" => "wake-ups through the broker",
+            "precise" => "precise wake-ups",
+            "room" => "room that a worker had again",
+            "sweep" => "the sweep, as their wake-ups were missed",
+            "claim" => "claims",
+            other => other,
+        };
+        match count * 100 / all {
+            0 => format!("{by} (less than 1 %)"),
+            percent => format!("{by} ({percent} %)"),
+        }
+    };
+    counts.into_iter().map(share).collect::<Vec<_>>().join(", ")
 }
 
 /// What is late, in a sentence.
@@ -225,10 +250,10 @@ pub(super) async fn show(
         are_more_kinds,
         started: started.into_iter().filter(|_| late.count() > 0).collect(),
         since: Moment::of(app.recent.since(now), now),
+        woken: woken(&app.recent.woken()),
         unwell: parts
             .iter()
-            .filter(|part| !part.ready)
-            .map(|part| part.name)
+            .filter_map(|part| Some((part.name, Moment::of(part.silent_since?, now))))
             .collect(),
         kinds,
     })
