@@ -17,10 +17,9 @@ mod webhook;
 use std::future::IntoFuture as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use delayline::claims::Claims;
-use delayline::{Context, Kind, Policy, Scheduler, Timestamp, Worker, defaults};
+use delayline::{Context, Kind, Policy, Scheduler, Worker, defaults};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -104,7 +103,7 @@ impl Serve {
             stopping: stopping.clone(),
             backends: parts.backends(),
             store: parts.store,
-            started_at: Timestamp::from(SystemTime::now()),
+            started_at: http::now(),
             pages: Pages::new(&access)
                 .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,
             access,

@@ -10,7 +10,7 @@ use super::kinds::OTHER;
 use crate::kernel::Kernel;
 use crate::store::{Page, Paused};
 use crate::timestamp::duration;
-use crate::{Error, Kind, Scheduler, State, defaults};
+use crate::{Error, Kind, Scheduler, State, Timestamp, defaults};
 
 /// The states of tasks that are not over, by name.
 const STATES: [(State, &str); 3] = [
@@ -106,18 +106,20 @@ impl Figures {
         for (sum, count) in self.due.iter_mut().zip(due) {
             *sum += count;
         }
-        if *overdue > 0 {
+        if *overdue > 0 && !is_paused(kernel, kind, heard.now).await {
             let first = Page::new(kind.clone(), State::Scheduled).limit(1);
             let first = kernel.store.list(&first).await?;
-            // What waits for a resume is not late.
-            kernel.pauses.refresh(kernel).await;
-            if !kernel.pauses.has(kind, Some(heard.now)) {
-                let waits = first.first().map(|first| heard.now.millis_since(first.due_at));
-                self.oldest = self.oldest.max(duration(waits.unwrap_or(0)));
-            }
+            let waits = first.first().map(|first| heard.now.millis_since(first.due_at));
+            self.oldest = self.oldest.max(duration(waits.unwrap_or(0)));
         }
         Ok(*all)
     }
+}
+
+/// What waits for a resume is not late.
+async fn is_paused(kernel: &Kernel, kind: &Kind, now: Timestamp) -> bool {
+    kernel.pauses.refresh(kernel).await;
+    kernel.pauses.has(kind, Some(now))
 }
 
 fn record(figures: &BTreeMap<SharedString, Figures>) {

@@ -1,5 +1,6 @@
 //! Keeps rows in a table of a MySQL or MariaDB server.
 
+mod advance;
 mod builder;
 mod claim;
 mod codec;

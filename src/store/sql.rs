@@ -1,7 +1,5 @@
 //! What the SQL stores have in common: how new rows and changes of rows are decided.
 
-#[cfg(feature = "mysql")]
-mod advance;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod batches;
 mod change;
@@ -26,8 +24,6 @@ mod session;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod verbs;
 
-#[cfg(feature = "mysql")]
-pub(super) use self::advance::{Advanced, advance};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::batches::{STATEMENT, batches, size};
 pub(super) use self::change::change;

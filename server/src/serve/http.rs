@@ -24,7 +24,7 @@ mod verbs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -195,6 +195,11 @@ pub(crate) fn router(app: Shared) -> Router {
             .route(&format!("{path}/"), get(Redirect::permanent(path)))
             .fallback(unknown),
     }
+}
+
+/// By this machine's clock: it is for people.
+pub(super) fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
 }
 
 async fn unknown() -> impl IntoResponse {

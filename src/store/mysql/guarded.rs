@@ -8,8 +8,8 @@ use sqlx::MySqlConnection;
 
 use super::codec::{self, Hex};
 use super::connections::Writing;
-use super::{Server, errors, read, write};
-use crate::store::sql::{self, Advanced, Why, by_parts, ensure};
+use super::{Server, advance, errors, read, write};
+use crate::store::sql::{Why, by_parts, ensure};
 use crate::store::{Guarded, Renewal, Step};
 use crate::{State, Task, TaskId, Timestamp};
 
@@ -116,12 +116,12 @@ pub(super) async fn take(
     now: Timestamp,
     history: Duration,
 ) -> Result<Vec<bool>, sqlx::Error> {
-    let Advanced {
+    let advance::Advanced {
         taken,
         hopped,
         ended,
         noted,
-    } = sql::advance(rows, steps, now, history);
+    } = advance::advance(rows, steps, now, history);
     let written = write::hopped(connection, &server.sql, &hopped).await?;
     let written = written + write::write(connection, &server.sql, &ended).await?;
     ensure("a step", written, hopped.len() + ended.len())?;

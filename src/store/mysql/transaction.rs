@@ -53,7 +53,7 @@ impl Transaction for Joined<'_> {
     }
 
     async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
-        let done = Step::end(id, version, Ending::Done).noting(note);
+        let done = [Step::end(id, version, Ending::Done).noting(note)];
         let clock = &self.store.server.pools.clock;
         for _ in 0..TRIES {
             match self.settle(&done).await.map_err(failed)? {
@@ -78,8 +78,8 @@ impl Joined<'_> {
     }
 
     /// Ends a claim. What was renewed of it is left alone: the transaction may see that as it was when it began.
-    async fn settle(&mut self, end: &Step) -> Result<Guarded, sqlx::Error> {
-        let Step { id, version, .. } = *end;
+    async fn settle(&mut self, end: &[Step; 1]) -> Result<Guarded, sqlx::Error> {
+        let [Step { id, version, .. }] = *end;
         let server = &*self.store.server;
         let sql = &server.sql;
         let rows = read::sound_by_ids(self.connection, &sql.finished, [id])
@@ -98,15 +98,7 @@ impl Joined<'_> {
         }
         let now = read::now(self.connection, sql).await?;
         let history = self.store.history;
-        let taken = guarded::take(
-            self.connection,
-            server,
-            rows,
-            std::slice::from_ref(end),
-            now,
-            history,
-        )
-        .await?;
+        let taken = guarded::take(self.connection, server, rows, end, now, history).await?;
         Ok(match taken[..] {
             [true] => Guarded::Done,
             _ => Guarded::Lost,

@@ -2,7 +2,8 @@
 //!
 //! A batch is one statement, whatever its size: its values come as one JSON array (ids as 32 hex digits), each
 //! element an array in turn unless it is a single value. Talking to the connection's thread costs more than most of
-//! these rows do.
+//! these rows do. But new rows and transitions have so many values each, which would all have to be read from the JSON,
+//! that these come as they are, in a few statements for fixed numbers of rows.
 //!
 //! None may read the table from end to end, also not after an `ANALYZE` by whoever shares the file. So kinds are
 //! found by jumping from one to the next in an index, and where the planner could think otherwise the index is named.

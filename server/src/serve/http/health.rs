@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use delayline::Timestamp;
 use serde::Serialize;
 
-use super::Shared;
+use super::{Shared, now};
 
 /// For how long a part may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -66,21 +66,24 @@ pub(super) async fn ready(State(app): State<Shared>) -> Response {
 
 /// Whether each of them answers.
 pub(super) async fn parts(app: &Shared) -> Vec<Part> {
-    let mut parts = vec![part(app.store.name(), app.store.check()).await];
+    let name = app.store.name();
+    let mut asked = vec![(name, is_ready(name, app.store.check()).await)];
     for backend in &app.backends {
-        parts.push(part(backend.name(), backend.health()).await);
+        let name = backend.name();
+        asked.push((name, is_ready(name, backend.health()).await));
     }
-    // By this machine's clock: it is for people.
-    let now = Timestamp::from(SystemTime::now());
-    for (place, part) in parts.iter_mut().enumerate() {
-        part.silent_since = app.silent.since(place, part.ready, now);
-    }
-    parts
+    let now = now();
+    let part = |(place, (name, ready))| Part {
+        name,
+        ready,
+        silent_since: app.silent.since(place, ready, now),
+    };
+    asked.into_iter().enumerate().map(part).collect()
 }
 
 /// Why it is not ready is for the log: who asks here needs no token.
-async fn part(name: &'static str, asked: impl Future<Output = Result<(), delayline::Error>>) -> Part {
-    let ready = match tokio::time::timeout(LIMIT, asked).await {
+async fn is_ready(name: &'static str, asked: impl Future<Output = Result<(), delayline::Error>>) -> bool {
+    match tokio::time::timeout(LIMIT, asked).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
             tracing::warn!(part = name, %error, "the server is not ready");
@@ -93,11 +96,6 @@ async fn part(name: &'static str, asked: impl Future<Output = Result<(), delayli
             );
             false
         }
-    };
-    Part {
-        name,
-        ready,
-        silent_since: None,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use axum::http::StatusCode;
 use delayline::Timestamp;
@@ -12,6 +11,7 @@ use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::super::answer::{time, time_if_any};
+use super::super::now;
 use super::super::problem::Problem;
 use super::super::texts;
 use crate::bulk::Answers;
@@ -229,11 +229,6 @@ pub(in super::super) struct JobView {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
     #[schema(value_type = Option<texts::Time>)]
     pub(in super::super) ended_at: Option<Timestamp>,
-}
-
-/// By this machine's clock: it is for people.
-fn now() -> Timestamp {
-    Timestamp::from(SystemTime::now())
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use axum::extract::State;
 use axum::response::Response;
 use delayline::backend::{Backend, Reach};
 
-use super::super::Shared;
 use super::super::health;
 use super::super::problem::Problem;
+use super::super::{Shared, now};
 use super::frame::{Frame, Tab, page};
 use super::levels::Levels;
 use super::visitor::Visitor;
-use super::words::{Moment, now, span};
+use super::words::{Moment, span};
 use crate::digits::grouped;
 
 #[derive(Debug, Template)]

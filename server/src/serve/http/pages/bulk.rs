@@ -10,16 +10,16 @@ use delayline::store::Action;
 use delayline::{Kind, Timestamp};
 use url::form_urlencoded;
 
-use super::super::Shared;
 use super::super::bulk::{self, Changed, JobView};
 use super::super::problem::Problem;
 use super::super::task::position;
+use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::{Wanted, name};
 use super::to::To;
 use super::visitor::Visitor;
-use super::words::{COUNTED, Count, Moment, now};
+use super::words::{COUNTED, Count, Moment};
 use crate::bulk::{Answers, Match, state_for};
 use crate::digits::grouped;
 use crate::filter::{Bounds, PAGE};

@@ -8,9 +8,9 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use delayline::{Kind, State as TaskState, Task};
 
-use super::super::Shared;
 use super::super::problem::Problem;
 use super::super::task::{cursor, position};
+use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, page};
 use super::tasks::{Choice, KINDS, Wanted, choices, kinds};
@@ -140,7 +140,7 @@ pub(super) async fn show(
         bytes: usize::MAX,
         read: PIECE,
     };
-    let filter = wanted.filter(listed, super::words::now());
+    let filter = wanted.filter(listed, now());
     let (seen, next): (Vec<Seen>, _) = filter.page(&app.scheduler, after, bounds).await?;
     let first = || {
         let mut search = url::form_urlencoded::Serializer::new(String::new());

@@ -8,13 +8,13 @@ use delayline::Kind;
 use delayline::store::When;
 use url::form_urlencoded;
 
-use super::super::Shared;
 use super::super::problem::Problem;
+use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::name;
 use super::visitor::Visitor;
-use super::words::{Moment, Said, lasted, now, said};
+use super::words::{Moment, Said, lasted, said};
 use crate::digits::grouped;
 use crate::kinds::Found;
 use crate::serve::recent::{Recent, Spread, Tally};

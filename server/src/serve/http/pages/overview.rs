@@ -13,11 +13,11 @@ use delayline::{Kind, Timestamp};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::super::problem::Problem;
-use super::super::{Shared, health};
+use super::super::{Shared, health, now};
 use super::frame::{Frame, Tab, page};
 use super::levels::Levels;
 use super::visitor::Visitor;
-use super::words::{COUNTED, Count, Moment, lasted, now, span};
+use super::words::{COUNTED, Count, Moment, lasted, span};
 use crate::kinds::Found;
 
 /// Of how many kinds tasks are counted.

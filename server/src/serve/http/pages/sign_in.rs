@@ -13,11 +13,10 @@ use axum::serve::IncomingStream;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::problem::Problem;
-use super::super::{Listening, Shared};
+use super::super::{Listening, Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::{SESSION, Visitor, posted};
-use super::words::now;
 
 /// For how long somebody is signed in.
 const LASTS: Duration = Duration::from_secs(12 * 3_600);

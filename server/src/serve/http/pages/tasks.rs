@@ -10,13 +10,13 @@ use delayline::store::Target;
 use delayline::{Key, Kind, State as TaskState, Task, TaskId, Timestamp};
 use url::form_urlencoded;
 
-use super::super::Shared;
 use super::super::problem::Problem;
 use super::super::task::{cursor, position};
+use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::Visitor;
-use super::words::{Moment, now};
+use super::words::Moment;
 use crate::filter::{Bounds, Filter};
 use crate::kinds::of_tasks;
 

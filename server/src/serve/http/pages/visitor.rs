@@ -11,11 +11,10 @@ use delayline::Scheduler;
 
 use super::super::access::local;
 use super::super::problem::Problem;
-use super::super::{App, Shared};
+use super::super::{App, Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
-use super::words::now;
 use crate::reason::Reason;
 use crate::serve::config::Right;
 

@@ -1,15 +1,10 @@
 //! Times, counts and answers, as people say them.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use delayline::{Answer, Timestamp};
 
 use crate::digits::grouped;
-
-/// By this machine's clock: it is for people.
-pub(super) fn now() -> Timestamp {
-    Timestamp::from(SystemTime::now())
-}
 
 /// A time, and how far it is from now.
 #[derive(Clone, Debug)]

@@ -3,29 +3,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::session::Changed;
+use crate::store::sql::Changed;
 use crate::store::transition::Transition;
 use crate::store::{Noted, Step};
 use crate::{Task, TaskId, Timestamp};
 
 /// What came of steps: of each, in the order given, whether it was taken; and the rows that are to be written.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Advanced {
-    pub(in crate::store) taken: Vec<bool>,
+pub(super) struct Advanced {
+    pub(super) taken: Vec<bool>,
     /// Those of which only version, hops and `wake_at` are new: not every index has to change for them.
-    pub(in crate::store) hopped: Vec<Changed>,
-    pub(in crate::store) ended: Vec<Changed>,
+    pub(super) hopped: Vec<Changed>,
+    pub(super) ended: Vec<Changed>,
     /// What is noted of them.
-    pub(in crate::store) noted: Vec<(TaskId, Noted)>,
+    pub(super) noted: Vec<(TaskId, Noted)>,
 }
 
 /// Takes steps of rows.
-pub(in crate::store) fn advance(
-    rows: Vec<Task>,
-    steps: &[Step],
-    now: Timestamp,
-    history: Duration,
-) -> Advanced {
+pub(super) fn advance(rows: Vec<Task>, steps: &[Step], now: Timestamp, history: Duration) -> Advanced {
     let read = rows
         .into_iter()
         .map(|row| (row.id, (row.version, row, false, Noted::default())));
