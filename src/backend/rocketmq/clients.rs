@@ -18,6 +18,8 @@ use crate::rocketmq::{
 
 /// For how long a server may take to answer a health check.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// The same over connections that are new: a server that is slow is better than none.
+pub(super) const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A producer, and a consumer once something is received.
 ///
@@ -76,7 +78,7 @@ impl Clients {
     /// Whether the producer in use reaches the master of `queue`: asks it for the end of the queue, which every account
     /// that may send may ask.
     pub(super) async fn probe(&self, queue: &MessageQueue) -> Result<(), Error> {
-        probe(&self.producer(), queue).await
+        probe(&self.producer(), queue, ANSWER_WITHIN).await
     }
 
     /// Uses a fresh producer, and consumer, from now on, if the fresh one reaches the master of `queue`.
@@ -85,7 +87,7 @@ impl Clients {
     /// back, and a restarted broker gives nothing to a consumer until it next sends its heartbeat.
     pub(super) async fn reconnect(&self, queue: &MessageQueue) -> Result<(), Error> {
         let mut fresh = producer::start(&self.factory, &self.options).await?;
-        if let Err(error) = probe(&fresh, queue).await {
+        if let Err(error) = probe(&fresh, queue, FIRST_ANSWER_WITHIN).await {
             fresh.shutdown().await;
             return Err(error);
         }
@@ -128,9 +130,9 @@ impl Clients {
     }
 }
 
-async fn probe(producer: &DefaultMQProducer, queue: &MessageQueue) -> Result<(), Error> {
+async fn probe(producer: &DefaultMQProducer, queue: &MessageQueue, limit: Duration) -> Result<(), Error> {
     let mut producer = producer.clone();
-    match timeout(ANSWER_WITHIN, producer.max_offset(queue)).await {
+    match timeout(limit, producer.max_offset(queue)).await {
         Ok(Ok(_)) => Ok(()),
         // By ACL 2.0 not every account that may send may ask.
         Ok(Err(cause)) if is_refusal(&cause) => Ok(()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::clients::FIRST_ANSWER_WITHIN;
 use super::decision::Circuit;
 use super::delay_mode::DelayMode;
 use super::delay_support::DelaySupport;
@@ -14,8 +15,6 @@ use super::observation::{BOOT, within};
 use crate::Error;
 use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, permanent, transient};
 
-/// For how long a server may take to answer at the start, when a broker that is slow is better than none.
-const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// For how long the first check may take.
 const FIRST_CHECK_WITHIN: Duration = Duration::from_secs(12);
 

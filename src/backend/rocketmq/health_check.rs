@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::clients::{ANSWER_WITHIN, Clients};
+use super::clients::{ANSWER_WITHIN, Clients, FIRST_ANSWER_WITHIN};
 use super::consumer_lag::LagChange;
 use super::decision::{self, Before, Circuit, Decision, Evidence, Provision, Reply};
 use super::delay_mode::DelayMode;
@@ -91,13 +91,16 @@ impl HealthCheck {
         }
     }
 
-    /// Checks all masters once.
+    /// Checks all masters once, or waits for the end of the check that is under way.
     pub(super) async fn check(&self) {
-        let mut slot = self.admin.lock().await;
-        let admin = match slot.take() {
-            Some(admin) => admin,
+        let Ok(mut slot) = self.admin.try_lock() else {
+            drop(self.admin.lock().await);
+            return;
+        };
+        let (admin, answer_within) = match slot.take() {
+            Some(admin) => (admin, ANSWER_WITHIN),
             None => match Admin::open(&self.factory).await {
-                Ok(admin) => admin,
+                Ok(admin) => (admin, FIRST_ANSWER_WITHIN),
                 Err(error) => {
                     tracing::warn!(%error, "the health of RocketMQ brokers cannot be checked, so brokers that fail or come back are noticed late; the check is repeated every few seconds");
                     return;
@@ -105,7 +108,7 @@ impl HealthCheck {
             },
         };
         let admin = Arc::new(admin);
-        let all_answered = self.check_by(&admin).await;
+        let all_answered = self.check_by(&admin, answer_within).await;
         // The checks of single masters have ended, so nobody else holds it.
         match Arc::into_inner(admin) {
             Some(admin) if all_answered => *slot = Some(admin),
@@ -137,9 +140,9 @@ impl HealthCheck {
         }
     }
 
-    async fn check_by(&self, admin: &Arc<Admin>) -> bool {
+    async fn check_by(&self, admin: &Arc<Admin>, answer_within: Duration) -> bool {
         // Without nameservers everything stays as it was.
-        let listed = timeout(ANSWER_WITHIN, admin.masters()).await;
+        let listed = timeout(answer_within, admin.masters()).await;
         let listed = listed.ok().and_then(Result::ok);
         if let Some(listed) = &listed {
             self.masters.change(|known| {
@@ -151,15 +154,15 @@ impl HealthCheck {
                 }
             });
         }
-        let mut queues = self.queues(admin).await;
+        let mut queues = self.queues(admin, answer_within).await;
         if let Some(listed) = &listed
             && let Some(found) = &queues
             && self.prepare(admin, listed, found).await
         {
-            queues = self.queues(admin).await;
+            queues = self.queues(admin, answer_within).await;
         }
         let mut all_answered = listed.is_some() && queues.is_some();
-        for observed in self.observe_each(admin).await {
+        for observed in self.observe_each(admin, answer_within).await {
             let name = &observed.name;
             let is_listed = listed.as_ref().is_none_or(|listed| listed.contains_key(name));
             // One that is listed without the topic has none any more.
@@ -177,8 +180,8 @@ impl HealthCheck {
     }
 
     /// The queues of the topic by their broker; none, if the nameservers do not say.
-    async fn queues(&self, admin: &Admin) -> Option<Queues> {
-        let queues = timeout(ANSWER_WITHIN, admin.queues(&self.topic)).await;
+    async fn queues(&self, admin: &Admin, answer_within: Duration) -> Option<Queues> {
+        let queues = timeout(answer_within, admin.queues(&self.topic)).await;
         queues.ok().and_then(Result::ok)
     }
 
@@ -237,13 +240,14 @@ impl HealthCheck {
     }
 
     /// Asks each master, all at once.
-    async fn observe_each(&self, admin: &Arc<Admin>) -> Vec<Observation> {
+    async fn observe_each(&self, admin: &Arc<Admin>, answer_within: Duration) -> Vec<Observation> {
         let mut checks = JoinSet::new();
         let now = Instant::now();
         for (name, master) in self.masters.known().iter_mut() {
             let check = MasterCheck {
                 name: name.clone(),
                 address: master.address.clone(),
+                answer_within,
                 boot_timestamp: master.boot_timestamp.clone(),
                 is_known: master.delay_support.is_some(),
                 group_creation: master.group_creation,

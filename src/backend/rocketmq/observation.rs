@@ -5,7 +5,6 @@ use std::time::Duration;
 use cheetah_string::CheetahString;
 use tokio::time::timeout;
 
-use super::clients::ANSWER_WITHIN;
 use super::consumer_lag::Progress;
 use super::decision::Reply;
 use super::delay_mode::DelayMode;
@@ -20,6 +19,8 @@ pub(super) const BOOT: &str = "bootTimestamp";
 pub(super) struct MasterCheck {
     pub(super) name: CheetahString,
     pub(super) address: CheetahString,
+    /// For how long each answer may take.
+    pub(super) answer_within: Duration,
     pub(super) boot_timestamp: Option<String>,
     /// Whether it is known which delays it supports.
     pub(super) is_known: bool,
@@ -57,15 +58,20 @@ impl Observation {
 impl MasterCheck {
     /// Asks for its runtime statistics; which delays it supports, if that may have changed; and for the consumer group.
     pub(super) async fn ask(self, admin: &Admin) -> Observation {
-        let Self { address, mode, .. } = self;
-        let stats = within(ANSWER_WITHIN, admin.runtime_stats(&address)).await;
+        let Self {
+            address,
+            answer_within,
+            mode,
+            ..
+        } = self;
+        let stats = within(answer_within, admin.runtime_stats(&address)).await;
         let again = match &stats {
             Ok(stats) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),
             Err(AskError::Refused(_)) => !self.is_known,
             Err(AskError::Unreachable(_)) => false,
         };
         let delay_support = match again {
-            true => Some(within(ANSWER_WITHIN, mode.ask(admin, &address)).await),
+            true => Some(within(answer_within, mode.ask(admin, &address)).await),
             false => None,
         };
         let mut observation = Observation {
