@@ -1,5 +1,7 @@
 //! `delayline serve`: Delayline for services in any language.
 
+#[cfg(feature = "otlp")]
+mod collector;
 mod config;
 mod demo;
 mod derived_id;
@@ -65,7 +67,7 @@ impl Serve {
 
     async fn serve(self, config: Config) -> Result<(), Failure> {
         // Before whatever tells figures.
-        let (figures, recent) = metrics::start()?;
+        let recorded = metrics::start(config.otlp.as_ref())?;
         let traces = Traces::start(config.otlp.as_ref())?;
         let in_memory = self.demo && self.config.is_none();
         let parts = open::Parts::open(&config, in_memory).await?;
@@ -111,8 +113,8 @@ impl Serve {
             room,
             room_for_many,
             room_for_scrapes: Room::for_scrapes(),
-            figures,
-            recent,
+            figures: recorded.for_prometheus,
+            recent: recorded.recent,
             delivered: config
                 .kinds()
                 .into_iter()
@@ -173,6 +175,9 @@ impl Serve {
         }
         scheduler.close().await?;
         traces.end().await;
+        if let Some(sent) = recorded.sent {
+            sent.end().await;
+        }
         Ok(())
     }
 }

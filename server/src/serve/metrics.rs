@@ -1,4 +1,7 @@
-//! The figures of this server, for Prometheus and for its pages.
+//! The figures of this server: for Prometheus, for its pages, and for a collector that they are sent to.
+
+#[cfg_attr(not(feature = "otlp"), path = "metrics/not_sent.rs")]
+mod sent;
 
 use std::time::Duration;
 
@@ -6,6 +9,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
 use metrics_util::layers::FanoutBuilder;
 
+pub(super) use self::sent::Sent;
+use super::config::Otlp;
 use super::recent::Recent;
 use crate::Failure;
 
@@ -19,8 +24,15 @@ pub(super) const GAUGES_LAST: Duration = Duration::from_secs(120);
 /// How often what was told is put together. It would take ever more memory where nobody looks at it.
 const GATHER_EVERY: Duration = Duration::from_secs(5);
 
+/// What is recorded, for each that asks.
+pub(super) struct Recorded {
+    pub(super) for_prometheus: PrometheusHandle,
+    pub(super) recent: Recent,
+    pub(super) sent: Option<Sent>,
+}
+
 /// Begins to record. Within a runtime, and before whatever tells figures is made.
-pub(super) fn start() -> Result<(PrometheusHandle, Recent), Failure> {
+pub(super) fn start(config: Option<&Otlp>) -> Result<Recorded, Failure> {
     let unrecorded =
         |error: &dyn std::error::Error| Failure::Found(format!("figures cannot be recorded: {error}"));
     let prometheus = PrometheusBuilder::new()
@@ -29,17 +41,26 @@ pub(super) fn start() -> Result<(PrometheusHandle, Recent), Failure> {
         .set_buckets(&BUCKETS)
         .map_err(|error| unrecorded(&error))?
         .build_recorder();
-    let (figures, recent) = (prometheus.handle(), Recent::start());
-    let both = FanoutBuilder::default()
+    let (for_prometheus, recent) = (prometheus.handle(), Recent::start());
+    let mut all = FanoutBuilder::default()
         .add_recorder(prometheus)
         .add_recorder(recent.clone());
-    metrics::set_global_recorder(both.build()).map_err(|error| unrecorded(&error))?;
-    let gathered = figures.clone();
+    let config = config.filter(|config| config.metrics);
+    let sent = config.map(Sent::start).transpose()?;
+    if let Some(sent) = &sent {
+        all = all.add_recorder(sent.recorder());
+    }
+    metrics::set_global_recorder(all.build()).map_err(|error| unrecorded(&error))?;
+    let gathered = for_prometheus.clone();
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(GATHER_EVERY).await;
             gathered.run_upkeep();
         }
     });
-    Ok((figures, recent))
+    Ok(Recorded {
+        for_prometheus,
+        recent,
+        sent,
+    })
 }

@@ -73,6 +73,7 @@ pub(crate) struct Traces(Option<Spans>);
 
 impl Traces {
     pub(crate) fn start(config: Option<&Otlp>) -> Result<Self, Failure> {
+        let config = config.filter(|config| config.traces);
         Ok(Self(config.map(Spans::start).transpose()?))
     }
 

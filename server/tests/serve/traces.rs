@@ -1,4 +1,4 @@
-//! What a collector of traces is told: by a receiver of a test's own that speaks OTLP.
+//! What a collector is told: by a receiver of a test's own that speaks OTLP.
 
 use std::time::Duration;
 
@@ -7,8 +7,13 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::routing::post;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value::Value as AttributeValue};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode as SpanStatus;
@@ -27,10 +32,11 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Takes spans as a collector does, and ends with the test.
+/// Takes spans and figures as a collector does, and ends with the test.
 pub(crate) struct Collector {
     pub(crate) port: u16,
     requests: mpsc::UnboundedReceiver<(HeaderMap, ExportTraceServiceRequest)>,
+    figures: mpsc::UnboundedReceiver<(HeaderMap, ExportMetricsServiceRequest)>,
     seen: Vec<Span>,
     serving: JoinHandle<()>,
 }
@@ -39,18 +45,27 @@ impl Collector {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (send, requests) = mpsc::unbounded_channel();
+        let ((send, requests), (send_figures, figures)) =
+            (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let take = move |headers: HeaderMap, body: Bytes| {
             let request = ExportTraceServiceRequest::decode(body).unwrap();
             // The test may have ended.
             let _ = send.send((headers, request));
             async { StatusCode::OK }
         };
-        let router = Router::new().route("/v1/traces", post(take));
+        let take_figures = move |headers: HeaderMap, body: Bytes| {
+            let request = ExportMetricsServiceRequest::decode(body).unwrap();
+            let _ = send_figures.send((headers, request));
+            async { StatusCode::OK }
+        };
+        let router = Router::new()
+            .route("/v1/traces", post(take))
+            .route("/v1/metrics", post(take_figures));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self {
             port,
             requests,
+            figures,
             seen: Vec::new(),
             serving,
         }
@@ -103,7 +118,11 @@ pub(crate) fn links(span: &Span) -> Vec<String> {
 }
 
 fn text(span: &Span, name: &str) -> Option<String> {
-    let attribute = span.attributes.iter().find(|attribute| attribute.key == name)?;
+    text_of(&span.attributes, name)
+}
+
+fn text_of(attributes: &[KeyValue], name: &str) -> Option<String> {
+    let attribute = attributes.iter().find(|attribute| attribute.key == name)?;
     match attribute.value.clone()? {
         AnyValue {
             value: Some(AttributeValue::StringValue(text)),
@@ -207,7 +226,99 @@ async fn an_attempt_that_fails_says_why() {
     assert!(status.message.contains("418"), "{status:?}");
 }
 
-#[tokio::test]
+/// The figure of this name, as it is at the end of the server.
+fn figure(request: &ExportMetricsServiceRequest, name: &str) -> (Metric, Data) {
+    let scopes = request.resource_metrics.iter().flat_map(|of| &of.scope_metrics);
+    let mut metrics = scopes.flat_map(|scope| &scope.metrics);
+    let metric = metrics.find(|metric| metric.name == name);
+    let metric = metric.unwrap_or_else(|| panic!("no {name} in {request:?}"));
+    (metric.clone(), metric.data.clone().unwrap())
+}
+
+// The collector answers while the server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_are_sent_as_prometheus_is_told_them() {
+    let mut collector = Collector::start().await;
+    let receiver = Receiver::start(async |_| StatusCode::NO_CONTENT.into_response()).await;
+    let mut server = posting(&collector, &receiver.url());
+    for key in ["1", "2", "3"] {
+        put(&server, key, json!({}), None).await.is(201, "new");
+        server
+            .until(&format!("/v1/tasks/k/{key}"), |task| task["state"] == "done")
+            .await;
+    }
+    let is_sampled = |figures: &Answer| figures.body.to_string().contains("delayline_overdue_oldest");
+    while !is_sampled(&server.get("/metrics").await) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.terminate();
+    assert!(server.ended().success());
+    let mut last = None;
+    while let Ok((_, request)) = collector.figures.try_recv() {
+        last = Some(request);
+    }
+    let last = last.expect("they are sent at the end");
+
+    let (metric, data) = figure(&last, "delayline.task.lateness");
+    assert_eq!(
+        (&*metric.unit, &*metric.description),
+        ("s", "How long after its due time a task was started")
+    );
+    let Data::Histogram(late) = data else {
+        panic!("{data:?}")
+    };
+    assert_eq!(late.aggregation_temporality(), AggregationTemporality::Cumulative);
+    let mut count = 0;
+    for point in &late.data_points {
+        assert_eq!(text_of(&point.attributes, "kind").unwrap(), "k");
+        assert!(text_of(&point.attributes, "woken_by").is_some());
+        assert_eq!(
+            (point.explicit_bounds[0], point.explicit_bounds[14]),
+            (0.005, 3_600.0)
+        );
+        count += point.count;
+    }
+    assert_eq!(count, 3);
+
+    let (_, data) = figure(&last, "delayline.attempts");
+    let Data::Sum(attempts) = data else {
+        panic!("{data:?}")
+    };
+    let mut done = attempts.data_points.iter();
+    let done = done
+        .find(|point| text_of(&point.attributes, "outcome").as_deref() == Some("done"))
+        .unwrap();
+    assert_eq!(format!("{:?}", done.value.unwrap()), "AsInt(3)");
+    assert!(attempts.is_monotonic);
+
+    let (_, data) = figure(&last, "delayline.overdue.oldest");
+    assert!(matches!(data, Data::Gauge(_)), "{data:?}");
+}
+
+// The collector answers while the server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_wanted_is_not_sent() {
+    for (wanted, spans, figures) in [("metrics = false", true, false), ("traces = false", false, true)] {
+        let mut collector = Collector::start().await;
+        let mut server = Server::configured(&format!("{ANY_PORT}{}{wanted}\n", collector.config()));
+        put(&server, "1", json!({}), None).await;
+        server.terminate();
+        assert!(server.ended().success());
+        let sent = (
+            collector.requests.try_recv().is_ok(),
+            collector.figures.try_recv().is_ok(),
+        );
+        assert_eq!(sent, (spans, figures), "{wanted}");
+    }
+}
+
+fn is_shop_delays(resource: Option<&Resource>) {
+    let name = text_of(&resource.unwrap().attributes, "service.name");
+    assert_eq!(name.as_deref(), Some("shop-delays"));
+}
+
+// The collector answers while the server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_collector_asks_for_is_sent_and_in_no_log() {
     let mut collector = Collector::start().await;
     let more = "service = \"shop-delays\"\nheaders = { authorization = \"Bearer hunter2\" }\n";
@@ -218,9 +329,10 @@ async fn what_a_collector_asks_for_is_sent_and_in_no_log() {
     assert!(server.ended().success());
     let (headers, request) = collector.next().await;
     assert_eq!(headers["authorization"], "Bearer hunter2");
-    let resource = request.resource_spans[0].resource.clone().unwrap();
-    let said = format!("{:?}", resource.attributes);
-    assert!(said.contains("shop-delays"), "{said}");
+    is_shop_delays(request.resource_spans[0].resource.as_ref());
+    let (headers, request) = collector.figures.recv().await.unwrap();
+    assert_eq!(headers["authorization"], "Bearer hunter2");
+    is_shop_delays(request.resource_metrics[0].resource.as_ref());
     assert!(!server.log().contains("hunter2"));
 }
 
@@ -262,6 +374,7 @@ fn what_is_no_collector_is_refused() {
         "ftp://hunter2@x",
         "http://hunter2@x",
         "http://x/v1/traces",
+        "http://x/v1/metrics",
         "http://x?hunter2",
     ] {
         let output = check(&format!("[otlp]\nendpoint = \"{endpoint}\"\n"));

@@ -1,4 +1,4 @@
-//! Where traces are sent.
+//! Where traces and figures are sent.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::serve::text::Text;
 
-/// A collector of traces, that speaks OTLP over HTTP.
+/// A collector, that speaks OTLP over HTTP.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build reads it"))]
@@ -16,6 +16,10 @@ pub(crate) struct Otlp {
     /// The name under which this server is found there.
     #[serde(default = "usual_service")]
     pub(crate) service: String,
+    #[serde(default = "usually")]
+    pub(crate) traces: bool,
+    #[serde(default = "usually")]
+    pub(crate) metrics: bool,
     /// What each request has beside, such as an account.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
@@ -25,16 +29,20 @@ fn usual_service() -> String {
     "delayline".to_owned()
 }
 
+fn usually() -> bool {
+    true
+}
+
 /// The address of a collector. An account goes into the headers, as an address is told where it cannot be reached.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Text")]
 pub(crate) struct Collector(Url);
 
 impl Collector {
-    /// Where it takes traces.
+    /// Where it takes what OTLP calls so: `traces`, or `metrics`.
     #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build asks"))]
-    pub(crate) fn of_traces(&self) -> String {
-        format!("{}/v1/traces", self.0.as_str().trim_end_matches('/'))
+    pub(crate) fn of(&self, signal: &str) -> String {
+        format!("{}/v1/{signal}", self.0.as_str().trim_end_matches('/'))
     }
 }
 
@@ -49,7 +57,9 @@ impl TryFrom<Text> for Collector {
         let is_plain = !has_account
             && url.query().is_none()
             && url.fragment().is_none()
-            && !url.path().ends_with("/v1/traces");
+            && !["/v1/traces", "/v1/metrics"]
+                .iter()
+                .any(|path| url.path().ends_with(path));
         match url.scheme() {
             "http" | "https" if url.has_host() && is_plain => Ok(Self(url)),
             _ => Err(ALLOWED),

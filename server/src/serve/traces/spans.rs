@@ -1,23 +1,19 @@
 //! Spans, and how they are sent.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use delayline::{Error, Outcome, Scheduled, Task};
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
-use opentelemetry_sdk::Resource;
+use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::{Place, TRACEPARENT, TRACESTATE};
 use crate::Failure;
+use crate::serve::collector::{LIMIT, resource, sending_to};
 use crate::serve::config::Otlp;
-
-/// For how long a collector may take for a batch of spans, and all of it at the end.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// Begins spans, which are sent in batches, from a thread of their own. What a collector that is away does not take is
 /// dropped.
@@ -29,25 +25,17 @@ pub(super) struct Spans {
 
 impl Spans {
     pub(super) fn start(config: &Otlp) -> Result<Self, Failure> {
-        let headers = config.headers.iter();
-        let headers: HashMap<_, _> = headers
-            .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
-            .collect();
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(config.endpoint.of_traces())
-            .with_timeout(LIMIT)
-            .with_headers(headers)
+        let exporter = sending_to(
+            SpanExporter::builder().with_http(),
+            config.endpoint.of("traces"),
+            config,
+        );
+        let exporter = exporter
             .build()
             .map_err(|error| Failure::Found(format!("spans cannot be sent: {error}")))?;
-        let resource = Resource::builder()
-            .with_service_name(config.service.clone())
-            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-            .build();
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_resource(resource)
+            .with_resource(resource(config))
             .build();
         let tracer = provider.tracer("delayline");
         Ok(Self { provider, tracer })
