@@ -77,9 +77,16 @@ impl StoreFixture for Servers {
         }
         let store = builder.build().expect("good settings");
         // To connect to six nodes over TLS may take longer than a call, on a slow machine.
-        let checked = async { while store.check().await.is_err_and(|error| error.is_transient()) {} };
-        tokio::time::timeout(SAFETY, checked).await.expect("the servers");
-        store.check().await.expect("the servers");
+        let checked = async {
+            loop {
+                match store.check().await {
+                    Err(error) if error.is_transient() => {}
+                    outcome => return outcome,
+                }
+            }
+        };
+        let checked = tokio::time::timeout(SAFETY, checked).await;
+        checked.expect("in time").expect("the servers");
         Arc::new(store)
     }
 

@@ -35,8 +35,9 @@ import (
 
 const (
 	senders       = 16
-	answerTimeout = 3 * time.Second
+	answerTimeout = 10 * time.Second
 	pause         = 300 * time.Millisecond
+	longestPause  = 5 * time.Second
 	// How long after the last due time it still listens for what must not come.
 	quietMs = 3_000
 )
@@ -211,7 +212,7 @@ func (r *run) send(order *order) {
 
 // ask asks for the change until there is an answer that is the last word.
 func (r *run) ask(order *order) {
-	for !r.isPatienceOver() {
+	for wait := pause; !r.isPatienceOver(); wait = min(2*wait, longestPause) {
 		request := order.request(now())
 		r.awaitUntil(order.movedTo)
 		reply, err := r.producer.Request(context.Background(), answerTimeout, request)
@@ -224,7 +225,7 @@ func (r *run) ask(order *order) {
 		} else {
 			log.Printf("%s was answered %s", order.key, reply.Body)
 		}
-		time.Sleep(pause)
+		time.Sleep(wait)
 	}
 }
 

@@ -44,8 +44,9 @@ public final class GatewayClient {
     private static final int SENDERS = 16;
     private static final int STARTS = 10;
     private static final int ASKERS = 8;
-    private static final long ANSWER_MS = 3_000;
+    private static final long ANSWER_MS = 10_000;
     private static final long PAUSE_MS = 300;
+    private static final long LONGEST_PAUSE_MS = 5_000;
     /** How long after the last due time it still listens for what must not come. */
     private static final long QUIET_MS = 3_000;
     /** A change is asked for from right after the send until so long after the due time. */
@@ -211,7 +212,7 @@ public final class GatewayClient {
             }
         }
         if (order.isUnanswered() && !isPatienceOver()) {
-            askers.schedule(() -> ask(order), order.changeAfter, TimeUnit.MILLISECONDS);
+            askers.schedule(() -> ask(order, PAUSE_MS), order.changeAfter, TimeUnit.MILLISECONDS);
         }
     }
 
@@ -220,7 +221,7 @@ public final class GatewayClient {
      * for the reply in all releases: in 5.3.1 to 5.3.3 the blocking ones give up as soon as the request is sent, and a
      * callback without a selector of queues is called then, with null, since 4.9.4.
      */
-    private void ask(Order order) {
+    private void ask(Order order, long pause) {
         Message request = order.request(now());
         awaitUntil(order.movedTo);
         // Completed once, though the client may both throw and call back.
@@ -253,7 +254,8 @@ public final class GatewayClient {
             return false;
         }).thenAccept(isLastWord -> {
             if (!isLastWord && !isPatienceOver()) {
-                askers.schedule(() -> ask(order), PAUSE_MS, TimeUnit.MILLISECONDS);
+                long next = Math.min(2 * pause, LONGEST_PAUSE_MS);
+                askers.schedule(() -> ask(order, next), pause, TimeUnit.MILLISECONDS);
             }
         });
     }
