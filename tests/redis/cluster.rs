@@ -11,6 +11,9 @@ use super::*;
 /// Long enough that nothing comes twice for being slow.
 const LEASE: Duration = Duration::from_secs(20);
 const SLOTS: u16 = 16;
+/// How often something is sent. The client lets others wait whenever it notes that a master is gone, so not as often as it
+/// can bear.
+const PACE: Duration = Duration::from_millis(10);
 
 fn backend(cluster: &RedisCluster) -> Arc<RedisBackend> {
     let builder = RedisBackend::builder(&cluster.url());
@@ -66,7 +69,7 @@ impl Sending {
                         }
                     });
                     while sends.try_join_next().is_some() {}
-                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    tokio::time::sleep(PACE).await;
                 }
             }
         });

@@ -2,7 +2,7 @@
 //! turns.
 //!
 //! ```sh
-//! cargo bench -p delayline-server --bench serve -- http claims idle sqlite postgres://…
+//! cargo bench -p delayline-server --bench serve -- http claims idle pages sqlite postgres://…
 //! cargo bench -p delayline-server --features rocketmq --bench serve -- gateway trip sqlite 127.0.0.1:9876
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! - `claims`: 20,000 tasks that are due, claimed and ended by 16 who ask for them. The limit is a `Worker` in this process.
 //! - `idle`: a server over 100,000 tasks of which none is due, in statements and in its processor's time. The limit is a
 //!   process with a `Worker` over the same rows. Statements of SQLite cannot be counted.
+//! - `pages`: each of the operators' pages over a million tasks of ten kinds. The limit is 200 ms.
 //! - `gateway`: messages that wait on the broker, until their wake-ups are there. The limit consumes the same messages and
 //!   writes them, some hundred with one INSERT. `trip`: one message in and out, due at once. The limit is a consumer that
 //!   passes it on to another topic: the two trips to the broker that are needed. Both need brokers with the usual levels.
@@ -37,6 +38,7 @@ mod connection;
 mod gateway;
 mod http;
 mod idle;
+mod pages;
 mod place;
 #[cfg(feature = "rocketmq")]
 mod post;
@@ -91,6 +93,7 @@ async fn measure(wanted: Wanted) -> Result<(), Error> {
                 Workload::Http => http::measure(place, &wanted.sizes).await?,
                 Workload::Claims => claims::measure(place, &wanted.sizes).await?,
                 Workload::Idle => idle::measure(place, &wanted.sizes).await?,
+                Workload::Pages => pages::measure(place, &wanted.sizes).await?,
                 #[cfg(feature = "rocketmq")]
                 Workload::Gateway => {
                     gateway::measure(&on_broker(&client, &wanted)?, place, &wanted.sizes).await?

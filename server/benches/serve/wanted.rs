@@ -10,6 +10,7 @@ pub(crate) enum Workload {
     Http,
     Claims,
     Idle,
+    Pages,
     #[cfg(feature = "rocketmq")]
     Gateway,
     #[cfg(feature = "rocketmq")]
@@ -20,6 +21,7 @@ const WORKLOADS: &[(&str, Workload)] = &[
     ("http", Workload::Http),
     ("claims", Workload::Claims),
     ("idle", Workload::Idle),
+    ("pages", Workload::Pages),
     #[cfg(feature = "rocketmq")]
     ("gateway", Workload::Gateway),
     #[cfg(feature = "rocketmq")]
@@ -28,7 +30,7 @@ const WORKLOADS: &[(&str, Workload)] = &[
 
 impl Workload {
     fn needs_brokers(self) -> bool {
-        !matches!(self, Self::Http | Self::Claims | Self::Idle)
+        !matches!(self, Self::Http | Self::Claims | Self::Idle | Self::Pages)
     }
 }
 
@@ -44,6 +46,8 @@ pub(crate) struct Sizes {
     /// How many wait while nothing is to be done, and for how long it is watched.
     pub(crate) pending: usize,
     pub(crate) idle: Duration,
+    /// Of how many the pages are.
+    pub(crate) seen: usize,
     /// With how many messages a broker is warmed up, and for how long it then gives away others without a pause.
     #[cfg(feature = "rocketmq")]
     pub(crate) warm_up: usize,
@@ -60,6 +64,7 @@ const FULL: Sizes = Sizes {
     due: 20_000,
     pending: 100_000,
     idle: Duration::from_secs(10),
+    seen: 1_000_000,
     #[cfg(feature = "rocketmq")]
     warm_up: 50_000,
     #[cfg(feature = "rocketmq")]
@@ -74,6 +79,7 @@ const QUICK: Sizes = Sizes {
     due: 5_000,
     pending: 10_000,
     idle: Duration::from_secs(3),
+    seen: 10_000,
     #[cfg(feature = "rocketmq")]
     warm_up: 10_000,
     #[cfg(feature = "rocketmq")]

@@ -4,6 +4,8 @@ use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::RocketMqOptions;
 use serde_json::json;
 
+use crate::pages::{Chromium, VIEWS, can_be_read};
+use crate::python::axe;
 use crate::server::{ANY_PORT, Server, command};
 
 pub(crate) fn nameserver() -> String {
@@ -54,11 +56,16 @@ async fn what_is_due_is_published_after_its_hops() {
         .until("/v1/tasks/order.cancel/1", |task| task["state"] == "done")
         .await;
     assert!(done["hops"].as_u64().unwrap() >= 1, "{done}");
+    let (browser, axe) = (Chromium::new(&server).await, axe().await);
     for path in ["/", "/brokers"] {
         let page = server.get(path).await;
         let page = page.body.as_str().unwrap();
         assert!(page.contains("<tr><th scope=\"row\">1s</th><td class="), "{page}");
+        for view in VIEWS {
+            can_be_read(&browser, &axe, path, view).await;
+        }
     }
+    browser.end_well().await;
 }
 
 #[cfg(feature = "otlp")]

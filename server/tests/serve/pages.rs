@@ -18,6 +18,10 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use self::browser::Browser;
+#[cfg(feature = "rocketmq")]
+pub(crate) use self::chromium::Chromium;
+#[cfg(feature = "rocketmq")]
+pub(crate) use self::looks::{VIEWS, can_be_read};
 use crate::server::{ANY_PORT, Server};
 
 /// All pages that need nothing but a store.

@@ -15,7 +15,7 @@ use thirtyfour::{
 use crate::server::Server;
 
 /// Chromium, which looks at one server, and ends with the test.
-pub(super) struct Chromium {
+pub(crate) struct Chromium {
     driver: Child,
     /// None at its end.
     page: Option<WebDriver>,
@@ -25,7 +25,7 @@ pub(super) struct Chromium {
 }
 
 impl Chromium {
-    pub(super) async fn new(server: &Server) -> Self {
+    pub(crate) async fn new(server: &Server) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -162,7 +162,7 @@ impl Chromium {
     }
 
     /// Ends if nothing has failed in any page, and nobody else was asked for anything.
-    pub(super) async fn end_well(mut self) {
+    pub(crate) async fn end_well(mut self) {
         let log = self.page().browser_log().await.unwrap();
         let wrong: Vec<_> = log.iter().filter(|entry| entry.level == "SEVERE").collect();
         assert!(wrong.is_empty(), "{wrong:?}");

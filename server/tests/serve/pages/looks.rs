@@ -15,6 +15,22 @@ const FAULTS: &str = "
         .filter(({ impact }) => ['serious', 'critical'].includes(impact))
         .map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ html }) => html).join(' ')}`)), done);";
 
+/// How people see pages.
+pub(crate) const VIEWS: [(&str, u32); 2] = [("light", 1280), ("dark", 390)];
+
+/// Shows the page, and fails if something keeps people from using it.
+pub(crate) async fn can_be_read(browser: &Chromium, axe: &str, path: &str, (scheme, width): (&str, u32)) {
+    browser.prefer(scheme).await;
+    browser.be_wide(width).await;
+    browser.go(path).await;
+    let more = "const it = document.documentElement; return it.scrollWidth - it.clientWidth";
+    let more = browser.run(more).await;
+    assert_eq!(more, 0, "{path} has to be scrolled to the side at {width}");
+    browser.run(axe).await;
+    let faults = browser.run_async(FAULTS).await;
+    assert_eq!(faults, json!([]), "{path} in {scheme}");
+}
+
 #[tokio::test]
 async fn each_page_can_be_read_at_any_width_in_light_and_dark_and_by_its_names() {
     let server = Server::start();
@@ -43,18 +59,10 @@ async fn each_page_can_be_read_at_any_width_in_light_and_dark_and_by_its_names()
         "/bulk/done?verb=cancel&done=3".to_owned(),
     ]);
     let (browser, axe) = (Chromium::new(&server).await, axe().await);
-    let none = json!([]);
     let mut backgrounds: Vec<Value> = Vec::new();
-    for (scheme, width) in [("light", 1280), ("dark", 390)] {
-        browser.prefer(scheme).await;
-        browser.be_wide(width).await;
+    for view in VIEWS {
         for path in &pages {
-            browser.go(path).await;
-            let more = "const it = document.documentElement; return it.scrollWidth - it.clientWidth";
-            let more = browser.run(more).await;
-            assert_eq!(more, 0, "{path} has to be scrolled to the side at {width}");
-            browser.run(&axe).await;
-            assert_eq!(browser.run_async(FAULTS).await, none, "{path} in {scheme}");
+            can_be_read(&browser, &axe, path, view).await;
             let title = browser.run("return document.title").await;
             assert!(title.as_str().unwrap().ends_with("Delayline"), "{path}: {title}");
             let foreign = "return document.querySelectorAll('body script, img').length";
