@@ -105,8 +105,11 @@ impl Recorder for Heard {
 struct Instruments {
     meter: Meter,
     described: Mutex<HashMap<String, Described>>,
-    gauges: Mutex<HashMap<String, Arc<Mutex<Vec<Arc<Held>>>>>>,
+    gauges: Mutex<HashMap<String, Alike>>,
 }
+
+/// The figures of one name.
+type Alike = Arc<Mutex<Vec<Arc<Held>>>>;
 
 /// What is said of a figure, as OpenTelemetry writes it.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +163,7 @@ impl Storage<Key> for Instruments {
         let (name, Described { unit, what }) = self.described(key);
         let mut gauges = locked(&self.gauges);
         let alike = gauges.entry(name).or_insert_with_key(|name| {
-            let alike = Arc::<Mutex<Vec<Arc<Held>>>>::default();
+            let alike = Alike::default();
             let asked = Arc::clone(&alike);
             let gauge = self.meter.f64_observable_gauge(name.clone());
             let gauge = gauge.with_unit(unit).with_description(what);
