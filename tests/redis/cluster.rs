@@ -219,14 +219,7 @@ async fn loses_a_master(lose: impl FnOnce(&mut RedisCluster, usize) + Send + 'st
     assert_eq!(sending.failed(), []);
 
     let slot = a_slot_at(&cluster, master);
-    let taken_of_others = || {
-        sending
-            .taken()
-            .into_iter()
-            .filter(|number| !lost(*number))
-            .count()
-    };
-    let (when, taken_before) = (Instant::now(), taken_of_others());
+    let when = Instant::now();
     let (cluster, next) = tokio::task::spawn_blocking(move || {
         lose(&mut cluster, master);
         let next = cluster.wait_for_failover(slot, master);
@@ -267,11 +260,9 @@ async fn loses_a_master(lose: impl FnOnce(&mut RedisCluster, usize) + Send + 'st
         .into_iter()
         .filter(|(number, _)| !lost(*number))
         .collect();
-    // None fails, but where the machine is so slow that to learn of the loss takes longer than a send may.
-    let taken = taken_of_others() - taken_before;
     assert!(
-        others.len() < taken / 4,
-        "of the sends to other masters {} failed, and {taken} did not",
+        others.is_empty(),
+        "{} sends to other masters failed",
         others.len()
     );
     // What was sent before and not replicated is lost with the server; of what was sent since, nothing is.
