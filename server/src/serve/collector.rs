@@ -12,10 +12,10 @@ use super::config::Otlp;
 /// For how long a collector may take for what it is sent at once, and for all of it at the end.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Where it is sent, and how.
+/// Where what OTLP calls so is sent, `traces` or `metrics`, and how.
 pub(super) fn sending_to<E: WithExportConfig + WithHttpConfig>(
     exporter: E,
-    endpoint: String,
+    signal: &str,
     config: &Otlp,
 ) -> E {
     let headers = config.headers.iter();
@@ -24,7 +24,7 @@ pub(super) fn sending_to<E: WithExportConfig + WithHttpConfig>(
         .collect();
     exporter
         .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(endpoint)
+        .with_endpoint(config.endpoint.of(signal))
         .with_timeout(LIMIT)
         .with_headers(headers)
 }

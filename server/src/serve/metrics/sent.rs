@@ -28,12 +28,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     pub(super) fn start(config: &Otlp) -> Result<Self, Failure> {
-        let exporter = sending_to(
-            MetricExporter::builder().with_http(),
-            config.endpoint.of("metrics"),
-            config,
-        );
-        let exporter = exporter
+        let exporter = sending_to(MetricExporter::builder().with_http(), "metrics", config)
             .build()
             .map_err(|error| Failure::Found(format!("figures cannot be sent: {error}")))?;
         let provider = SdkMeterProvider::builder()

@@ -25,12 +25,7 @@ pub(super) struct Spans {
 
 impl Spans {
     pub(super) fn start(config: &Otlp) -> Result<Self, Failure> {
-        let exporter = sending_to(
-            SpanExporter::builder().with_http(),
-            config.endpoint.of("traces"),
-            config,
-        );
-        let exporter = exporter
+        let exporter = sending_to(SpanExporter::builder().with_http(), "traces", config)
             .build()
             .map_err(|error| Failure::Found(format!("spans cannot be sent: {error}")))?;
         let provider = SdkTracerProvider::builder()
