@@ -55,6 +55,11 @@ impl From<&Task> for Said {
 impl From<&Scheduled> for Said {
     fn from(scheduled: &Scheduled) -> Self {
         match scheduled {
+            // By a try whose answer was lost: the row is shown as it is now, and a worker has had it since.
+            Scheduled::Replaced(task) if task.state != State::Scheduled => Self::Changed(Changed {
+                version: 0,
+                ..Changed::from(task)
+            }),
             Scheduled::New(task) | Scheduled::Replaced(task) => task.into(),
             // By a try whose answer was lost; what has become of it since is not the caller's doing.
             Scheduled::Existing(task) => Self::Changed(Changed {

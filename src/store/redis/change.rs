@@ -19,7 +19,7 @@ use crate::{Answer, Error, Timestamp};
 
 static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "change.lua");
 
-/// How many numbers of changes there are: what a row has room for.
+/// How many numbers of changes there are: what a row has room for, and a pointer.
 const NUMBERS: u64 = (1 << 48) - 1;
 
 #[async_trait]
@@ -44,8 +44,7 @@ async fn change(database: &Database, changes: Vec<Change>, history: Duration) ->
             call.arg(millis(history));
             for change in changes {
                 add(&mut call, change);
-                // By this it knows a change that is asked for once more because its answer was lost.
-                call.arg(1 + database.clock.random_below(NUMBERS));
+                call.arg(number(database));
             }
             call
         },
@@ -65,6 +64,11 @@ async fn change(database: &Database, changes: Vec<Change>, history: Duration) ->
         None => database.now().await?,
     };
     Ok(Stamped { now, found })
+}
+
+/// A number for a change, by which its row knows it where it is asked for once more because its answer was lost.
+pub(super) fn number(database: &Database) -> u64 {
+    1 + database.clock.random_below(NUMBERS)
 }
 
 fn is_by_id(change: &Change) -> bool {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use redis::Value;
 
 use super::answer::{self, Items};
-use super::change::note;
+use super::change::{note, number};
 use super::codec::{self, due, maybe};
 use super::database::{Database, Request};
 use super::parts::Asking;
@@ -26,8 +26,6 @@ static POINT: Lua = lua!("row.lua", "point.lua");
 
 /// The most that a hash of Redis takes for one row, and a bit less.
 const LARGEST: usize = 256 << 20;
-/// Tries are numbered by chance, with as many bits as a pointer has for it.
-const TRIES: u64 = 1 << 48;
 
 /// A row to be written.
 struct New {
@@ -40,6 +38,8 @@ struct New {
     home: Shard,
     /// By which try its id points there; none if it does not, or need not.
     tried: Option<u64>,
+    /// By this the row that it replaces knows it where it comes once more because its answer was lost.
+    number: u64,
 }
 
 /// What a script says of a row.
@@ -72,7 +72,7 @@ pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Ans
                     inserting.insert(std::mem::take(&mut news)).await;
                     ids = [row.id].into();
                 }
-                news.push((place, New::of(row, shards)));
+                news.push((place, New::of(row, shards, number(database))));
             }
             Err(error) => inserting.found[place] = Some(Err(error)),
         }
@@ -110,7 +110,7 @@ fn check(row: &NewRow) -> Result<(), Error> {
 }
 
 impl New {
-    fn of(row: NewRow, shards: u16) -> Self {
+    fn of(row: NewRow, shards: u16, number: u64) -> Self {
         let own = of_id(shards, row.id);
         let home = row.key.as_ref().map(|key| of_key(shards, &row.kind, key));
         Self {
@@ -118,6 +118,7 @@ impl New {
             own,
             home: home.unwrap_or(own),
             tried: None,
+            number,
             row,
         }
     }
@@ -143,6 +144,7 @@ impl New {
             .arg(row.payload.len())
             .arg(&self.payload);
         note(call, &row.note);
+        call.arg(self.number);
     }
 
     /// The row as it was written.
@@ -240,7 +242,7 @@ impl Inserting<'_> {
     async fn point(&mut self, mut news: Placed) -> Placed {
         let (database, shards) = (self.database, self.shards);
         for (_, new) in &mut news {
-            new.tried = Some(1 + database.clock.random_below(TRIES - 1));
+            new.tried = Some(number(database));
         }
         let asking = Asking {
             database,

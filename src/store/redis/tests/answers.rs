@@ -5,13 +5,63 @@ use std::net::SocketAddr;
 use super::*;
 use crate::store::proxy::{Network, Proxy};
 
+/// The store over a line of its own.
+async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
+    let target: SocketAddr = server.url()["redis://".len()..].parse().unwrap();
+    let proxy = Proxy::start(target).await;
+    (RedisStore::new(&proxy.url(&server.url())).unwrap(), proxy)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replacement_whose_answer_was_lost_is_not_done_again_whatever_has_become_of_it() {
+    let server = RedisServer::start();
+    let near = open(&server, 1);
+    let (far, proxy) = far(&server).await;
+    for (n, now) in (1..).zip([State::Scheduled, State::Running, State::Done]) {
+        let key = n.to_string();
+        let before = add(&near, named(n, &key)).await;
+        far.find(&before.id.into()).await.unwrap();
+        proxy.set(Network::DeafClient);
+        let other = NewRow {
+            replace: true,
+            payload: b"other".to_vec(),
+            ..named(100 + n, &key)
+        };
+        let replacing = tokio::spawn({
+            let far = far.clone();
+            async move { insert(&far, other).await }
+        });
+        let row = loop {
+            let row = near.find(&before.id.into()).await.unwrap().unwrap();
+            if row.version > before.version {
+                break row;
+            }
+            assert!(!replacing.is_finished(), "it was not done");
+        };
+        if now != State::Scheduled {
+            near.arrive(&[wake(&row)], &claim(1)).await.unwrap();
+        }
+        if now == State::Done {
+            let end = Step::end(row.id, row.version + 1, Ending::Done);
+            assert_eq!(near.advance(&[end]).await.unwrap(), [Guarded::Done]);
+        }
+        proxy.reset();
+        proxy.set(Network::Open);
+        let answer = replacing.await.unwrap();
+        let Scheduled::Replaced(after) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!((after.id, after.state), (before.id, now));
+        assert_eq!(after.payload, b"other");
+        assert_eq!(near.find(&id(100 + n).into()).await.unwrap(), None);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_whose_answer_was_lost_is_answered_as_what_it_did() {
     let server = RedisServer::start();
     let near = open(&server, 1);
-    let target: SocketAddr = server.url()["redis://".len()..].parse().unwrap();
-    let proxy = Proxy::start(target).await;
-    let far = RedisStore::new(&proxy.url(&server.url())).unwrap();
+    let (far, proxy) = far(&server).await;
     // The server has the script already, and is not asked for it first.
     assert_eq!(change(&near, id(0), Verb::Cancel).await, Answer::NotFound);
     let verbs = [
