@@ -209,13 +209,15 @@ async fn connect(mut client: TcpStream, number: u64, control: watch::Receiver<Co
     };
     let mut reset = control.clone();
     tokio::select! {
-        _ = relaying => {}
+        // What was held back until then is lost, also where the network is open right after it.
+        biased;
         _ = reset.wait_for(|control| number < control.reset) => {
             for stream in [&client, &server] {
                 // Its end is then a reset. One that has broken by itself cannot be asked.
                 drop(stream.set_zero_linger());
             }
         }
+        _ = relaying => {}
     }
 }
 

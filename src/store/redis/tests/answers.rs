@@ -39,7 +39,8 @@ async fn a_replacement_whose_answer_was_lost_is_not_done_again_whatever_has_beco
             assert!(!replacing.is_finished(), "it was not done");
         };
         if now != State::Scheduled {
-            near.arrive(&[wake(&row)], &claim(1)).await.unwrap();
+            let looked = near.arrive(&[wake(&row)], &claim(1)).await.unwrap();
+            assert_eq!(looked.found.claimed.len(), 1, "{looked:?} {row:?}");
         }
         if now == State::Done {
             let end = Step::end(row.id, row.version + 1, Ending::Done);
