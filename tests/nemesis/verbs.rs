@@ -46,6 +46,17 @@ impl From<&Task> for Changed {
     }
 }
 
+impl Said {
+    /// It was so by a try whose answer was lost. The row is shown as it is now; what has become of it since, as by a worker,
+    /// is not the caller's doing.
+    fn by_a_lost_try(task: &Task) -> Self {
+        Self::Changed(Changed {
+            version: 0,
+            ..Changed::from(task)
+        })
+    }
+}
+
 impl From<&Task> for Said {
     fn from(task: &Task) -> Self {
         Self::Changed(task.into())
@@ -55,17 +66,9 @@ impl From<&Task> for Said {
 impl From<&Scheduled> for Said {
     fn from(scheduled: &Scheduled) -> Self {
         match scheduled {
-            // By a try whose answer was lost: the row is shown as it is now, and a worker has had it since.
-            Scheduled::Replaced(task) if task.state != State::Scheduled => Self::Changed(Changed {
-                version: 0,
-                ..Changed::from(task)
-            }),
+            Scheduled::Replaced(task) if task.state != State::Scheduled => Self::by_a_lost_try(task),
             Scheduled::New(task) | Scheduled::Replaced(task) => task.into(),
-            // By a try whose answer was lost; what has become of it since is not the caller's doing.
-            Scheduled::Existing(task) => Self::Changed(Changed {
-                version: 0,
-                ..Changed::from(task)
-            }),
+            Scheduled::Existing(task) => Self::by_a_lost_try(task),
             Scheduled::Running(_) => Self::Not("it is running"),
         }
     }
@@ -74,12 +77,8 @@ impl From<&Scheduled> for Said {
 impl From<&Answer> for Said {
     fn from(answer: &Answer) -> Self {
         match answer {
-            // By a try whose answer was lost: the row is shown as it is now, and a worker has had it since.
             Answer::Done(task) if !matches!(task.state, State::Scheduled | State::Cancelled) => {
-                Self::Changed(Changed {
-                    version: 0,
-                    ..Changed::from(task)
-                })
+                Self::by_a_lost_try(task)
             }
             Answer::Done(task) => task.into(),
             Answer::TooLate(_) => Self::Not("it is running"),

@@ -19,7 +19,7 @@ use crate::{Answer, Error, Timestamp};
 
 static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "change.lua");
 
-/// How many numbers of changes there are: what a row has room for, and a pointer.
+/// How many numbers there are: what a row has room for, and a pointer.
 const NUMBERS: u64 = (1 << 48) - 1;
 
 #[async_trait]
@@ -66,7 +66,8 @@ async fn change(database: &Database, changes: Vec<Change>, history: Duration) ->
     Ok(Stamped { now, found })
 }
 
-/// A number for a change, by which its row knows it where it is asked for once more because its answer was lost.
+/// A number for a change, by which its row knows it where it is asked for once more because its answer was lost; or for
+/// the try of an insert, by which a pointer and its row know each other.
 pub(super) fn number(database: &Database) -> u64 {
     1 + database.clock.random_below(NUMBERS)
 }

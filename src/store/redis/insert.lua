@@ -1,14 +1,14 @@
 -- Writes new rows, unless their ids or keys are taken.
 --
 -- ARGV[4]… of each row: id, kind, key or nothing; when it is due, in ms from now or else by the calendar; when to look
---          for it, in ms from now; limit of attempts or nothing; whether it replaces (1 or 0); by which try its id points
---          here, 0 where it need not, or nothing where it does not yet: then the row must not be new; how many bytes its
---          payload has; payload and headers; what is noted of it, and of its wake-up, or nothing; the number of the change
---          that it is to the row that it replaces
+--          for it, in ms from now; limit of attempts or nothing; the number of the change that it is to a row that it
+--          replaces, or nothing where it replaces none; by which try its id points here, 0 where it need not, or nothing
+--          where it does not yet: then the row must not be new; how many bytes its payload has; payload and headers; what
+--          is noted of it, and of its wake-up, or nothing
 -- Returns  of each row: 0 (new), 6 (free: it would be new), `LATER`, where its id points to as a number below zero, or an
 --          array: 1 (existing), 2 (replaced) or 3 (running), id, row, and its payload unless it was replaced
 
-local STEP = 14
+local STEP = 13
 preload_given(4, STEP)
 -- The name of a row's key by the place of the row, nothing where it has none.
 local names, named, live = {}, {}, {}
@@ -28,17 +28,17 @@ preload(live)
 
 -- The row that this very change has replaced, and its id: its answer was lost, so the call was made once more. Perhaps the
 -- row has ended since, and is its key's last all the same.
-local function replaced(name, number)
+local function replaced(name, change)
   local id = string.sub(entry(name), -16)
   local row = id ~= '' and read(id)
-  if row and row.change == tonumber(number) then
+  if row and row.change == change then
     return row, id
   end
   return nil
 end
 
 local function insert(at)
-  local id, kind, key, due_in, due_at, look_in, max, replace, try, size, payload, event, wake, number =
+  local id, kind, key, due_in, due_at, look_in, max, change, try, size, payload, event, wake =
     unpack(ARGV, at, at + STEP - 1)
   local row, value = read(id)
   if row then
@@ -48,8 +48,9 @@ local function insert(at)
   end
   local due, name = due_time(due_in, due_at), names[at]
   local other, other_id, garbled
-  if name and replace == '1' then
-    other, other_id = replaced(name, number)
+  change = maybe(change)
+  if name and change then
+    other, other_id = replaced(name, change)
     if other then
       return { 2, other_id, other.value }
     end
@@ -82,12 +83,12 @@ local function insert(at)
   end_lease(other_id, other, event ~= '')
   if other.state == RUNNING then
     return with_payload({ 3, other_id, other.value }, other_id, other)
-  elseif replace ~= '1' then
+  elseif not change then
     return with_payload({ 1, other_id, other.value }, other_id, other)
   end
   local due_before = string.format('%.0f', other.due)
   enter(other, SCHEDULED, due, after(tonumber(look_in)), true)
-  other.max, other.size, other.weight, other.change = maybe(max), tonumber(size), #payload, tonumber(number)
+  other.max, other.size, other.weight, other.change = maybe(max), tonumber(size), #payload, change
   note(other_id, other, due_before, event, wake)
   save(other_id, other)
   replace_payload(other_id, payload)

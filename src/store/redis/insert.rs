@@ -38,8 +38,8 @@ struct New {
     home: Shard,
     /// By which try its id points there; none if it does not, or need not.
     tried: Option<u64>,
-    /// By this the row that it replaces knows it where it comes once more because its answer was lost.
-    number: u64,
+    /// The number of the change that it is to a row that it replaces; none if it is to replace none.
+    change: Option<u64>,
 }
 
 /// What a script says of a row.
@@ -72,7 +72,8 @@ pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Ans
                     inserting.insert(std::mem::take(&mut news)).await;
                     ids = [row.id].into();
                 }
-                news.push((place, New::of(row, shards, number(database))));
+                let change = row.replace.then(|| number(database));
+                news.push((place, New::of(row, shards, change)));
             }
             Err(error) => inserting.found[place] = Some(Err(error)),
         }
@@ -110,7 +111,7 @@ fn check(row: &NewRow) -> Result<(), Error> {
 }
 
 impl New {
-    fn of(row: NewRow, shards: u16, number: u64) -> Self {
+    fn of(row: NewRow, shards: u16, change: Option<u64>) -> Self {
         let own = of_id(shards, row.id);
         let home = row.key.as_ref().map(|key| of_key(shards, &row.kind, key));
         Self {
@@ -118,7 +119,7 @@ impl New {
             own,
             home: home.unwrap_or(own),
             tried: None,
-            number,
+            change,
             row,
         }
     }
@@ -139,12 +140,11 @@ impl New {
             .arg(due_at)
             .arg(millis(row.look_in))
             .arg(maybe(row.max_attempts))
-            .arg(u8::from(row.replace))
+            .arg(maybe(self.change))
             .arg(tried)
             .arg(row.payload.len())
             .arg(&self.payload);
         note(call, &row.note);
-        call.arg(self.number);
     }
 
     /// The row as it was written.

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tokio::task::JoinHandle;
+
 use super::*;
 use crate::store::proxy::{Network, Proxy};
 
@@ -10,6 +12,17 @@ async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
     let target: SocketAddr = server.url()["redis://".len()..].parse().unwrap();
     let proxy = Proxy::start(target).await;
     (RedisStore::new(&proxy.url(&server.url())).unwrap(), proxy)
+}
+
+/// The row as the call has made it, whose answer is still on its way.
+async fn unanswered<T>(near: &RedisStore, before: &Task, call: &JoinHandle<T>) -> Task {
+    loop {
+        let row = near.find(&before.id.into()).await.unwrap().unwrap();
+        if row.version > before.version {
+            return row;
+        }
+        assert!(!call.is_finished(), "it was not done");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,13 +44,7 @@ async fn a_replacement_whose_answer_was_lost_is_not_done_again_whatever_has_beco
             let far = far.clone();
             async move { insert(&far, other).await }
         });
-        let row = loop {
-            let row = near.find(&before.id.into()).await.unwrap().unwrap();
-            if row.version > before.version {
-                break row;
-            }
-            assert!(!replacing.is_finished(), "it was not done");
-        };
+        let row = unanswered(&near, &before, &replacing).await;
         if now != State::Scheduled {
             let looked = near.arrive(&[wake(&row)], &claim(1)).await.unwrap();
             assert_eq!(looked.found.claimed.len(), 1, "{looked:?} {row:?}");
@@ -85,9 +92,7 @@ async fn a_change_whose_answer_was_lost_is_answered_as_what_it_did() {
             let far = far.clone();
             async move { change(&far, id(n), verb).await }
         });
-        while near.find(&before.id.into()).await.unwrap().unwrap().version == before.version {
-            assert!(!changing.is_finished(), "it was not done");
-        }
+        unanswered(&near, &before, &changing).await;
         proxy.reset();
         proxy.set(Network::Open);
         let answer = changing.await.unwrap();
