@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::access_check::AccessCheck;
 use super::broker_info::BrokerInfo;
 use super::client::ClientFactory;
-use super::failure::{answer, explained, failure, is_hung_up, is_silence, transient};
+use super::failure::{NO_TOPIC, answer, explained, failure, is_hung_up, is_silence, transient};
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -27,8 +27,6 @@ const MASTER: u64 = 0;
 const QUEUES: u32 = 8;
 /// The most queues of each master that are sent to: there is a route for each of them and each level.
 const MOST_QUEUES: u32 = 128;
-/// A nameserver answers so for a topic that no broker has registered.
-const NO_TOPIC: i32 = 17;
 /// A broker answers so for a consumer group that it does not have.
 const NO_GROUP: i32 = 26;
 /// For how long a broker may take to say whether it has a consumer group.

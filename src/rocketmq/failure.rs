@@ -13,10 +13,16 @@ const NOT_SUPPORTED: i32 = 3;
 pub(crate) const MESSAGE_ILLEGAL: i32 = 13;
 /// A broker or its access control answers so.
 pub(super) const NO_PERMISSION: i32 = 16;
+/// A nameserver answers so for a topic that no broker has registered.
+pub(super) const NO_TOPIC: i32 = 17;
 
 /// What that means.
 const DENIED: &str =
     "access is denied: the credentials are wrong, or missing, or their account may not do it";
+
+/// What the other means.
+const NOWHERE: &str =
+    "the nameservers know no broker that has the topic: its brokers are away, or it is missing";
 
 /// The client calls a missing route so, like everything that it thinks wrong with a call.
 const NO_ROUTE: &str = "core.argument.invalid";
@@ -39,6 +45,8 @@ impl fmt::Display for ClientFailure {
         write!(f, "{} failed: ", self.doing)?;
         if answer == Some(NO_PERMISSION) {
             f.write_str(DENIED)?;
+        } else if answer == Some(NO_TOPIC) {
+            f.write_str(NOWHERE)?;
         } else {
             let message = match (answer, code) {
                 (None, NO_ROUTE) => "The nameservers know no broker for it, or an argument is invalid",
@@ -109,6 +117,16 @@ pub(crate) fn answer(cause: &ClientError) -> Option<i32> {
 /// Whether a server denies access.
 pub(crate) fn is_refusal(cause: &ClientError) -> bool {
     answer(cause) == Some(NO_PERMISSION)
+}
+
+/// Whether no broker was found or reached, or a connection to one broke.
+pub(super) fn is_absence(cause: &ClientError) -> bool {
+    let Some(code) = answer(cause) else {
+        let is_unconnected = cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED)
+            || cause.is(&rocketmq_error::TRANSPORT_CONNECTION_TIMEOUT);
+        return is_unconnected && !is_distrust(cause) || cause.descriptor().code().as_str() == NO_ROUTE;
+    };
+    code == NO_TOPIC
 }
 
 /// Whether a server has taken a request and said nothing.

@@ -22,13 +22,14 @@ use crate::{Context, Error, Failure, Outcome};
 /// | `DELAYLINE_KIND` | the task's kind |
 /// | `DELAYLINE_KEY` | the task's key, if it has one |
 /// | `DELAYLINE_ATTEMPT` | which attempt this is, from 1 |
-/// | `DELAYLINE_DUE_AT` | when the task was due, in ms since 1970 |
+/// | `DELAYLINE_DUE_AT` | when the task was due at first, whatever was tried again, in ms since 1970 |
 ///
 /// **At least once.** The task is done when a broker has said that it has the message. A send that failed, or whose
 /// outcome is not known, is a failed attempt, tried again by the policy of the kind; so is one that the broker has not
 /// flushed, or copied to its replica, in the time that it gives itself (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`),
 /// for a crash may lose it. A broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and
-/// would say so of every further copy: that counts as done. What no broker will ever take is dead at once: an empty or
+/// would say so of every further copy: that counts as done. Where no broker has the topic, for they are away, the task
+/// waits without an attempt ([`PublishError::outcome`]). What no broker will ever take is dead at once: an empty or
 /// too long payload, a header that cannot be a property, and what a broker calls illegal.
 ///
 /// A cheap handle: clone it to forward several kinds through one connection, each with a tag of its own.
@@ -126,25 +127,25 @@ impl Forward {
             return Ok(Outcome::Discard(format!("header: {error}")));
         }
         let message = task_message::message(self, context.task());
-        self.send(message.map(|message| message.in_trace(traceparent, tracestate)))
-            .await
+        let message = message.map(|message| message.in_trace(traceparent, tracestate));
+        self.send(message, context).await
     }
 
     /// Publishes the task of a handler, as [`Worker::forward`](crate::Worker::forward) does.
     pub async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
-        self.send(task_message::message(self, context.task())).await
+        self.send(task_message::message(self, context.task()), context)
+            .await
     }
 
     /// Sends a message, if there can be one.
-    async fn send(&self, message: Result<Message, String>) -> Result<Outcome, Failure> {
-        let message = match message {
-            Ok(message) => message,
-            Err(reason) => return Ok(Outcome::Discard(reason)),
+    async fn send(&self, message: Result<Message, String>, context: &Context) -> Result<Outcome, Failure> {
+        let sent = match message {
+            Ok(message) => self.publisher.publish(message).await,
+            Err(reason) => Err(PublishError::Rejected(reason)),
         };
-        match self.publisher.publish(message).await {
+        match sent {
             Ok(()) => Ok(Outcome::Done),
-            Err(PublishError::Failed(error)) => Err(error.into()),
-            Err(PublishError::Rejected(reason)) => Ok(Outcome::Discard(reason)),
+            Err(error) => error.outcome(context),
         }
     }
 }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
-use rocketmq_client_rust::{
-    ClientError, ClientResult, DefaultMQProducer, MessageQueueSelector, SelectMessageQueueByHash,
-};
+use rocketmq_client_rust::{ClientResult, DefaultMQProducer, MessageQueueSelector, SelectMessageQueueByHash};
 use rocketmq_model::common::message::message_accessor::MessageAccessor;
 use rocketmq_model::common::message::message_single::Message as ClientMessage;
 use rocketmq_model::message::MessageQueue;
@@ -18,8 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Admin, Client, ClientFactory, MESSAGE_ILLEGAL, Message, RocketMqOptions, answer, closed, failure, joined,
-    transient,
+    Admin, Client, ClientFactory, Message, PublishError, RocketMqOptions, answer, closed, joined, transient,
 };
 use crate::Error;
 use crate::metrics::{Stopwatch, sent_to_broker};
@@ -28,6 +25,9 @@ use crate::metrics::{Stopwatch, sent_to_broker};
 const SEND_WITHIN: Duration = Duration::from_secs(3);
 /// How often a producer to which a broker did not answer is replaced at the most.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
+
+/// How often it is said at the most that brokers are away.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Publishes messages to topics of services' own.
 ///
@@ -42,18 +42,6 @@ pub struct Publisher(
     /// Its type hidden: see `RocketMqBackend`.
     Arc<dyn Publishes>,
 );
-
-/// Why a message was not published, as far as is known.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PublishError {
-    /// It may be later, or may have been.
-    #[error(transparent)]
-    Failed(Error),
-    /// No broker will ever take it, for this reason.
-    #[error("{0}")]
-    Rejected(String),
-}
 
 /// Takes messages to brokers.
 trait Publishes: fmt::Debug + Send + Sync {
@@ -142,6 +130,8 @@ struct InUse {
     since: Instant,
     /// Whether a broker did not answer it.
     is_stale: bool,
+    /// When it was last said that brokers are away.
+    warned: Option<Instant>,
 }
 
 impl Publishes for Connected {
@@ -228,12 +218,14 @@ impl CurrentProducer {
                 producer: Some(Arc::new(producer)),
                 since: Instant::now(),
                 is_stale: false,
+                warned: None,
             }),
         })
     }
 
     async fn publish(&self, message: ClientMessage, queue_key: Option<String>) -> Result<(), PublishError> {
         let producer = self.producer().await.map_err(PublishError::Failed)?;
+        let topic = message.topic().to_string();
         let since = Stopwatch::now();
         let sending = async {
             match queue_key {
@@ -254,10 +246,10 @@ impl CurrentProducer {
             self.mark_stale(&producer).await;
         }
         let published = published(outcome);
-        let failed = published.as_ref().err().map(|failed| match failed {
-            PublishError::Failed(error) => error.sort(),
-            PublishError::Rejected(_) => "rejected",
-        });
+        if let Err(PublishError::Unreachable(error)) = &published {
+            self.warn_of_absence(&topic, error).await;
+        }
+        let failed = published.as_ref().err().map(PublishError::sort);
         sent_to_broker(since, failed);
         published
     }
@@ -278,6 +270,7 @@ impl CurrentProducer {
             producer: Some(fresh.clone()),
             since: Instant::now(),
             is_stale: false,
+            warned: in_use.warned,
         };
         // What other brokers are about to confirm by it is not cut off.
         tokio::spawn(Box::pin(async move {
@@ -285,6 +278,20 @@ impl CurrentProducer {
             DefaultMQProducer::clone(&producer).shutdown().await;
         }));
         Ok(fresh)
+    }
+
+    /// Says so now and then: each task that waits for a broker comes here again.
+    async fn warn_of_absence(&self, topic: &str, error: &Error) {
+        let mut in_use = self.in_use.lock().await;
+        if in_use.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            in_use.warned = Some(Instant::now());
+            tracing::warn!(
+                topic,
+                %error,
+                "messages cannot be published, and what is due waits until they can: see that the brokers are up, and \
+                 that the topic is there"
+            );
+        }
     }
 
     async fn mark_stale(&self, stale: &Arc<DefaultMQProducer>) {
@@ -315,16 +322,8 @@ fn published(outcome: ClientResult<Option<SendResult>>) -> Result<(), PublishErr
     match outcome {
         Ok(Some(result)) => stored(result.send_status),
         Ok(None) => Err(PublishError::Failed(transient("publishing had no outcome"))),
-        Err(cause) if is_illegal(&cause) => {
-            let error = failure("publishing", cause);
-            Err(PublishError::Rejected(error.to_string()))
-        }
-        Err(cause) => Err(PublishError::Failed(failure("publishing", cause))),
+        Err(cause) => Err(PublishError::of(cause)),
     }
-}
-
-fn is_illegal(cause: &ClientError) -> bool {
-    answer(cause) == Some(MESSAGE_ILLEGAL)
 }
 
 /// Whether a message with this status outlives a crash of its broker, as far as trying again can change that.
@@ -356,7 +355,7 @@ mod tests {
             match published(Ok(Some(sent))) {
                 Ok(()) => assert!(is_stored, "{status}"),
                 Err(PublishError::Failed(_)) => assert!(!is_stored, "{status}"),
-                Err(PublishError::Rejected(reason)) => panic!("{status}: {reason}"),
+                Err(error) => panic!("{status}: {error}"),
             }
         }
         assert!(matches!(published(Ok(None)), Err(PublishError::Failed(_))));

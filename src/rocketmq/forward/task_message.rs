@@ -40,7 +40,7 @@ pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String>
         ("KIND", Some(task.kind.to_string())),
         ("KEY", key.clone()),
         ("ATTEMPT", Some(task.attempt.to_string())),
-        ("DUE_AT", Some(task.due_at.as_millis().to_string())),
+        ("DUE_AT", Some(task.planned_at.as_millis().to_string())),
     ] {
         if let Some(value) = value {
             message = message.property(format!("{OURS}{name}"), value);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(message.tag.as_deref(), Some("cancel"));
         assert_eq!(message.keys, [task.id.to_string(), "order-42".into()]);
         assert_eq!(message.queue_key.as_deref(), Some("order-42"));
-        let due = task.due_at.as_millis().to_string();
+        let due = task.planned_at.as_millis().to_string();
         for (name, value) in [
             ("DELAYLINE_ID", task.id.to_string().as_str()),
             ("DELAYLINE_KIND", "order.cancel"),

@@ -44,7 +44,7 @@ impl Default for Gateway {
 /// The kind of a message that says none.
 pub(crate) const USUAL_KIND: &str = "message";
 
-/// As many as an hour of a broker's absence takes by the usual backoff, and more.
+/// More than anything passing takes: that brokers are away is no attempt.
 const USUAL_ATTEMPTS: NonZeroU32 = NonZeroU32::new(100).expect("it is not zero");
 
 impl Gateway {

@@ -1,6 +1,6 @@
 //! Messages whose time has come.
 
-use delayline::rocketmq::{Message, PublishError, Publisher, Received};
+use delayline::rocketmq::{Message, Publisher, Received};
 use delayline::{Context, Failure, NewTask, Outcome, Timestamp};
 
 use super::overtaken;
@@ -91,11 +91,10 @@ pub(super) async fn publish(
     }
     message = message
         .property("DELAYLINE_ID", task.id.to_string())
-        .property("DELAYLINE_DUE_AT", task.due_at.as_millis().to_string())
+        .property("DELAYLINE_DUE_AT", task.planned_at.as_millis().to_string())
         .property("DELAYLINE_ATTEMPT", task.attempt.to_string());
     match publisher.publish(message).await {
         Ok(()) => Ok(Outcome::Done),
-        Err(PublishError::Rejected(reason)) => Ok(Outcome::Discard(reason)),
-        Err(error) => Err(error.into()),
+        Err(error) => error.outcome(context),
     }
 }

@@ -1,0 +1,99 @@
+//! Messages that were not published.
+
+use std::time::Duration;
+
+use rocketmq_client_rust::ClientError;
+
+use super::failure::is_absence;
+use super::{MESSAGE_ILLEGAL, answer, failure};
+use crate::timestamp::duration;
+use crate::{Context, Error, Failure, Outcome};
+
+/// How long a task that finds no broker waits, as a part of how late it is.
+const PART_OF_LATENESS: u32 = 4;
+/// The shortest wait, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// For how long after its time a task waits for a broker. A topic that is missing cannot be told from one whose brokers
+/// are away, and some day the task must say so.
+const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+
+/// Why a message was not published, as far as is known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// It may be later, or may have been.
+    #[error(transparent)]
+    Failed(Error),
+    /// No broker has the topic now: its brokers are away, or it is missing. None has the message, unless a connection broke.
+    #[error(transparent)]
+    Unreachable(Error),
+    /// No broker will ever take it, for this reason.
+    #[error("{0}")]
+    Rejected(String),
+}
+
+impl PublishError {
+    pub(super) fn of(cause: ClientError) -> Self {
+        let (is_illegal, is_absence) = (answer(&cause) == Some(MESSAGE_ILLEGAL), is_absence(&cause));
+        let error = failure("publishing", cause);
+        match is_illegal {
+            true => Self::Rejected(error.to_string()),
+            false if is_absence => Self::Unreachable(error),
+            false => Self::Failed(error),
+        }
+    }
+
+    /// How it is told apart in figures.
+    pub(super) fn sort(&self) -> &'static str {
+        match self {
+            Self::Failed(error) | Self::Unreachable(error) => error.sort(),
+            Self::Rejected(_) => "rejected",
+        }
+    }
+
+    /// What it makes of the task whose handler publishes: a failed attempt, or a dead task.
+    ///
+    /// Where no broker has the topic, that is no attempt of the task: it comes again after a quarter of the time that it
+    /// is late, but 1 s at the least and 60 s at the most. So the absence of brokers costs a task no more than that
+    /// beyond the absence itself. When the task is a day late, it counts as a failed attempt all the same.
+    pub fn outcome(self, context: &Context) -> Result<Outcome, Failure> {
+        match self {
+            Self::Unreachable(error) => {
+                let task = context.task();
+                let started_at = context.due_at().after(context.lateness());
+                match wait(duration(started_at.millis_since(task.planned_at))) {
+                    Some(wait) => Ok(Outcome::Snooze(wait)),
+                    None => Err(error.into()),
+                }
+            }
+            Self::Failed(error) => Err(error.into()),
+            Self::Rejected(reason) => Ok(Outcome::Discard(reason)),
+        }
+    }
+}
+
+/// For how long a task that is so late waits for a broker; none: not any more.
+fn wait(late: Duration) -> Option<Duration> {
+    let (shortest, longest) = WAITS;
+    (late < PATIENCE).then(|| (late / PART_OF_LATENESS).clamp(shortest, longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_waits_the_longer_the_later_it_is_and_for_a_day_at_the_most() {
+        for (late, waits) in [
+            (0, Some(1)),
+            (4, Some(1)),
+            (20, Some(5)),
+            (240, Some(60)),
+            (86_399, Some(60)),
+            (86_400, None),
+        ] {
+            let waits = waits.map(Duration::from_secs);
+            assert_eq!(wait(Duration::from_secs(late)), waits, "{late} s late");
+        }
+    }
+}
