@@ -30,7 +30,7 @@ pub(crate) use self::broker_info::BrokerInfo;
 pub(crate) use self::client::{Client, ClientFactory, LISTENERS, joined};
 pub(crate) use self::consumer::{Consumption, Listener, start as start_consumer};
 pub(crate) use self::delivery_queue::{Delivered, DeliveryQueue};
-pub(crate) use self::failure::{MESSAGE_ILLEGAL, answer, closed, failure, is_refusal, permanent, transient};
+pub(crate) use self::failure::{answer, closed, failure, is_refusal, permanent, transient};
 pub use self::forward::Forward;
 pub use self::inbox::Inbox;
 pub use self::message::Message;

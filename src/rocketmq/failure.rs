@@ -10,7 +10,7 @@ use crate::Error;
 /// A broker that was asked for something it does not know, answers so.
 const NOT_SUPPORTED: i32 = 3;
 /// A broker answers so to a message that it will never take.
-pub(crate) const MESSAGE_ILLEGAL: i32 = 13;
+pub(super) const MESSAGE_ILLEGAL: i32 = 13;
 /// A broker or its access control answers so.
 pub(super) const NO_PERMISSION: i32 = 16;
 /// A nameserver answers so for a topic that no broker has registered.
@@ -121,12 +121,12 @@ pub(crate) fn is_refusal(cause: &ClientError) -> bool {
 
 /// Whether no broker was found or reached, or a connection to one broke.
 pub(super) fn is_absence(cause: &ClientError) -> bool {
-    let Some(code) = answer(cause) else {
-        let is_unconnected = cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED)
-            || cause.is(&rocketmq_error::TRANSPORT_CONNECTION_TIMEOUT);
-        return is_unconnected && !is_distrust(cause) || cause.descriptor().code().as_str() == NO_ROUTE;
-    };
-    code == NO_TOPIC
+    if let Some(code) = answer(cause) {
+        return code == NO_TOPIC;
+    }
+    let is_unconnected = cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED)
+        || cause.is(&rocketmq_error::TRANSPORT_CONNECTION_TIMEOUT);
+    is_unconnected && !is_distrust(cause) || cause.descriptor().code().as_str() == NO_ROUTE
 }
 
 /// Whether a server has taken a request and said nothing.

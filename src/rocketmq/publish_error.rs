@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rocketmq_client_rust::ClientError;
 
-use super::failure::is_absence;
-use super::{MESSAGE_ILLEGAL, answer, failure};
+use super::failure::{MESSAGE_ILLEGAL, is_absence};
+use super::{answer, failure};
 use crate::timestamp::duration;
 use crate::{Context, Error, Failure, Outcome};
 
@@ -34,12 +34,11 @@ pub enum PublishError {
 
 impl PublishError {
     pub(super) fn of(cause: ClientError) -> Self {
-        let (is_illegal, is_absence) = (answer(&cause) == Some(MESSAGE_ILLEGAL), is_absence(&cause));
-        let error = failure("publishing", cause);
-        match is_illegal {
-            true => Self::Rejected(error.to_string()),
-            false if is_absence => Self::Unreachable(error),
-            false => Self::Failed(error),
+        let failure = |cause| failure("publishing", cause);
+        match answer(&cause) {
+            Some(MESSAGE_ILLEGAL) => Self::Rejected(failure(cause).to_string()),
+            _ if is_absence(&cause) => Self::Unreachable(failure(cause)),
+            _ => Self::Failed(failure(cause)),
         }
     }
 
@@ -51,7 +50,7 @@ impl PublishError {
         }
     }
 
-    /// What it makes of the task whose handler publishes: a failed attempt, or a dead task.
+    /// What it makes of the task whose handler publishes: a failed attempt, a wait, or a dead task.
     ///
     /// Where no broker has the topic, that is no attempt of the task: it comes again after a quarter of the time that it
     /// is late, but 1 s at the least and 60 s at the most. So the absence of brokers costs a task no more than that

@@ -25,7 +25,6 @@ use crate::metrics::{Stopwatch, sent_to_broker};
 const SEND_WITHIN: Duration = Duration::from_secs(3);
 /// How often a producer to which a broker did not answer is replaced at the most.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
-
 /// How often it is said at the most that brokers are away.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
@@ -225,7 +224,7 @@ impl CurrentProducer {
 
     async fn publish(&self, message: ClientMessage, queue_key: Option<String>) -> Result<(), PublishError> {
         let producer = self.producer().await.map_err(PublishError::Failed)?;
-        let topic = message.topic().to_string();
+        let topic = message.topic().clone();
         let since = Stopwatch::now();
         let sending = async {
             match queue_key {
@@ -249,8 +248,7 @@ impl CurrentProducer {
         if let Err(PublishError::Unreachable(error)) = &published {
             self.warn_of_absence(&topic, error).await;
         }
-        let failed = published.as_ref().err().map(PublishError::sort);
-        sent_to_broker(since, failed);
+        sent_to_broker(since, published.as_ref().err().map(PublishError::sort));
         published
     }
 
