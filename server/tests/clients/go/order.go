@@ -181,6 +181,11 @@ func (o *order) follow(body []byte, at int64) bool {
 			o.fate = cancelled
 		}
 	case "too_late", "running":
+		// Whether a cancel was, is known when the order has ended: if the server that has it is killed, this request
+		// that comes in twice, or an earlier one that was not answered, may be obeyed yet.
+		if o.change == cancel {
+			return false
+		}
 		o.fate = tooLate
 	case "finished":
 		o.fate = tooLate

@@ -462,7 +462,14 @@ public final class GatewayClient {
         synchronized boolean follow(String answer, String state, long at) {
             switch (answer) {
                 case "done" -> fate = change == Change.CANCEL ? Fate.CANCELLED : Fate.MOVED;
-                case "too_late", "running" -> fate = Fate.TOO_LATE;
+                case "too_late", "running" -> {
+                    // Whether a cancel was, is known when the order has ended: if the server that has it is killed, this
+                    // request that comes in twice, or an earlier one that was not answered, may be obeyed yet.
+                    if (change == Change.CANCEL) {
+                        return false;
+                    }
+                    fate = Fate.TOO_LATE;
+                }
                 case "finished" -> {
                     // If it is cancelled, then by an earlier request of ours that was not answered.
                     boolean isOurs = change == Change.CANCEL && state.equals("cancelled");
