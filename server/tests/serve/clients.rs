@@ -133,8 +133,9 @@ async fn what_a_killed_worker_in_go_had_is_done_by_one_in_python() {
 /// The first worker is paused for longer than its lease, and comes back while the second one has the task.
 async fn loses(first: Language, second: Language) {
     let server = Server::start();
-    schedule(&server, json!({"name": "slow", "seconds": 4})).await;
-    let mut paused = Program::worker(&first, &server, "2");
+    // Both are long, so that the second is still at it when the first one says that it has lost.
+    schedule(&server, json!({"name": "slow", "seconds": 8})).await;
+    let mut paused = Program::worker(&first, &server, "8");
     let task = claimed(&server, 1).await;
     paused.signal("STOP");
     let mut second = Program::worker(&second, &server, "30");
