@@ -41,7 +41,7 @@ each_sort(function(at, first, last)
     local row, value = read(id)
     local is_so = row and row.state == needed and row.version == tonumber(version)
     if is_so then
-      local updated, due_before = row.updated, string.format('%.0f', row.due)
+      local updated, due_before = row.updated, row.due
       enter(row, state, due, look_in == '' and 0 or after(tonumber(look_in)), anew)
       if hop then
         row.hop, row.updated = min(row.hop + 1, MOST), updated

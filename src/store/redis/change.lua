@@ -10,12 +10,14 @@
 
 local STEP = 12
 local history = tonumber(ARGV[4])
+-- The names of keys, by the places of the changes that mean rows by them.
+local names = {}
 
 local function change(at)
   local id, kind, key, verb, due_in, due_at, look_in, expect, expected, event, wake, number =
     unpack(ARGV, at, at + STEP - 1)
   if id == '' then
-    id = meant(name_of(kind, key), kind, key)
+    id = meant(names[at], kind, key)
     if not id then
       return 4
     end
@@ -54,7 +56,7 @@ local function change(at)
     end
     give(name, id)
   end
-  local due_before = string.format('%.0f', row.due)
+  local due_before = row.due
   if verb == '2' or verb == '4' then
     enter(row, CANCELLED, nil, after(history))
   else
@@ -66,13 +68,17 @@ local function change(at)
   return said(0, id, row)
 end
 
-local ids = {}
+local ids, named = {}, {}
 for at = 5, #ARGV, STEP do
   if ARGV[at] ~= '' then
     ids[#ids + 1] = ARGV[at]
+  else
+    local name = name_of(ARGV[at + 1], ARGV[at + 2])
+    names[at], named[#named + 1] = name, name
   end
 end
 preload(ids)
+preload_live(named)
 local found = {}
 for at = 5, #ARGV, STEP do
   found[#found + 1] = is_spent() and LATER or change(at)

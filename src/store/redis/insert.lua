@@ -11,20 +11,14 @@
 local STEP = 13
 preload_given(4, STEP)
 -- The name of a row's key by the place of the row, nothing where it has none.
-local names, named, live = {}, {}, {}
+local names, named = {}, {}
 for at = 4, #ARGV, STEP do
   if ARGV[at + 2] ~= '' then
     local name = name_of(ARGV[at + 1], ARGV[at + 2])
     names[at], named[#named + 1] = name, name
   end
 end
-preload_entries(named)
-for _, name in ipairs(named) do
-  if entries[name] ~= '' then
-    live[#live + 1] = string.sub(entries[name], -16)
-  end
-end
-preload(live)
+preload_live(named)
 
 -- The row that this very change has replaced, and its id: its answer was lost, so the call was made once more. Perhaps the
 -- row has ended since, and is its key's last all the same.
@@ -72,7 +66,7 @@ local function insert(at)
       stalls = 0, max = maybe(max), hop = 0, started = false, created = now, updated = now, finished = 0,
       size = tonumber(size), weight = #payload, try = tonumber(try), change = 0, kind = kind, key = key,
     }
-    note(id, new, '-', event, wake)
+    note(id, new, nil, event, wake)
     save(id, new)
     new_payloads[id] = payload
     if name then
@@ -86,7 +80,7 @@ local function insert(at)
   elseif not change then
     return with_payload({ 1, other_id, other.value }, other_id, other)
   end
-  local due_before = string.format('%.0f', other.due)
+  local due_before = other.due
   enter(other, SCHEDULED, due, after(tonumber(look_in)), true)
   other.max, other.size, other.weight, other.change = maybe(max), tonumber(size), #payload, change
   note(other_id, other, due_before, event, wake)

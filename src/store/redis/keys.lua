@@ -18,6 +18,18 @@ local function preload_entries(names)
   end
 end
 
+-- The same with the rows that may be live.
+local function preload_live(names)
+  preload_entries(names)
+  local ids = {}
+  for _, name in ipairs(names) do
+    if entries[name] ~= '' then
+      ids[#ids + 1] = string.sub(entries[name], -16)
+    end
+  end
+  preload(ids)
+end
+
 finally[#finally + 1] = function()
   local gone, put = {}, {}
   for name in pairs(new_entries) do

@@ -146,11 +146,17 @@ local function look_into(id, value)
   known[id] = row or false
 end
 
--- Reads many rows at once, which are asked for later.
+-- Reads many rows at once, which are asked for later; but for those that are known, as they may have changed since.
 local function preload(ids)
-  if #ids > 0 then
-    for at, value in ipairs(redis.call('HMGET', rows, unpack(ids))) do
-      look_into(ids[at], value)
+  local unknown = {}
+  for _, id in ipairs(ids) do
+    if known[id] == nil then
+      unknown[#unknown + 1] = id
+    end
+  end
+  if #unknown > 0 then
+    for at, value in ipairs(redis.call('HMGET', rows, unpack(unknown))) do
+      look_into(unknown[at], value)
     end
   end
 end
@@ -298,10 +304,11 @@ local function enter(row, state, due, wake, anew)
   end
 end
 
--- Notes what has been made of a row, which was due then before, unless there is nothing to note.
+-- Notes what has been made of a row, which was due then before, if it was there, unless there is nothing to note.
 local function note(id, row, due_before, event, wake)
   if event ~= '' then
-    lines[id] = string.format('%s\n%.0f %.0f %s %.0f %s', lines[id] or '', row.version, now, due_before, row.due, event)
+    local before = due_before and string.format('%.0f', due_before) or '-'
+    lines[id] = string.format('%s\n%.0f %.0f %s %.0f %s', lines[id] or '', row.version, now, before, row.due, event)
   end
   if wake ~= '' then
     sent[id] = string.format('%.0f %.0f %s', row.version, now, wake)
@@ -311,7 +318,7 @@ end
 local function claim(id, row, owner, lease, noted)
   enter(row, RUNNING, nil, after(lease))
   row.attempt, row.owner = row.attempt + 1, owner
-  note(id, row, string.format('%.0f', row.due), noted, '')
+  note(id, row, row.due, noted, '')
   save(id, row)
 end
 
@@ -325,7 +332,7 @@ local function end_lease(id, row, is_noted)
   end
   enter(row, SCHEDULED, nil, row.wake)
   row.stalls = min(row.stalls + 1, MOST)
-  note(id, row, string.format('%.0f', row.due), is_noted and EXPIRED or '', '')
+  note(id, row, row.due, is_noted and EXPIRED or '', '')
   save(id, row)
   return true
 end

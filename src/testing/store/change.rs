@@ -349,6 +349,7 @@ pub(super) async fn changes_of_one_row_apply_in_the_order_given(fixture: &dyn St
         change(id(1).into(), RUN_NOW, Expect::Version(task.version)),
         change(id(1).into(), RUN_NOW, Expect::Version(task.version)),
         change(target(KIND, "a"), Verb::Cancel, Expect::Anything),
+        change(target(KIND, "a"), RUN_NOW, Expect::Anything),
         change(id(2).into(), Verb::Cancel, Expect::Anything),
         change(id(1).into(), Verb::Cancel, Expect::Anything),
     ];
@@ -358,6 +359,7 @@ pub(super) async fn changes_of_one_row_apply_in_the_order_given(fixture: &dyn St
         Answer::Done(first),
         Answer::Conflict(second),
         Answer::Done(third),
+        Answer::Finished(fourth),
         Answer::NotFound,
         Answer::Finished(last),
     ] = answers.as_slice()
@@ -365,7 +367,7 @@ pub(super) async fn changes_of_one_row_apply_in_the_order_given(fixture: &dyn St
         panic!("{answers:?}");
     };
     assert_eq!((first.version, second), (2, first));
-    assert_eq!((third, last), (&cancelled, &cancelled));
+    assert_eq!([third, fourth, last], [&cancelled; 3]);
     assert_eq!((cancelled.state, cancelled.version), (State::Cancelled, 3));
 }
 
