@@ -9,6 +9,10 @@
 //! in `(kind, state, due_at) <= (…)`: by single columns, a planner that thinks that a kind has few rows would find all of
 //! them by another index, to sort them and take the first.
 //!
+//! What is meant by its id is looked for by it, each row by itself (`LATERAL`, with a lock or `OFFSET 0` so that it stays
+//! so), and asked for its state as `state + 0`, which no index has. Else statistics of a moment at which there were few rows,
+//! or none of that state, would have all of them read, and compared with each that is meant.
+//!
 //! Who claims, renews, sweeps or purges locks rows in a step of its own, which is done before anything is written, and
 //! leaves out those that somebody else has locked. `MATERIALIZED` keeps these steps from being merged or repeated.
 
@@ -146,10 +150,10 @@ statements! {
                 WHERE a.id IS NULL) f
             ORDER BY f.found, f.place),
         locked AS MATERIALIZED (
-            SELECT f.* FROM found f JOIN {tasks} t ON t.id = f.found
-            WHERE t.state = 0 AND t.updated_at <= f.now AND t.version = coalesce(f.version, t.version)
-                AND t.due_at = coalesce(f.is_due, t.due_at)
-            FOR NO KEY UPDATE OF t SKIP LOCKED),
+            SELECT f.* FROM found f CROSS JOIN LATERAL (
+                SELECT FROM {tasks} t WHERE t.id = f.found AND t.state + 0 = 0 AND t.updated_at <= f.now
+                    AND t.version = coalesce(f.version, t.version) AND t.due_at = coalesce(f.is_due, t.due_at)
+                FOR NO KEY UPDATE SKIP LOCKED) t),
         changed AS (
             UPDATE {tasks} t SET ", transition!(), "
             FROM locked s WHERE t.id = s.found
@@ -190,10 +194,10 @@ statements! {
             SELECT * FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS a (id, version, place)),
         room AS MATERIALIZED (SELECT * FROM unnest($3::text[], $4::bigint[]) AS r (kind, room)),
         locked AS MATERIALIZED (
-            SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at, octet_length(t.payload) AS bytes, a.place
-            FROM asked a JOIN {tasks} t ON t.id = a.id
-            WHERE t.version = a.version AND t.state = 0
-            FOR UPDATE OF t SKIP LOCKED),
+            SELECT t.*, a.place FROM asked a CROSS JOIN LATERAL (
+                SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at, octet_length(t.payload) AS bytes
+                FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = 0
+                FOR UPDATE SKIP LOCKED) t),
         ranked AS (
             SELECT l.*, l.due_at <= clock.now AS is_due,
                 row_number() OVER (PARTITION BY l.kind, l.due_at <= clock.now ORDER BY l.place) AS rank
@@ -217,7 +221,7 @@ statements! {
         UNION ALL
         SELECT 3, CASE WHEN (SELECT count(*) FROM locked) < (SELECT count(*) FROM asked) THEN (
                 SELECT count(*) FROM asked a WHERE NOT EXISTS (
-                    SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state = 0))
+                    SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = 0 OFFSET 0))
             ELSE 0 END, ", pending!(of "NULL"), "
         UNION ALL
         SELECT 6, clock.now, ", pending!(of "NULL"), " FROM clock"
@@ -263,10 +267,11 @@ statements! {
                 ORDER BY t.wake_at LIMIT $5::bigint) o
             WHERE l.state IN (0, 1)),
         shortened AS MATERIALIZED (
-            SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at
-            FROM {leases} r JOIN {tasks} t ON t.id = r.id
-            WHERE r.until <= (SELECT clock.now FROM clock) AND t.version = r.version AND t.state = 1
-                AND t.wake_at > (SELECT clock.now FROM clock)
+            SELECT t.* FROM {leases} r CROSS JOIN LATERAL (
+                SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at FROM {tasks} t
+                WHERE t.id = r.id AND t.version = r.version AND t.state + 0 = 1
+                    AND t.wake_at > (SELECT clock.now FROM clock) OFFSET 0) t
+            WHERE r.until <= (SELECT clock.now FROM clock)
             ORDER BY r.until LIMIT $5::bigint),
         ranked AS (
             SELECT o.*, o.due_at <= clock.now AS is_due,
@@ -280,10 +285,11 @@ statements! {
                 AS fits
             FROM roomy r),
         locked AS MATERIALIZED (
-            SELECT j.id, j.is_due, j.fits FROM judged j JOIN {tasks} t ON t.id = j.id
-            WHERE (j.fits OR NOT j.is_due) AND t.version = j.version AND t.state = 0
-                AND t.wake_at <= (SELECT clock.now FROM clock)
-            FOR UPDATE OF t SKIP LOCKED),
+            SELECT j.id, j.is_due, j.fits FROM judged j CROSS JOIN LATERAL (
+                SELECT FROM {tasks} t WHERE t.id = j.id AND t.version = j.version AND t.state + 0 = 0
+                    AND t.wake_at <= (SELECT clock.now FROM clock)
+                FOR UPDATE SKIP LOCKED) t
+            WHERE j.fits OR NOT j.is_due),
         swept AS (
             UPDATE {tasks} t SET state = l.fits::int, version = t.version + l.fits::int,
                 attempt = t.attempt + l.fits::int, owner = CASE WHEN l.fits THEN $3::text ELSE t.owner END,
@@ -309,8 +315,9 @@ statements! {
     );
 
     /// Locks rows of ids `$1` and versions `$2` that run, as far as nobody else has them locked. Gives the ids.
-    lock = "SELECT t.id FROM unnest($1::uuid[], $2::bigint[]) AS a (id, version) JOIN {tasks} t ON t.id = a.id
-        WHERE t.version = a.version AND t.state = 1 ORDER BY t.id FOR UPDATE OF t SKIP LOCKED";
+    lock = "SELECT t.id FROM unnest($1::uuid[], $2::bigint[]) AS a (id, version) CROSS JOIN LATERAL (
+            SELECT t.id FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = 1
+            FOR UPDATE SKIP LOCKED) t";
 
     /// Ends leases of rows of ids `$1` that are locked, as far as they have ended: nobody can renew them now, and what was
     /// renewed until then this statement sees, as the one that has locked them may not. `$2` is noted of each.
@@ -318,8 +325,8 @@ statements! {
         "WITH ", clock!(), ",
         ended AS MATERIALIZED (
             SELECT t.id, coalesce(l.started, false) AS started FROM clock CROSS JOIN unnest($1::uuid[]) AS a (id)
-            JOIN {tasks} t ON t.id = a.id", leased!(), "
-            WHERE t.state = 1 AND coalesce(l.until, t.wake_at) <= clock.now),
+            CROSS JOIN LATERAL (SELECT t.* FROM {tasks} t WHERE t.id = a.id AND t.state + 0 = 1 OFFSET 0) t", leased!(), "
+            WHERE coalesce(l.until, t.wake_at) <= clock.now),
         expired AS (
             UPDATE {tasks} t SET state = 0, version = t.version + 1, updated_at = clock.now,
                 wake_at = least(t.wake_at, clock.now),
@@ -350,9 +357,9 @@ statements! {
         asked AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::bigint[], $4::boolean[]) AS a (id, version, started)),
         locked AS MATERIALIZED (
-            SELECT t.id, t.version, a.started FROM asked a JOIN {tasks} t ON t.id = a.id
-            WHERE t.version = a.version AND t.state = 1
-            FOR KEY SHARE OF t SKIP LOCKED),
+            SELECT a.* FROM asked a CROSS JOIN LATERAL (
+                SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = 1
+                FOR KEY SHARE SKIP LOCKED) t),
         renewed AS (
             INSERT INTO {leases} AS l (id, version, until, renewed_at, started)
             SELECT k.id, k.version, ", after!("$3::bigint"), ", clock.now, k.started FROM locked k CROSS JOIN clock
@@ -417,9 +424,11 @@ statements! {
             SELECT t.id FROM lanes l CROSS JOIN LATERAL (
                 SELECT t.id FROM {tasks} t WHERE t.state = l.state AND t.kind = l.kind
                 ORDER BY t.wake_at DESC LIMIT $1::bigint) p
-            JOIN {tasks} t ON t.id = p.id
-            WHERE l.state = 1 AND t.state = 1 AND t.updated_at > (SELECT clock.now FROM clock)
-            FOR UPDATE OF t SKIP LOCKED)
+            CROSS JOIN LATERAL (
+                SELECT t.id FROM {tasks} t WHERE t.id = p.id AND t.state + 0 = 1
+                    AND t.updated_at > (SELECT clock.now FROM clock)
+                FOR UPDATE SKIP LOCKED) t
+            WHERE l.state = 1)
         UPDATE {tasks} t SET wake_at = ", after!("greatest(t.wake_at - t.updated_at, 0)"), ", updated_at = clock.now
         FROM locked l CROSS JOIN clock WHERE t.id = l.id"
     );
@@ -444,6 +453,6 @@ statements! {
             ORDER BY l.until LIMIT $1::bigint)
         DELETE FROM {leases} l USING past p
         WHERE l.id = p.id AND l.version = p.version AND NOT EXISTS (
-            SELECT FROM {tasks} t WHERE t.id = l.id AND t.version = l.version AND t.state = 1)"
+            SELECT FROM {tasks} t WHERE t.id = l.id AND t.version = l.version AND t.state + 0 = 1 OFFSET 0)"
     );
 }

@@ -30,7 +30,9 @@ CREATE TABLE {tasks} (
     -- indexes full of entries that every sweep has to step over.
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
-    autovacuum_analyze_scale_factor = 0.05
+    autovacuum_analyze_scale_factor = 0.05,
+    -- Nor are statistics of use while there are few rows: statements that are prepared then would go on as if it stayed so.
+    autovacuum_analyze_threshold = 1000
 );
 
 -- The sweep, and which kinds there are.

@@ -187,7 +187,8 @@ macro_rules! hold {
 /// The rows of the ids `$1`.
 macro_rules! of_ids {
     () => {
-        "SELECT a.place, t.* FROM unnest($1::uuid[]) WITH ORDINALITY AS a (id, place) JOIN {tasks} t ON t.id = a.id"
+        "SELECT a.place, t.* FROM unnest($1::uuid[]) WITH ORDINALITY AS a (id, place)
+         CROSS JOIN LATERAL (SELECT t.* FROM {tasks} t WHERE t.id = a.id OFFSET 0) t"
     };
 }
 
@@ -229,10 +230,11 @@ macro_rules! came {
             $made,
             " r
             UNION ALL
-            SELECT t.id, t.version, false FROM asked a JOIN {tasks} t ON t.id = a.id
-            WHERE t.version = a.version AND t.state = ",
+            SELECT a.id, a.version, false FROM asked a CROSS JOIN LATERAL (
+                SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = ",
             $state,
-            " AND (SELECT count(*) FROM locked) < (SELECT count(*) FROM asked)"
+            " OFFSET 0) t
+            WHERE (SELECT count(*) FROM locked) < (SELECT count(*) FROM asked)"
         )
     };
 }
@@ -269,8 +271,9 @@ macro_rules! advance {
                     $11::text[], $12::text[])
                     AS g (id, version, state, due_in, due_at, look_in, anew, hop, given_back, error, note, sent)),
             locked AS MATERIALIZED (
-                SELECT a.* FROM asked a JOIN {tasks} t ON t.id = a.id
-                WHERE t.version = a.version AND t.state = a.was FOR NO KEY UPDATE OF t SKIP LOCKED),
+                SELECT a.* FROM asked a CROSS JOIN LATERAL (
+                    SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = a.was
+                    FOR NO KEY UPDATE SKIP LOCKED) t),
             taken AS (
                 UPDATE {tasks} t SET ", transition!(), "
                 FROM locked s WHERE t.id = s.id

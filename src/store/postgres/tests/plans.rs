@@ -51,11 +51,18 @@ async fn nodes(connection: &mut PgConnection, options: &str, values: &str) -> Ve
     found
 }
 
-fn is_search(node: &Value) -> bool {
-    let by_index = ["Index Scan", "Index Only Scan"]
-        .map(Value::from)
-        .contains(&node["Node Type"]);
-    by_index && node["Index Cond"].is_string()
+/// Whether a node of a statement finds rows by what names them, or goes through those of a kind where that is asked for.
+fn is_search(name: &str, node: &Value) -> bool {
+    const OF_KINDS: [&str; 7] = ["ready", "sweep", "list", "kinds", "due_within", "purge", "mend"];
+    let sought = match node["Node Type"].as_str() {
+        Some("Index Scan" | "Index Only Scan") => &node["Index Cond"],
+        Some("Bitmap Heap Scan") => &node["Recheck Cond"],
+        _ => return false,
+    };
+    let sought = sought.as_str().unwrap_or_default();
+    sought.contains("(id = ")
+        || sought.contains("(key = ")
+        || OF_KINDS.contains(&name) && sought.contains("kind")
 }
 
 #[tokio::test]
@@ -63,7 +70,7 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
     let fixture = Fixture::new().await;
     let database = &fixture.store.database;
     let mut other = fixture.foreign().await;
-    for stage in ["empty", "few", "full", "analyzed"] {
+    for stage in ["empty", "few", "full", "analyzed", "full again"] {
         match stage {
             // The statistics of few rows, all of one kind and state, are those that mislead a planner most.
             "few" => {
@@ -72,13 +79,24 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
             }
             "full" => run(&mut other, FILL).await,
             "analyzed" => run(&mut other, "ANALYZE delayline_tasks").await,
+            // The statistics are of a moment at which all was done.
+            "full again" => {
+                for sql in [
+                    "ALTER TABLE delayline_tasks SET (autovacuum_enabled = off)",
+                    "UPDATE delayline_tasks SET state = 2",
+                    "VACUUM ANALYZE delayline_tasks",
+                    FILL,
+                ] {
+                    run(&mut other, sql).await;
+                }
+            }
             _ => {}
         }
         let mut own = database.callers.lend().await.unwrap();
         for (name, sql) in database.statements.all() {
             let nulls = prepare(&mut own, sql).await;
             for node in nodes(&mut own, "", &nulls).await {
-                assert!(is_search(&node), "{name}, {stage}: {node:#}");
+                assert!(is_search(name, &node), "{name}, {stage}: {node:#}");
             }
         }
         drop(own);
@@ -104,8 +122,7 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
         for (name, sql) in all.iter().filter(|(name, _)| joined.contains(name)) {
             let nulls = prepare(&mut other, sql).await;
             for node in nodes(&mut other, "", &nulls).await {
-                let of_index = node["Node Type"] == "Bitmap Heap Scan";
-                assert!(is_search(&node) || of_index, "{name}, {stage}, joined: {node:#}");
+                assert!(is_search(name, &node), "{name}, {stage}, joined: {node:#}");
             }
         }
     }
