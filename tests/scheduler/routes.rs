@@ -121,17 +121,22 @@ async fn a_delay_takes_the_hops_of_its_plan_and_lands_on_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_due_soon_or_far_away_goes_to_the_precise_backend() {
-    let world = World::with_levels(ROCKETMQ);
+    let world = Setup {
+        table: Some(ROCKETMQ),
+        horizon: secs(3_600),
+        ..Setup::default()
+    }
+    .build();
     let _worker = world.work();
-    for delay in [ms(999), secs(86_401)] {
+    for delay in [ms(999), secs(3_601)] {
         world
             .scheduler
             .schedule(NewTask::new(KIND, &1).after(delay))
             .await
             .unwrap();
     }
-    world.pass(secs(90_000)).await;
-    assert_eq!(world.runs.times(), [999, 86_401_000]);
+    world.pass(secs(4_000)).await;
+    assert_eq!(world.runs.times(), [999, 3_601_000]);
     assert!(world.levels.unwrap().log().is_empty());
     assert_eq!(world.precise.log().len(), 2);
     assert_eq!(world.scheduler.stats().rerouted, 0);
@@ -139,9 +144,10 @@ async fn what_is_due_soon_or_far_away_goes_to_the_precise_backend() {
 
 #[tokio::test(start_paused = true)]
 async fn any_delay_that_one_timer_holds_takes_one_and_is_precise_for_all_that() {
-    for seconds in [4, 6, 900, 86_401] {
+    for seconds in [4, 6, 900, 3_601] {
         let world = Setup {
-            timers: Some(secs(259_200)),
+            timers: Some(secs(10_800)),
+            horizon: secs(3_600),
             level_faults: LATE_AS_TIMERS,
             ..Setup::default()
         }
@@ -165,35 +171,37 @@ async fn any_delay_that_one_timer_holds_takes_one_and_is_precise_for_all_that() 
 #[tokio::test(start_paused = true)]
 async fn what_no_timer_is_worth_or_several_would_carry_beyond_the_horizon_is_precise_all_the_way() {
     let world = Setup {
-        timers: Some(secs(86_400)),
+        timers: Some(secs(3_600)),
+        horizon: secs(3_600),
         level_faults: LATE_AS_TIMERS,
         ..Setup::default()
     }
     .build();
     let _worker = world.work();
-    for delay in [ms(3_399), secs(86_400 + 3)] {
+    for delay in [ms(3_399), secs(3_600 + 3)] {
         let new = NewTask::new(KIND, &1).after(delay);
         world.scheduler.schedule(new).await.unwrap();
     }
-    world.pass(secs(90_000)).await;
-    assert_eq!(world.runs.times(), [3_399, 86_403_000]);
+    world.pass(secs(4_000)).await;
+    assert_eq!(world.runs.times(), [3_399, 3_603_000]);
     assert!(world.levels.unwrap().log().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn timers_are_chained_up_to_the_horizon() {
     let world = Setup {
-        timers: Some(secs(3_600)),
+        timers: Some(secs(300)),
+        horizon: secs(3_600),
         level_faults: LATE_AS_TIMERS,
         ..Setup::default()
     }
     .build();
     let _worker = world.work();
-    let new = NewTask::new(KIND, &1).after(secs(86_400));
+    let new = NewTask::new(KIND, &1).after(secs(3_600));
     world.scheduler.schedule(new).await.unwrap();
-    world.pass(secs(86_401)).await;
-    assert_eq!(world.runs.times(), [86_400_000]);
-    assert_eq!(world.levels.unwrap().log().len(), 24);
+    world.pass(secs(3_601)).await;
+    assert_eq!(world.runs.times(), [3_600_000]);
+    assert_eq!(world.levels.unwrap().log().len(), 12);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use delayline::backend::{Backend, Delays, Reach, WokenBy};
 use delayline::clock::Clock;
+use delayline::delay::Routing;
 use delayline::expected::Check;
 use delayline::store::{Claim, History, MemoryStore, Page, Store, Sweep, Target};
 use delayline::testing::{Faults, FaultyBackend};
@@ -66,6 +67,8 @@ pub(crate) struct Setup {
     pub(crate) table: Option<&'static str>,
     /// In place of a table: up to how long the carrier holds any delay.
     pub(crate) timers: Option<Duration>,
+    /// A day by default, which is long even where time is virtual, as a worker looks at the store several times a second.
+    pub(crate) horizon: Duration,
     pub(crate) level_faults: Faults,
     pub(crate) precise_faults: Faults,
     /// What the store's clock is ahead of the scheduler's, in ms.
@@ -88,6 +91,7 @@ impl Default for Setup {
             seed: 1,
             table: None,
             timers: None,
+            horizon: defaults::HORIZON,
             level_faults: Faults::default(),
             precise_faults: Faults::default(),
             store_ahead: 0,
@@ -127,6 +131,7 @@ impl Setup {
         let precise = faulty(reach, defaults::PRECISE_LATENESS, self.precise_faults);
         let mut builder = Scheduler::builder(store.clone())
             .clock(clock.clone())
+            .routing(Routing::default().horizon(self.horizon))
             .history(self.noted);
         if !self.without_precise {
             builder = builder.precise((self.wrap_precise)(precise.clone()));
