@@ -35,14 +35,11 @@ store_conformance!(redis_sentinel, on_redis::Servers::behind_sentinels());
 #[cfg(feature = "redis")]
 store_conformance!(redis_cluster, on_redis::Servers::in_a_cluster());
 #[cfg(feature = "redis-tls")]
-store_conformance!(redis_over_tls, on_redis::Servers::over_tls());
+store_conformance!(tls_redis, on_redis::Servers::over_tls());
 #[cfg(feature = "redis-tls")]
-store_conformance!(
-    redis_sentinel_over_tls,
-    on_redis::Servers::behind_sentinels_over_tls()
-);
+store_conformance!(tls_redis_sentinel, on_redis::Servers::behind_sentinels_over_tls());
 #[cfg(feature = "redis-tls")]
-store_conformance!(redis_cluster_over_tls, on_redis::Servers::in_a_cluster_over_tls());
+store_conformance!(tls_redis_cluster, on_redis::Servers::in_a_cluster_over_tls());
 
 #[derive(Debug)]
 struct Memory {
