@@ -79,6 +79,7 @@ impl<'a> Crowd<'a> {
         order.bar.set_message(format!("{}: filling", place.name()));
         let store = place.rows().await?;
         others.fill(Arc::clone(&store)).await?;
+        place.settle().await?;
         Ok(Self {
             place,
             store,

@@ -107,6 +107,11 @@ impl Named {
         with_place!(self, place => compare(place, workload, order).await)
     }
 
+    /// Has the server do what it would otherwise do beside the measurement, after many rows were written.
+    pub(crate) async fn settle(&self) -> Result<(), Error> {
+        with_place!(self, place => place.settle().await)
+    }
+
     /// Removes everything that this run has made.
     pub(crate) async fn clean(&self) -> Result<(), Error> {
         with_place!(self, place => place.clean().await)

@@ -39,6 +39,23 @@ impl Postgres {
         store.migrate().await?;
         Ours::over(Arc::new(store))
     }
+
+    /// Has a command done with each table that this run has made.
+    async fn with_each_table(&self, command: &str) -> Result<(), Error> {
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let find = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+            WHERE schemaname = current_schema() AND starts_with(tablename, $1)";
+        let tables: Vec<String> = sqlx::query_scalar(find)
+            .bind(self.names.run())
+            .fetch_all(&mut connection)
+            .await?;
+        for table in tables {
+            sqlx::raw_sql(AssertSqlSafe(format!("{command} {table}")))
+                .execute(&mut connection)
+                .await?;
+        }
+        Ok(connection.close().await?)
+    }
 }
 
 impl Place for Postgres {
@@ -105,20 +122,13 @@ impl Place for Postgres {
         idle::measure(ours.clone(), ours, tasks, &async || Ok(Some(relay.asked()))).await
     }
 
+    /// Autovacuum would go through what was written, for minutes.
+    async fn settle(&self) -> Result<(), Error> {
+        self.with_each_table("VACUUM (ANALYZE)").await
+    }
+
     async fn clean(&self) -> Result<(), Error> {
-        let mut connection = PgConnection::connect_with(&self.options).await?;
-        let find = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
-            WHERE schemaname = current_schema() AND starts_with(tablename, $1)";
-        let tables: Vec<String> = sqlx::query_scalar(find)
-            .bind(self.names.run())
-            .fetch_all(&mut connection)
-            .await?;
-        for table in tables {
-            sqlx::raw_sql(AssertSqlSafe(format!("DROP TABLE {table}")))
-                .execute(&mut connection)
-                .await?;
-        }
-        Ok(connection.close().await?)
+        self.with_each_table("DROP TABLE").await
     }
 }
 

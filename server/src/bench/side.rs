@@ -108,6 +108,11 @@ pub(crate) trait Place {
     /// W5 of the library.
     async fn idle(&self, tasks: usize) -> Result<Vec<Measured>, Error>;
 
+    /// Has the server do what it would otherwise do beside the measurement, after many rows were written.
+    async fn settle(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Removes everything that this run has made.
     async fn clean(&self) -> Result<(), Error>;
 }
