@@ -10,8 +10,7 @@
 
 local STEP = 12
 local history = tonumber(ARGV[4])
--- The names of keys, by the places of the changes that mean rows by them.
-local names = {}
+local names = preload_meant(5, STEP)
 
 local function change(at)
   local id, kind, key, verb, due_in, due_at, look_in, expect, expected, event, wake, number =
@@ -68,17 +67,6 @@ local function change(at)
   return said(0, id, row)
 end
 
-local ids, named = {}, {}
-for at = 5, #ARGV, STEP do
-  if ARGV[at] ~= '' then
-    ids[#ids + 1] = ARGV[at]
-  else
-    local name = name_of(ARGV[at + 1], ARGV[at + 2])
-    names[at], named[#named + 1] = name, name
-  end
-end
-preload(ids)
-preload_live(named)
 local found = {}
 for at = 5, #ARGV, STEP do
   found[#found + 1] = is_spent() and LATER or change(at)

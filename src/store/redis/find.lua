@@ -3,11 +3,11 @@
 -- ARGV[4]… of each: id or nothing, kind and key
 -- Returns  of each: 4 (there is none), where it is as a number below zero, or an array: id, row, payload
 
-local found = {}
+local names, found = preload_meant(4, 3), {}
 for at = 4, #ARGV, 3 do
   local id, kind, key = unpack(ARGV, at, at + 2)
   if id == '' then
-    id = meant(name_of(kind, key), kind, key)
+    id = meant(names[at], kind, key)
   end
   local row, value
   if id then

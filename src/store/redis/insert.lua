@@ -9,16 +9,7 @@
 --          array: 1 (existing), 2 (replaced) or 3 (running), id, row, and its payload unless it was replaced
 
 local STEP = 13
-preload_given(4, STEP)
--- The name of a row's key by the place of the row, nothing where it has none.
-local names, named = {}, {}
-for at = 4, #ARGV, STEP do
-  if ARGV[at + 2] ~= '' then
-    local name = name_of(ARGV[at + 1], ARGV[at + 2])
-    names[at], named[#named + 1] = name, name
-  end
-end
-preload_live(named)
+local names = preload_meant(4, STEP)
 
 -- The row that this very change has replaced, and its id: its answer was lost, so the call was made once more. Perhaps the
 -- row has ended since, and is its key's last all the same.

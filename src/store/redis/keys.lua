@@ -18,18 +18,6 @@ local function preload_entries(names)
   end
 end
 
--- The same with the rows that may be live.
-local function preload_live(names)
-  preload_entries(names)
-  local ids = {}
-  for _, name in ipairs(names) do
-    if entries[name] ~= '' then
-      ids[#ids + 1] = string.sub(entries[name], -16)
-    end
-  end
-  preload(ids)
-end
-
 finally[#finally + 1] = function()
   local gone, put = {}, {}
   for name in pairs(new_entries) do
@@ -57,6 +45,31 @@ end
 
 local function name_of(kind, key)
   return kind .. '\0' .. key
+end
+
+-- Reads at once what is meant by what the script was given, from one place on, and so far from each to the next: id, kind
+-- and key, each nothing where it is not said. Of a key that is the row that may be live. Gives the names of keys by place.
+local function preload_meant(first, step)
+  local ids, live, names, named = {}, {}, {}, {}
+  for at = first, #ARGV, step do
+    local id, kind, key = unpack(ARGV, at, at + 2)
+    if id ~= '' then
+      ids[#ids + 1] = id
+    end
+    if key ~= '' then
+      local name = name_of(kind, key)
+      names[at], named[#named + 1] = name, name
+    end
+  end
+  preload(ids)
+  preload_entries(named)
+  for _, name in ipairs(named) do
+    if entries[name] ~= '' then
+      live[#live + 1] = string.sub(entries[name], -16)
+    end
+  end
+  preload(live)
+  return names
 end
 
 -- The row that is live under a key, and its id. Of a row that cannot be read only the value, and the id.
