@@ -1,17 +1,19 @@
 //! A hierarchical timing wheel.
 
 /// Each level tells this many bits of the time apart.
-const BITS: u32 = 6;
+const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
 /// Enough for all 64 bits, so there is no time that does not fit.
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
+/// How many slots are in a word of what says which are occupied.
+const WORD: usize = u64::BITS as usize;
 
 /// No node: the end of a list.
 const NONE: u32 = u32::MAX;
 
 /// Holds values until their times, in ms from an origin of the caller's; inserts and cancels in constant time.
 ///
-/// An entry lies in the level of the highest digit (to the base 64) in which its time differs from the wheel's, in the
+/// An entry lies in the level of the highest digit (to the base 256) in which its time differs from the wheel's, in the
 /// slot of that digit. So the entries of a lower level are all due before those of a higher one, level 0 has one
 /// slot per ms, and no slot ever wraps round. When the wheel's time comes to a slot of an upper level, the entries in
 /// it move down: each at most once per level in its life.
@@ -20,8 +22,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Wheel<T> {
     /// What is due before this has been given out.
     now: u64,
-    /// For each level, which slots have entries.
-    occupied: [u64; LEVELS],
+    /// Which slots have entries, those of the lowest level first.
+    occupied: [u64; LEVELS * SLOTS / WORD],
     /// For each slot of each level, its entries, first come first.
     lists: Box<[List]>,
     nodes: Vec<Node<T>>,
@@ -61,7 +63,7 @@ impl<T> Wheel<T> {
     pub(crate) fn new() -> Self {
         Self {
             now: 0,
-            occupied: [0; LEVELS],
+            occupied: [0; LEVELS * SLOTS / WORD],
             lists: vec![EMPTY; LEVELS * SLOTS].into(),
             nodes: Vec::new(),
             free: NONE,
@@ -112,9 +114,14 @@ impl<T> Wheel<T> {
         self.held(entry).map(|node| node.at)
     }
 
+    /// The value of an entry; none if it has been given out or cancelled.
+    pub(crate) fn value_of(&self, entry: Entry) -> Option<&T> {
+        self.held(entry)?.value.as_ref()
+    }
+
     /// Gives out up to `max` of the values whose time is `now` or earlier: in the order of their times, those of the
     /// same time in the order of their coming. A `now` that the wheel has passed counts as the wheel's own.
-    pub(crate) fn expire(&mut self, now: u64, max: usize, out: &mut Vec<T>) {
+    pub(crate) fn expire(&mut self, now: u64, max: usize, mut give: impl FnMut(Entry, T)) {
         let now = now.max(self.now);
         let mut left = max;
         while let Some((level, slot)) = self.first() {
@@ -131,8 +138,11 @@ impl<T> Wheel<T> {
                 continue;
             }
             let index = self.lists[slot].first;
+            let generation = self.nodes[index as usize].generation;
             self.unlink(index);
-            out.extend(self.release(index));
+            if let Some(value) = self.release(index) {
+                give(Entry { index, generation }, value);
+            }
             left -= 1;
         }
         self.now = now;
@@ -152,8 +162,9 @@ impl<T> Wheel<T> {
 
     /// The level and slot with the earliest entries.
     fn first(&self) -> Option<(usize, usize)> {
-        let level = self.occupied.iter().position(|&slots| slots != 0)?;
-        Some((level, self.occupied[level].trailing_zeros() as usize))
+        let word = self.occupied.iter().position(|&slots| slots != 0)?;
+        let list = word * WORD + self.occupied[word].trailing_zeros() as usize;
+        Some((list / SLOTS, list % SLOTS))
     }
 
     /// The first moment of a slot.
@@ -163,17 +174,17 @@ impl<T> Wheel<T> {
         self.now & digits_above | (slot as u64) << shift
     }
 
-    /// Where an entry for `at` lies now.
-    fn place(&self, at: u64) -> (usize, usize) {
+    /// The list that an entry for `at` is in now.
+    fn place(&self, at: u64) -> usize {
         let level = ((at ^ self.now) | 1).ilog2() / BITS;
         let slot = (at >> (BITS * level)) as usize % SLOTS;
-        (level as usize, slot)
+        level as usize * SLOTS + slot
     }
 
     fn move_down(&mut self, level: usize, slot: usize) {
-        let list = &mut self.lists[level * SLOTS + slot];
-        let mut index = std::mem::replace(list, EMPTY).first;
-        self.occupied[level] &= !(1 << slot);
+        let list = level * SLOTS + slot;
+        let mut index = std::mem::replace(&mut self.lists[list], EMPTY).first;
+        self.occupied[list / WORD] &= !(1 << (list % WORD));
         while index != NONE {
             let next = self.nodes[index as usize].next;
             self.link(index);
@@ -182,12 +193,12 @@ impl<T> Wheel<T> {
     }
 
     fn link(&mut self, index: u32) {
-        let (level, slot) = self.place(self.nodes[index as usize].at);
-        let list = &mut self.lists[level * SLOTS + slot];
+        let place = self.place(self.nodes[index as usize].at);
+        let list = &mut self.lists[place];
         let previous = std::mem::replace(&mut list.last, index);
         if previous == NONE {
             list.first = index;
-            self.occupied[level] |= 1 << slot;
+            self.occupied[place / WORD] |= 1 << (place % WORD);
         } else {
             self.nodes[previous as usize].next = index;
         }
@@ -200,8 +211,8 @@ impl<T> Wheel<T> {
         let Node {
             at, previous, next, ..
         } = self.nodes[index as usize];
-        let (level, slot) = self.place(at);
-        let list = &mut self.lists[level * SLOTS + slot];
+        let place = self.place(at);
+        let list = &mut self.lists[place];
         if previous == NONE {
             list.first = next;
         } else {
@@ -213,7 +224,7 @@ impl<T> Wheel<T> {
             self.nodes[next as usize].previous = previous;
         }
         if list.first == NONE {
-            self.occupied[level] &= !(1 << slot);
+            self.occupied[place / WORD] &= !(1 << (place % WORD));
         }
     }
 
@@ -317,7 +328,7 @@ mod tests {
         fn expire(&mut self, now: u64, max: usize) -> usize {
             let mut out = Vec::new();
             let passed = self.wheel.now;
-            self.wheel.expire(now, max, &mut out);
+            self.wheel.expire(now, max, |_, value| out.push(value));
             let now = now.max(passed);
             self.latest = self.latest.max(now);
             if out.len() < max {
@@ -358,7 +369,7 @@ mod tests {
                 Some((&(at, _), ())) => {
                     let next = next.unwrap();
                     assert!(next <= at, "{next} is later than {at}");
-                    if at / 64 == self.wheel.now / 64 {
+                    if at / SLOTS as u64 == self.wheel.now / SLOTS as u64 {
                         assert_eq!(next, at);
                     }
                 }
@@ -398,7 +409,7 @@ mod tests {
     fn a_stale_entry_does_not_cancel_what_came_after_it_in_the_same_place() {
         let mut wheel = Wheel::new();
         let first = wheel.insert(5, "first");
-        wheel.expire(5, 1, &mut Vec::new());
+        wheel.expire(5, 1, |expired, _| assert_eq!(expired, first));
         let second = wheel.insert(9, "second");
         assert_eq!(first.index, second.index);
         assert_eq!(wheel.cancel(first), None);
@@ -412,7 +423,7 @@ mod tests {
             for ms in 0..10 {
                 wheel.insert(round * 10 + ms, ());
             }
-            wheel.expire(round * 10 + 9, usize::MAX, &mut Vec::new());
+            wheel.expire(round * 10 + 9, usize::MAX, |_, ()| {});
         }
         assert_eq!(wheel.nodes.len(), 10);
     }

@@ -1,11 +1,12 @@
 //! Carries wake-ups in this process, to the millisecond.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as Place;
 use std::fmt;
+use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hashbrown::hash_table::Entry as Place;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::in_process::{InProcess, Queue, next_millis};
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
@@ -128,15 +129,18 @@ impl Backend for WheelBackend {
 /// A timing wheel that holds each wake-up once.
 pub(super) struct WakeWheel {
     wheel: Wheel<Wake>,
-    /// Where each one is. Never iterated: its order is chance.
-    entries: HashMap<(TaskId, u64), Entry>,
+    /// Where each one is, by its id and version, which are in the wheel.
+    entries: HashTable<Entry>,
+    /// Differs from wheel to wheel: ids may be chosen by anybody.
+    hasher: DefaultHashBuilder,
 }
 
 impl WakeWheel {
     pub(super) fn new() -> Self {
         Self {
             wheel: Wheel::new(),
-            entries: HashMap::new(),
+            entries: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
         }
     }
 
@@ -145,28 +149,45 @@ impl WakeWheel {
     }
 
     pub(super) fn holds(&self, wake: &Wake) -> bool {
-        self.entries.contains_key(&key(wake))
+        let hash = self.hasher.hash_one(key(wake));
+        self.entries
+            .find(hash, |&entry| is_of(&self.wheel, entry, wake))
+            .is_some()
     }
 
     /// Holds a wake-up until `at`; one that is held already, until the earlier of its times.
     pub(super) fn hold(&mut self, wake: &Wake, at: u64) {
-        match self.entries.entry(key(wake)) {
+        let Self {
+            wheel,
+            entries,
+            hasher,
+        } = self;
+        let hash_of = |&entry: &Entry| wheel.value_of(entry).map_or(0, |wake| hasher.hash_one(key(wake)));
+        let is_it = |&entry: &Entry| is_of(wheel, entry, wake);
+        match entries.entry(hasher.hash_one(key(wake)), is_it, hash_of) {
             Place::Vacant(place) => {
-                place.insert(self.wheel.insert(at, wake.clone()));
+                place.insert(wheel.insert(at, wake.clone()));
             }
             Place::Occupied(mut place) => {
-                let sooner = self.wheel.time_of(*place.get()).is_some_and(|held| at < held);
-                if sooner && let Some(wake) = self.wheel.cancel(*place.get()) {
-                    place.insert(self.wheel.insert(at, wake));
+                let held = *place.get();
+                let sooner = wheel.time_of(held).is_some_and(|held| at < held);
+                if sooner && let Some(wake) = wheel.cancel(held) {
+                    *place.get_mut() = wheel.insert(at, wake);
                 }
             }
         }
     }
 
     pub(super) fn forget(&mut self, wakes: &[Wake]) {
+        let Self {
+            wheel,
+            entries,
+            hasher,
+        } = self;
         for wake in wakes {
-            if let Some(entry) = self.entries.remove(&key(wake)) {
-                self.wheel.cancel(entry);
+            let hash = hasher.hash_one(key(wake));
+            if let Ok(place) = entries.find_entry(hash, |&entry| is_of(wheel, entry, wake)) {
+                wheel.cancel(place.remove().0);
             }
         }
     }
@@ -174,10 +195,18 @@ impl WakeWheel {
 
 impl Queue for WakeWheel {
     fn take(&mut self, now: u64, max: usize, taken: &mut Vec<Wake>) {
-        self.wheel.expire(now, max, taken);
-        for wake in taken {
-            self.entries.remove(&key(wake));
-        }
+        let Self {
+            wheel,
+            entries,
+            hasher,
+        } = self;
+        wheel.expire(now, max, |expired, wake| {
+            let hash = hasher.hash_one(key(&wake));
+            if let Ok(place) = entries.find_entry(hash, |&entry| entry == expired) {
+                place.remove();
+            }
+            taken.push(wake);
+        });
     }
 
     fn next(&self) -> Option<u64> {
@@ -187,6 +216,11 @@ impl Queue for WakeWheel {
 
 fn key(wake: &Wake) -> (TaskId, u64) {
     (wake.id, wake.version)
+}
+
+/// Whether an entry is that of a wake-up.
+fn is_of(wheel: &Wheel<Wake>, entry: Entry, wake: &Wake) -> bool {
+    wheel.value_of(entry).is_some_and(|held| key(held) == key(wake))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sqlx::AssertSqlSafe;
+
 use super::connections::Writing;
 use super::{File, codec, read, sql, unreadable, write};
 use crate::backend::Wake;
@@ -44,8 +46,17 @@ pub(super) async fn arrive(
     let mut writing = file.writer.write().await?;
     let now = writing.now;
     let Look { due, mut found, .. } = look;
-    // Since the look, somebody else may have had them, or the clock may have been set back.
     let versions: BTreeMap<_, _> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
+    let claimed = claim_all(file, &mut writing, &due, claim).await?;
+    let is_as_it_was = |task: &Task| versions.get(&task.id) == Some(&(task.version - 1));
+    if claimed.len() == due.len() && claimed.iter().all(is_as_it_was) {
+        note(&mut writing, claim, &claimed).await?;
+        writing.commit().await?;
+        found.claimed = claimed;
+        return Ok(Stamped { now, found });
+    }
+    // Since the look, somebody else may have had them, or the clock may have been set back.
+    sqlx::query(sql::UNDO).execute(&mut *writing).await?;
     let looks = read::look(&mut writing, due.iter().copied()).await?;
     let holds = |(state, row): &(State, Pending)| {
         *state == State::Scheduled && versions.get(&row.wake.id) == Some(&row.wake.version)
@@ -132,28 +143,25 @@ async fn claim(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query("SAVEPOINT delayline_claim")
-        .execute(&mut **writing)
-        .await?;
     let mut claimed = claim_all(file, writing, ids, claim).await?;
     if claimed.len() < ids.len() {
-        sqlx::query("ROLLBACK TO delayline_claim")
-            .execute(&mut **writing)
-            .await?;
+        sqlx::query(sql::UNDO).execute(&mut **writing).await?;
         let rows = read::by_ids(writing, ids.iter().copied()).await?;
         let sound: Vec<_> = file.unreadable.tasks(&rows).iter().map(|task| task.id).collect();
         claimed = claim_all(file, writing, &sound, claim).await?;
         ensure("a claim", claimed.len() as u64, sound.len())?;
     }
-    sqlx::query("RELEASE delayline_claim")
-        .execute(&mut **writing)
-        .await?;
-    let noted = claim.noted(&claimed, writing.now);
-    write::note(writing, &noted).await?;
+    note(writing, claim, &claimed).await?;
     Ok(claimed)
 }
 
-/// Claims these rows; gives those that can be read.
+/// Notes of rows that they were claimed, where that is noted.
+async fn note(writing: &mut Writing, claim: &Claim, claimed: &[Task]) -> Result<(), sqlx::Error> {
+    let noted = claim.noted(claimed, writing.now);
+    write::note(writing, &noted).await
+}
+
+/// Claims those of these rows that are scheduled and due, until that is undone; gives those that can be read.
 async fn claim_all(
     file: &File,
     writing: &mut Writing,
@@ -161,7 +169,7 @@ async fn claim_all(
     claim: &Claim,
 ) -> Result<Vec<Task>, sqlx::Error> {
     let now = writing.now;
-    let query = sqlx::query(sql::CLAIM)
+    let query = sqlx::query(AssertSqlSafe(sql::undoable(sql::CLAIM)))
         .bind(codec::ids(ids.iter().copied())?)
         .bind(claim.owner.to_string())
         .bind(now.after(claim.lease).as_millis())

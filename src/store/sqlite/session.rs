@@ -51,23 +51,7 @@ impl Session for SqliteSession<'_> {
             (task, noted)
         };
         let tasks: Vec<_> = rows.iter().map(task).collect();
-        // Which of them were left out SQLite tells only at a cost for every row, and nearly always none was. If one
-        // was, all are, and are looked up.
-        sqlx::query("SAVEPOINT delayline_add")
-            .execute(&mut *self.connection)
-            .await?;
-        let added = write::add(self.connection, &tasks).await?;
-        let mut found = BTreeSet::new();
-        if usize::try_from(added) == Ok(tasks.len()) {
-            found.extend(rows.iter().map(|row| row.id));
-        } else {
-            sqlx::query("ROLLBACK TO delayline_add")
-                .execute(&mut *self.connection)
-                .await?;
-        }
-        sqlx::query("RELEASE delayline_add")
-            .execute(&mut *self.connection)
-            .await?;
+        let found = write::add(self.connection, &tasks).await?;
         Ok(Stamped { now, found })
     }
 

@@ -3,7 +3,7 @@
 //! A batch is one statement, whatever its size: its values come as one JSON array (ids as 32 hex digits), each
 //! element an array in turn unless it is a single value. Talking to the connection's thread costs more than most of
 //! these rows do. But new rows and transitions have so many values each, which would all have to be read from the JSON,
-//! that these come as they are, in a few statements for fixed numbers of rows.
+//! that these come as they are, in statements for fixed numbers of rows, of which the last may have no values.
 //!
 //! None may read the table from end to end, also not after an `ANALYZE` by whoever shares the file. So kinds are
 //! found by jumping from one to the next in an index, and where the planner could think otherwise the index is named.
@@ -164,6 +164,9 @@ statements! {
         ON CONFLICT (id) DO UPDATE SET history = substr(history || excluded.history, -16384),
             sent = coalesce(excluded.sent, sent)";
 
+    /// The ids of the rows that were written after the row of the number `?1`.
+    ADDED = "SELECT t.id FROM delayline_tasks t WHERE t.rowid > ?1";
+
     /// What is noted of the row of id `?1`, as the bytes that it is.
     NOTED = "SELECT CAST(t.history AS BLOB), CAST(t.sent AS BLOB) FROM delayline_tasks t INDEXED BY delayline_tasks_id
         WHERE t.id = ?1";
@@ -240,24 +243,40 @@ statements! {
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?1) j) AND state IN (2, 4) AND wake_at <= ?2";
 }
 
-/// How many of so many rows the next statement of [`insert`], or of a transition, is for: a power of two. So a batch of any
-/// size needs few statements, and there are eight of each, each parsed once for a connection.
-pub(super) fn width(rows: usize) -> usize {
-    const MOST: usize = 128;
-    rows.checked_ilog2().map_or(0, |log| MOST.min(1 << log))
+/// How many rows go into one statement of [`insert`], or of a transition.
+pub(super) const MOST: usize = 128;
+
+/// What undoes the statement that was made [`undoable`] last.
+pub(super) const UNDO: &str = "ROLLBACK TO delayline_undo";
+
+/// A statement that can be undone without the rest of its transaction, until that ends.
+pub(super) fn undoable(statement: &str) -> String {
+    format!("SAVEPOINT delayline_undo; {statement}")
 }
 
-/// Writes that many new rows; leaves what is there as it is.
+/// For how many rows the statement is that has room for so many. There are few of them, each parsed once for a connection;
+/// what is not bound is NULL.
+fn width(rows: usize) -> usize {
+    let double = rows.next_power_of_two();
+    let half_as_many_more = double / 4 * 3;
+    match rows <= half_as_many_more {
+        true => half_as_many_more,
+        false => double,
+    }
+}
+
+/// Writes up to that many new rows; leaves what is there as it is.
 pub(super) fn insert(rows: usize) -> String {
-    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?,0,1,0,0,0,0)";
+    let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?)";
     format!(
         "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
-         headers, payload, history, sent, state, version, attempt, started, stalls, hop) VALUES {} ON CONFLICT DO NOTHING",
-        vec![row; rows].join(",")
+         headers, payload, history, sent, state, version, attempt, started, stalls, hop)
+        SELECT *, 0, 1, 0, 0, 0, 0 FROM (VALUES {}) WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
+        vec![row; width(rows)].join(",")
     )
 }
 
-/// Makes that many steps of rows of which the id and the version are known; gives the id of each that it makes.
+/// Makes up to that many steps of rows of which the id and the version are known; gives the id of each that it makes.
 pub(super) fn advance(rows: usize) -> String {
     transition(
         rows,
@@ -267,7 +286,7 @@ pub(super) fn advance(rows: usize) -> String {
     )
 }
 
-/// Makes that many changes of rows that are scheduled; gives each row that it changes.
+/// Makes up to that many changes of rows that are scheduled; gives each row that it changes.
 pub(super) fn change(rows: usize) -> String {
     transition(
         rows,
@@ -312,7 +331,7 @@ fn transition(rows: usize, found: &str, returned: &str) -> String {
             history = CASE excluded.history WHEN '' THEN history ELSE substr(history || excluded.history, -{history}) END,
             sent = coalesce(excluded.sent, sent)
         RETURNING {returned}",
-        values = vec![row; rows].join(","),
+        values = vec![row; width(rows)].join(","),
         most_hops = u32::MAX,
         history = Noted::LIMIT,
     )

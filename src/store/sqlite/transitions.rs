@@ -57,19 +57,17 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Makes transitions by one of the statements for so many rows; gives what it says of those that it made.
+/// Makes transitions by the statements for so many rows, first or later ones; gives what they say of those that they made.
 async fn make(
     connection: &mut SqliteConnection,
-    statement: fn(usize) -> String,
-    mut given: &[Given<'_>],
+    statement: impl Fn(bool, usize) -> String,
+    given: &[Given<'_>],
     now: Timestamp,
 ) -> Result<Vec<SqliteRow>, sqlx::Error> {
     let mut made = Vec::with_capacity(given.len());
-    while !given.is_empty() {
-        let (next, later) = given.split_at(sql::width(given.len()));
-        given = later;
-        let mut query = sqlx::query(AssertSqlSafe(statement(next.len())));
-        for row in next {
+    for (at, part) in given.chunks(sql::MOST).enumerate() {
+        let mut query = sqlx::query(AssertSqlSafe(statement(at == 0, part.len())));
+        for row in part {
             // No row has a version that is no number of SQLite's.
             let version = row.version.map(|version| i64::try_from(version).unwrap_or(-1));
             let Transition {
@@ -112,7 +110,7 @@ pub(super) async fn advance(
     history: Duration,
 ) -> Result<BTreeSet<TaskId>, sqlx::Error> {
     let given: Vec<_> = steps.map(|step| Given::of_step(step, history)).collect();
-    let taken = make(connection, sql::advance, &given, now).await?;
+    let taken = make(connection, |_, rows| sql::advance(rows), &given, now).await?;
     taken.iter().map(|row| codec::id(row, 0)).collect()
 }
 
@@ -139,10 +137,12 @@ pub(super) async fn change_scheduled(
         }
     }
     let mut answers = vec![None; changes.len()];
-    sqlx::query("SAVEPOINT delayline_change")
-        .execute(&mut *connection)
-        .await?;
-    for row in make(connection, sql::change, &given, now).await? {
+    // With the first all are undone.
+    let statement = |is_first, rows| match is_first {
+        true => sql::undoable(&sql::change(rows)),
+        false => sql::change(rows),
+    };
+    for row in make(connection, statement, &given, now).await? {
         let task = codec::task(&row).ok();
         let place = task.as_ref().and_then(|task| {
             let by_key = task.key.as_ref().and_then(|key| keys.get(&(&task.kind, key)));
@@ -152,16 +152,10 @@ pub(super) async fn change_scheduled(
             }
         });
         let (Some(task), Some(place)) = (task, place) else {
-            answers = vec![None; changes.len()];
-            sqlx::query("ROLLBACK TO delayline_change")
-                .execute(&mut *connection)
-                .await?;
-            break;
+            sqlx::query(sql::UNDO).execute(connection).await?;
+            return Ok(vec![None; changes.len()]);
         };
         answers[place] = Some(Answer::Done(task));
     }
-    sqlx::query("RELEASE delayline_change")
-        .execute(&mut *connection)
-        .await?;
     Ok(answers)
 }

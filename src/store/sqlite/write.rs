@@ -10,17 +10,15 @@ use crate::store::Noted;
 use crate::store::sql::{Changed, ensure};
 use crate::{Task, TaskId, Timestamp};
 
-/// Adds new rows, but leaves those of an id or a live key that is there; says how many it added.
+/// Adds new rows, but leaves those of an id or a live key that is there; gives the ids of those that it added.
 pub(super) async fn add(
     connection: &mut SqliteConnection,
     rows: &[(Task, Noted)],
-) -> Result<u64, sqlx::Error> {
-    let (mut added, mut left) = (0, rows);
-    while !left.is_empty() {
-        let (next, others) = left.split_at(sql::width(left.len()));
-        left = others;
-        let mut query = sqlx::query(AssertSqlSafe(sql::insert(next.len())));
-        for (row, noted) in next {
+) -> Result<BTreeSet<TaskId>, sqlx::Error> {
+    let (mut added, mut last) = (0, 0);
+    for part in rows.chunks(sql::MOST) {
+        let mut query = sqlx::query(AssertSqlSafe(sql::insert(part.len())));
+        for (row, noted) in part {
             query = query
                 .bind(row.id.as_bytes().to_vec())
                 .bind(row.kind.to_string())
@@ -36,9 +34,21 @@ pub(super) async fn add(
                 .bind(noted.history.clone())
                 .bind(noted.sent.clone());
         }
-        added += query.execute(&mut *connection).await?.rows_affected();
+        let done = query.execute(&mut *connection).await?;
+        added += done.rows_affected();
+        last = done.last_insert_rowid();
     }
-    Ok(added)
+    if added == rows.len() as u64 {
+        return Ok(rows.iter().map(|(row, _)| row.id).collect());
+    }
+    if added == 0 {
+        return Ok(BTreeSet::new());
+    }
+    // Which they are the statement would tell only at a cost for every row. But nobody else writes meanwhile, so they are
+    // the last rows of the table.
+    let before = last.saturating_sub_unsigned(added);
+    let ids = sqlx::query(sql::ADDED).bind(before).fetch_all(connection).await?;
+    ids.iter().map(|row| codec::id(row, 0)).collect()
 }
 
 /// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how

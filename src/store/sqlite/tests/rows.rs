@@ -172,3 +172,47 @@ async fn a_purge_keeps_to_its_limit_over_both_kinds_of_history() {
     let purged = [store.purge(4).await.unwrap(), store.purge(4).await.unwrap()];
     assert_eq!(purged, [4, 2]);
 }
+
+#[tokio::test]
+async fn what_others_have_added_meanwhile_is_not_taken_for_new() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows(0..3)).await;
+    let other = fixture.without_history().await;
+    let theirs = other.insert(due_rows(100..103)).await.unwrap().found;
+    assert!(
+        each(theirs)
+            .iter()
+            .all(|answer| matches!(answer, Scheduled::New(_)))
+    );
+    // None is new, then some are, in more statements than one.
+    let is_new = |answers: Vec<Scheduled>| -> Vec<bool> {
+        answers
+            .iter()
+            .map(|answer| matches!(answer, Scheduled::New(_)))
+            .collect()
+    };
+    assert_eq!(is_new(fixture.insert(due_rows(100..103)).await), [false; 3]);
+    let numbers: Vec<usize> = (101..300).chain(0..1).chain([300, 300]).collect();
+    let mut expected: Vec<bool> = numbers.iter().map(|number| *number > 102).collect();
+    // Of twins the first.
+    *expected.last_mut().unwrap() = false;
+    assert_eq!(is_new(fixture.insert(due_rows(numbers)).await), expected);
+}
+
+#[tokio::test]
+async fn a_batch_of_any_size_is_written_and_changed() {
+    let fixture = Fixture::new().await;
+    let mut first = 0;
+    for size in (1..=20).chain([31, 48, 49, 64, 65, 127, 128, 129, 300]) {
+        let numbers = first..first + size;
+        first += size;
+        let added = fixture.insert(due_rows(numbers.clone())).await;
+        assert!(
+            added.iter().all(|answer| matches!(answer, Scheduled::New(_))),
+            "{size}"
+        );
+        let cancels = numbers.map(|number| change(id(number), Verb::Cancel));
+        let answers = fixture.change(cancels.collect()).await;
+        assert!(answers.iter().all(Answer::is_done), "{size}");
+    }
+}
