@@ -1,6 +1,6 @@
 //! Looks at rows, and claims those that are due.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sqlx::MySqlConnection;
 
@@ -134,14 +134,8 @@ pub(super) async fn claim(
     if rows.is_empty() {
         return Ok(rows);
     }
-    let until = now.after(claim.lease);
-    let ids: BTreeSet<_> = rows.iter().map(|row| row.id).collect();
-    let query = read::query(&server.sql.claim)
-        .bind(codec::ids(ids)?)
-        .bind(claim.owner.to_string())
-        .bind(until.as_millis())
-        .bind(now.as_millis());
-    let touched = query.execute(&mut *connection).await?.rows_affected();
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let touched = write::claim(connection, &server.sql, &ids, claim, now).await?;
     ensure("a claim", touched, rows.len())?;
     for row in &mut rows {
         row::claim(row, claim, now);

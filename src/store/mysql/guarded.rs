@@ -120,12 +120,15 @@ pub(super) async fn take(
         taken,
         hopped,
         ended,
+        done,
         noted,
     } = advance::advance(rows, steps, now, history);
-    let written = write::hopped(connection, &server.sql, &hopped).await?;
-    let written = written + write::write(connection, &server.sql, &ended).await?;
-    ensure("a step", written, hopped.len() + ended.len())?;
-    write::note(connection, &server.sql, &noted).await?;
+    let sql = &server.sql;
+    let written = write::hopped(connection, sql, &hopped).await?
+        + write::write(connection, sql, &ended).await?
+        + write::done(connection, sql, &done, now.after(history), now).await?;
+    ensure("a step", written, hopped.len() + ended.len() + done.len())?;
+    write::note(connection, sql, &noted).await?;
     Ok(taken)
 }
 

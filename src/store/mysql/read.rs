@@ -15,7 +15,7 @@ use crate::store::{Noted, Page, Pending, Stamped, Target};
 use crate::timestamp::millis;
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
-type Query = sqlx::query::Query<'static, MySql, MySqlArguments>;
+pub(super) type Query = sqlx::query::Query<'static, MySql, MySqlArguments>;
 
 /// A statement without its values.
 pub(super) fn query(sql: &Arc<str>) -> Query {

@@ -1,7 +1,9 @@
 //! Every statement of a running store, in one place.
 //!
 //! A batch is one statement, whatever its size: its values come as one JSON array (ids, kinds and keys as hex digits),
-//! each element an array in turn unless it is a single value. So the texts are constant, and stay prepared.
+//! each element an array in turn unless it is a single value. So the texts are constant, and stay prepared. Where all rows
+//! become the same, which is most of a burst, their ids are values of a statement for a fixed number of them: an UPDATE
+//! that is joined to what it is given keeps what it has found before it writes, which costs half as much again.
 //!
 //! None may read the table from end to end, whatever the server believes about it. So every access names its index,
 //! and is by values that are known when the statement begins: `ref` and `range` on those, and nothing that depends on
@@ -155,6 +157,8 @@ macro_rules! statements {
             inserts: [[Arc<str>; 2]; 2],
             live: [Arc<str>; WIDTHS.len()],
             past: [Arc<str>; WIDTHS.len()],
+            claims: [Arc<str>; IDS.len()],
+            dones: [Arc<str>; IDS.len()],
         }
 
         impl Sql {
@@ -166,6 +170,8 @@ macro_rules! statements {
                     inserts: ["", AT_ONCE].map(|before| [1, INSERT_WIDTH].map(|rows| of(&insert(before, rows)))),
                     live: WIDTHS.map(|kinds| of(&lanes([0, 1], true, kinds))),
                     past: WIDTHS.map(|kinds| of(&lanes([2, 4], false, kinds))),
+                    claims: IDS.map(|ids| of(&update_ids(CLAIM, ids))),
+                    dones: IDS.map(|ids| of(&update_ids(DONE, ids))),
                 }
             }
 
@@ -173,7 +179,13 @@ macro_rules! statements {
             #[cfg(test)]
             pub(super) fn all(&self) -> Vec<(&'static str, Arc<str>)> {
                 let mut all = vec![$((stringify!($name), self.$name.clone())),*];
-                let lists = [("insert", &self.inserts[0][..]), ("live", &self.live), ("past", &self.past)];
+                let lists = [
+                    ("insert", &self.inserts[0][..]),
+                    ("live", &self.live),
+                    ("past", &self.past),
+                    ("claim", &self.claims),
+                    ("done", &self.dones),
+                ];
                 for (name, list) in lists {
                     all.extend(list.iter().map(|sql| (name, sql.clone())));
                 }
@@ -282,14 +294,6 @@ statements! {
         "WHERE t.kind = ? AND t.`key` = ? ORDER BY t.created_at DESC, t.id DESC LIMIT 1)"
     );
 
-    /// Claims these rows: for whom, until when, and when.
-    claim = concat!(
-        "UPDATE ", of_ids!(),
-        "SET t.state = 1, t.version = t.version + 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?,
-            t.updated_at = ?
-        WHERE t.state = 0"
-    );
-
     /// Records hops: id, version, how many, `wake_at`.
     hop = "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', version BIGINT UNSIGNED PATH '$[1]',
             hop INT UNSIGNED PATH '$[2]', wake_at BIGINT PATH '$[3]')) j
@@ -379,20 +383,54 @@ impl Sql {
 
     /// What is overdue of live rows, and what comes up, for up to so many kinds as it says.
     pub(super) fn live(&self, kinds: usize) -> (Arc<str>, usize) {
-        widest(&self.live, kinds)
+        fitting(&self.live, WIDTHS, kinds)
     }
 
     /// What is overdue of history, for up to so many kinds as it says.
     pub(super) fn past(&self, kinds: usize) -> (Arc<str>, usize) {
-        widest(&self.past, kinds)
+        fitting(&self.past, WIDTHS, kinds)
+    }
+
+    /// Claims scheduled rows, of up to so many ids as it says: for whom, until when, and when; then the ids.
+    pub(super) fn claim(&self, ids: usize) -> (Arc<str>, usize) {
+        fitting(&self.claims, IDS, ids)
+    }
+
+    /// Ends claims as done, of up to so many ids as it says: `wake_at`, and when, twice; then the ids.
+    pub(super) fn done(&self, ids: usize) -> (Arc<str>, usize) {
+        fitting(&self.dones, IDS, ids)
     }
 }
 
-/// The narrowest of the statements that takes so many kinds, else the widest.
-fn widest(statements: &[Arc<str>; WIDTHS.len()], kinds: usize) -> (Arc<str>, usize) {
-    let place = WIDTHS.iter().position(|&width| width >= kinds);
-    let place = place.unwrap_or(WIDTHS.len() - 1);
-    (statements[place].clone(), WIDTHS[place])
+/// The narrowest of the statements of these widths that takes so many, else the widest.
+fn fitting<const N: usize>(
+    statements: &[Arc<str>; N],
+    widths: [usize; N],
+    wanted: usize,
+) -> (Arc<str>, usize) {
+    let place = widths.iter().position(|&width| width >= wanted);
+    let place = place.unwrap_or(N - 1);
+    (statements[place].clone(), widths[place])
+}
+
+/// For how many ids there are statements that have them as values.
+const IDS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, INSERT_WIDTH];
+
+/// What [`update_ids`] makes of scheduled rows, and which of them it is for.
+const CLAIM: [&str; 2] = [
+    "t.state = 1, t.version = t.version + 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?, t.updated_at = ?",
+    "t.state = 0",
+];
+/// The same of rows that run.
+const DONE: [&str; 2] = [
+    "t.state = 2, t.version = t.version + 1, t.wake_at = ?, t.updated_at = ?, t.finished_at = ?",
+    "t.state = 1",
+];
+
+/// Makes the same of the rows of so many ids.
+fn update_ids([set, which]: [&str; 2], ids: usize) -> String {
+    let ids = vec!["?"; ids].join(",");
+    format!("UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET {set} WHERE {which} AND t.id IN ({ids})")
 }
 
 /// How many rows one statement of [`Sql::insert`] writes at the most: a usual batch.

@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use super::Server;
 use super::codec::{self, Hex};
 use super::errors::TooBig;
-use super::read::query;
+use super::read::{Query, query};
 use super::sql::{self, INSERT_WIDTH, Sql};
 use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure, size};
-use crate::store::{NewRow, Noted, row};
+use crate::store::{Claim, NewRow, Noted, row};
 use crate::{Task, TaskId, Timestamp};
 
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.
@@ -170,6 +170,55 @@ fn hex(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
     ["x'", &digits.collect::<String>(), "'"].concat()
+}
+
+/// Claims rows that are scheduled. Says how many.
+pub(super) async fn claim(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: &[TaskId],
+    claim: &Claim,
+    now: Timestamp,
+) -> Result<u64, sqlx::Error> {
+    let mut written = 0;
+    for ids in ids.chunks(INSERT_WIDTH) {
+        let (statement, width) = sql.claim(ids.len());
+        let query = query(&statement)
+            .bind(claim.owner.to_string())
+            .bind(now.after(claim.lease).as_millis())
+            .bind(now.as_millis());
+        let query = with_ids(query, ids, width);
+        written += query.execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(written)
+}
+
+/// Ends claims as done, kept until a time. Says how many.
+pub(super) async fn done(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: &[TaskId],
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<u64, sqlx::Error> {
+    let mut written = 0;
+    for ids in ids.chunks(INSERT_WIDTH) {
+        let (statement, width) = sql.done(ids.len());
+        let query = query(&statement)
+            .bind(until.as_millis())
+            .bind(now.as_millis())
+            .bind(now.as_millis());
+        let query = with_ids(query, ids, width);
+        written += query.execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(written)
+}
+
+/// A statement with the ids that are its last values: the last of them again where there are more places.
+fn with_ids(query: Query, ids: &[TaskId], places: usize) -> Query {
+    let last = ids.last().into_iter().cycle();
+    let ids = ids.iter().chain(last).take(places);
+    ids.fold(query, |query, id| query.bind(id.as_bytes().to_vec()))
 }
 
 /// Writes what hops have made of rows. Says how many.

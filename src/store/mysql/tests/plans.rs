@@ -34,6 +34,8 @@ async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
         .replace("kind = ?", "kind = 'k1'")
         .replace("kind > ?", "kind > 'k0'")
         .replace("= ?", "= '1'")
+        .replace("IN (?", "IN ('1'")
+        .replace(",?", ",'1'")
         .replace('?', "5");
     let plan = connection
         .fetch_all(AssertSqlSafe(format!("EXPLAIN {sql}")))
