@@ -6,6 +6,8 @@ use serde::Deserialize;
 use crate::TaskId;
 use crate::history::Line;
 use crate::store::Claim;
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use crate::store::{NewRow, row};
 use crate::{Task, Timestamp};
 
 /// Which transitions of rows are noted.
@@ -82,11 +84,13 @@ impl Noted {
         }
     }
 
-    /// Of a row that has just been written.
+    /// Of a new row that is written at `now`.
     #[cfg(any(feature = "sqlite", feature = "mysql"))]
-    pub(super) fn of_new(note: &Note, row: &Task) -> Self {
+    pub(super) fn of_new(new: &NewRow, now: Timestamp) -> Self {
         let mut noted = Self::default();
-        noted.add(note, row, row.created_at, None);
+        if !new.note.is_empty() {
+            noted.add(&new.note, &row::new(new.clone(), now), now, None);
+        }
         noted
     }
 

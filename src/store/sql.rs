@@ -49,6 +49,8 @@ pub(super) use self::parts::by_parts;
 pub(super) use self::rounds::rounds;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) use self::scheduled::{left, of_scheduled, with_rest};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(super) use self::session::Before;
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::verbs::{

@@ -120,14 +120,12 @@ pub(super) async fn take(
         taken,
         hopped,
         ended,
-        done,
         noted,
     } = advance::advance(rows, steps, now, history);
     let sql = &server.sql;
-    let written = write::hopped(connection, sql, &hopped).await?
-        + write::write(connection, sql, &ended).await?
-        + write::done(connection, sql, &done, now.after(history), now).await?;
-    ensure("a step", written, hopped.len() + ended.len() + done.len())?;
+    let written = write::hopped(connection, sql, &hopped).await?;
+    let written = written + write::write(connection, sql, &ended).await?;
+    ensure("a step", written, hopped.len() + ended.len())?;
     write::note(connection, sql, &noted).await?;
     Ok(taken)
 }

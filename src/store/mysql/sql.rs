@@ -158,7 +158,7 @@ macro_rules! statements {
             live: [Arc<str>; WIDTHS.len()],
             past: [Arc<str>; WIDTHS.len()],
             claims: [Arc<str>; IDS.len()],
-            dones: [Arc<str>; IDS.len()],
+            ended: [Arc<str>; IDS.len()],
         }
 
         impl Sql {
@@ -171,7 +171,7 @@ macro_rules! statements {
                     live: WIDTHS.map(|kinds| of(&lanes([0, 1], true, kinds))),
                     past: WIDTHS.map(|kinds| of(&lanes([2, 4], false, kinds))),
                     claims: IDS.map(|ids| of(&update_ids(CLAIM, ids))),
-                    dones: IDS.map(|ids| of(&update_ids(DONE, ids))),
+                    ended: IDS.map(|ids| of(&update_ids(ENDED_AT, ids))),
                 }
             }
 
@@ -184,7 +184,7 @@ macro_rules! statements {
                     ("live", &self.live),
                     ("past", &self.past),
                     ("claim", &self.claims),
-                    ("done", &self.dones),
+                    ("ended", &self.ended),
                 ];
                 for (name, list) in lists {
                     all.extend(list.iter().map(|sql| (name, sql.clone())));
@@ -391,14 +391,14 @@ impl Sql {
         fitting(&self.past, WIDTHS, kinds)
     }
 
-    /// Claims scheduled rows, of up to so many ids as it says: for whom, until when, and when; then the ids.
+    /// Claims rows, of up to so many ids as it says: for whom, until when, and when; then the ids.
     pub(super) fn claim(&self, ids: usize) -> (Arc<str>, usize) {
         fitting(&self.claims, IDS, ids)
     }
 
-    /// Ends claims as done, of up to so many ids as it says: `wake_at`, and when, twice; then the ids.
-    pub(super) fn done(&self, ids: usize) -> (Arc<str>, usize) {
-        fitting(&self.dones, IDS, ids)
+    /// Ends rows, of up to so many ids as it says: the state, `wake_at`, and when, twice; then the ids.
+    pub(super) fn ended(&self, ids: usize) -> (Arc<str>, usize) {
+        fitting(&self.ended, IDS, ids)
     }
 }
 
@@ -416,21 +416,17 @@ fn fitting<const N: usize>(
 /// For how many ids there are statements that have them as values.
 const IDS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, INSERT_WIDTH];
 
-/// What [`update_ids`] makes of scheduled rows, and which of them it is for.
-const CLAIM: [&str; 2] = [
-    "t.state = 1, t.version = t.version + 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?, t.updated_at = ?",
-    "t.state = 0",
-];
-/// The same of rows that run.
-const DONE: [&str; 2] = [
-    "t.state = 2, t.version = t.version + 1, t.wake_at = ?, t.updated_at = ?, t.finished_at = ?",
-    "t.state = 1",
-];
+/// What a claim makes of a row.
+const CLAIM: &str = "t.state = 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?, t.updated_at = ?";
+/// What most endings make of one.
+const ENDED_AT: &str = "t.state = ?, t.wake_at = ?, t.updated_at = ?, t.finished_at = ?";
 
-/// Makes the same of the rows of so many ids.
-fn update_ids([set, which]: [&str; 2], ids: usize) -> String {
+/// Makes the same of the rows of so many ids, which are locked, by one transition.
+fn update_ids(set: &str, ids: usize) -> String {
     let ids = vec!["?"; ids].join(",");
-    format!("UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET {set} WHERE {which} AND t.id IN ({ids})")
+    format!(
+        "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.version = t.version + 1, {set} WHERE t.id IN ({ids})"
+    )
 }
 
 /// How many rows one statement of [`Sql::insert`] writes at the most: a usual batch.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::connections::Writing;
 use super::lanes::{self, Lanes, What};
 use super::{Server, claim, codec, read, write};
-use crate::store::sql::{Look, ensure};
+use crate::store::sql::{Before, Look, ensure};
 use crate::store::{Claim, Looked, Pending, Stamped, Sweep, row};
 use crate::{State, TaskId, Timestamp};
 
@@ -89,10 +89,11 @@ async fn take(
             continue;
         };
         if row.state == State::Running {
+            let before = Before::of(&row);
             row::expire(&mut row, now);
             noted.extend(claim.noted_expired(&row, now));
             look.at(row::pending(&row), size);
-            expired.push((version, row));
+            expired.push((before, row));
         } else if row.state == State::Scheduled {
             look.at(row::pending(&row), size);
         }

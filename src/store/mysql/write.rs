@@ -1,6 +1,6 @@
 //! Writes what has been decided.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -90,7 +90,7 @@ async fn add_prepared(
     let mut query = query(&sql);
     for new in rows {
         let due_at = row::due_at(new.due, now).as_millis();
-        let noted = noted(new, now);
+        let noted = Noted::of_new(new, now);
         query = query
             .bind(new.id.as_bytes().to_vec())
             .bind(new.kind.as_str().as_bytes().to_vec())
@@ -126,7 +126,7 @@ async fn add_literally(
         let due_at = row::due_at(new.due, now).as_millis();
         let key = new.key.as_ref().map(|key| hex(key.as_str().as_bytes()));
         let limit = new.max_attempts.map(|limit| limit.to_string());
-        let noted = noted(new, now);
+        let noted = Noted::of_new(new, now);
         let sent = noted
             .sent
             .map(|sent| format!("_utf8mb4 {}", hex(sent.as_bytes())));
@@ -155,14 +155,6 @@ async fn add_literally(
     Ok(())
 }
 
-/// What is noted of a new row.
-fn noted(new: &NewRow, now: Timestamp) -> Noted {
-    match new.note.is_empty() {
-        true => Noted::default(),
-        false => Noted::of_new(&new.note, &row::new(new.clone(), now)),
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
@@ -172,7 +164,7 @@ fn hex(bytes: &[u8]) -> String {
     ["x'", &digits.collect::<String>(), "'"].concat()
 }
 
-/// Claims rows that are scheduled. Says how many.
+/// Claims rows. Says how many.
 pub(super) async fn claim(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -186,27 +178,6 @@ pub(super) async fn claim(
         let query = query(&statement)
             .bind(claim.owner.to_string())
             .bind(now.after(claim.lease).as_millis())
-            .bind(now.as_millis());
-        let query = with_ids(query, ids, width);
-        written += query.execute(&mut *connection).await?.rows_affected();
-    }
-    Ok(written)
-}
-
-/// Ends claims as done, kept until a time. Says how many.
-pub(super) async fn done(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    ids: &[TaskId],
-    until: Timestamp,
-    now: Timestamp,
-) -> Result<u64, sqlx::Error> {
-    let mut written = 0;
-    for ids in ids.chunks(INSERT_WIDTH) {
-        let (statement, width) = sql.done(ids.len());
-        let query = query(&statement)
-            .bind(until.as_millis())
-            .bind(now.as_millis())
             .bind(now.as_millis());
         let query = with_ids(query, ids, width);
         written += query.execute(&mut *connection).await?.rows_affected();
@@ -243,9 +214,41 @@ pub(super) async fn write(
     sql: &Sql,
     rows: &[Changed],
 ) -> Result<u64, sqlx::Error> {
-    let (with_error, without): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, row)| row.last_error.is_some());
-    let written = write_by(connection, sql, &sql.write, without).await?;
-    Ok(written + write_by(connection, sql, &sql.write_error, with_error).await?)
+    let (ended, others): (Vec<_>, Vec<_>) = rows.iter().partition(|(before, row)| before.has_only_ended(row));
+    let (with_error, without): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|(_, row)| row.last_error.is_some());
+    let written = write_ended(connection, sql, ended).await?
+        + write_by(connection, sql, &sql.write, without).await?
+        + write_by(connection, sql, &sql.write_error, with_error).await?;
+    Ok(written)
+}
+
+/// Writes rows that have only ended: nearly always all of a call become the same.
+async fn write_ended(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: Vec<&Changed>,
+) -> Result<u64, sqlx::Error> {
+    let mut alike = BTreeMap::<_, Vec<TaskId>>::new();
+    for (_, row) in rows {
+        let state = codec::number(row.state);
+        let made = (state, row.wake_at, row.updated_at, row.finished_at);
+        alike.entry(made).or_default().push(row.id);
+    }
+    let mut written = 0;
+    for ((state, wake_at, updated_at, finished_at), ids) in alike {
+        for ids in ids.chunks(INSERT_WIDTH) {
+            let (statement, width) = sql.ended(ids.len());
+            let query = query(&statement)
+                .bind(state)
+                .bind(wake_at.map(Timestamp::as_millis))
+                .bind(updated_at.as_millis())
+                .bind(finished_at.map(Timestamp::as_millis));
+            let query = with_ids(query, ids, width);
+            written += query.execute(&mut *connection).await?.rows_affected();
+        }
+    }
+    Ok(written)
 }
 
 async fn write_by(
@@ -255,10 +258,10 @@ async fn write_by(
     mut rows: Vec<&Changed>,
 ) -> Result<u64, sqlx::Error> {
     rows.sort_unstable_by_key(|(_, row)| row.id);
-    let values = rows.into_iter().map(|(read_at, row)| {
+    let values = rows.into_iter().map(|(before, row)| {
         codec::json(&(
             Hex::Id(row.id),
-            read_at,
+            before.version,
             codec::number(row.state),
             row.version,
             row.due_at,

@@ -258,7 +258,9 @@ impl Session for PostgresSession<'_> {
         fn column<T>(rows: &[Changed], of: impl Fn(&Task) -> T) -> Vec<T> {
             rows.iter().map(|(_, row)| of(row)).collect()
         }
-        let read_at = rows.iter().map(|(read_at, _)| codec::stored_version(*read_at));
+        let read_at = rows
+            .iter()
+            .map(|(before, _)| codec::stored_version(before.version));
         let error = |row: &Task| row.last_error.as_deref().map(codec::text);
         let query = sqlx::query(self.database.statements.write.clone())
             .bind(column(rows, |row| codec::uuid(row.id)))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ensure::ensure;
 use super::obstacle::Why;
-use super::session::{Changed, Held, Lock, Session};
+use super::session::{Before, Changed, Held, Lock, Session};
 use crate::store::rows::Rows;
 use crate::store::{Target, row};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
@@ -13,8 +13,8 @@ use crate::{Key, Kind, Task, TaskId, Timestamp};
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) rows: Rows,
-    /// The version of each when it was read.
-    read_at: BTreeMap<TaskId, u64>,
+    /// What each was like when it was read.
+    read: BTreeMap<TaskId, Before>,
     /// Those that are not locked, and until when they hold their leases if they run.
     seen: Vec<Task>,
     /// Of which nothing can be decided.
@@ -50,7 +50,7 @@ impl Loaded {
     fn add(&mut self, held: Held) {
         // Of rows that were read twice the first reading counts.
         for row in held.locked.iter().chain(&held.seen) {
-            self.read_at.entry(row.id).or_insert(row.version);
+            self.read.entry(row.id).or_insert_with(|| Before::of(row));
         }
         self.seen.extend(held.seen.iter().cloned());
         self.rows.load(held.locked.into_iter().chain(held.seen));
@@ -96,8 +96,8 @@ impl Loaded {
     ) -> Result<Vec<Changed>, sqlx::Error> {
         let ids: BTreeSet<_> = ids.collect();
         let changed = ids.into_iter().filter_map(|id| {
-            let (row, &read_at) = (self.rows.get(id)?, self.read_at.get(&id)?);
-            (row.version != read_at).then(|| (read_at, row.clone()))
+            let (row, before) = (self.rows.get(id)?, self.read.get(&id)?);
+            (row.version != before.version).then(|| (before.clone(), row.clone()))
         });
         let changed: Vec<_> = changed.collect();
         if changed.is_empty() {

@@ -8,8 +8,46 @@ use super::obstacle::Obstacle;
 use crate::store::{NewRow, Noted, Stamped};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
 
-/// A row and the version that it had when it was read.
-pub(in crate::store) type Changed = (u64, Task);
+/// A row as it has become, and what it was like when it was read.
+pub(in crate::store) type Changed = (Before, Task);
+
+/// What a row was like: its version, and what most endings leave as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Before {
+    pub(in crate::store) version: u64,
+    due_at: Timestamp,
+    planned_at: Timestamp,
+    attempt: u32,
+    stalls: u32,
+    hop: u32,
+    last_error: Option<String>,
+}
+
+impl Before {
+    pub(in crate::store) fn of(row: &Task) -> Self {
+        Self {
+            version: row.version,
+            due_at: row.due_at,
+            planned_at: row.planned_at,
+            attempt: row.attempt,
+            stalls: row.stalls,
+            hop: row.hop,
+            last_error: row.last_error.clone(),
+        }
+    }
+
+    /// Whether only its state is new, by one transition, and when that was.
+    #[cfg(feature = "mysql")]
+    pub(in crate::store) fn has_only_ended(&self, row: &Task) -> bool {
+        let version = self.version + 1;
+        !row.state.is_live()
+            && Self::of(row)
+                == Self {
+                    version,
+                    ..self.clone()
+                }
+    }
+}
 
 /// Rows that a batch of verbs may touch, and those that are in its way.
 #[derive(Debug, Default)]

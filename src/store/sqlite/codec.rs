@@ -1,5 +1,7 @@
 //! A row as SQLite has it, and back.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -172,6 +174,6 @@ pub(super) fn ids(ids: impl IntoIterator<Item = TaskId>) -> Result<String, sqlx:
 }
 
 /// Headers as a column has them.
-pub(super) fn headers(task: &Task) -> Result<String, sqlx::Error> {
-    serde_json::to_string(&task.headers).map_err(|error| sqlx::Error::Encode(error.into()))
+pub(super) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
+    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
 }

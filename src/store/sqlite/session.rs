@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 use super::{read, write};
 use crate::clock::Clock;
 use crate::store::sql::{Changed, Held, Lock, Session};
-use crate::store::{NewRow, Noted, Stamped, row};
+use crate::store::{NewRow, Noted, Stamped};
 use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// A connection within a transaction, and the clock that goes with it. SQLite has one lock for all rows, so whoever
@@ -45,13 +45,7 @@ impl Session for SqliteSession<'_> {
         now: Option<Timestamp>,
     ) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
         let now = now.unwrap_or_else(|| self.clock.now());
-        let task = |new: &NewRow| {
-            let task = row::new(new.clone(), now);
-            let noted = Noted::of_new(&new.note, &task);
-            (task, noted)
-        };
-        let tasks: Vec<_> = rows.iter().map(task).collect();
-        let found = write::add(self.connection, &tasks).await?;
+        let found = write::add(self.connection, rows, now).await?;
         Ok(Stamped { now, found })
     }
 

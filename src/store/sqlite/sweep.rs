@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::SqliteConnection;
 
 use super::{File, claim, codec, read, sql, write};
-use crate::store::sql::{Changed, Look, ensure};
+use crate::store::sql::{Before, Changed, Look, ensure};
 use crate::store::{Claim, Looked, Noted, Stamped, Sweep, row};
 use crate::{State, Task, TaskId, Timestamp};
 
@@ -33,11 +33,11 @@ impl<'a> Plan<'a> {
         let mut expired = Vec::with_capacity(ended.len());
         let mut noted = Vec::new();
         for (mut row, bytes) in ended {
-            let read_at = row.version;
+            let before = Before::of(&row);
             row::expire(&mut row, now);
             noted.extend(claim.noted_expired(&row, now));
             look.at(row::pending(&row), bytes);
-            expired.push((read_at, row));
+            expired.push((before, row));
         }
         for (row, bytes) in &overdue {
             look.at(row::pending(row), *bytes);
@@ -103,7 +103,7 @@ pub(super) async fn purge(file: &File, limit: usize) -> Result<u64, sqlx::Error>
     let removed = query.execute(&mut *writing).await?.rows_affected();
     let mend = |mut row: Task| {
         row::mend_lease(&mut row, now);
-        (row.version, row)
+        (Before::of(&row), row)
     };
     let leases = read::given_ahead(&mut writing, unreadable, now, limit).await?;
     let leases: Vec<Changed> = leases.into_iter().map(mend).collect();

@@ -6,40 +6,43 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::codec::{self, Hex};
 use super::sql;
-use crate::store::Noted;
 use crate::store::sql::{Changed, ensure};
+use crate::store::{NewRow, Noted, row};
 use crate::{Task, TaskId, Timestamp};
 
 /// Adds new rows, but leaves those of an id or a live key that is there; gives the ids of those that it added.
 pub(super) async fn add(
     connection: &mut SqliteConnection,
-    rows: &[(Task, Noted)],
+    rows: &[NewRow],
+    now: Timestamp,
 ) -> Result<BTreeSet<TaskId>, sqlx::Error> {
     let (mut added, mut last) = (0, 0);
     for part in rows.chunks(sql::MOST) {
         let mut query = sqlx::query(AssertSqlSafe(sql::insert(part.len())));
-        for (row, noted) in part {
+        for new in part {
+            let due_at = row::due_at(new.due, now);
+            let noted = Noted::of_new(new, now);
             query = query
-                .bind(row.id.as_bytes().to_vec())
-                .bind(row.kind.to_string())
-                .bind(row.key.as_ref().map(ToString::to_string))
-                .bind(row.due_at.as_millis())
-                .bind(row.planned_at.as_millis())
-                .bind(row.wake_at.map(Timestamp::as_millis))
-                .bind(row.max_attempts.map(i64::from))
-                .bind(row.created_at.as_millis())
-                .bind(row.updated_at.as_millis())
-                .bind(codec::headers(row)?)
-                .bind(row.payload.clone())
-                .bind(noted.history.clone())
-                .bind(noted.sent.clone());
+                .bind(new.id.as_bytes().to_vec())
+                .bind(new.kind.to_string())
+                .bind(new.key.as_ref().map(ToString::to_string))
+                .bind(due_at.as_millis())
+                .bind(due_at.max(now).as_millis())
+                .bind(now.after(new.look_in).as_millis())
+                .bind(new.max_attempts.map(i64::from))
+                .bind(now.as_millis())
+                .bind(now.as_millis())
+                .bind(codec::headers(&new.headers)?)
+                .bind(new.payload.clone())
+                .bind(noted.history)
+                .bind(noted.sent);
         }
         let done = query.execute(&mut *connection).await?;
         added += done.rows_affected();
         last = done.last_insert_rowid();
     }
     if added == rows.len() as u64 {
-        return Ok(rows.iter().map(|(row, _)| row.id).collect());
+        return Ok(rows.iter().map(|new| new.id).collect());
     }
     if added == 0 {
         return Ok(BTreeSet::new());
@@ -59,10 +62,10 @@ pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Changed]) -
     }
     let values: Vec<_> = rows
         .iter()
-        .map(|(read_at, row)| {
+        .map(|(before, row)| {
             (
                 Hex(row.id),
-                read_at,
+                before.version,
                 codec::number(row.state),
                 row.version,
                 row.due_at,
@@ -102,7 +105,7 @@ pub(super) async fn refill(connection: &mut SqliteConnection, row: &Task) -> Res
     let query = sqlx::query(sql::REFILL)
         .bind(row.id.as_bytes().to_vec())
         .bind(row.payload.clone())
-        .bind(codec::headers(row)?)
+        .bind(codec::headers(&row.headers)?)
         .bind(row.max_attempts.map(i64::from));
     let touched = query.execute(connection).await?.rows_affected();
     ensure("a refill", touched, 1)

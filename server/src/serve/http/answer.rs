@@ -158,13 +158,12 @@ pub(super) fn tagged(status: StatusCode, version: u64, body: impl Serialize) -> 
 
 /// What came of a task that was scheduled: the status, and the body.
 pub(super) fn scheduled(scheduled: Scheduled) -> (StatusCode, u64, Answered) {
-    let status = match &scheduled {
-        Scheduled::New(_) => StatusCode::CREATED,
-        Scheduled::Existing(_) | Scheduled::Replaced(_) => StatusCode::OK,
-        Scheduled::Running(_) => StatusCode::CONFLICT,
-    };
     let answer = scheduled.word();
-    let task = scheduled.task().clone();
+    let (status, task) = match scheduled {
+        Scheduled::New(task) => (StatusCode::CREATED, task),
+        Scheduled::Existing(task) | Scheduled::Replaced(task) => (StatusCode::OK, task),
+        Scheduled::Running(task) => (StatusCode::CONFLICT, task),
+    };
     let version = task.version;
     let body = Answered {
         answer,

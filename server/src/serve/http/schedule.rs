@@ -1,10 +1,12 @@
 //! New tasks.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::When;
@@ -93,12 +95,23 @@ pub(super) fn when(after: Option<Span>, at: Option<Time>) -> Result<When, Proble
     }
 }
 
+/// Where a request stands in a trace, if its headers say so.
+pub(super) struct Within(Option<Place>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Within {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let header = |name: &str| parts.headers.get(name)?.to_str().ok();
+        Ok(Self(Place::of(header)))
+    }
+}
+
 impl TaskBody {
     /// The task, as a part of the trace that its own headers name, or else the request, and the span in which it is made.
-    fn into_traced(self, app: &Shared, request: &HeaderMap) -> Result<(Create, NewTask), Problem> {
+    fn into_traced(self, app: &Shared, request: &Within) -> Result<(Create, NewTask), Problem> {
         let named = Place::of(|name| self.headers.get(name).map(String::as_str));
-        let caller =
-            named.or_else(|| Place::of(|name| request.get(name).and_then(|value| value.to_str().ok())));
+        let caller = named.or_else(|| request.0.clone());
         let kind = self.kind.clone().unwrap_or_default();
         let task = self.into_task()?;
         let span = app.traces.create(&kind, caller);
@@ -207,7 +220,7 @@ pub(super) async fn put(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path((kind, key)): Path<(String, String)>,
-    headers: HeaderMap,
+    within: Within,
     Body(mut body): Body<TaskBody>,
 ) -> Result<Response, Problem> {
     for (field, given, path) in [("kind", &mut body.kind, kind), ("key", &mut body.key, key)] {
@@ -222,7 +235,7 @@ pub(super) async fn put(
             _ => *given = Some(path),
         }
     }
-    let (span, task) = body.into_traced(&app, &headers)?;
+    let (span, task) = body.into_traced(&app, &within)?;
     one(&caller.scheduler(&app, None), span, task).await
 }
 
@@ -244,13 +257,14 @@ pub(super) async fn post(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
+    within: Within,
     OneOrMany(tasks): OneOrMany<Tasks>,
 ) -> Result<Response, Problem> {
     let scheduler = caller.scheduler(&app, None);
     let name = headers.get("idempotency-key").map(|name| name.as_bytes());
     match tasks {
         Tasks::One(task) => {
-            let (span, mut task) = task.into_traced(&app, &headers)?;
+            let (span, mut task) = task.into_traced(&app, &within)?;
             if let Some(name) = name {
                 task = task.id(named(&caller, name, 0));
             }
@@ -258,7 +272,7 @@ pub(super) async fn post(
         }
         Tasks::Many(tasks) => {
             let id = |at| name.map(|name| named(&caller, name, at));
-            Ok(many(&app, &scheduler, &headers, tasks, id).await)
+            Ok(many(&app, &scheduler, &within, tasks, id).await)
         }
     }
 }
@@ -289,7 +303,7 @@ pub(super) enum Each {
 async fn many(
     app: &Shared,
     scheduler: &Scheduler,
-    request: &HeaderMap,
+    request: &Within,
     tasks: Vec<TaskBody>,
     name: impl Fn(usize) -> Option<TaskId>,
 ) -> Response {
