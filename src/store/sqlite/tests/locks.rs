@@ -148,6 +148,35 @@ async fn a_lock_of_somebody_else_is_waited_for() {
 }
 
 #[tokio::test]
+async fn what_has_changed_while_a_claim_waited_for_the_lock_is_not_claimed() {
+    // It is of a later version, though due as before; or it has ended.
+    for change in [
+        "UPDATE delayline_tasks SET version = 2 WHERE id = unhex(printf('%032x', 2))",
+        "UPDATE delayline_tasks SET version = 2, state = 4 WHERE id = unhex(printf('%032x', 2))",
+    ] {
+        let fixture = Fixture::new().await;
+        fixture.insert(due_rows(1..=3)).await;
+        let mut other = fixture.foreign().await;
+        run(&mut other, "BEGIN IMMEDIATE").await;
+        run(&mut other, change).await;
+        let store = fixture.store.clone();
+        let claiming = tokio::spawn(async move { store.arrive(&wakes(1..=3), &claim(9)).await });
+        // Then it has looked, and waits for the lock.
+        let writer = fixture.store.file.writer.places();
+        in_time(async {
+            while writer.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        run(&mut other, "COMMIT").await;
+        let found = in_time(claiming).await.unwrap().unwrap().found;
+        let claimed: Vec<_> = found.claimed.iter().map(|task| task.id).collect();
+        assert_eq!((claimed, found.stale), (vec![id(1), id(3)], 1), "{change}");
+    }
+}
+
+#[tokio::test]
 async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
     let fixture = Fixture::new().await;
     let mut other = fixture.foreign().await;
