@@ -106,7 +106,9 @@ impl Place<'_> {
                 next_due,
             });
             all.overdue.extend(overdue);
+            all.next_wake = [all.next_wake, next_wake].into_iter().flatten().min();
             all.ahead.extend(ahead);
+            all.next_due = [all.next_due, next_due].into_iter().flatten().min();
             if !has_more {
                 break;
             }
