@@ -1,5 +1,6 @@
 //! What the store costs its server.
 
+use super::super::look::Place;
 use super::consistent::ask;
 use super::*;
 use crate::store::{Ahead, Page, Renewal};
@@ -454,5 +455,45 @@ async fn no_script_is_long_however_many_kinds_there_are() {
         check("change", 250);
         assert_eq!(store.purge(100).await.unwrap(), KINDS);
         check("purge", 1_000);
+    }
+}
+
+#[tokio::test]
+async fn when_the_next_kind_is_due_is_known_however_many_come_before() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let store = open_without_history(&server, 1);
+    for count in [499, 500, 501, 1_000, 1_001] {
+        // The last is due long after the others.
+        let row = |n: u64| NewRow {
+            kind: format!("kind-{n:05}").into(),
+            due: When::After(if n < count { MINUTE } else { LONG }),
+            ..due(n)
+        };
+        store.insert((0..=count).map(row).collect()).await.unwrap();
+        let place = Place {
+            database: &store.database,
+            shards: 1,
+            shard: 0,
+        };
+        let ahead = Ahead {
+            within: 2 * MINUTE,
+            limit: 5_000,
+        };
+        let look = place.look("01", 1, Some(ahead)).await.unwrap();
+        assert_eq!(look.ahead.len() as u64, count);
+        let next_due = look.next_due.unwrap();
+        assert!(
+            (LONG - MINUTE..=LONG).contains(&next_due),
+            "{count}: {next_due:?}"
+        );
+        let cancel = |n: u64| Change {
+            target: id(n).into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+            note: Default::default(),
+        };
+        store.change((0..=count).map(cancel).collect()).await.unwrap();
+        store.purge(5_000).await.unwrap();
     }
 }
