@@ -172,8 +172,13 @@ impl Writing {
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         sqlx::query("COMMIT").execute(&mut *self.lent).await?;
-        self.lent.give_back();
+        self.is_committed();
         Ok(())
+    }
+
+    /// The last statement has made it durable.
+    pub(super) fn is_committed(self) {
+        self.lent.give_back();
     }
 }
 

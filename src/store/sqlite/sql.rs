@@ -267,11 +267,20 @@ fn width(rows: usize) -> usize {
 
 /// Writes up to that many new rows; leaves what is there as it is.
 pub(super) fn insert(rows: usize) -> String {
+    format!("{} ON CONFLICT DO NOTHING", insert_all(rows))
+}
+
+/// Writes up to that many new rows, and commits; if one of them is there, it fails, writes none, and does not commit.
+pub(super) fn insert_and_commit(rows: usize) -> String {
+    format!("{}; COMMIT", insert_all(rows))
+}
+
+fn insert_all(rows: usize) -> String {
     let row = "(?,?,?,?,?,?,?,?,?,?,?,?,?)";
     format!(
         "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
          headers, payload, history, sent, state, version, attempt, started, stalls, hop)
-        SELECT *, 0, 1, 0, 0, 0, 0 FROM (VALUES {}) WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
+        SELECT *, 0, 1, 0, 0, 0, 0 FROM (VALUES {}) WHERE column1 IS NOT NULL",
         vec![row; width(rows)].join(",")
     )
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::File;
 use super::connections::refusal;
 use super::session::SqliteSession;
+use super::sql::MOST;
 use super::transitions::change_scheduled;
+use super::{File, write};
 use crate::clock::Clock;
 use crate::store::merging::{Changing, Made};
 use crate::store::sql::{self, Why, by_parts};
-use crate::store::{Change, NewRow, Stamped};
+use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Error, Scheduled, Timestamp};
 
 /// What each row of a batch was answered.
@@ -34,6 +35,16 @@ async fn insert_part(
     first: &OnceLock<Timestamp>,
 ) -> Result<Answers<Scheduled>, sqlx::Error> {
     let mut writing = file.writer.write().await?;
+    // Nearly always all of them are new.
+    let now = writing.now;
+    if (1..=MOST).contains(&rows.len()) && write::add_and_commit(&mut writing, &rows, now).await? {
+        writing.is_committed();
+        first.get_or_init(|| now);
+        return Ok(rows
+            .into_iter()
+            .map(|new| Ok(Scheduled::New(row::new(new, now))))
+            .collect());
+    }
     let mut session = SqliteSession::new(&mut writing, &file.clock);
     let Stamped { now, found } = sql::insert_at_once(&mut session, rows).await?;
     writing.commit().await?;

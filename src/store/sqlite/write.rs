@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sqlx::sqlite::SqliteQueryResult;
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::codec::{self, Hex};
@@ -18,26 +19,7 @@ pub(super) async fn add(
 ) -> Result<BTreeSet<TaskId>, sqlx::Error> {
     let (mut added, mut last) = (0, 0);
     for part in rows.chunks(sql::MOST) {
-        let mut query = sqlx::query(AssertSqlSafe(sql::insert(part.len())));
-        for new in part {
-            let due_at = row::due_at(new.due, now);
-            let noted = Noted::of_new(new, now);
-            query = query
-                .bind(new.id.as_bytes().to_vec())
-                .bind(new.kind.to_string())
-                .bind(new.key.as_ref().map(ToString::to_string))
-                .bind(due_at.as_millis())
-                .bind(due_at.max(now).as_millis())
-                .bind(now.after(new.look_in).as_millis())
-                .bind(new.max_attempts.map(i64::from))
-                .bind(now.as_millis())
-                .bind(now.as_millis())
-                .bind(codec::headers(&new.headers)?)
-                .bind(new.payload.clone())
-                .bind(noted.history)
-                .bind(noted.sent);
-        }
-        let done = query.execute(&mut *connection).await?;
+        let done = inserted(connection, sql::insert(part.len()), part, now).await?;
         added += done.rows_affected();
         last = done.last_insert_rowid();
     }
@@ -52,6 +34,47 @@ pub(super) async fn add(
     let before = last.saturating_sub_unsigned(added);
     let ids = sqlx::query(sql::ADDED).bind(before).fetch_all(connection).await?;
     ids.iter().map(|row| codec::id(row, 0)).collect()
+}
+
+/// Adds new rows, up to [`sql::MOST`], and commits, if none of them is there; else does nothing, and says so.
+pub(super) async fn add_and_commit(
+    connection: &mut SqliteConnection,
+    rows: &[NewRow],
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    match inserted(connection, sql::insert_and_commit(rows.len()), rows, now).await {
+        Ok(_) => Ok(true),
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn inserted(
+    connection: &mut SqliteConnection,
+    statement: String,
+    rows: &[NewRow],
+    now: Timestamp,
+) -> Result<SqliteQueryResult, sqlx::Error> {
+    let mut query = sqlx::query(AssertSqlSafe(statement));
+    for new in rows {
+        let due_at = row::due_at(new.due, now);
+        let noted = Noted::of_new(new, now);
+        query = query
+            .bind(new.id.as_bytes().to_vec())
+            .bind(new.kind.to_string())
+            .bind(new.key.as_ref().map(ToString::to_string))
+            .bind(due_at.as_millis())
+            .bind(due_at.max(now).as_millis())
+            .bind(now.after(new.look_in).as_millis())
+            .bind(new.max_attempts.map(i64::from))
+            .bind(now.as_millis())
+            .bind(now.as_millis())
+            .bind(codec::headers(&new.headers)?)
+            .bind(new.payload.clone())
+            .bind(noted.history)
+            .bind(noted.sent);
+    }
+    query.execute(connection).await
 }
 
 /// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how
