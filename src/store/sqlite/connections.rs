@@ -172,12 +172,12 @@ impl Writing {
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         sqlx::query("COMMIT").execute(&mut *self.lent).await?;
-        self.is_committed();
+        self.end();
         Ok(())
     }
 
-    /// The last statement has made it durable.
-    pub(super) fn is_committed(self) {
+    /// Ends it where a statement has made it durable.
+    pub(super) fn end(self) {
         self.lent.give_back();
     }
 }
