@@ -39,13 +39,11 @@ impl Before {
     /// Whether only its state is new, by one transition, and when that was.
     #[cfg(feature = "mysql")]
     pub(in crate::store) fn has_only_ended(&self, row: &Task) -> bool {
-        let version = self.version + 1;
-        !row.state.is_live()
-            && Self::of(row)
-                == Self {
-                    version,
-                    ..self.clone()
-                }
+        let ended = Self {
+            version: self.version + 1,
+            ..self.clone()
+        };
+        !row.state.is_live() && ended == Self::of(row)
     }
 }
 
