@@ -127,6 +127,7 @@ macro_rules! service {
 #[cfg(feature = "sqlite")]
 mod sqlite {
     use delayline::store::SqliteStore;
+    use sqlx::Connection;
     use sqlx::sqlite::{Sqlite, SqlitePool, SqlitePoolOptions};
 
     use super::*;
@@ -148,7 +149,15 @@ mod sqlite {
                 .filename(path)
                 .busy_timeout(std::time::Duration::from_secs(60))
                 .create_if_missing(true);
-            SqlitePoolOptions::new().connect_with(options).await.unwrap()
+            SqlitePoolOptions::new()
+                // On a full disk SQLite ends a transaction by itself, and sqlx goes on to believe in it.
+                .before_acquire(|connection, _| {
+                    let is_free = !connection.is_in_transaction();
+                    Box::pin(async move { Ok(is_free) })
+                })
+                .connect_with(options)
+                .await
+                .unwrap()
         }
 
         async fn store_of(path: &str) -> SqliteStore {

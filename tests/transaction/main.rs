@@ -5,6 +5,8 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod crossing;
 mod finishing;
+#[cfg(feature = "sqlite")]
+mod full;
 mod narrow;
 #[cfg(feature = "postgres")]
 mod notified;
