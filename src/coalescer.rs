@@ -46,9 +46,10 @@ pub(crate) struct Request<T, A> {
 }
 
 impl<T: Send + 'static, A: Send + 'static> Coalescer<T, A> {
-    /// Has `call` do what is asked for, and answer each request. Within a runtime.
+    /// Has `call` do what is asked for, and answer each request, usually no more than `calls` at once. Within a runtime.
     pub(crate) fn start<F>(
         clock: &Clock,
+        calls: usize,
         bytes_of: fn(&T) -> usize,
         call: impl Fn(Vec<Request<T, A>>) -> F + Send + 'static,
     ) -> Self
@@ -69,7 +70,7 @@ impl<T: Send + 'static, A: Send + 'static> Coalescer<T, A> {
                 }
             };
             // A call that panics leaves its callers without an answer, and the others alone.
-            take_turns(&own, requests, load, in_turn, drop).await;
+            take_turns(&own, calls, requests, load, in_turn, drop).await;
         });
         Self {
             waiting,
@@ -155,6 +156,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::turns::CALLS;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -168,16 +170,21 @@ mod tests {
     fn held(bytes_of: fn(&usize) -> usize) -> Held {
         let (asked, go) = (Arc::<Mutex<Vec<Vec<usize>>>>::default(), Arc::new(Notify::new()));
         let (all, gate) = (Arc::clone(&asked), Arc::clone(&go));
-        let coalescer = Coalescer::start(&Clock::system(), bytes_of, move |requests: Vec<Request<_, _>>| {
-            all.lock().unwrap().push(items(&requests));
-            let gate = Arc::clone(&gate);
-            async move {
-                gate.notified().await;
-                for Request { items, answer, .. } in requests {
-                    let _ = answer.send(items);
+        let coalescer = Coalescer::start(
+            &Clock::system(),
+            CALLS,
+            bytes_of,
+            move |requests: Vec<Request<_, _>>| {
+                all.lock().unwrap().push(items(&requests));
+                let gate = Arc::clone(&gate);
+                async move {
+                    gate.notified().await;
+                    for Request { items, answer, .. } in requests {
+                        let _ = answer.send(items);
+                    }
                 }
-            }
-        });
+            },
+        );
         Held { coalescer, asked, go }
     }
 

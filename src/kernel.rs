@@ -11,7 +11,6 @@ use crate::claims::{ClaimId, Shared};
 use crate::clock::{Clock, Spawned};
 use crate::events::Teller;
 use crate::expected::Check;
-use crate::inserts::Inserts;
 use crate::metrics::{self, Metrics};
 use crate::pauses::Pauses;
 use crate::receipt::Follow;
@@ -33,7 +32,6 @@ pub(crate) struct Kernel {
     pub(crate) counters: Arc<Counters>,
     /// Of its workers one at a time listens to what other processes say, and looks on behalf of all.
     pub(crate) listening: Mutex<()>,
-    pub(crate) inserts: Inserts,
     pub(crate) sender: BackgroundSender,
     /// Of claims that are taken without a worker.
     pub(crate) claims: Shared,

@@ -33,7 +33,6 @@ mod failure_counter;
 mod fnv;
 mod handler;
 pub mod history;
-mod inserts;
 mod kernel;
 #[cfg(test)]
 #[path = "../tests/support/logged.rs"]

@@ -99,17 +99,10 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that a
     /// stranger's transaction keeps locked gets an error that is transient, after a short wait.
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
-
-    /// As [`insert`](Self::insert), but waits for no stranger: rows that one keeps locked are given back, to be asked for by
-    /// `insert`. So of callers whose rows go into one call only those wait who have to.
     ///
-    /// By default it is `insert`, which will do where nobody can keep a row locked.
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
-        let Stamped { now, found } = self.insert(rows).await?;
-        let found = found.into_iter().map(AtOnce::Answered).collect();
-        Ok(Stamped { now, found })
-    }
+    /// A store in which a commit costs more than a row brings the calls of concurrent callers together, so that they share
+    /// commits; who means a row that is locked holds up no other caller then. The same for [`change`](Self::change).
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
 
     /// Changes rows for their callers; one answer each, in the order given.
     ///
@@ -276,44 +269,11 @@ pub struct NewRow {
     pub note: Note,
 }
 
-/// What was answered at once: for a new row, unless it says otherwise.
-#[derive(Debug)]
-pub enum AtOnce<T = NewRow, A = Scheduled> {
-    /// As by [`Store::insert`].
-    Answered(Result<A, Error>),
-    /// Not yet: a stranger's transaction keeps it locked, or the row that has its id or key. Nothing of it is written.
-    Locked(T),
-}
-
-impl<T, A> AtOnce<T, A> {
-    /// All answers, in order, those of what is locked by `wait`.
-    pub(crate) async fn all<F>(found: Vec<Self>, wait: impl FnOnce(Vec<T>) -> F) -> Vec<Result<A, Error>>
-    where
-        F: Future<Output = Result<Vec<Result<A, Error>>, Error>>,
-    {
-        let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
-        for answer in found {
-            match answer {
-                Self::Answered(answer) => answers.push(Some(answer)),
-                Self::Locked(row) => {
-                    locked.push(row);
-                    answers.push(None);
-                }
-            }
-        }
-        let mut waited = Vec::new();
-        if !locked.is_empty() {
-            let count = locked.len();
-            waited = match wait(locked).await {
-                Ok(found) => found,
-                Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
-            };
-        }
-        let mut waited = waited.into_iter();
-        let each = answers
-            .into_iter()
-            .filter_map(|answer| answer.or_else(|| waited.next()));
-        each.collect()
+impl NewRow {
+    /// How many bytes it adds to a call.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.payload.len() + headers.sum::<usize>()
     }
 }
 

@@ -11,19 +11,21 @@ use tokio::task::{JoinError, JoinSet};
 use crate::clock::Clock;
 use crate::defaults;
 
-/// How many calls are in flight: the store works on one while the answer of the other travels.
-const CALLS: usize = 2;
+/// How many calls are in flight, usually: the store works on one while the answer of the other travels.
+pub(crate) const CALLS: usize = 2;
 /// After how long a call counts no more among these: it may wait for a row that another transaction has locked, and
 /// must not hold up those who want nothing of that row.
 const SLOW: Duration = Duration::from_millis(100);
 /// How many calls are in flight at the most, slow ones included.
 const CALLS_AT_MOST: usize = 16;
 
-/// Begins a call with all that waits, as far as it goes into one, whenever a call may begin, until nobody can send more.
+/// Begins a call with all that waits, as far as it goes into one, whenever fewer than `calls` are in flight, until nobody
+/// can send more.
 ///
 /// `ended` is told of each call that has ended meanwhile; those still in flight are given back.
 pub(crate) async fn take_turns<T, F>(
     clock: &Clock,
+    calls: usize,
     waiting: mpsc::UnboundedReceiver<T>,
     load: impl Fn(&T) -> Load,
     call: impl Fn(Vec<T>, Turn) -> F,
@@ -33,7 +35,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let (turns, bound) = (
-        Arc::new(Semaphore::new(CALLS)),
+        Arc::new(Semaphore::new(calls)),
         Arc::new(Semaphore::new(CALLS_AT_MOST)),
     );
     let mut queue = Queue {

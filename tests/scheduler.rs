@@ -14,8 +14,6 @@ mod explain;
 mod forecast;
 #[path = "scheduler/inputs.rs"]
 mod inputs;
-#[path = "scheduler/merging.rs"]
-mod merging;
 #[path = "scheduler/moving.rs"]
 mod moving;
 #[path = "scheduler/race.rs"]

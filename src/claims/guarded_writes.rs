@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::coalescer::{Coalescer, Request, call_by_halves};
 use crate::store::{Ending, Event, Guarded, Renewal, Step, Store};
+use crate::turns::CALLS;
 use crate::{Error, TaskId};
 
 /// Brings the guarded writes of concurrent callers to the store together, and gives each caller its own answer.
@@ -59,7 +60,7 @@ impl<T: Clone + Send + Sync + 'static> GuardedWrites<T> {
             async move { write(store, requests, id_of, call).await }
         };
         Self {
-            together: Coalescer::start(clock, bytes_of, write),
+            together: Coalescer::start(clock, CALLS, bytes_of, write),
             store,
         }
     }

@@ -12,7 +12,6 @@ use crate::clock::Clock;
 use crate::delay::Routing;
 use crate::events::Teller;
 use crate::expected::Check;
-use crate::inserts::Inserts;
 use crate::kernel::Kernel;
 use crate::metrics::Metrics;
 use crate::router::Router;
@@ -150,7 +149,6 @@ impl SchedulerBuilder {
             clock.spawn(async move { router.watch().await })
         };
         let sender = BackgroundSender::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
-        let inserts = Inserts::new(Arc::clone(&store), Arc::clone(&time), &clock);
         let claims = Shared::start(&store, &clock);
         let kernel = Kernel {
             store,
@@ -160,7 +158,6 @@ impl SchedulerBuilder {
             clock,
             counters,
             listening: Default::default(),
-            inserts,
             sender,
             claims,
             pauses: Default::default(),

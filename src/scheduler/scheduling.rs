@@ -2,10 +2,11 @@
 
 use super::batches::{batches_of, each};
 use super::{Scheduler, check_due, only};
-use crate::inserts::bytes_of;
+use crate::kernel::Kernel;
 use crate::noting::Way;
 use crate::receipt::Follow;
 use crate::store::NewRow;
+use crate::store_time::Heard;
 use crate::{Error, NewTask, Scheduled, metrics, place};
 
 /// What scheduling is called where verbs are counted.
@@ -29,7 +30,7 @@ impl Scheduler {
     ) -> Result<Vec<Scheduled>, Error> {
         let rows = self.rows(tasks).await?;
         let mut answers = Vec::with_capacity(rows.len());
-        for batch in batches_of(rows, bytes_of) {
+        for batch in batches_of(rows, NewRow::bytes) {
             for answer in self.insert(batch).await? {
                 answers.push(answer?);
             }
@@ -48,13 +49,13 @@ impl Scheduler {
         for task in tasks {
             rows.push(self.row(task).await);
         }
-        each(rows, bytes_of, |batch| self.insert(batch)).await
+        each(rows, NewRow::bytes, |batch| self.insert(batch)).await
     }
 
     /// Writes rows, perhaps in one call with those of others, and sends their wake-ups; an answer for each.
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Vec<Result<Scheduled, Error>>, Error> {
         let count = rows.len();
-        let inserted = self.kernel.inserts.insert(rows).await;
+        let inserted = self.inserted(rows).await;
         let heard = inserted.inspect_err(|_| metrics::verb(VERB, metrics::ERROR, count))?;
         for scheduled in &heard.found {
             let word = scheduled.as_ref().map_or(metrics::ERROR, Scheduled::word);
@@ -68,6 +69,19 @@ impl Scheduler {
         let follow = Follow::scheduled(&heard, heard.found.iter().flatten());
         self.kernel.follow(follow).await;
         Ok(heard.found)
+    }
+
+    /// What the store has answered, for each of the rows.
+    async fn inserted(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
+        let Kernel {
+            store, time, clock, ..
+        } = &*self.kernel;
+        let (count, asked) = (rows.len(), clock.moment());
+        let heard = time.heard(&asked, store.insert(rows).await?);
+        match heard.found.len() == count {
+            true => Ok(heard),
+            false => Err(Error::miscounted(store.name(), heard.found.len(), count)),
+        }
     }
 
     /// The rows of tasks, each of which can be used.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
@@ -68,7 +68,6 @@ macro_rules! within {
 within! {
     async fn now(&self) -> Timestamp;
     async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Stamped<Vec<AtOnce>>;
     async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked>;
     async fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>>;

@@ -1,162 +1,184 @@
-//! Changes of many callers in few calls.
+//! New rows and changes of many callers, in few calls.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{AtOnce, Change, Stamped};
+use super::{Change, NewRow, Stamped};
 use crate::clock::Clock;
 use crate::coalescer::{Coalescer, LARGE, Request, call_by_halves};
-use crate::{Answer, Error};
+use crate::turns::CALLS;
+use crate::{Answer, Error, Scheduled};
 
-/// What came of each change.
-pub(super) type Made = Stamped<Vec<Result<Answer, Error>>>;
+/// What came of each of a batch.
+pub(super) type Answers<A> = Stamped<Vec<Result<A, Error>>>;
 
-/// What came of each change, but of those whose row somebody else has locked.
-pub(super) type MadeAtOnce = Stamped<Vec<AtOnce<Change, Answer>>>;
+/// What came of each of a batch that waits for no stranger.
+pub(super) type AnswersAtOnce<T, A> = Stamped<Vec<AtOnce<T, A>>>;
 
-/// How a store changes rows, each batch in a call of its own.
+/// What was answered at once for something that a caller wants.
+#[derive(Debug)]
+pub(super) enum AtOnce<T, A> {
+    Answered(Result<A, Error>),
+    /// Not yet: a stranger's transaction keeps a row locked that it needs. Nothing of it is done.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        allow(dead_code, reason = "nobody can keep a row locked there")
+    )]
+    Locked(T),
+}
+
+/// How a store serves callers, each batch in a call of its own.
 #[async_trait]
-pub(super) trait Changing: Send + Sync + 'static {
+pub(super) trait Batched: Send + Sync + 'static {
     const NAME: &'static str;
+    /// How many calls of each sort are in flight while more callers wait.
+    const CALLS: usize = CALLS;
 
     fn clock(&self) -> &Clock;
 
-    /// As [`Store::change`](super::Store::change).
-    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error>;
+    /// As [`Store::insert`](super::Store::insert).
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error>;
 
-    /// The same, but waits for no stranger. By default it does where nobody can keep a row locked.
-    async fn change_at_once(&self, changes: Vec<Change>, history: Duration) -> Result<MadeAtOnce, Error> {
-        let Stamped { now, found } = self.change_alone(changes, history).await?;
-        let found = found.into_iter().map(AtOnce::Answered).collect();
-        Ok(Stamped { now, found })
+    /// As [`Store::change`](super::Store::change).
+    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Answers<Answer>, Error>;
+
+    /// The same as `insert_alone`, but waits for no stranger. By default it does where nobody can keep a row locked.
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+        Ok(answered(self.insert_alone(rows).await?))
+    }
+
+    /// The same as `change_alone`, but waits for no stranger. By default it does where nobody can keep a row locked.
+    async fn change_at_once(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+        Ok(answered(self.change_alone(changes, history).await?))
     }
 }
 
-/// Makes the changes of concurrent callers together, and gives each caller its own answers.
+fn answered<T, A>(Stamped { now, found }: Answers<A>) -> AnswersAtOnce<T, A> {
+    let found = found.into_iter().map(AtOnce::Answered).collect();
+    Stamped { now, found }
+}
+
+/// Serves concurrent callers together, and gives each caller its own answers.
+///
+/// What callers want goes into one call with what others want where that is of use, and alone otherwise, or where somebody
+/// has a row locked: so of callers who share a call only those wait who have to.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
-    /// Begins with the first change, which is made within a runtime.
-    together: OnceLock<Coalescer<Change, Result<MadeAtOnce, Error>>>,
+    inserts: Together<NewRow, Scheduled>,
+    changes: Together<Change, Answer>,
 }
 
 impl Merging {
-    /// As [`Store::change`](super::Store::change), in one call with what others ask for where that is of use, and alone
-    /// otherwise, or where somebody has a row locked.
-    pub(super) async fn change<S: Changing>(
+    /// As [`Store::insert`](super::Store::insert).
+    pub(super) async fn insert<S: Batched>(
+        &self,
+        store: &Arc<S>,
+        rows: Vec<NewRow>,
+    ) -> Result<Answers<Scheduled>, Error> {
+        let at_once = |store: Arc<S>, rows| async move { store.insert_at_once(rows).await };
+        let alone = |rows| store.insert_alone(rows);
+        ask(&self.inserts, store, rows, NewRow::bytes, at_once, alone).await
+    }
+
+    /// As [`Store::change`](super::Store::change).
+    pub(super) async fn change<S: Batched>(
         &self,
         store: &Arc<S>,
         changes: Vec<Change>,
         history: Duration,
-    ) -> Result<Made, Error> {
-        if changes.is_empty() || changes.len() >= LARGE {
-            return store.change_alone(changes, history).await;
-        }
-        let start = || start(Arc::clone(store), history);
-        let made = self.together.get_or_init(start).ask(changes).await;
-        let Stamped { now, found } = made.unwrap_or_else(|| Err(Error::unanswered(S::NAME)))?;
-        let wait = |locked| async { Ok(store.change_alone(locked, history).await?.found) };
-        let found = AtOnce::all(found, wait).await;
-        Ok(Stamped { now, found })
+    ) -> Result<Answers<Answer>, Error> {
+        let at_once =
+            move |store: Arc<S>, changes| async move { store.change_at_once(changes, history).await };
+        let alone = |changes| store.change_alone(changes, history);
+        ask(&self.changes, store, changes, |_| 0, at_once, alone).await
     }
 }
 
-fn start<S: Changing>(store: Arc<S>, history: Duration) -> Coalescer<Change, Result<MadeAtOnce, Error>> {
-    let clock = store.clock().clone();
-    let make = move |requests: Vec<Request<Change, _>>| {
-        let store = Arc::clone(&store);
-        let make = move |changes| {
-            let store = Arc::clone(&store);
-            async move {
-                let Stamped { now, found } = store.change_at_once(changes, history).await?;
-                Ok((now, found))
-            }
-        };
-        call_by_halves(requests, make, |now, found| Stamped { now, found })
+/// Calls of one sort that callers share. They begin with the first, which is made within a runtime.
+type Together<T, A> = OnceLock<Coalescer<T, Result<AnswersAtOnce<T, A>, Error>>>;
+
+async fn ask<S, T, A, O, W>(
+    together: &Together<T, A>,
+    store: &Arc<S>,
+    items: Vec<T>,
+    bytes_of: fn(&T) -> usize,
+    at_once: impl Fn(Arc<S>, Vec<T>) -> O + Copy + Send + Sync + 'static,
+    alone: impl Fn(Vec<T>) -> W,
+) -> Result<Answers<A>, Error>
+where
+    S: Batched,
+    T: Clone + Send + Sync + 'static,
+    A: Send + 'static,
+    O: Future<Output = Result<AnswersAtOnce<T, A>, Error>> + Send + 'static,
+    W: Future<Output = Result<Answers<A>, Error>>,
+{
+    if items.is_empty() || items.len() >= LARGE {
+        return alone(items).await;
+    }
+    let start = || {
+        let store = Arc::clone(store);
+        Coalescer::start(&store.clock().clone(), S::CALLS, bytes_of, move |requests| {
+            share(Arc::clone(&store), requests, at_once)
+        })
     };
-    Coalescer::start(&clock, |_| 0, make)
+    let answered = together.get_or_init(start).ask(items).await;
+    let Stamped { now, found } = answered.unwrap_or_else(|| Err(Error::unanswered(S::NAME)))?;
+    let found = all(found, alone).await;
+    Ok(Stamped { now, found })
+}
+
+/// All answers, in order, those of what is locked by `wait`.
+async fn all<T, A, W>(found: Vec<AtOnce<T, A>>, wait: impl Fn(Vec<T>) -> W) -> Vec<Result<A, Error>>
+where
+    W: Future<Output = Result<Answers<A>, Error>>,
+{
+    let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
+    for answer in found {
+        match answer {
+            AtOnce::Answered(answer) => answers.push(Some(answer)),
+            AtOnce::Locked(item) => {
+                locked.push(item);
+                answers.push(None);
+            }
+        }
+    }
+    let mut waited = Vec::new();
+    if !locked.is_empty() {
+        let count = locked.len();
+        waited = match wait(locked).await {
+            Ok(Stamped { found, .. }) => found,
+            Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
+        };
+    }
+    let mut waited = waited.into_iter();
+    let each = answers
+        .into_iter()
+        .filter_map(|answer| answer.or_else(|| waited.next()));
+    each.collect()
+}
+
+/// Makes one call for several callers, and answers each.
+async fn share<S, T, A, O>(
+    store: Arc<S>,
+    requests: Vec<Request<T, Result<AnswersAtOnce<T, A>, Error>>>,
+    at_once: impl Fn(Arc<S>, Vec<T>) -> O,
+) where
+    S: Batched,
+    T: Clone,
+    O: Future<Output = Result<AnswersAtOnce<T, A>, Error>>,
+{
+    let call = |items| async {
+        let Stamped { now, found } = at_once(Arc::clone(&store), items).await?;
+        Ok((now, found))
+    };
+    call_by_halves(requests, call, |now, found| Stamped { now, found }).await;
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use tokio::task::JoinSet;
-
-    use super::*;
-    use crate::store::{Expect, Target, Verb};
-    use crate::{TaskId, Timestamp};
-
-    const NOW: Timestamp = Timestamp::from_millis(1);
-
-    fn cancel(number: u8) -> Change {
-        Change {
-            target: Target::Id(TaskId::from_bytes([number; 16])),
-            verb: Verb::Cancel,
-            expect: Expect::Anything,
-            note: Default::default(),
-        }
-    }
-
-    fn stamped<T>(found: Vec<T>) -> Stamped<Vec<T>> {
-        Stamped { now: NOW, found }
-    }
-
-    /// What it was asked for together, and alone; the row of number 7 is locked.
-    struct Asked {
-        clock: Clock,
-        together: Mutex<Vec<usize>>,
-        alone: Mutex<Vec<Change>>,
-    }
-
-    #[async_trait]
-    impl Changing for Asked {
-        const NAME: &'static str = "asked";
-
-        fn clock(&self) -> &Clock {
-            &self.clock
-        }
-
-        async fn change_alone(&self, changes: Vec<Change>, _: Duration) -> Result<Made, Error> {
-            self.alone.lock().unwrap().extend(changes.iter().cloned());
-            Ok(stamped(changes.iter().map(|_| Ok(Answer::NotFound)).collect()))
-        }
-
-        async fn change_at_once(&self, changes: Vec<Change>, _: Duration) -> Result<MadeAtOnce, Error> {
-            self.together.lock().unwrap().push(changes.len());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            let made = |change: Change| match change == cancel(7) {
-                true => AtOnce::Locked(change),
-                false => AtOnce::Answered(Ok(Answer::NotFound)),
-            };
-            Ok(stamped(changes.into_iter().map(made).collect()))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn callers_share_calls_and_only_who_means_a_locked_row_asks_alone() {
-        let store = Arc::new(Asked {
-            clock: Clock::system(),
-            together: Mutex::default(),
-            alone: Mutex::default(),
-        });
-        let merging = Arc::new(Merging::default());
-        let mut callers = JoinSet::new();
-        for number in 0..64 {
-            let (merging, store) = (Arc::clone(&merging), Arc::clone(&store));
-            callers.spawn(async move {
-                let change = merging.change(&store, vec![cancel(number)], Duration::ZERO);
-                let made = change.await.unwrap();
-                assert!(matches!(made.found[..], [Ok(Answer::NotFound)]), "{made:?}");
-            });
-        }
-        while let Some(caller) = callers.join_next().await {
-            caller.unwrap();
-        }
-        assert_eq!(*store.alone.lock().unwrap(), [cancel(7)]);
-        let together = store.together.lock().unwrap();
-        assert_eq!(together.iter().sum::<usize>(), 64);
-        assert!(together.len() <= 3, "{together:?}");
-    }
-}
+mod tests;

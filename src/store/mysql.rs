@@ -31,12 +31,11 @@ use self::errors::failed;
 use self::lanes::Known;
 use self::sql::Sql;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
-    Target, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use crate::backend::Wake;
 use crate::store::merging::Merging;
-use crate::store::sql::{insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const NAME: &str = "mysql";
@@ -192,12 +191,7 @@ impl Store for MySqlStore {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.server.bounded(insert_each(&*self.server, rows)).await
-    }
-
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
-        let inserted = insert_each_at_once(&*self.server, rows);
-        self.server.bounded(inserted).await
+        self.merging.insert(&self.server, rows).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {

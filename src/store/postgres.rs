@@ -28,12 +28,11 @@ use sqlx::postgres::PgConnectOptions;
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use super::{
-    AtOnce, Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
-    Target, Transaction,
+    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Transaction,
 };
 use crate::backend::Wake;
 use crate::store::merging::Merging;
-use crate::store::sql::{insert_each, insert_each_at_once};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const NAME: &str = "postgres";
@@ -155,13 +154,7 @@ impl Store for PostgresStore {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        let inserted = insert_each(&*self.database, rows);
-        self.database.bounded(inserted).await
-    }
-
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<AtOnce>>, Error> {
-        let inserted = insert_each_at_once(&*self.database, rows);
-        self.database.bounded(inserted).await
+        self.merging.insert(&self.database, rows).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {

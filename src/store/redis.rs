@@ -2,6 +2,7 @@
 
 mod answer;
 mod away;
+mod batched;
 mod builder;
 mod change;
 mod checkup;
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::redis::NAME;
-use crate::store::merging::{Changing as _, Merging};
+use crate::store::merging::{Batched as _, Merging};
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// What keys begin with, unless told.
@@ -149,7 +150,8 @@ impl Store for RedisStore {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.database.within(insert::insert(&self.database, rows)).await
+        let inserted = self.merging.insert(&self.database, rows);
+        self.database.within(inserted).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {

@@ -220,7 +220,7 @@ impl Store for SqliteStore {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.file.within(verbs::insert(&self.file, rows)).await
+        self.merging.insert(&self.file, rows).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {

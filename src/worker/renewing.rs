@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::lane::{Current, Lane};
 use super::pass_on;
 use crate::store::{Guarded, Renewal, unanswered};
-use crate::turns::{Load, Turn, take_turns};
+use crate::turns::{CALLS, Load, Turn, take_turns};
 use crate::{Error, defaults};
 
 /// Renews the leases of all held claims, three times in each lease, and at once where a lease may have ended: after a
@@ -114,6 +114,7 @@ pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<
     // Bounded by the lanes: no more than may run at once. What is in flight at the end nobody waits for any more.
     take_turns(
         clock,
+        CALLS,
         starting,
         |_| Load::ONE,
         call,

@@ -11,7 +11,7 @@ use super::pass_on;
 use crate::backoff::Backoff;
 use crate::metrics::LOST;
 use crate::store::{Ending, Event, Guarded, Step, Target, ended};
-use crate::turns::{Load, Turn, take_turns};
+use crate::turns::{CALLS, Load, Turn, take_turns};
 use crate::verdict::next_wake;
 use crate::{Error, Kind, State, Task};
 
@@ -31,6 +31,7 @@ pub(crate) async fn settle(engine: Arc<Engine>, ended: mpsc::UnboundedReceiver<S
     // Bounded by the lanes: each claim is here at most once.
     let mut calls = take_turns(
         clock,
+        CALLS,
         ended,
         |_| Load::ONE,
         call,

@@ -167,6 +167,25 @@ async fn a_batch_is_answered_in_order_and_written_in_few_calls() {
     assert_eq!(payloads, latest_first);
 }
 
+/// A call of too many bytes takes so long that it is given up, and whoever repeats it, repeats it for ever.
+#[tokio::test(start_paused = true)]
+async fn large_payloads_of_a_batch_go_in_several_calls() {
+    let world = World::new();
+    let large = |kib: usize| NewTask::new(KIND, &"x".repeat(kib << 10));
+    let tasks = || (0..400).map(|_| large(10));
+    let added = world.scheduler.schedule_all(tasks()).await.unwrap();
+    assert_eq!(added.len(), 400);
+    let expected = [102, 102, 102, 94];
+    assert_eq!(world.store.calls(Op::Insert), expected);
+    let added = world.scheduler.schedule_each(tasks()).await;
+    assert!(added.iter().all(Result::is_ok) && added.len() == 400);
+    assert_eq!(world.store.calls(Op::Insert)[4..], expected);
+    // One that is larger than that goes by itself.
+    let mixed = [large(1), large(1_023), large(1), large(1)];
+    world.scheduler.schedule_all(mixed).await.unwrap();
+    assert_eq!(world.store.calls(Op::Insert)[8..], [1, 1, 2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_task_of_a_batch_is_scheduled_if_one_cannot_be_used() {
     let world = World::new();

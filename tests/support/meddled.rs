@@ -48,8 +48,6 @@ struct Inner {
     /// Calls that wait until they are freed, before their effect (false) or after it, and how many wait now.
     held: BTreeSet<(Op, bool)>,
     waiting: BTreeMap<Op, usize>,
-    /// Rows that cannot be written, nor any with them.
-    spoilt: BTreeSet<TaskId>,
     /// Rows that another transaction keeps: neither ended nor renewed.
     locked: BTreeSet<TaskId>,
     /// How many more of each kind are claimed than was asked for.
@@ -70,15 +68,6 @@ fn away() -> Error {
         store: "meddled",
         transient: true,
         source: "away".into(),
-    }
-}
-
-/// The error of a row that cannot be written.
-fn spoilt() -> Error {
-    Error::Store {
-        store: "meddled",
-        transient: false,
-        source: "spoilt".into(),
     }
 }
 
@@ -121,11 +110,6 @@ impl Meddled {
     fn plan(&self, op: Op, times: usize, after_effect: bool, error: fn() -> Error) {
         let failing = (0..times).map(|_| Failing { after_effect, error });
         self.inner().failing.entry(op).or_default().extend(failing);
-    }
-
-    /// Every insert fails, without any effect, that has a row of this id in it.
-    pub(crate) fn spoil(&self, id: TaskId) {
-        self.inner().spoilt.insert(id);
     }
 
     /// A row is locked by another transaction until it is unlocked.
@@ -274,13 +258,7 @@ impl Store for Meddled {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        let inserting = async {
-            if rows.iter().any(|row| self.inner().spoilt.contains(&row.id)) {
-                return Err(spoilt());
-            }
-            self.store.insert(rows).await
-        };
-        self.through(Op::Insert, inserting, |answer| answer.found.len())
+        self.through(Op::Insert, self.store.insert(rows), |answer| answer.found.len())
             .await
     }
 

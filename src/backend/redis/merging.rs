@@ -10,6 +10,7 @@ use crate::backend::{Departure, SendError, Wake};
 use crate::clock::Clock;
 use crate::coalescer::{Coalescer, Request, items};
 use crate::redis::Role;
+use crate::turns::CALLS;
 
 type Sent = Result<(), SendError>;
 type Removed = Result<(), Error>;
@@ -27,9 +28,15 @@ impl Merging {
         let clock = Clock::system();
         let (sender, remover) = (Arc::clone(sender), Arc::clone(sender));
         Self {
-            sends: Coalescer::start(&clock, |_| 0, move |requests| send(Arc::clone(&sender), requests)),
+            sends: Coalescer::start(
+                &clock,
+                CALLS,
+                |_| 0,
+                move |requests| send(Arc::clone(&sender), requests),
+            ),
             removals: Coalescer::start(
                 &clock,
+                CALLS,
                 |_| 0,
                 move |requests| remove(Arc::clone(&remover), requests),
             ),

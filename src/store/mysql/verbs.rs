@@ -9,7 +9,7 @@ use super::connections::Writing;
 use super::session::{MySqlSession, Within};
 use super::{Server, errors, read};
 use crate::clock::Clock;
-use crate::store::merging::{Changing, Made, MadeAtOnce};
+use crate::store::merging::{self, AnswersAtOnce, Batched};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
@@ -101,18 +101,34 @@ impl Verbs for Server {
 }
 
 #[async_trait]
-impl Changing for Server {
+impl Batched for Server {
     const NAME: &'static str = super::NAME;
 
     fn clock(&self) -> &Clock {
         &self.pools.clock
     }
 
-    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
+        self.bounded(sql::insert_each(self, rows)).await
+    }
+
+    async fn change_alone(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<merging::Answers<Answer>, Error> {
         self.bounded(sql::change_each(self, changes, history)).await
     }
 
-    async fn change_at_once(&self, changes: Vec<Change>, history: Duration) -> Result<MadeAtOnce, Error> {
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+        self.bounded(sql::insert_each_at_once(self, rows)).await
+    }
+
+    async fn change_at_once(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         self.bounded(sql::change_each_at_once(self, changes, history))
             .await
     }

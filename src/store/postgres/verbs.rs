@@ -11,7 +11,7 @@ use super::errors;
 use super::read;
 use super::session::{PostgresSession, Whose};
 use crate::clock::Clock;
-use crate::store::merging::{Changing, Made, MadeAtOnce};
+use crate::store::merging::{self, AnswersAtOnce, Batched};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled, State, TaskId, Timestamp};
@@ -99,18 +99,34 @@ impl Verbs for Database {
 }
 
 #[async_trait]
-impl Changing for Database {
+impl Batched for Database {
     const NAME: &'static str = super::NAME;
 
     fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
+        self.bounded(sql::insert_each(self, rows)).await
+    }
+
+    async fn change_alone(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<merging::Answers<Answer>, Error> {
         self.bounded(sql::change_each(self, changes, history)).await
     }
 
-    async fn change_at_once(&self, changes: Vec<Change>, history: Duration) -> Result<MadeAtOnce, Error> {
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+        self.bounded(sql::insert_each_at_once(self, rows)).await
+    }
+
+    async fn change_at_once(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         self.bounded(sql::change_each_at_once(self, changes, history))
             .await
     }

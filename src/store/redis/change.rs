@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::Value;
 
 use super::answer::Items;
@@ -10,9 +9,8 @@ use super::codec::{self, due};
 use super::database::{Database, Request};
 use super::parts::{Asking, Found};
 use super::shards::{Shard, of_id, of_key};
-use crate::clock::Clock;
-use crate::redis::{Lua, NAME, lua};
-use crate::store::merging::{Changing, Made};
+use crate::redis::{Lua, lua};
+use crate::store::merging::Answers;
 use crate::store::{Change, Expect, Note, Stamped, Target, Verb, When};
 use crate::timestamp::millis;
 use crate::{Answer, Error, Timestamp};
@@ -22,20 +20,11 @@ static CHANGE: Lua = lua!("row.lua", "passes.lua", "order.lua", "keys.lua", "cha
 /// How many numbers there are: what a row has room for, and a pointer.
 const NUMBERS: u64 = (1 << 48) - 1;
 
-#[async_trait]
-impl Changing for Database {
-    const NAME: &'static str = NAME;
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
-        self.within(change(self, changes, history)).await
-    }
-}
-
-async fn change(database: &Database, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
+pub(super) async fn change(
+    database: &Database,
+    changes: Vec<Change>,
+    history: Duration,
+) -> Result<Answers<Answer>, Error> {
     let shards = database.shards().await?;
     let asking = Asking {
         database,

@@ -17,6 +17,7 @@ use super::parts::Asking;
 use super::pointers::{Pointer, repoint};
 use super::shards::{Shard, of_id, of_key};
 use crate::redis::{Lua, Role, lua};
+use crate::store::merging::Answers;
 use crate::store::{NewRow, Stamped, When, row};
 use crate::timestamp::millis;
 use crate::{Error, Scheduled, Timestamp};
@@ -52,9 +53,7 @@ enum Said {
     Free(Shard),
 }
 
-type Answers = Stamped<Vec<Result<Scheduled, Error>>>;
-
-pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Answers, Error> {
+pub(super) async fn insert(database: &Database, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
     let shards = database.shards().await?;
     let mut inserting = Inserting {
         database,

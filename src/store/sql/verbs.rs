@@ -15,7 +15,8 @@ use super::batches::{STATEMENT, batches, size};
 use super::obstacle::Why;
 use super::parts::by_parts;
 use crate::clock::Clock;
-use crate::store::{AtOnce, Change, NewRow, Stamped, row};
+use crate::store::merging::{AnswersAtOnce, AtOnce};
+use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
 
 /// For how many seconds a verb waits for a lock when it is its turn.
@@ -102,11 +103,11 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
     Ok(batch.stamped(V::NAME, now))
 }
 
-/// The same as [`Store::insert_at_once`](crate::store::Store::insert_at_once) says.
+/// The same, but gives back what somebody has locked.
 pub(in crate::store) async fn insert_each_at_once<V: Verbs>(
     server: &V,
     rows: Vec<NewRow>,
-) -> Result<Stamped<Vec<AtOnce>>, sqlx::Error> {
+) -> Result<AnswersAtOnce<NewRow, Scheduled>, sqlx::Error> {
     let now = OnceLock::new();
     let batch = at_once(server, rows, &now).await?;
     let now = known(server, now).await?;
@@ -188,12 +189,12 @@ pub(in crate::store) async fn change_each<V: Verbs>(
     Ok(batch.stamped(V::NAME, now))
 }
 
-/// The same of rows that nobody has locked.
+/// The same, but gives back what somebody has locked.
 pub(in crate::store) async fn change_each_at_once<V: Verbs>(
     server: &V,
     changes: Vec<Change>,
     history: Duration,
-) -> Result<Stamped<Vec<AtOnce<Change, Answer>>>, sqlx::Error> {
+) -> Result<AnswersAtOnce<Change, Answer>, sqlx::Error> {
     let now = OnceLock::new();
     let batch = changed_at_once(server, changes, history, &now).await?;
     let now = known(server, now).await?;
@@ -316,7 +317,7 @@ impl<T: Clone, A> Batch<T, A> {
         self.answers.iter().enumerate().filter_map(locked).collect()
     }
 
-    fn stamped_at_once(self, store: &'static str, now: Timestamp) -> Stamped<Vec<AtOnce<T, A>>> {
+    fn stamped_at_once(self, store: &'static str, now: Timestamp) -> AnswersAtOnce<T, A> {
         let answers = self.rows.into_iter().zip(self.answers.into_iter().flatten());
         let found = answers.map(|(row, answer)| match answer {
             Err(Why::Locked(_)) => AtOnce::Locked(row),

@@ -12,7 +12,7 @@ use super::sql::MOST;
 use super::transitions::change_scheduled;
 use super::{File, write};
 use crate::clock::Clock;
-use crate::store::merging::{Changing, Made};
+use crate::store::merging::{self, Batched};
 use crate::store::sql::{self, Why, by_parts};
 use crate::store::{Change, NewRow, Stamped, row};
 use crate::{Answer, Error, Scheduled, Timestamp};
@@ -20,10 +20,30 @@ use crate::{Answer, Error, Scheduled, Timestamp};
 /// What each row of a batch was answered.
 type Answers<A> = Vec<Result<A, Why>>;
 
-pub(super) async fn insert(
-    file: &File,
-    new: Vec<NewRow>,
-) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
+#[async_trait]
+impl Batched for File {
+    const NAME: &'static str = super::NAME;
+    /// A file has one writer: who comes while it writes is better off with all the others in the next call.
+    const CALLS: usize = 1;
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
+        self.within(insert(self, rows)).await
+    }
+
+    async fn change_alone(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<merging::Answers<Answer>, Error> {
+        self.within(change(self, changes, history)).await
+    }
+}
+
+async fn insert(file: &File, new: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, sqlx::Error> {
     let now = OnceLock::new();
     let found = by_parts(vec![new], refusal, |rows| insert_part(file, rows, &now)).await?;
     Ok(told(file, now, found))
@@ -52,20 +72,11 @@ async fn insert_part(
     Ok(found)
 }
 
-#[async_trait]
-impl Changing for File {
-    const NAME: &'static str = super::NAME;
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    async fn change_alone(&self, changes: Vec<Change>, history: Duration) -> Result<Made, Error> {
-        self.within(change(self, changes, history)).await
-    }
-}
-
-async fn change(file: &File, changes: Vec<Change>, history: Duration) -> Result<Made, sqlx::Error> {
+async fn change(
+    file: &File,
+    changes: Vec<Change>,
+    history: Duration,
+) -> Result<merging::Answers<Answer>, sqlx::Error> {
     let now = OnceLock::new();
     let part = |changes| change_part(file, changes, history, &now);
     let found = by_parts(vec![changes], refusal, part).await?;
@@ -96,7 +107,7 @@ async fn change_part(
 }
 
 /// What the callers are told, as of the first look at any of the rows.
-fn told<A>(file: &File, first: OnceLock<Timestamp>, found: Answers<A>) -> Stamped<Vec<Result<A, Error>>> {
+fn told<A>(file: &File, first: OnceLock<Timestamp>, found: Answers<A>) -> merging::Answers<A> {
     let told = |answer: Result<A, Why>| answer.map_err(|why| why.error(super::NAME));
     Stamped {
         now: first.into_inner().unwrap_or_else(|| file.clock.now()),

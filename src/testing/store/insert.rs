@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{AtOnce, Ending, NewRow, Verb, When};
+use crate::store::{Ending, NewRow, Verb, When};
 use crate::{Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 pub(super) async fn a_new_row_is_as_it_was_given(fixture: &dyn StoreFixture) {
@@ -243,48 +243,31 @@ pub(super) async fn keys_and_kinds_are_told_apart_by_every_byte(fixture: &dyn St
 }
 
 pub(super) async fn answers_come_in_the_order_given(fixture: &dyn StoreFixture) {
-    for at_once in [false, true] {
-        let trial = Trial::new(fixture).await;
-        trial.row_in(State::Running, 1, "running").await;
-        trial.row_in(State::Scheduled, 2, "scheduled").await;
-        let rows = vec![
-            later(30),
-            due(12).named("scheduled").replacing(),
-            due(20),
-            due(11).named("running"),
-            due(2),
-            due(10).named("new"),
-        ];
-        let answers = match at_once {
-            true => trial.insert_at_once(rows).await,
-            false => trial.insert(rows).await,
-        };
-        let said: Vec<_> = answers
-            .iter()
-            .map(|answer| (answer_name(answer), answer.task().id))
-            .collect();
-        let expected = [
-            ("new", id(30)),
-            ("replaced", id(2)),
-            ("new", id(20)),
-            ("running", id(1)),
-            ("existing", id(2)),
-            ("new", id(10)),
-        ];
-        assert_eq!(said, expected, "at once: {at_once}");
-    }
-}
-
-impl Trial<'_> {
-    /// Nobody has locked one.
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Vec<Scheduled> {
-        let answers = ok(self.store.insert_at_once(rows).await).found.into_iter();
-        let answered = answers.map(|answer| match answer {
-            AtOnce::Answered(answer) => ok(answer),
-            AtOnce::Locked(row) => panic!("nobody has locked {}", row.id),
-        });
-        answered.collect()
-    }
+    let trial = Trial::new(fixture).await;
+    trial.row_in(State::Running, 1, "running").await;
+    trial.row_in(State::Scheduled, 2, "scheduled").await;
+    let rows = vec![
+        later(30),
+        due(12).named("scheduled").replacing(),
+        due(20),
+        due(11).named("running"),
+        due(2),
+        due(10).named("new"),
+    ];
+    let answers = trial.insert(rows).await;
+    let said: Vec<_> = answers
+        .iter()
+        .map(|answer| (answer_name(answer), answer.task().id))
+        .collect();
+    let expected = [
+        ("new", id(30)),
+        ("replaced", id(2)),
+        ("new", id(20)),
+        ("running", id(1)),
+        ("existing", id(2)),
+        ("new", id(10)),
+    ];
+    assert_eq!(said, expected);
 }
 
 fn answer_name(answer: &Scheduled) -> &'static str {
