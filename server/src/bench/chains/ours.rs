@@ -21,7 +21,7 @@ use super::lengths::Chain;
 const LONG: Duration = Duration::from_secs(3_660);
 /// How many tasks of a burst wait to be sent at the most. One that is sent later than the tolerance after it was scheduled
 /// goes by a shorter level than the others.
-const UNSENT: u64 = 2_000;
+const UNSENT: usize = 2_000;
 
 /// How late the tasks of a steady load start, each after a chain; and how many hops they took at the mean, which are fewer
 /// than planned where some came so late that another was left out.
@@ -50,13 +50,8 @@ pub(super) async fn schedule(ours: Ours, most: usize, time: Duration) -> Result<
         async move { write(&ours, &[number], LONG).await.map(drop) }
     };
     let count = by_callers(most, time, call).await?;
-    let is_sent =
-        |stats: &Stats| stats.sent_by_carrier + stats.sent_precise + stats.left_to_sweep >= count as u64;
-    let sent = until(&ours, is_sent).await;
+    until_sent(&ours, count).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    if sent.is_none() {
-        return Err("wake-ups were not sent in time".into());
-    }
     // More are not counted.
     let counted = count.min(defaults::FORECAST_LIMIT);
     let pending = ours.pending().await?.all;
@@ -83,8 +78,7 @@ pub(super) async fn burst(ours: Ours, tasks: usize, chain: &Chain) -> Result<Mea
     let ledger = Arc::new(Ledger::new(clock, vec![soonest; tasks]));
     let adding = async {
         for numbers in Vec::from_iter(0..tasks).chunks(BATCH) {
-            let before = numbers[0] as u64;
-            until(&ours, |stats| stats.sent_by_carrier + UNSENT > before).await;
+            until_sent(&ours, numbers[0].saturating_sub(UNSENT)).await?;
             add(ours.clone(), Arc::clone(&ledger), numbers.to_vec(), chain.delay).await?;
         }
         Ok::<_, Error>(())
@@ -147,6 +141,14 @@ async fn write(ours: &Ours, numbers: &[usize], delay: Duration) -> Result<Vec<i6
         other => Err(format!("task {} was there already", other.task().id).into()),
     };
     answers.into_iter().map(due).collect()
+}
+
+/// Waits until so many wake-ups have left, by whatever way.
+async fn until_sent(ours: &Ours, count: usize) -> Result<(), Error> {
+    let is_sent =
+        |stats: &Stats| stats.sent_by_carrier + stats.sent_precise + stats.left_to_sweep >= count as u64;
+    let sent = until(ours, is_sent).await;
+    sent.ok_or_else(|| "wake-ups were not sent in time".into())
 }
 
 /// Waits until the numbers of a scheduler are so; none if they are not in time.
