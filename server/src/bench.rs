@@ -11,7 +11,6 @@ mod known;
 mod ledger;
 mod machine;
 #[cfg(feature = "redis")]
-mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod named;

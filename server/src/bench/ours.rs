@@ -10,10 +10,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::Error;
 use super::idle::Working;
 use super::ledger::{Ledger, ServerClock};
-use super::side::{Item, KIND, PAYLOAD, Pending, SOON, Side, Verb, number};
+use super::side::{Item, KIND, PATIENCE, PAYLOAD, Pending, SOON, Side, Verb, number};
 
-/// For how long after the last one is due tasks are waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Longer than any task waits.
 const EVER: Duration = Duration::from_secs(86_400);
 

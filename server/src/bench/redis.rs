@@ -2,6 +2,8 @@
 
 mod bare;
 mod bare_rows;
+mod info;
+mod memory;
 mod scripts;
 mod taking;
 mod wakes;
@@ -14,13 +16,14 @@ use redis::aio::MultiplexedConnection;
 
 use self::bare::Bare;
 use self::bare_rows::BareRows;
+use self::info::{info, told};
 use self::wakes::Wakes;
 use super::figure::Measured;
 use super::ledger::ServerClock;
 use super::names::Names;
 use super::ours::Ours;
 use super::side::Place;
-use super::{Error, idle, memory};
+use super::{Error, idle};
 use crate::Failure;
 
 /// A server.
@@ -75,28 +78,6 @@ impl Server {
             }
         }
     }
-}
-
-/// One value of `INFO`.
-async fn told(connection: &MultiplexedConnection, section: &str, field: &str) -> Result<String, Error> {
-    let text: String = redis::cmd("INFO")
-        .arg(section)
-        .query_async(&mut connection.clone())
-        .await?;
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = lines
-        .find(|(name, _)| *name == field)
-        .ok_or("INFO lacks a field")?;
-    Ok(value.trim().to_owned())
-}
-
-/// One number of `INFO`.
-pub(crate) async fn info(
-    connection: &MultiplexedConnection,
-    section: &str,
-    field: &str,
-) -> Result<f64, Error> {
-    Ok(told(connection, section, field).await?.parse()?)
 }
 
 /// What the clock of a server says.

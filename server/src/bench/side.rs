@@ -1,6 +1,7 @@
 //! What every way of keeping tasks can do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Error;
 use super::figure::Measured;
@@ -9,6 +10,8 @@ use super::ledger::{Ledger, ServerClock};
 /// The kind of all tasks.
 pub(crate) const KIND: &str = "bench";
 pub(crate) const PAYLOAD: [u8; 100] = [b'x'; 100];
+/// For how long after the last one is due tasks are waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One task.
 #[derive(Clone, Copy, Debug)]

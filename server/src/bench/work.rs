@@ -8,8 +8,7 @@ use tokio::task::JoinSet;
 use super::Error;
 use super::figure::Measured;
 use super::ledger::{Faults, Ledger};
-use super::ours::PATIENCE;
-use super::side::{Item, Side, Verb};
+use super::side::{Item, PATIENCE, Side, Verb};
 use super::workload::{BATCH, CALLERS, WRITERS, Workload};
 
 /// When tasks are due that are not to start, in ms from now: at first, and where they are moved to.

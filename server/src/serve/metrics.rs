@@ -11,16 +11,13 @@ use metrics_util::layers::FanoutBuilder;
 
 pub(super) use self::sent::Sent;
 use super::config::Otlp;
-use super::recent::Recent;
+use super::recent::{GAUGES_LAST, Recent};
 use crate::Failure;
 
 /// Up to how many seconds lateness is told apart, and how long something takes.
 const BUCKETS: [f64; 15] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0,
 ];
-/// For how long a figure of what is now is shown that is not told again: twice as long as the store is left alone at the
-/// most. What a store last said that is away, or a broker that is gone, is not shown as if it were so.
-pub(super) const GAUGES_LAST: Duration = Duration::from_secs(120);
 /// How often what was told is put together. It would take ever more memory where nobody looks at it.
 const GATHER_EVERY: Duration = Duration::from_secs(5);
 

@@ -15,8 +15,10 @@ use metrics::{
 
 pub(crate) use self::spread::Spread;
 use self::window::Window;
-use super::metrics::GAUGES_LAST;
 
+/// For how long a figure of what is now is shown that is not told again: twice as long as the store is left alone at the
+/// most. What a store last said that is away, or a broker that is gone, is not shown as if it were so.
+pub(super) const GAUGES_LAST: Duration = Duration::from_secs(120);
 /// What the kinds are called together that are not told apart.
 const OTHER: &str = "other";
 

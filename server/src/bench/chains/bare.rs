@@ -13,7 +13,7 @@ use rocketmq_model::common::message::message_single::Message;
 use super::super::Error;
 use super::super::figure::Measured;
 use super::super::ledger::{Ledger, ServerClock};
-use super::super::ours::PATIENCE;
+use super::super::side::PATIENCE;
 use super::calling::{by_callers, planned, steadily};
 use super::client::Client;
 

@@ -14,10 +14,11 @@ use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 
-use super::{BUCKETS, GAUGES_LAST};
+use super::BUCKETS;
 use crate::Failure;
 use crate::serve::collector::{LIMIT, resource, sending_to};
 use crate::serve::config::Otlp;
+use crate::serve::recent::GAUGES_LAST;
 
 /// Hears the same figures as Prometheus does, and sends them to a collector again and again, from a thread of its own.
 #[derive(Debug)]

@@ -2,15 +2,15 @@
 
 use redis::aio::MultiplexedConnection;
 
-use super::Error;
-use super::figure::Measured;
-use super::ledger::Faults;
-use super::redis::info;
-use super::side::Side;
-use super::work::filled_for_long;
+use super::super::Error;
+use super::super::figure::Measured;
+use super::super::ledger::Faults;
+use super::super::side::Side;
+use super::super::work::filled_for_long;
+use super::info::info;
 
 /// Fills a side; what else the server is asked meanwhile counts, too.
-pub(crate) async fn measure<S: Side>(
+pub(super) async fn measure<S: Side>(
     connection: &MultiplexedConnection,
     tasks: usize,
     fresh: &impl AsyncFn() -> Result<S, Error>,
