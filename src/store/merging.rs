@@ -101,7 +101,10 @@ impl Merging {
 }
 
 /// Calls of one sort that callers share. They begin with the first, which is made within a runtime.
-type Together<T, A> = OnceLock<Coalescer<T, Result<AnswersAtOnce<T, A>, Error>>>;
+type Together<T, A> = OnceLock<Coalescer<T, Shared<T, A>>>;
+
+/// What one caller of such a call is answered.
+type Shared<T, A> = Result<AnswersAtOnce<T, A>, Error>;
 
 async fn ask<S, T, A, O, W>(
     together: &Together<T, A>,
@@ -115,7 +118,7 @@ where
     S: Batched,
     T: Clone + Send + Sync + 'static,
     A: Send + 'static,
-    O: Future<Output = Result<AnswersAtOnce<T, A>, Error>> + Send + 'static,
+    O: Future<Output = Shared<T, A>> + Send + 'static,
     W: Future<Output = Result<Answers<A>, Error>>,
 {
     if items.is_empty() || items.len() >= LARGE {
@@ -166,12 +169,12 @@ where
 /// Makes one call for several callers, and answers each.
 async fn share<S, T, A, O>(
     store: Arc<S>,
-    requests: Vec<Request<T, Result<AnswersAtOnce<T, A>, Error>>>,
+    requests: Vec<Request<T, Shared<T, A>>>,
     at_once: impl Fn(Arc<S>, Vec<T>) -> O,
 ) where
     S: Batched,
     T: Clone,
-    O: Future<Output = Result<AnswersAtOnce<T, A>, Error>>,
+    O: Future<Output = Shared<T, A>>,
 {
     let call = |items| async {
         let Stamped { now, found } = at_once(Arc::clone(&store), items).await?;
