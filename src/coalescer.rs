@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tracing::debug;
 
+use crate::Error;
 use crate::clock::{Clock, Spawned};
 use crate::turns::{Load, Turn, take_turns};
-use crate::{Error, defaults};
 
 /// How many items are here at the most, waiting or in flight, before callers wait for a place.
 const PLACES: usize = 10_000;
@@ -16,7 +16,14 @@ const PLACES: usize = 10_000;
 const BYTES: usize = 64 << 20;
 
 /// A caller with so many items shares its call with nobody: it would gain little, and take the others' places.
-pub(crate) const LARGE: usize = defaults::BATCH / 2;
+#[cfg(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    test
+))]
+pub(crate) const LARGE: usize = crate::defaults::BATCH / 2;
 
 /// Brings what concurrent callers ask for together in few calls.
 ///
@@ -156,6 +163,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::defaults;
     use crate::turns::CALLS;
 
     const SECOND: Duration = Duration::from_secs(1);

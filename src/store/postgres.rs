@@ -33,6 +33,7 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::store::merging::Merging;
+use crate::store::sql::Verbs as _;
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 const NAME: &str = "postgres";

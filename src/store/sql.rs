@@ -30,9 +30,9 @@ pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::clip::clip;
 #[cfg(feature = "postgres")]
-pub(super) use self::connections::LIVES_FOR;
+pub(super) use self::connections::{Away, LIVES_FOR};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::connections::{Away, Connections, Dial, Lent};
+pub(super) use self::connections::{Connections, Dial, Lent};
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 pub(super) use self::each::Each;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
@@ -53,7 +53,4 @@ pub(super) use self::scheduled::{left, of_scheduled, with_rest};
 pub(super) use self::session::Before;
 pub(super) use self::session::{Changed, Held, Lock, Session};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::verbs::{
-    Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING, change_each, change_each_at_once, insert_each,
-    insert_each_at_once,
-};
+pub(super) use self::verbs::{Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING};

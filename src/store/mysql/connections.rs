@@ -12,7 +12,7 @@ use super::Server;
 use super::errors::{self, failed};
 use super::sql::Sql;
 use crate::clock::Clock;
-use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent as Lending, TURN_WAIT, WAITING};
+use crate::store::sql::{Connections, Dial, LOCK_WAIT, Lent as Lending, TURN_WAIT, WAITING};
 use crate::{Error, defaults};
 
 /// How often a transaction that was undone for somebody else's sake is tried in all.
@@ -80,20 +80,8 @@ impl Pools {
 }
 
 impl Server {
-    /// What a call gives, or an error after [`defaults::STORE_TIMEOUT`]; then what it spoke through is closed.
-    pub(super) async fn bounded<T>(
-        &self,
-        call: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, Error> {
-        let limit = defaults::STORE_TIMEOUT;
-        let ended = self.pools.clock.timeout(limit, call).await;
-        ended
-            .unwrap_or_else(|| Err(Away(limit).into()))
-            .map_err(|error| self.failed(error))
-    }
-
     /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
-    fn failed(&self, error: sqlx::Error) -> Error {
+    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
         if errors::is_of_server(&error) {
             for pool in [&self.pools.callers, &self.pools.workers, &self.pools.waiting] {
                 pool.forget();

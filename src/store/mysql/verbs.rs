@@ -9,7 +9,6 @@ use super::connections::Writing;
 use super::session::{MySqlSession, Within};
 use super::{Server, errors, read};
 use crate::clock::Clock;
-use crate::store::merging::{self, AnswersAtOnce, Batched};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
@@ -29,6 +28,10 @@ impl Verbs for Server {
     fn refuses(_: &NewRow) -> Option<Why> {
         // How long a row may be the server says.
         None
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        self.failed(error)
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {
@@ -97,40 +100,6 @@ impl Verbs for Server {
             Ok(answers)
         };
         self.pools.retried(change).await
-    }
-}
-
-#[async_trait]
-impl Batched for Server {
-    const NAME: &'static str = super::NAME;
-
-    fn clock(&self) -> &Clock {
-        &self.pools.clock
-    }
-
-    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
-        self.bounded(sql::insert_each(self, rows)).await
-    }
-
-    async fn change_alone(
-        &self,
-        changes: Vec<Change>,
-        history: Duration,
-    ) -> Result<merging::Answers<Answer>, Error> {
-        self.bounded(sql::change_each(self, changes, history)).await
-    }
-
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
-        self.bounded(sql::insert_each_at_once(self, rows)).await
-    }
-
-    async fn change_at_once(
-        &self,
-        changes: Vec<Change>,
-        history: Duration,
-    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
-        self.bounded(sql::change_each_at_once(self, changes, history))
-            .await
     }
 }
 

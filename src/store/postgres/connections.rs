@@ -142,18 +142,6 @@ impl Database {
         })
     }
 
-    /// What a call gives, or an error after [`defaults::STORE_TIMEOUT`]; then what it spoke through is closed.
-    pub(super) async fn bounded<T>(
-        &self,
-        call: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, Error> {
-        let limit = defaults::STORE_TIMEOUT;
-        let ended = self.clock.timeout(limit, call).await;
-        ended
-            .unwrap_or_else(|| Err(Away(limit).into()))
-            .map_err(|error| self.failed(error))
-    }
-
     /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
     pub(super) fn failed(&self, error: sqlx::Error) -> Error {
         if errors::is_of_server(&error) {

@@ -11,7 +11,6 @@ use super::errors;
 use super::read;
 use super::session::{PostgresSession, Whose};
 use crate::clock::Clock;
-use crate::store::merging::{self, AnswersAtOnce, Batched};
 use crate::store::sql::{self, Answers, Locked, Session, Verbs, Why};
 use crate::store::{Change, NewRow, Stamped};
 use crate::{Answer, Error, Scheduled, State, TaskId, Timestamp};
@@ -33,6 +32,10 @@ impl Verbs for Database {
 
     fn refuses(row: &NewRow) -> Option<Why> {
         refuses(row, LONGEST)
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        self.failed(error)
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {
@@ -95,40 +98,6 @@ impl Verbs for Database {
             Ok(answers)
         };
         self.retried(change).await
-    }
-}
-
-#[async_trait]
-impl Batched for Database {
-    const NAME: &'static str = super::NAME;
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
-        self.bounded(sql::insert_each(self, rows)).await
-    }
-
-    async fn change_alone(
-        &self,
-        changes: Vec<Change>,
-        history: Duration,
-    ) -> Result<merging::Answers<Answer>, Error> {
-        self.bounded(sql::change_each(self, changes, history)).await
-    }
-
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
-        self.bounded(sql::insert_each_at_once(self, rows)).await
-    }
-
-    async fn change_at_once(
-        &self,
-        changes: Vec<Change>,
-        history: Duration,
-    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
-        self.bounded(sql::change_each_at_once(self, changes, history))
-            .await
     }
 }
 

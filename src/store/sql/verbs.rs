@@ -12,12 +12,13 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::batches::{STATEMENT, batches, size};
+use super::connections::Away;
 use super::obstacle::Why;
 use super::parts::by_parts;
 use crate::clock::Clock;
-use crate::store::merging::{AnswersAtOnce, AtOnce};
+use crate::store::merging::{self, AnswersAtOnce, AtOnce, Batched};
 use crate::store::{Change, NewRow, Stamped, row};
-use crate::{Answer, Error, Scheduled, TaskId, Timestamp};
+use crate::{Answer, Error, Scheduled, TaskId, Timestamp, defaults};
 
 /// For how many seconds a verb waits for a lock when it is its turn.
 pub(in crate::store) const LOCK_WAIT: u64 = 3;
@@ -46,7 +47,7 @@ pub(in crate::store) type Answers<A> = Vec<Result<A, Why>>;
 
 /// A server, as verbs use it. Each call is a transaction of its own.
 #[async_trait]
-pub(in crate::store) trait Verbs: Sync {
+pub(in crate::store) trait Verbs: Send + Sync + 'static {
     /// Whose errors they are.
     const NAME: &'static str;
 
@@ -54,6 +55,23 @@ pub(in crate::store) trait Verbs: Sync {
 
     /// What is told of a row that a call failed of; none where it was not for a row's sake.
     fn blame(error: &sqlx::Error) -> Option<Why>;
+
+    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
+    fn failed(&self, error: sqlx::Error) -> Error;
+
+    /// What a call gives, or an error after [`defaults::STORE_TIMEOUT`]; then what it spoke through is closed.
+    fn bounded<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, sqlx::Error>> + Send,
+    ) -> impl Future<Output = Result<T, Error>> + Send {
+        async move {
+            let limit = defaults::STORE_TIMEOUT;
+            let ended = self.clock().timeout(limit, call).await;
+            ended
+                .unwrap_or_else(|| Err(Away(limit).into()))
+                .map_err(|error| self.failed(error))
+        }
+    }
 
     /// Why no such server can keep a row, if so.
     fn refuses(row: &NewRow) -> Option<Why>;
@@ -90,11 +108,44 @@ pub(in crate::store) trait Verbs: Sync {
     ) -> Result<Stamped<Answers<Answer>>, sqlx::Error>;
 }
 
+#[async_trait]
+impl<V: Verbs> Batched for V {
+    const NAME: &'static str = V::NAME;
+
+    fn clock(&self) -> &Clock {
+        Verbs::clock(self)
+    }
+
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<merging::Answers<Scheduled>, Error> {
+        self.bounded(insert_each(self, rows)).await
+    }
+
+    async fn change_alone(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<merging::Answers<Answer>, Error> {
+        self.bounded(change_each(self, changes, history)).await
+    }
+
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+        self.bounded(insert_each_at_once(self, rows)).await
+    }
+
+    async fn change_at_once(
+        &self,
+        changes: Vec<Change>,
+        history: Duration,
+    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+        self.bounded(change_each_at_once(self, changes, history)).await
+    }
+}
+
 /// Writes new rows as [`Store::insert`](crate::store::Store::insert) says.
-pub(in crate::store) async fn insert_each<V: Verbs>(
+async fn insert_each<V: Verbs>(
     server: &V,
     rows: Vec<NewRow>,
-) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, sqlx::Error> {
+) -> Result<merging::Answers<Scheduled>, sqlx::Error> {
     let now = OnceLock::new();
     let mut batch = at_once(server, rows, &now).await?;
     let meet = |rows, locked| meet(server, rows, locked, &now);
@@ -104,7 +155,7 @@ pub(in crate::store) async fn insert_each<V: Verbs>(
 }
 
 /// The same, but gives back what somebody has locked.
-pub(in crate::store) async fn insert_each_at_once<V: Verbs>(
+async fn insert_each_at_once<V: Verbs>(
     server: &V,
     rows: Vec<NewRow>,
 ) -> Result<AnswersAtOnce<NewRow, Scheduled>, sqlx::Error> {
@@ -176,11 +227,11 @@ async fn meet<V: Verbs>(
 }
 
 /// Changes rows as [`Store::change`](crate::store::Store::change) says.
-pub(in crate::store) async fn change_each<V: Verbs>(
+async fn change_each<V: Verbs>(
     server: &V,
     changes: Vec<Change>,
     history: Duration,
-) -> Result<Stamped<Vec<Result<Answer, Error>>>, sqlx::Error> {
+) -> Result<merging::Answers<Answer>, sqlx::Error> {
     let now = OnceLock::new();
     let mut batch = changed_at_once(server, changes, history, &now).await?;
     let change = |changes, locked| change(server, changes, history, locked, &now);
@@ -190,7 +241,7 @@ pub(in crate::store) async fn change_each<V: Verbs>(
 }
 
 /// The same, but gives back what somebody has locked.
-pub(in crate::store) async fn change_each_at_once<V: Verbs>(
+async fn change_each_at_once<V: Verbs>(
     server: &V,
     changes: Vec<Change>,
     history: Duration,
@@ -329,7 +380,7 @@ impl<T: Clone, A> Batch<T, A> {
         }
     }
 
-    fn stamped(self, store: &'static str, now: Timestamp) -> Stamped<Vec<Result<A, Error>>> {
+    fn stamped(self, store: &'static str, now: Timestamp) -> merging::Answers<A> {
         let answers = self.answers.into_iter().flatten();
         let found = answers.map(|answer| answer.map_err(|why| why.error(store)));
         Stamped {
