@@ -5,6 +5,7 @@ mod batches;
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod clip;
+pub(super) mod codec;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]

@@ -3,30 +3,12 @@
 use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
-use uuid::Uuid;
 
 use crate::backend::Wake;
 use crate::store::Pending;
+use crate::store::sql::codec::{Garbled, read_headers, state};
+pub(super) use crate::store::sql::codec::{Hex, headers, json, limit, number};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
-
-/// What is wrong with a row that this crate cannot have written.
-#[derive(Debug, thiserror::Error)]
-enum Garbled {
-    #[error("column state has the value {0}")]
-    State(u8),
-    #[error("column {0} is not UTF-8")]
-    Text(&'static str),
-    #[error("column id is not 16 bytes long")]
-    Id,
-    #[error("column headers: {0}")]
-    Headers(serde_json::Error),
-}
-
-impl From<Garbled> for sqlx::Error {
-    fn from(garbled: Garbled) -> Self {
-        Self::Decode(garbled.into())
-    }
-}
 
 /// The time in the column after those of a row.
 pub(super) const TASK_NOW: usize = 20;
@@ -45,7 +27,7 @@ pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
         id: id(row, 0)?,
         kind: kind(row, 1)?,
         key: key(row, 2)?,
-        state: state(row.try_get(3)?)?,
+        state: state(row.try_get::<u8, _>(3)?.into())?,
         version: row.try_get(4)?,
         due_at: time(row, 5)?,
         planned_at: time(row, 6)?,
@@ -60,10 +42,7 @@ pub(super) fn task(row: &MySqlRow) -> Result<Task, sqlx::Error> {
         finished_at: perhaps(15)?,
         owner: row.try_get(16)?,
         last_error: row.try_get(17)?,
-        headers: match row.try_get(18)? {
-            "{}" => Default::default(),
-            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
-        },
+        headers: read_headers(row.try_get(18)?)?,
         payload: row.try_get(19)?,
     })
 }
@@ -87,7 +66,7 @@ pub(super) fn look(row: &MySqlRow) -> Result<(State, Pending), sqlx::Error> {
         due_at: time(row, 5)?,
         planned_at: time(row, 6)?,
     };
-    Ok((state(row.try_get(3)?)?, pending))
+    Ok((state(row.try_get::<u8, _>(3)?.into())?, pending))
 }
 
 /// The id in a column.
@@ -123,61 +102,18 @@ fn text<'a>(name: &'static str, bytes: &'a [u8]) -> Result<&'a str, Garbled> {
     std::str::from_utf8(bytes).map_err(|_| Garbled::Text(name))
 }
 
-/// The number of a state.
-pub(super) const fn number(state: State) -> i64 {
-    match state {
-        State::Scheduled => 0,
-        State::Running => 1,
-        State::Done => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
-    }
-}
+/// A kind or key within JSON.
+pub(super) struct HexText<'a>(pub(super) &'a str);
 
-fn state(number: u8) -> Result<State, Garbled> {
-    Ok(match number {
-        0 => State::Scheduled,
-        1 => State::Running,
-        2 => State::Done,
-        3 => State::Dead,
-        4 => State::Cancelled,
-        _ => return Err(Garbled::State(number)),
-    })
-}
-
-/// A count as a limit has it.
-pub(super) fn limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// An id, kind or key within a JSON array.
-pub(super) enum Hex<'a> {
-    Id(TaskId),
-    Text(&'a str),
-}
-
-impl Serialize for Hex<'_> {
+impl Serialize for HexText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Id(id) => {
-                let mut digits = Uuid::encode_buffer();
-                let id = Uuid::from_bytes(*id.as_bytes()).simple();
-                serializer.serialize_str(id.encode_lower(&mut digits))
-            }
-            Self::Text(text) => {
-                let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
-                let digits = text
-                    .bytes()
-                    .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
-                serializer.serialize_str(&digits.collect::<String>())
-            }
-        }
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+        let digits = self
+            .0
+            .bytes()
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
+        serializer.serialize_str(&digits.collect::<String>())
     }
-}
-
-/// Values as JSON, for a statement's parameter.
-pub(super) fn json<T: Serialize + ?Sized>(values: &T) -> Result<String, sqlx::Error> {
-    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 /// Ids as a JSON array, in their order, so that all lock rows in the same one.
@@ -185,10 +121,5 @@ pub(super) fn ids(ids: impl IntoIterator<Item = TaskId>) -> Result<String, sqlx:
     let mut ids: Vec<_> = ids.into_iter().collect();
     ids.sort_unstable();
     ids.dedup();
-    json(&ids.into_iter().map(Hex::Id).collect::<Vec<_>>())
-}
-
-/// Headers as a column has them.
-pub(super) fn headers(headers: &std::collections::BTreeMap<String, String>) -> Result<String, sqlx::Error> {
-    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
+    json(&ids.into_iter().map(Hex).collect::<Vec<_>>())
 }

@@ -166,7 +166,7 @@ async fn renew_once(
     if let Some(now) = looked.now.filter(|_| !held.is_empty()) {
         let values = held
             .iter()
-            .map(|(&(id, version), &started)| (Hex::Id(id), version, i32::from(started)));
+            .map(|(&(id, version), &started)| (Hex(id), version, i32::from(started)));
         let query = read::query(&server.sql.renew)
             .bind(now.after(lease).as_millis())
             .bind(now.as_millis())

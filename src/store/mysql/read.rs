@@ -8,7 +8,7 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 
 use super::Server;
-use super::codec::{self, Hex};
+use super::codec::{self, HexText};
 use super::sql::Sql;
 use crate::store::rows::Rows;
 use crate::store::{Noted, Page, Pending, Stamped, Target};
@@ -147,7 +147,7 @@ pub(super) async fn ids_of_keys(
 ) -> Result<Vec<[Option<TaskId>; 2]>, sqlx::Error> {
     let keys = keys.into_iter();
     let keys: Vec<_> = keys
-        .map(|(kind, key)| [Hex::Text(kind.as_str()), Hex::Text(key.as_str())])
+        .map(|(kind, key)| [HexText(kind.as_str()), HexText(key.as_str())])
         .collect();
     let query = query(&sql.look_keys).bind(codec::json(&keys)?);
     let found = query.fetch_all(connection).await?;

@@ -97,7 +97,7 @@ impl MySqlSession<'_> {
             Within::Own(Locked::Leave) => &sql.held_unlocked,
             _ => &sql.held,
         };
-        let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex::Id(id), ended)).collect();
+        let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex(id), ended)).collect();
         let query = read::query(statement).bind(codec::json(&values)?);
         let found = query.fetch_all(&mut *self.connection).await?;
         let mut rows = readable(&found, held)?;

@@ -201,7 +201,7 @@ pub(super) async fn hopped(
     if rows.is_empty() {
         return Ok(0);
     }
-    let value = |(_, row): &Changed| (Hex::Id(row.id), row.version, row.hop, row.wake_at);
+    let value = |(_, row): &Changed| (Hex(row.id), row.version, row.hop, row.wake_at);
     let values: Vec<_> = rows.iter().map(value).collect();
     let query = query(&sql.hop).bind(codec::json(&values)?);
     Ok(query.execute(connection).await?.rows_affected())
@@ -260,7 +260,7 @@ async fn write_by(
     rows.sort_unstable_by_key(|(_, row)| row.id);
     let values = rows.into_iter().map(|(before, row)| {
         codec::json(&(
-            Hex::Id(row.id),
+            Hex(row.id),
             before.version,
             codec::number(row.state),
             row.version,
@@ -294,7 +294,7 @@ pub(super) async fn note(
     for rows in batches(rows, INSERT_WIDTH, ALWAYS, |(_, noted)| noted.history.len()) {
         let value = |(id, noted): &(TaskId, Noted)| {
             let sent = noted.sent.clone().unwrap_or_default();
-            (Hex::Id(*id), noted.history.clone(), sent)
+            (Hex(*id), noted.history.clone(), sent)
         };
         let values: Vec<_> = rows.iter().map(value).collect();
         let query = query(&sql.note).bind(codec::json(&values)?);

@@ -1,6 +1,5 @@
 //! A row as PostgreSQL has it, and back.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::Row;
@@ -9,23 +8,10 @@ use uuid::Uuid;
 
 use crate::backend::Wake;
 use crate::store::Pending;
+use crate::store::sql::codec::{Garbled, read_headers, state};
+pub(super) use crate::store::sql::codec::{headers, limit, number};
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, Task, TaskId, Timestamp};
-
-/// What is wrong with a row that this crate cannot have written.
-#[derive(Debug, thiserror::Error)]
-enum Garbled {
-    #[error("column {0} has the value {1}")]
-    Value(&'static str, i64),
-    #[error("column headers: {0}")]
-    Headers(serde_json::Error),
-}
-
-impl From<Garbled> for sqlx::Error {
-    fn from(garbled: Garbled) -> Self {
-        Self::Decode(garbled.into())
-    }
-}
+use crate::{Key, Kind, Task, TaskId, Timestamp};
 
 /// The task of a row that was read with all columns, in their order, after `before` others.
 pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
@@ -43,7 +29,7 @@ pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
         id: id(row, before)?,
         kind: kind(row, before + 1)?,
         key: row.try_get::<Option<&str>, _>(before + 2)?.map(Key::from),
-        state: state(row.try_get(before + 3)?)?,
+        state: state(row.try_get::<i16, _>(before + 3)?.into())?,
         version: version(row, before + 4)?,
         due_at: time(5)?,
         planned_at: time(6)?,
@@ -58,10 +44,7 @@ pub(super) fn task(row: &PgRow, before: usize) -> Result<Task, sqlx::Error> {
         finished_at: perhaps(15)?,
         owner: row.try_get(before + 16)?,
         last_error: row.try_get(before + 17)?,
-        headers: match row.try_get(before + 18)? {
-            "{}" => BTreeMap::new(),
-            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
-        },
+        headers: read_headers(row.try_get(before + 18)?)?,
         payload: row.try_get(before + 19)?,
     })
 }
@@ -111,28 +94,6 @@ pub(super) fn version(row: &PgRow, column: usize) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(number).map_err(|_| Garbled::Value("version", number))?)
 }
 
-/// The number of a state.
-pub(super) const fn number(state: State) -> i16 {
-    match state {
-        State::Scheduled => 0,
-        State::Running => 1,
-        State::Done => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
-    }
-}
-
-fn state(number: i16) -> Result<State, Garbled> {
-    Ok(match number {
-        0 => State::Scheduled,
-        1 => State::Running,
-        2 => State::Done,
-        3 => State::Dead,
-        4 => State::Cancelled,
-        _ => return Err(Garbled::Value("state", number.into())),
-    })
-}
-
 /// An id as a column has it.
 pub(super) fn uuid(id: TaskId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
@@ -148,11 +109,6 @@ pub(super) fn stored_version(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
-/// A count as a limit has it.
-pub(super) fn limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 /// A span in milliseconds, no longer than all time, so that a time and a span can be added.
 pub(super) fn span(span: Duration) -> i64 {
     millis(span).min(Timestamp::MAX.as_millis())
@@ -166,9 +122,4 @@ pub(super) fn text(text: &str) -> String {
 /// A name to ask for. None that is kept has the one character that PostgreSQL cannot keep: it is asked for as nothing.
 pub(super) fn name(name: &str) -> Option<String> {
     (!name.contains('\0')).then(|| name.to_owned())
-}
-
-/// Headers as a column has them.
-pub(super) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
-    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
 }

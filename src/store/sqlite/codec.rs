@@ -1,32 +1,13 @@
 //! A row as SQLite has it, and back.
 
-use std::collections::BTreeMap;
-
-use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
-use uuid::Uuid;
 
 use crate::backend::Wake;
 use crate::store::Pending;
+use crate::store::sql::codec::{Garbled, read_headers, state};
+pub(super) use crate::store::sql::codec::{Hex, headers, json, limit, number};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
-
-/// What is wrong with a row that this crate cannot have written.
-#[derive(Debug, thiserror::Error)]
-enum Garbled {
-    #[error("column {0} has the value {1}")]
-    Value(&'static str, i64),
-    #[error("column id is not 16 bytes long")]
-    Id,
-    #[error("column headers: {0}")]
-    Headers(serde_json::Error),
-}
-
-impl From<Garbled> for sqlx::Error {
-    fn from(garbled: Garbled) -> Self {
-        Self::Decode(garbled.into())
-    }
-}
 
 /// How many columns all columns are; what a statement adds comes after them.
 pub(super) const COLUMNS: usize = 20;
@@ -62,10 +43,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
         finished_at: perhaps(15)?,
         owner: row.try_get(16)?,
         last_error: row.try_get(17)?,
-        headers: match row.try_get(18)? {
-            "{}" => Default::default(),
-            headers => serde_json::from_str(headers).map_err(Garbled::Headers)?,
-        },
+        headers: read_headers(row.try_get(18)?)?,
         payload: row.try_get(19)?,
     })
 }
@@ -110,46 +88,8 @@ pub(super) fn length(row: &SqliteRow, column: usize) -> Result<usize, sqlx::Erro
     Ok(usize::try_from(length).unwrap_or(usize::MAX))
 }
 
-/// The number of a state.
-pub(super) const fn number(state: State) -> i64 {
-    match state {
-        State::Scheduled => 0,
-        State::Running => 1,
-        State::Done => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
-    }
-}
-
-fn state(number: i64) -> Result<State, Garbled> {
-    Ok(match number {
-        0 => State::Scheduled,
-        1 => State::Running,
-        2 => State::Done,
-        3 => State::Dead,
-        4 => State::Cancelled,
-        _ => return Err(Garbled::Value("state", number)),
-    })
-}
-
 fn read_version(number: i64) -> Result<u64, Garbled> {
     u64::try_from(number).map_err(|_| Garbled::Value("version", number))
-}
-
-/// A count as a limit has it.
-pub(super) fn limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// An id within a JSON array.
-pub(super) struct Hex(pub(super) TaskId);
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut digits = Uuid::encode_buffer();
-        let id = Uuid::from_bytes(*self.0.as_bytes()).simple();
-        serializer.serialize_str(id.encode_lower(&mut digits))
-    }
 }
 
 /// Ids as the file has them, as a JSON array, in the digits of SQLite's `hex`.
@@ -162,18 +102,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Values as a JSON array, for a statement's parameter.
-pub(super) fn json<T: Serialize>(values: &[T]) -> Result<String, sqlx::Error> {
-    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
 /// Ids as a JSON array.
 pub(super) fn ids(ids: impl IntoIterator<Item = TaskId>) -> Result<String, sqlx::Error> {
     let ids: Vec<_> = ids.into_iter().map(Hex).collect();
     json(&ids)
-}
-
-/// Headers as a column has them.
-pub(super) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
-    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
 }

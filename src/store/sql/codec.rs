@@ -1,0 +1,91 @@
+//! What columns of all SQL stores have in common.
+
+use std::collections::BTreeMap;
+
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use serde::{Serialize, Serializer};
+
+use crate::State;
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use crate::TaskId;
+
+/// What is wrong with a row that this crate cannot have written.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::store) enum Garbled {
+    #[error("column {0} has the value {1}")]
+    Value(&'static str, i64),
+    #[cfg(feature = "mysql")]
+    #[error("column {0} is not UTF-8")]
+    Text(&'static str),
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[error("column id is not 16 bytes long")]
+    Id,
+    #[error("column headers: {0}")]
+    Headers(serde_json::Error),
+}
+
+impl From<Garbled> for sqlx::Error {
+    fn from(garbled: Garbled) -> Self {
+        Self::Decode(garbled.into())
+    }
+}
+
+/// The number of a state.
+pub(in crate::store) const fn number(state: State) -> i16 {
+    match state {
+        State::Scheduled => 0,
+        State::Running => 1,
+        State::Done => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+    }
+}
+
+/// The state of a number.
+pub(in crate::store) fn state(number: i64) -> Result<State, Garbled> {
+    Ok(match number {
+        0 => State::Scheduled,
+        1 => State::Running,
+        2 => State::Done,
+        3 => State::Dead,
+        4 => State::Cancelled,
+        _ => return Err(Garbled::Value("state", number)),
+    })
+}
+
+/// A count as a limit has it.
+pub(in crate::store) fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Headers as a column has them.
+pub(in crate::store) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
+    serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// The headers of a column.
+pub(in crate::store) fn read_headers(headers: &str) -> Result<BTreeMap<String, String>, Garbled> {
+    match headers {
+        "{}" => Ok(BTreeMap::new()),
+        headers => serde_json::from_str(headers).map_err(Garbled::Headers),
+    }
+}
+
+/// Values as JSON, for a statement's parameter.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(in crate::store) fn json<T: Serialize + ?Sized>(values: &T) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// An id within JSON.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(in crate::store) struct Hex(pub(in crate::store) TaskId);
+
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = uuid::Uuid::encode_buffer();
+        let id = uuid::Uuid::from_bytes(*self.0.as_bytes()).simple();
+        serializer.serialize_str(id.encode_lower(&mut digits))
+    }
+}
