@@ -50,19 +50,19 @@ pub trait Backend: Debug + Send + Sync {
     fn delays(&self) -> Delays;
 
     /// Takes a batch of wake-ups, each to be received no earlier than about its delay from now by the backend's own
-    /// clock. A wake-up that it holds already (same id, same version) is held once more or once, as it likes.
+    /// clock. Whether a wake-up that it holds already (same id, same version) arrives once or twice is up to it.
     ///
     /// Nothing may be assumed of a batch whose call was abandoned: each part of it was taken or not.
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError>;
 
-    /// Forgets wake-ups that nobody needs any more, if it can. A hint: it may do nothing.
+    /// Forgets wake-ups that nobody needs any more, each by its id and version, if it can. A hint: it may do nothing.
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error>;
 
     /// Waits until at least one wake-up has arrived and takes up to `max` (at least 1) of them, without polling for
     /// them.
     ///
-    /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. The first call
-    /// starts what must be started: a process that only sends never receives. Bytes that are no wake-up are
+    /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. What receiving needs, such
+    /// as a consumer, is started by the first call, as a process that only sends makes none. Bytes that are no wake-up are
     /// counted and dropped. An error is passed on only when waiting longer would not mend it by itself.
     ///
     /// Several may receive at once, each with a call of its own. A call that is dropped before it ends loses nothing.
@@ -70,7 +70,7 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Says that these arrivals have been dealt with and need not come again.
     ///
-    /// A courtesy, so it cannot fail: what is not acknowledged comes again and names a past version.
+    /// It gives no error: what stays unacknowledged comes again, names a past version of its row, and is dropped.
     async fn acknowledge(&self, arrivals: Vec<Arrival>);
 
     /// How many messages were received that were no wake-ups, and were dropped. They may be anybody's; many of them
@@ -98,7 +98,7 @@ pub struct Delays {
     pub usual_lateness: Duration,
 }
 
-/// The delays that a backend can hold. Who routes to it has to know both.
+/// The delays that a backend can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Any delay up to the longest, zero included; what is due later is sent in several hops.
@@ -124,7 +124,7 @@ pub struct Departure {
 pub struct Arrival {
     /// What has arrived.
     pub wake: Wake,
-    /// The backend's own mark, by which it knows what an acknowledgement is for.
+    /// The backend's own mark, by which it knows what an acknowledgement is for; 0, say, where that does nothing.
     pub ticket: u64,
 }
 

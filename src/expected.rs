@@ -19,7 +19,9 @@ pub enum Expected {
     At(Timestamp),
     /// It is to run now.
     Run,
-    /// It is not to run: it will be cancelled.
+    /// It has no time yet: it waits until it has one, and is asked about as any other.
+    NotYet,
+    /// It is not to run, ever: it is cancelled. A time that the table has later makes no new task.
     Gone,
 }
 
@@ -35,7 +37,11 @@ pub enum Expected {
 /// [`Outcome::Again`](crate::Outcome::Again), before it answers; retries and snoozes keep their pauses as long as
 /// the table says what it said. A task is known by its key, so each of such a kind needs one.
 ///
-/// While the function fails no task of its kind is run, and it is asked again every second.
+/// It follows tasks that are there: a new row of the table needs a [`schedule`](crate::Scheduler::schedule), and so does one
+/// whose task is done, or was cancelled as [`Expected::Gone`]. Every process that schedules or runs such tasks names the check.
+///
+/// While the function fails no task of its kind is run, and it is asked again every second; the `last_error` of those that
+/// are due says why.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,7 +62,7 @@ pub enum Expected {
 ///     for post in posts {
 ///         answers.push(match publish_at(&post).await? {
 ///             Some(time) => Expected::At(time),
-///             None => Expected::Gone,
+///             None => Expected::NotYet,
 ///         });
 ///     }
 ///     Ok(answers)
@@ -168,12 +174,16 @@ pub(crate) enum Course {
 }
 
 impl Expected {
+    /// As late as a task can wait.
+    const NEVER: Self = Self::At(Timestamp::MAX);
+
     /// The course of a task that is not due yet, and was planned for `planned_at`.
     ///
     /// The planned time is compared and not the due time: so a retry or a snooze keeps its pause.
     pub(crate) fn course_of_early(self, planned_at: Timestamp, now: Timestamp) -> Course {
         match self {
             Self::Gone => Course::Cancel,
+            Self::NotYet => Self::NEVER.course_of_early(planned_at, now),
             Self::Run if planned_at > now => Course::RunNow,
             Self::Run => Course::Keep,
             Self::At(time) => {
@@ -193,6 +203,7 @@ impl Expected {
     pub(crate) fn course_of_claimed(self, planned_at: Timestamp, now: Timestamp) -> Course {
         match self {
             Self::Gone => Course::Cancel,
+            Self::NotYet => Self::NEVER.course_of_claimed(planned_at, now),
             Self::At(time) if time > now && time != planned_at => Course::Move(time.min(Timestamp::MAX)),
             Self::Run | Self::At(_) => Course::Keep,
         }
@@ -229,6 +240,8 @@ mod tests {
             (Expected::Run, 1_000, Course::Keep),
             (Expected::Gone, 2_000, Course::Cancel),
             (Expected::Gone, 900, Course::Cancel),
+            (Expected::NotYet, 2_000, to(Timestamp::MAX.as_millis())),
+            (Expected::NotYet, Timestamp::MAX.as_millis(), Course::Keep),
         ] {
             let planned_at = Timestamp::from_millis(planned_at);
             assert_eq!(
@@ -248,6 +261,7 @@ mod tests {
             (at(1_001), 1_001, Course::Keep),
             (Expected::Run, 900, Course::Keep),
             (Expected::Gone, 900, Course::Cancel),
+            (Expected::NotYet, 900, to(Timestamp::MAX.as_millis())),
         ] {
             let planned_at = Timestamp::from_millis(planned_at);
             assert_eq!(

@@ -44,6 +44,8 @@ pub enum Outcome {
     RetryAfter(String, Duration),
     /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
     Snooze(Duration),
+    /// The same for this reason, which people find in the task's [`last_error`](crate::Task::last_error).
+    SnoozeBecause(String, Duration),
     /// Done for this time: the same task under the same key, once more, due after this long.
     Again(Duration),
     /// It can never succeed, for this reason: dead at once.

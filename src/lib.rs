@@ -10,7 +10,7 @@
         feature = "rocketmq",
         feature = "sqlite"
     )),
-    doc = "Any delay on the RocketMQ brokers you have. The whole page is shown with all features on."
+    doc = "Delayed tasks with any delay, on RocketMQ, Redis or just your database. The whole page is shown with all features on."
 )]
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]

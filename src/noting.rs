@@ -92,7 +92,7 @@ fn ended<'e>(task: Option<&Task>, ending: &'e Ending) -> Line<'e> {
         Ending::Done => ("done", None),
         Ending::Dead { error, .. } => ("dead", Some(error)),
         Ending::Retry { error, .. } => ("retried", Some(error)),
-        Ending::Snooze { .. } => ("snoozed", None),
+        Ending::Snooze { reason, .. } => ("snoozed", reason.as_ref()),
         Ending::Again { .. } => ("again", None),
         Ending::Release => ("released", None),
         Ending::Moved { .. } => ("moved", None),

@@ -353,7 +353,7 @@ impl Page {
 
 /// What came of scheduling a task. In each case there is one task, and it is in the answer.
 ///
-/// These are all there are, so that who matches them needs no case for what he does not know.
+/// There will be no other variant: a `match` needs no `_`.
 ///
 /// ```
 /// use delayline::store::MemoryStore;
@@ -409,7 +409,7 @@ impl Scheduled {
 
 /// What came of changing a task: true when it was given, and for as long as nobody changes the task again.
 ///
-/// These are all there are, so that who matches them needs no case for what he does not know.
+/// There will be no other variant: a `match` needs no `_`.
 ///
 /// ```
 /// use delayline::store::MemoryStore;

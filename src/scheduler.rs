@@ -78,7 +78,7 @@ impl Scheduler {
         SchedulerBuilder::over(store)
     }
 
-    /// The same scheduler for another who uses it: `actor` is noted of what is done through it, where history is kept
+    /// The same scheduler, for use on behalf of somebody: `actor` is noted of what is done through it, where history is kept
     /// ([`SchedulerBuilder::history`]), in place of `rust`. `api:NAME`, say.
     #[must_use]
     pub fn by(&self, actor: &str) -> Self {
@@ -339,7 +339,7 @@ impl Scheduler {
         Ok(found)
     }
 
-    /// Sends the wake-ups that are still waiting, and closes the backends: the end of a process that goes in peace.
+    /// Sends the wake-ups that are still waiting, and closes the backends: for a process that ends in an orderly way.
     ///
     /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
     /// afterwards, but their wake-ups are left to the sweep. A backend that does not close within

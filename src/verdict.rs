@@ -84,6 +84,14 @@ impl Verdict {
                 return Ending::Snooze {
                     after,
                     look_in: look_in(after),
+                    reason: None,
+                };
+            }
+            Self::Answered(Ok(Outcome::SnoozeBecause(reason, after))) => {
+                return Ending::Snooze {
+                    after,
+                    look_in: look_in(after),
+                    reason: Some(shortened(reason)),
                 };
             }
             Self::Answered(Ok(Outcome::Again(after))) => {
@@ -143,7 +151,7 @@ impl Verdict {
 /// The longest error text that a row keeps, in bytes: whole error chains fit, a dumped response does not.
 const LONGEST_ERROR: usize = 2_000;
 
-fn shortened(mut text: String) -> String {
+pub(crate) fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_ERROR {
         let mut end = LONGEST_ERROR;
         while !text.is_char_boundary(end) {

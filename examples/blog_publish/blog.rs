@@ -226,7 +226,7 @@ macro_rules! blog {
                 }
                 let expected = |post: &Key| match times.get(post.as_str()) {
                     Some(time) => Expected::At(*time),
-                    // A draft again, or gone.
+                    // Deleted, or a draft again, whose task `publish_at` schedules anew.
                     None => Expected::Gone,
                 };
                 Ok(posts.iter().map(expected).collect())

@@ -145,7 +145,7 @@ impl fmt::Display for Summary {
         )?;
         write!(
             f,
-            "at most {hops_max} hops; woken at last by: a level {}, the precise backend {}, a free place {}, the sweep {}",
+            "at most {hops_max} hops; started by: a wake-up of a level {}, of the precise backend {}; a handler that had ended and left room {}; the sweep {}",
             woken_by.carrier, woken_by.precise, woken_by.room, woken_by.sweep
         )
     }

@@ -51,7 +51,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Any delay on the RocketMQ brokers you have.
+/// Delayed tasks with any delay, on RocketMQ, Redis or just a database.
 #[derive(Debug, clap::Parser)]
 #[command(name = "delayline", version, arg_required_else_help = false)]
 struct Cli {

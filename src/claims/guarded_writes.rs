@@ -124,7 +124,12 @@ async fn renew(store: &dyn Store, renewals: Vec<(Renewal, Duration)>) -> Result<
 fn bytes_of(step: &Step) -> usize {
     match &step.event {
         Event::End {
-            ending: Ending::Retry { error, .. } | Ending::Dead { error, .. },
+            ending:
+                Ending::Retry { error, .. }
+                | Ending::Dead { error, .. }
+                | Ending::Snooze {
+                    reason: Some(error), ..
+                },
             ..
         } => error.len(),
         Event::End { .. } | Event::Hop { .. } => 0,

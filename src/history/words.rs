@@ -47,7 +47,11 @@ impl Explanation {
             State::Scheduled if task.due_at > self.now => {
                 let remaining = Spelled(span(self.now, task.due_at));
                 let again = task.last_error.as_ref().map_or(String::new(), |error| {
-                    format!(" Attempt {} failed: {}.", task.attempt, one_line(error))
+                    let error = one_line(error);
+                    match self.history.last() {
+                        Some(last) if last.event == "snoozed" => format!(" Put off: {error}."),
+                        _ => format!(" Attempt {} failed: {error}.", task.attempt),
+                    }
                 });
                 format!("Scheduled, due at {} (in {remaining}).{again}", task.due_at)
             }

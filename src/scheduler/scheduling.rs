@@ -113,7 +113,9 @@ impl Scheduler {
             return Err(Error::invalid(
                 "key",
                 "none",
-                format!("allowed is a key, by which tasks of kind {kind} are checked"),
+                format!(
+                    "needed is one, as tasks of kind {kind} follow a check, which knows them by their keys"
+                ),
             ));
         }
         check_due(due)?;

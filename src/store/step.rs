@@ -105,6 +105,8 @@ pub enum Ending {
         after: Duration,
         /// When its wake-up will be overdue, from now.
         look_in: Duration,
+        /// Why, for `last_error`; none leaves it as it is.
+        reason: Option<String>,
     },
     /// Done for this time and scheduled once more: as a new task, but the same row. `planned_at` is the new time.
     Again {

@@ -71,8 +71,13 @@ impl<'e> Transition<'e> {
                 error: Some(error),
                 ..later(after, look_in)
             },
-            Ending::Snooze { after, look_in } => Self {
+            Ending::Snooze {
+                after,
+                look_in,
+                ref reason,
+            } => Self {
                 given_back: 1,
+                error: reason.as_deref(),
                 ..later(after, look_in)
             },
             Ending::Again { after, look_in } => Self::anew(When::After(after), look_in),

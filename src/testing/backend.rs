@@ -77,7 +77,15 @@ pub trait BackendFixture: Send + Sync {
 ///
 /// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in
 /// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process, which then
-/// goes by tokio's time. Whoever calls it has tokio with the feature `macros`, and `async-trait` for the fixture.
+/// goes by tokio's time. A case about what the fixture says that the backend does not do, such as leases, passes and tries
+/// nothing.
+///
+/// ```toml
+/// [dev-dependencies]
+/// async-trait = "0.1"
+/// delayline = { …, features = ["testing"] }
+/// tokio = { version = "1", features = ["macros", "rt-multi-thread", "test-util"] }
+/// ```
 ///
 /// ```text
 /// use std::sync::Arc;

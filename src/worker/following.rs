@@ -17,6 +17,7 @@ use crate::router::DueWake;
 use crate::scheduler::due_wake;
 use crate::store::{Change, Ending, Expect, Note, Pending, Target, Verb, When};
 use crate::store_time::Heard;
+use crate::verdict::shortened;
 use crate::{Answer, Error, State, Timestamp, defaults};
 
 /// Asks the check of one kind about what waits, a batch at a time, and does as it says, until stopped.
@@ -57,7 +58,7 @@ pub(crate) async fn follow(
                          table"
                     );
                 }
-                put_off(&engine, &check_queue, asked, &settle).await
+                put_off(&engine, &check_queue, asked, &cause, &settle).await
             }
         };
         if let Err(error) = answered {
@@ -176,6 +177,7 @@ async fn put_off(
     engine: &Engine,
     check_queue: &CheckQueue,
     Asked { claimed, early, .. }: Asked,
+    cause: &str,
     settle: &Settle,
 ) -> Result<(), Error> {
     let kernel = &engine.kernel;
@@ -183,7 +185,12 @@ async fn put_off(
     if let Some(lane) = engine.lanes.get(&check_queue.kind) {
         let look_in = kernel.router.look_in(Some(&check_queue.kind), after);
         for attempt in claimed {
-            end(engine, lane, attempt, Ending::Snooze { after, look_in }, settle);
+            let snooze = Ending::Snooze {
+                after,
+                look_in,
+                reason: Some(shortened(format!("its check failed: {cause}"))),
+            };
+            end(engine, lane, attempt, snooze, settle);
         }
     }
     match kernel.time.carried_on() {

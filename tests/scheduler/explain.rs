@@ -195,6 +195,32 @@ async fn attempts_are_told_with_their_errors_and_who_made_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn why_a_task_was_put_off_is_told() {
+    for (outcome, said) in [
+        (
+            Outcome::SnoozeBecause("no broker.".to_owned(), secs(600)),
+            " Put off: no broker.",
+        ),
+        (
+            Outcome::Retry("no luck".to_owned()),
+            " Attempt 1 failed: no luck.",
+        ),
+    ] {
+        let world = noting(History::Changes);
+        let id = scheduled(&world, 60).await;
+        let answer = move |_| {
+            let outcome = outcome.clone();
+            async { Ok(outcome) }
+        };
+        let worker = Worker::new(&world.scheduler);
+        let _running = Running::start(worker.handle_bytes(KIND, Policy::new(), answer));
+        world.pass_until(60_100).await;
+        let explained = explained(&world, id).await;
+        assert!(explained.words[0].ends_with(said), "{explained:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_of_its_kind_is_told() {
     let world = noting(History::Changes);
     let id = scheduled(&world, 60).await;

@@ -244,9 +244,14 @@ impl Model {
                     later(row, *after, *look_in, now);
                     row.last_error = Some(error.clone());
                 }
-                Ending::Snooze { after, look_in } => {
+                Ending::Snooze {
+                    after,
+                    look_in,
+                    reason,
+                } => {
                     later(row, *after, *look_in, now);
                     row.attempt -= 1;
+                    row.last_error = reason.clone().or(row.last_error.take());
                 }
                 Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
                 Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),

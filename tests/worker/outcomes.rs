@@ -262,10 +262,10 @@ async fn a_snooze_gives_the_attempt_back_and_leaves_the_planned_time() {
     let worker = worker_that(&world, at_once().max_attempts(1), move |_| {
         let nth = runs.count();
         Box::pin(async move {
-            Ok(if nth < 5 {
-                Outcome::Snooze(ms(1_500))
-            } else {
-                Outcome::Done
+            Ok(match nth {
+                ..3 => Outcome::Snooze(ms(1_500)),
+                3..5 => Outcome::SnoozeBecause("the printer is off".to_owned(), ms(1_500)),
+                _ => Outcome::Done,
             })
         })
     });
@@ -278,6 +278,10 @@ async fn a_snooze_gives_the_attempt_back_and_leaves_the_planned_time() {
         (State::Scheduled, 0, 3)
     );
     assert_eq!((snoozed.due_at, snoozed.planned_at), (at(1_600), at(100)));
+    assert_eq!(snoozed.last_error, None);
+    world.pass_until(3_101).await;
+    let why = world.row(row.id).await.last_error;
+    assert_eq!(why.as_deref(), Some("the printer is off"));
     world.settle().await;
     assert_eq!(world.runs.times(), [100, 1_600, 3_100, 4_600, 6_100]);
     assert!(world.runs.all().iter().all(|run| run.task.attempt == 1));

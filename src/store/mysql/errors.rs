@@ -20,6 +20,11 @@ impl From<TooBig> for sqlx::Error {
     }
 }
 
+/// A table is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; the store's own tables are made by `MySqlStore::migrate`, or `delayline migrate mysql`")]
+struct NoTable(#[source] sqlx::Error);
+
 /// Numbers of errors, as MySQL and MariaDB have them.
 mod number {
     pub(super) const DUPLICATE: u16 = 1062;
@@ -122,6 +127,9 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
     Error::Store {
         store: NAME,
         transient: is_transient(&error),
-        source: error.into(),
+        source: match is_missing_table(&error) {
+            true => NoTable(error).into(),
+            false => error.into(),
+        },
     }
 }

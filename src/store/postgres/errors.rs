@@ -5,6 +5,11 @@ use std::io;
 use crate::Error;
 use crate::store::sql::Why;
 
+/// A table is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; the store's own tables are made by `PostgresStore::migrate`, or `delayline migrate postgres`")]
+struct NoTable(#[source] sqlx::Error);
+
 /// The code that PostgreSQL gave.
 fn code_of(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
@@ -65,6 +70,9 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
     Error::Store {
         store: super::NAME,
         transient: is_transient(&error),
-        source: error.into(),
+        source: match code_of(&error).as_deref() {
+            Some("42P01") => NoTable(error).into(),
+            _ => error.into(),
+        },
     }
 }

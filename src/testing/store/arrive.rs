@@ -46,7 +46,18 @@ pub(super) async fn a_row_that_is_not_due_is_early_and_unchanged(fixture: &dyn S
     let due = trial.add(due(2).named("a")).await;
     let claimed = trial.claim(&due, &any()).await;
     let (after, look_in) = (LONG, LONG);
-    assert!(trial.end(&claimed, Ending::Snooze { after, look_in }).await);
+    assert!(
+        trial
+            .end(
+                &claimed,
+                Ending::Snooze {
+                    after,
+                    look_in,
+                    reason: None,
+                }
+            )
+            .await
+    );
     for task in [new, trial.get(id(2)).await] {
         // Neither room nor a handler is asked for.
         for claim in [any(), claim(&[(KIND, 0)]), nothing()] {

@@ -94,7 +94,18 @@ pub(super) async fn that_a_handler_has_started_is_noted(fixture: &dyn StoreFixtu
         }
     );
     let (after, look_in) = (NONE, LONG);
-    assert!(trial.end(&task, Ending::Snooze { after, look_in }).await);
+    assert!(
+        trial
+            .end(
+                &task,
+                Ending::Snooze {
+                    after,
+                    look_in,
+                    reason: None,
+                }
+            )
+            .await
+    );
     assert!(!trial.get(id(1)).await.started);
 }
 

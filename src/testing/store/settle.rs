@@ -113,19 +113,25 @@ pub(super) async fn a_retry_keeps_its_attempt_and_its_plan(fixture: &dyn StoreFi
 }
 
 pub(super) async fn a_snooze_gives_its_attempt_back_and_keeps_its_plan(fixture: &dyn StoreFixture) {
-    let snooze = Ending::Snooze {
-        after: AFTER,
-        look_in: LOOK_IN,
-    };
-    let ended = ended(fixture, snooze).await;
-    assert_after(ended.span, AFTER, ended.after.due_at);
-    assert_after(ended.span, LOOK_IN, ended.after.wake_at);
-    let expected = Task {
-        due_at: ended.after.due_at,
-        attempt: 1,
-        ..ended.moved_on(State::Scheduled)
-    };
-    assert_eq!(ended.after, expected);
+    for reason in [None, Some("no broker")] {
+        let reason = reason.map(ToOwned::to_owned);
+        let snooze = Ending::Snooze {
+            after: AFTER,
+            look_in: LOOK_IN,
+            reason: reason.clone(),
+        };
+        let ended = ended(fixture, snooze).await;
+        assert_after(ended.span, AFTER, ended.after.due_at);
+        assert_after(ended.span, LOOK_IN, ended.after.wake_at);
+        let before = ended.moved_on(State::Scheduled);
+        let expected = Task {
+            due_at: ended.after.due_at,
+            attempt: 1,
+            last_error: reason.or(before.last_error.clone()),
+            ..before
+        };
+        assert_eq!(ended.after, expected);
+    }
 }
 
 pub(super) async fn once_more_is_as_a_new_task(fixture: &dyn StoreFixture) {

@@ -186,7 +186,11 @@ pub(super) fn endings() -> [Ending; 9] {
             look_in,
             error: error.clone(),
         },
-        Ending::Snooze { after, look_in },
+        Ending::Snooze {
+            after,
+            look_in,
+            reason: Some(error.clone()),
+        },
         Ending::Again { after, look_in },
         Ending::Release,
         Ending::Moved {

@@ -28,6 +28,8 @@ async fn what_is_due_does_not_run_until_the_check_answers() {
             "{mood:?}"
         );
         assert_eq!((waiting.due_at, waiting.planned_at), (at(14_000), at(10_000)));
+        let why = waiting.last_error.unwrap();
+        assert!(why.starts_with("its check failed: "), "{mood:?}: {why}");
         posts.feel(Mood::Well);
         world.settle().await;
         assert_eq!(world.runs.times(), [14_000], "{mood:?}");

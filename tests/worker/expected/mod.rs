@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use delayline::backend::{Backend, Departure, Wake};
 use delayline::clock::Clock;
 use delayline::expected::{Check, Expected};
-use delayline::{Error, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task};
+use delayline::{Error, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task, Timestamp};
 
 use crate::outcomes::worker_that;
 use crate::support::{KIND, Op, START, Setup, World, at, ms, secs};
@@ -237,6 +237,28 @@ async fn a_task_that_is_gone_is_cancelled_and_does_not_run() {
     }
     assert_eq!(world.runs.count(), 0);
     assert_eq!(world.scheduler.stats().followed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_no_time_yet_waits_until_it_has_one() {
+    let (world, posts) = world();
+    let _worker = world.work();
+    let early = world.publish(&posts, "early", 360_000).await;
+    let due = world.publish(&posts, "due", 10_000).await;
+    posts.say("early", Expected::NotYet);
+    posts.say("due", Expected::NotYet);
+    world.pass_until(7_200_001).await;
+    for id in [early.id, due.id] {
+        let row = world.row(id).await;
+        assert_eq!(
+            (row.state, row.due_at, row.attempt),
+            (State::Scheduled, Timestamp::MAX, 0)
+        );
+    }
+    posts.set("early", 7_800_000);
+    posts.set("due", 7_900_000);
+    world.settle().await;
+    assert_eq!(world.runs.times(), [7_800_000, 7_900_000]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use super::{Fixture, due_rows, in_time, run};
 use crate::Error;
 use crate::store::Store;
 use crate::store::mysql::MySqlStore;
+use crate::store::sql::Each as _;
 
 #[tokio::test]
 async fn a_missing_schema_is_told_and_what_to_do() {
@@ -24,6 +25,14 @@ async fn migrating_again_changes_nothing() {
     let row = fixture.find(1).await;
     fixture.store.migrate().await.unwrap();
     assert_eq!(fixture.find(1).await, row);
+}
+
+#[tokio::test]
+async fn a_verb_without_tables_says_how_they_are_made() {
+    let fixture = Fixture::empty().await;
+    let error = fixture.store.insert_all(due_rows(1..2)).await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
+    assert!(error.to_string().contains("MySqlStore::migrate"), "{error}");
 }
 
 #[tokio::test]

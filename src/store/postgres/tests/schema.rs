@@ -35,7 +35,9 @@ async fn a_schema_that_is_not_there_is_said_with_what_to_do() {
     assert!(!error.is_transient(), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");
     assert!(error.to_string().contains("migrate"), "{error}");
-    assert!(!store.insert_all(due_rows([1])).await.unwrap_err().is_transient());
+    let error = store.insert_all(due_rows([1])).await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
+    assert!(error.to_string().contains("PostgresStore::migrate"), "{error}");
 
     let store = fixture.builder().schema("nowhere").connect().await.unwrap();
     assert!(!store.check().await.unwrap_err().is_transient());

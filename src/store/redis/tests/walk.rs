@@ -44,7 +44,11 @@ fn ending(rng: &mut Rng) -> Ending {
             look_in,
             error,
         },
-        4 => Ending::Snooze { after, look_in },
+        4 => Ending::Snooze {
+            after,
+            look_in,
+            reason: rng.bool().then_some(error),
+        },
         5 => Ending::Again { after, look_in },
         6 => Ending::Release,
         _ => Ending::Cancelled,
