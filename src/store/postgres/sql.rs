@@ -146,7 +146,8 @@ statements! {
                 UNION ALL
                 SELECT a.*, l.id FROM asked a CROSS JOIN LATERAL (
                     SELECT t.id FROM {tasks} t
-                    WHERE t.kind = a.kind AND t.key = a.key AND t.key IS NOT NULL AND t.state IN (0, 1) LIMIT 1) l
+                    WHERE t.kind || '' = a.kind AND t.key = a.key AND t.key IS NOT NULL AND t.state + 0 IN (0, 1)
+                    LIMIT 1) l
                 WHERE a.id IS NULL) f
             ORDER BY f.found, f.place),
         locked AS MATERIALIZED (

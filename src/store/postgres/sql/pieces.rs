@@ -199,10 +199,10 @@ macro_rules! of_keys {
          CROSS JOIN LATERAL (
             SELECT c.* FROM (
                 (SELECT 1 AS choice, l.* FROM {tasks} l
-                 WHERE l.kind = a.kind AND l.key = a.key AND l.key IS NOT NULL AND l.state IN (0, 1) LIMIT 1)
+                 WHERE l.kind || '' = a.kind AND l.key = a.key AND l.key IS NOT NULL AND l.state + 0 IN (0, 1) LIMIT 1)
                 UNION ALL
                 (SELECT 2, n.* FROM {tasks} n
-                 WHERE n.kind = a.kind AND n.key = a.key AND n.key IS NOT NULL AND n.state > 1
+                 WHERE n.kind || '' = a.kind AND n.key = a.key AND n.key IS NOT NULL AND n.state + 0 > 1
                  ORDER BY n.created_at DESC, n.id DESC LIMIT 1)) c
             ORDER BY c.choice LIMIT 1) t"
     };
