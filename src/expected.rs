@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::panic_text::panic_text;
 use crate::{Error, Failure, Key, Timestamp, defaults};
 
 /// What a service's own table says of a task now, whatever was scheduled before.
@@ -139,7 +140,7 @@ impl Check {
         let answers = match clock.timeout(limit, asking.join_next()).await {
             Some(Some(Ok(Ok(answers)))) => answers,
             Some(Some(Ok(Err(failure)))) => return Err(failure.reason()),
-            Some(Some(Err(panic))) => return Err(panic.to_string()),
+            Some(Some(Err(panic))) => return Err(format!("panicked: {}", panic_text(panic))),
             Some(None) | None => return Err(format!("no answer within {limit:?}")),
         };
         if answers.len() != count {

@@ -39,6 +39,7 @@ mod kernel;
 mod logged;
 mod metrics;
 mod noting;
+mod panic_text;
 mod paused;
 mod pauses;
 mod place;

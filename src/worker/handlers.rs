@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinSet};
 
 use super::attempt::Attempt;
 use super::engine::Engine;
@@ -13,6 +13,7 @@ use super::pausing;
 use super::renewing::Note;
 use super::stop::Stage;
 use crate::metrics::{LOST, Stopwatch, outcome};
+use crate::panic_text::panic_text;
 use crate::store::Ending;
 use crate::timestamp::duration;
 use crate::verdict::{Verdict, refusal};
@@ -198,16 +199,4 @@ fn finish(
         since,
     });
     outcome
-}
-
-fn panic_text(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else {
-        return String::new();
-    };
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic
-            .downcast::<&str>()
-            .map_or_else(|_| String::new(), |text| (*text).to_owned()),
-    }
 }
