@@ -65,6 +65,11 @@ impl Verdict {
     /// How the claim ends.
     pub(crate) fn ending(self, task: &Task, policy: &Policy, now: Timestamp, kernel: &Kernel) -> Ending {
         let look_in = |after| kernel.router.look_in(Some(&task.kind), after);
+        let snooze = |after, reason: Option<String>| Ending::Snooze {
+            after,
+            look_in: look_in(after),
+            reason: reason.map(shortened),
+        };
         let (reason, said) = match self {
             Self::Refused(error) => {
                 return Ending::Dead {
@@ -80,20 +85,8 @@ impl Verdict {
                     give_back: false,
                 };
             }
-            Self::Answered(Ok(Outcome::Snooze(after))) => {
-                return Ending::Snooze {
-                    after,
-                    look_in: look_in(after),
-                    reason: None,
-                };
-            }
-            Self::Answered(Ok(Outcome::SnoozeBecause(reason, after))) => {
-                return Ending::Snooze {
-                    after,
-                    look_in: look_in(after),
-                    reason: Some(shortened(reason)),
-                };
-            }
+            Self::Answered(Ok(Outcome::Snooze(after))) => return snooze(after, None),
+            Self::Answered(Ok(Outcome::SnoozeBecause(reason, after))) => return snooze(after, Some(reason)),
             Self::Answered(Ok(Outcome::Again(after))) => {
                 return Ending::Again {
                     after,

@@ -54,7 +54,8 @@ impl PublishError {
     ///
     /// Where no broker has the topic, that is no attempt of the task: it comes again after a quarter of the time that it
     /// is late, but 1 s at the least and 60 s at the most. So the absence of brokers costs a task no more than that
-    /// beyond the absence itself, and meanwhile its `last_error` says what is missing. When the task is a day late, it counts as a failed attempt all the same.
+    /// beyond the absence itself, and meanwhile its `last_error` says what is missing. When the task is a day late, it counts
+    /// as a failed attempt all the same.
     pub fn outcome(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
             Self::Unreachable(error) => {

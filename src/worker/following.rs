@@ -184,13 +184,13 @@ async fn put_off(
     let after = defaults::CHECK_AGAIN;
     if let Some(lane) = engine.lanes.get(&check_queue.kind) {
         let look_in = kernel.router.look_in(Some(&check_queue.kind), after);
+        let snooze = Ending::Snooze {
+            after,
+            look_in,
+            reason: Some(shortened(format!("its check failed: {cause}"))),
+        };
         for attempt in claimed {
-            let snooze = Ending::Snooze {
-                after,
-                look_in,
-                reason: Some(shortened(format!("its check failed: {cause}"))),
-            };
-            end(engine, lane, attempt, snooze, settle);
+            end(engine, lane, attempt, snooze.clone(), settle);
         }
     }
     match kernel.time.carried_on() {

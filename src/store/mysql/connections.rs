@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection};
 
-use super::Server;
-use super::errors::{self, failed};
+use super::errors;
 use super::sql::Sql;
 use crate::clock::Clock;
+use crate::defaults;
 use crate::store::sql::{Connections, Dial, LOCK_WAIT, Lent as Lending, TURN_WAIT, WAITING};
-use crate::{Error, defaults};
 
 /// How often a transaction that was undone for somebody else's sake is tried in all.
 const TRIES: u32 = 10;
@@ -76,18 +75,6 @@ impl Pools {
             let millis = self.clock.random_below(PAUSE << tries.min(5));
             self.clock.sleep(Duration::from_millis(millis)).await;
         }
-    }
-}
-
-impl Server {
-    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
-    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
-        if errors::is_of_server(&error) {
-            for pool in [&self.pools.callers, &self.pools.workers, &self.pools.waiting] {
-                pool.forget();
-            }
-        }
-        failed(error)
     }
 }
 

@@ -31,7 +31,12 @@ impl Verbs for Server {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        self.failed(error)
+        if errors::is_of_server(&error) {
+            for pool in [&self.pools.callers, &self.pools.workers, &self.pools.waiting] {
+                pool.forget();
+            }
+        }
+        errors::failed(error)
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {

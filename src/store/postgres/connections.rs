@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use super::errors::{self, failed};
+use super::errors;
 use super::listen::Listener;
 use super::read::Query;
 use super::sql::Statements;
 use super::table::Table;
 use crate::clock::Clock;
+use crate::defaults;
 use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent, TURN_WAIT, WAITING, Why};
-use crate::{Error, defaults};
 
 /// For how long the server may take to be reached and to say where the table is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -140,16 +140,6 @@ impl Database {
             channel,
             clock,
         })
-    }
-
-    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
-    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
-        if errors::is_of_server(&error) {
-            for pool in [&self.callers, &self.workers, &self.waiting] {
-                pool.forget();
-            }
-        }
-        failed(error)
     }
 
     /// What `call` gives, which is repeated where the database gave it up in favour of somebody else. Nothing of it has

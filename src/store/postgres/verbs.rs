@@ -35,7 +35,12 @@ impl Verbs for Database {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        self.failed(error)
+        if errors::is_of_server(&error) {
+            for pool in [&self.callers, &self.workers, &self.waiting] {
+                pool.forget();
+            }
+        }
+        errors::failed(error)
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {
