@@ -1,5 +1,4 @@
 //! Wake-ups that nobody takes: in a process of its own, as it listens to what is logged.
-#![cfg(feature = "rocketmq")]
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/logged.rs"]

@@ -1,6 +1,6 @@
 //! What a process holds of messages that nobody should send to the topic of wake-ups: apart from other tests, as it is
 //! this process that is weighed.
-#![cfg(all(feature = "rocketmq", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 // For the bare client.
 #![recursion_limit = "512"]

@@ -1,5 +1,4 @@
 //! What is secret stays so: in a process of its own, as it listens to everything that anybody logs.
-#![cfg(feature = "rocketmq")]
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/logged.rs"]

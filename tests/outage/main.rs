@@ -2,7 +2,6 @@
 //! and nothing runs twice.
 //!
 //! `DELAYLINE_OUTAGE_SECONDS` sets for how long servers are away that are not started again at once (default 15).
-#![cfg(all(feature = "rocketmq", feature = "redis", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod callers;

@@ -1,5 +1,4 @@
 //! Carrying wake-ups in Redis: what holds for every backend, and what is special to this one.
-#![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used)]
 
 mod carrying;
@@ -7,6 +6,7 @@ mod cluster;
 #[cfg(feature = "testing")]
 mod conformance;
 mod failures;
+mod own_servers;
 #[cfg(feature = "redis-tls")]
 mod security;
 mod sentinel;

@@ -8,14 +8,17 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::rate;
 use crate::shop::{KIND, Shop};
 
 /// How often some call.
 const EVERY: Duration = Duration::from_millis(10);
-/// How many tasks they schedule each time: 2,000 a second.
-const TASKS: usize = 20;
+/// How many tasks they schedule each time.
+fn tasks() -> usize {
+    rate() / 100
+}
 
-/// Schedules 2,000 tasks a second for 0.2 to 3 s; of twenty one is moved and one cancelled at once.
+/// Schedules tasks for 0.2 to 3 s; of each call one is moved and one cancelled at once.
 pub(crate) struct Callers {
     stop: oneshot::Sender<()>,
     calling: JoinHandle<Vec<Error>>,
@@ -60,7 +63,7 @@ impl Callers {
 
 /// Gives those tasks that must run.
 async fn call(shop: &Shop) -> Result<Vec<TaskId>, Error> {
-    let delays = (0..TASKS).map(|_| Duration::from_millis(fastrand::u64(200..3_000)));
+    let delays = (0..tasks()).map(|_| Duration::from_millis(fastrand::u64(200..3_000)));
     let tasks = delays.map(|delay| NewTask::new(KIND, &()).after(delay));
     let answers = shop.scheduler.schedule_all(tasks).await?;
     let mut ids: Vec<_> = answers.iter().map(|answer| answer.task().id).collect();

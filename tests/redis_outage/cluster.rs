@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::callers::Callers;
 use crate::servers::RedisCluster;
 use crate::shop::Shop;
-use crate::{ROOM, until};
+use crate::{ROOM, rate, until};
 
 /// For how long all is well, before and after.
 const QUIET: Duration = Duration::from_millis(1_500);
@@ -19,14 +19,18 @@ fn slot(cluster: &RedisCluster) -> u16 {
     cluster.slot_of("{delayline:wakes:0}")
 }
 
-/// Under 2,000 tasks a second, `harm` is done to a Cluster.
+/// Under load, `harm` is done to a Cluster.
 async fn under_load(harm: impl AsyncFnOnce(&mut RedisCluster)) {
     let _room = ROOM.acquire().await.unwrap();
     let mut cluster = block_in_place(RedisCluster::start);
     let shop = Arc::new(Shop::open(&cluster.url()).await);
     let callers = Callers::start(&shop);
+    let in_half_a_second = rate() as u64 / 2;
     sleep(QUIET).await;
-    until("wake-ups come through Redis", || shop.received() > 1_000).await;
+    until("wake-ups come through Redis", || {
+        shop.received() > in_half_a_second
+    })
+    .await;
 
     let began = Instant::now();
     harm(&mut cluster).await;
@@ -34,7 +38,7 @@ async fn under_load(harm: impl AsyncFnOnce(&mut RedisCluster)) {
     let before = shop.received();
     sleep(QUIET).await;
     until("wake-ups come through Redis again", || {
-        shop.received() > before + 1_000
+        shop.received() > before + in_half_a_second
     })
     .await;
     callers.assert_none_failed().await;

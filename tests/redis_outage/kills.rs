@@ -7,18 +7,14 @@ use tokio::time::{interval, sleep};
 
 use crate::process::Process;
 use crate::shop::KIND;
+use crate::{rate, setting};
 
 const PROCESSES: usize = 4;
-/// How many tasks are scheduled each second.
-const RATE: usize = 400;
 const KILLED_EVERY: Duration = Duration::from_secs(5);
 
-fn seconds() -> usize {
-    std::env::var("DELAYLINE_OUTAGE_SECONDS").map_or(15, |seconds| {
-        seconds
-            .parse()
-            .expect("DELAYLINE_OUTAGE_SECONDS is a number of seconds")
-    })
+/// How many tasks are scheduled ten times a second. Each is written by four processes, so they are fewer than elsewhere.
+fn tasks() -> usize {
+    rate() / 50
 }
 
 /// What is left when all tasks are scheduled.
@@ -33,13 +29,13 @@ pub(crate) struct Left {
 /// Schedules tasks for 0.2 to 5 s, for as long as servers are away elsewhere, while one of four workers after the other is
 /// killed and another one started.
 pub(crate) async fn schedule_under_kills(scheduler: Scheduler, start: impl Fn() -> Process) -> Left {
-    let tasks = RATE * seconds();
+    let all = tasks() * 10 * setting("DELAYLINE_OUTAGE_SECONDS", 15);
     let scheduling = tokio::spawn(async move {
         let mut ids = Vec::new();
         let mut tick = interval(Duration::from_secs(1) / 10);
-        while ids.len() < tasks {
+        while ids.len() < all {
             tick.tick().await;
-            let delays = (0..RATE / 10).map(|_| Duration::from_millis(fastrand::u64(200..5_000)));
+            let delays = (0..tasks()).map(|_| Duration::from_millis(fastrand::u64(200..5_000)));
             let tasks = delays.map(|delay| NewTask::new(KIND, &()).after(delay));
             let answers = scheduler.schedule_all(tasks).await.unwrap();
             ids.extend(answers.iter().map(|answer| answer.task().id));

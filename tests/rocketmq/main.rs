@@ -1,7 +1,6 @@
 //! Carrying wake-ups through a real RocketMQ broker: what holds for every backend, and what is special to this one.
-#![cfg(feature = "rocketmq")]
 #![allow(clippy::unwrap_used)]
-// For the bare client in here; the backend needs none: see `tests/rocketmq_caller.rs`.
+// For the bare client in here; the backend needs none: see `tests/examples/rocketmq_caller.rs`.
 #![recursion_limit = "512"]
 
 mod carrying;

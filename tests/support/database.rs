@@ -175,9 +175,15 @@ impl Server {
         url.trim().to_owned()
     }
 
-    /// Ends it at once, as a crash does. The sessions of PostgreSQL are processes of their own: each ends when it sees
-    /// this, an idle one at once.
+    /// Ends it at once, as a crash does, with PostgreSQL's sessions: these are processes of their own, which would answer
+    /// until they see that their parent is gone.
     pub(crate) fn kill(&self) {
+        // So that it starts no others meanwhile.
+        self.signal("-STOP");
+        let _none_of_mariadb = Command::new("pkill")
+            .args(["-KILL", "-P", &self.process().to_string()])
+            .status()
+            .expect("pkill");
         self.signal("-KILL");
         let killed = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {

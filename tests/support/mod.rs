@@ -1,9 +1,6 @@
 //! What the tests of the scheduler and of the worker stand on: one store, faultless backends and workers on virtual
 //! time, so that every moment can be asserted to the millisecond.
 
-// Two test crates share this, and each uses its own part of it.
-#![allow(dead_code)]
-
 mod meddled;
 
 use std::sync::{Arc, Mutex};

@@ -9,13 +9,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::shop::{Shop, Told};
-use crate::SAFETY;
 use crate::shop::KIND;
+use crate::{SAFETY, rate};
 
 /// How often some call.
 const EVERY: Duration = Duration::from_millis(10);
-/// How many tasks they schedule each time: 2,000 a second.
-const TASKS: usize = 20;
+/// How many tasks they schedule each time.
+fn tasks() -> usize {
+    rate() / 100
+}
 /// How many keys there are, of which each call wants one.
 pub(super) const KEYS: usize = 300;
 
@@ -23,7 +25,7 @@ pub(super) fn key(number: usize) -> String {
     format!("order-{number}")
 }
 
-/// Schedules 2,000 tasks a second for 0.2 to 3 s; of twenty one is moved, one cancelled, and one has a key that an earlier
+/// Schedules tasks for 0.2 to 3 s; of each call one is moved, one cancelled, and one has a key that an earlier
 /// one may have.
 pub(super) struct Callers {
     stop: oneshot::Sender<()>,
@@ -64,7 +66,7 @@ impl Callers {
 
 async fn call(shop: &Shop, key: String) -> Result<(), Error> {
     let asked = Instant::now();
-    let ids: Vec<_> = (0..TASKS).map(|_| shop.scheduler.new_id()).collect();
+    let ids: Vec<_> = (0..tasks()).map(|_| shop.scheduler.new_id()).collect();
     let delays: Vec<_> = ids
         .iter()
         .map(|_| Duration::from_millis(fastrand::u64(200..3_000)))

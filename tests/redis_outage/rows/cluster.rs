@@ -13,7 +13,7 @@ use super::callers::{Callers, KEYS, key};
 use super::shop::{Losses, Shop, Told};
 use crate::servers::RedisCluster;
 use crate::shop::KIND;
-use crate::{ROOM, until};
+use crate::{ROOM, rate, until};
 
 /// For how long all is well, before and after.
 const QUIET: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ enum Counted {
     Later,
 }
 
-/// Under 2,000 tasks a second, `harm` is done to a Cluster; gives what was not as callers were told. What is there has
+/// Under load, `harm` is done to a Cluster; gives what was not as callers were told. What is there has
 /// come to its end, and goes on.
 async fn under_load(
     args: &[&str],
@@ -53,7 +53,7 @@ async fn under_load(
     let shop = Arc::new(Shop::open(open(&cluster.url())));
     let callers = Callers::start(&shop);
     sleep(QUIET).await;
-    until("tasks run", || shop.started() > 1_000).await;
+    until("tasks run", || shop.started() > rate() / 2).await;
 
     let began = Instant::now();
     harm(&mut cluster).await;
@@ -61,7 +61,7 @@ async fn under_load(
     let harmed = Instant::now();
     let before = shop.started();
     sleep(QUIET).await;
-    until("tasks run again", || shop.started() > before + 1_000).await;
+    until("tasks run again", || shop.started() > before + rate() / 2).await;
     callers.end().await;
     let audit = Audit::of(&cluster);
     audit.wait_until_none_lives().await;

@@ -12,23 +12,23 @@ use super::callers::Callers;
 use super::shop::Shop;
 use crate::servers::RedisSentinel;
 use crate::shop::KIND;
-use crate::{ROOM, SAFETY, until};
+use crate::{ROOM, SAFETY, rate, until};
 
-/// Under 2,000 tasks a second a master is lost by `lose`, which says which one it was. What its replica has comes to its
+/// Under load a master is lost by `lose`, which says which one it was. What its replica has comes to its
 /// end, and goes on.
 async fn replaced(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
     let _room = ROOM.acquire().await.unwrap();
     let mut servers = block_in_place(RedisSentinel::start);
     let shop = Arc::new(Shop::open(RedisStore::new(&servers.url()).unwrap()));
     let callers = Callers::start(&shop);
-    until("tasks run", || shop.started() > 1_000).await;
+    until("tasks run", || shop.started() > rate() / 2).await;
 
     block_in_place(|| {
         let former = lose(&mut servers);
         servers.wait_for_promotion(former);
     });
     let before = shop.started();
-    until("tasks run again", || shop.started() > before + 1_000).await;
+    until("tasks run again", || shop.started() > before + rate() / 2).await;
     callers.end().await;
     timeout(SAFETY, until_none_is_live(&shop))
         .await

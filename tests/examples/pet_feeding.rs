@@ -1,0 +1,46 @@
+//! The example `pet_feeding`, as a user runs it.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::HANGS_AFTER;
+use crate::example::example;
+
+/// Runs the game, which counts by itself: it ends well only if every pet was hungry once, at its time.
+async fn everybody_is_hungry_once(arguments: &[&str]) {
+    let mut command = Command::new(example("pet_feeding"));
+    let output = command
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap();
+    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
+    assert_eq!(complained, "", "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("everybody is hungry feedings=80"), "{last}");
+    let number = |name: &str| -> usize {
+        let (_, rest) = last.split_once(name).unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    // Three cards count for sure, of each player, and two are thrown at the last moment.
+    let (counted, back) = (number("cards_counted="), number("cards_back="));
+    assert_eq!(counted + back, 100, "{last}");
+    assert!(counted >= 60, "{last}");
+}
+
+#[tokio::test]
+async fn everybody_is_hungry_once_in_a_file() {
+    everybody_is_hungry_once(&[]).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn everybody_is_hungry_once_in_redis() {
+    let server = crate::redis_server::RedisServer::start();
+    everybody_is_hungry_once(&["--redis", &server.url()]).await;
+}

@@ -1,0 +1,16 @@
+//! What needs no server and no other process: on virtual time, over a store in memory, every moment asserted to the
+//! millisecond.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod backend;
+mod claims;
+mod delay;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod own_backend;
+mod rearm;
+mod scheduler;
+#[path = "../support/mod.rs"]
+mod support;
+mod worker;

@@ -1,0 +1,213 @@
+//! Kinds that are paused: their tasks wait, and nothing else does.
+
+use delayline::{Context, Kind, NewTask, Outcome, Policy, Scheduler, State, Task, Worker, defaults};
+
+use crate::support::{KIND, Op, Running, World, at, ms, secs};
+use crate::worker::leases::{Ended, schedule, working};
+use crate::worker::outcomes::worker_that;
+
+const OTHER: &str = "mail.send";
+
+/// In milliseconds: how soon workers know.
+fn seen() -> i64 {
+    i64::try_from(defaults::PAUSE_SEEN.as_millis()).unwrap()
+}
+
+/// A worker of another process, with handlers of both kinds.
+fn another(world: &World) -> Running {
+    let handler = || world.runs.handler(&world.store_clock);
+    let worker = Worker::new(&world.another_scheduler());
+    Running::start(worker.handle(KIND, handler()).handle(OTHER, handler()))
+}
+
+async fn schedule_each(scheduler: &Scheduler, kind: &str, every: u64, count: u64) {
+    let tasks = (1..=count).map(|number| NewTask::new(kind, &number).after(ms(number * every)));
+    scheduler.schedule_all(tasks).await.unwrap();
+}
+
+fn started(world: &World, kind: &str) -> Vec<i64> {
+    let runs = world.runs.all().into_iter();
+    runs.filter(|run| run.task.kind == Kind::from(kind))
+        .map(|run| run.at)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_paused_kind_wait_in_every_worker_until_it_is_resumed() {
+    let world = World::new();
+    let (_one, _other) = (another(&world), another(&world));
+    for kind in [KIND, OTHER] {
+        schedule_each(&world.scheduler, kind, 100, 100).await;
+    }
+    world.pass_until(2_950).await;
+    let operator = world.another_scheduler();
+    let paused = operator.pause(KIND, None, "the bank is down").await.unwrap();
+    assert_eq!((paused.kind.as_str(), paused.since), (KIND, at(2_950)));
+    assert_eq!((paused.until, paused.reason.as_str()), (None, "the bank is down"));
+    world.pass_until(7_950).await;
+    let before = started(&world, KIND);
+    assert!(
+        before.iter().all(|&start| start < 2_950 + seen()),
+        "one started after all knew: {before:?}"
+    );
+    let waiting = world.count(State::Scheduled).await;
+    assert_eq!(before.len() + waiting, 100, "none is held by a worker");
+    assert_eq!(operator.paused().await.unwrap(), [paused]);
+
+    assert!(operator.resume(KIND).await.unwrap());
+    world.pass_until(7_950 + seen()).await;
+    assert!(
+        started(&world, KIND).len() >= 79,
+        "all that were due by then have been started"
+    );
+    world.settle().await;
+    assert_eq!(started(&world, KIND).len(), 100, "each once");
+    // The other kind never noticed.
+    let punctual: Vec<i64> = (1..=100).map(|number| number * 100).collect();
+    assert_eq!(started(&world, OTHER), punctual);
+    assert!(!operator.resume(KIND).await.unwrap(), "it is not paused any more");
+    assert_eq!(operator.paused().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_by_itself_at_its_time_and_is_changed_by_another() {
+    let world = World::new();
+    world
+        .scheduler
+        .pause(KIND, Some(at(3_000)), "a short one")
+        .await
+        .unwrap();
+    world
+        .scheduler
+        .pause(KIND, Some(at(5_000)), "longer")
+        .await
+        .unwrap();
+    let paused = world.scheduler.paused().await.unwrap();
+    assert_eq!((paused.len(), paused[0].until), (1, Some(at(5_000))));
+    let _worker = world.work();
+    schedule_each(&world.scheduler, KIND, 1, 3).await;
+    world.pass_until(4_999).await;
+    assert_eq!(world.runs.count(), 0);
+    world.pass_until(5_000 + seen() / 2).await;
+    assert_eq!(world.runs.count(), 3);
+    assert_eq!(world.scheduler.paused().await.unwrap(), []);
+    assert!(
+        !world.scheduler.resume(KIND).await.unwrap(),
+        "its row is gone with it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_claimed_in_advance_is_given_back_untouched_and_what_runs_goes_on() {
+    let world = World::new();
+    let ended = Ended::default();
+    let one_at_a_time = Policy::new().concurrency(1).prefetch(10);
+    let _worker = Running::start(worker_that(&world, one_at_a_time, working(&world, &ended)));
+    let running = schedule(&world, 10).await;
+    let queued: Vec<Task> = vec![schedule(&world, 1).await, schedule(&world, 1).await];
+    world.pass_until(2_000).await;
+    assert_eq!(world.count(State::Running).await, 3);
+    world.scheduler.pause(KIND, None, "").await.unwrap();
+    world.pass_until(12_000).await;
+    // Nothing was to start meanwhile; when the first has ended, the next one would have.
+    world.pass_until(12_000 + seen()).await;
+    assert_eq!(ended.times(), [10_000]);
+    assert_eq!(world.row(running.id).await.state, State::Done);
+    for row in &queued {
+        let row = world.row(row.id).await;
+        assert_eq!((row.state, row.attempt, row.due_at), (State::Scheduled, 0, at(0)));
+    }
+    world.scheduler.resume(KIND).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.runs.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_asked_for_pauses_twice_a_second_by_who_works_and_never_by_who_is_idle() {
+    let world = World::new();
+    let _worker = world.work();
+    schedule_each(&world.scheduler, KIND, 10, 1_000).await;
+    world.pass_until(10_500).await;
+    let asked = world.store.calls(Op::List).len();
+    assert!((10..=22).contains(&asked), "{asked} calls in 10 s");
+    assert!(
+        world
+            .runs
+            .all()
+            .iter()
+            .all(|run| run.lateness < defaults::PRECISE_LATENESS),
+        "nobody waits for the answers"
+    );
+    world.pass(secs(3_600)).await;
+    assert_eq!(world.store.calls(Op::List).len(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_say_what_is_paused_holds_up_a_start_for_a_second_at_the_most() {
+    let world = World::new();
+    world.scheduler.pause(OTHER, None, "").await.unwrap();
+    let _worker = another(&world);
+    schedule_each(&world.scheduler, KIND, 1_000, 1).await;
+    schedule_each(&world.scheduler, OTHER, 1_000, 1).await;
+    world.pass_until(5_000).await;
+    assert_eq!(started(&world, KIND), [1_000]);
+    world.store.hold(Op::List);
+    schedule_each(&world.scheduler, KIND, 5_000, 1).await;
+    world.pass_until(20_000).await;
+    let runs = started(&world, KIND);
+    assert!(runs[1] <= 10_000 + seen(), "{runs:?}");
+    assert_eq!(started(&world, OTHER), [0; 0], "what was heard last holds on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_has_no_wake_up_and_is_never_looked_at() {
+    let world = World::new();
+    let _worker = another(&world);
+    world.scheduler.pause(KIND, None, "for years").await.unwrap();
+    world.pass(secs(3_600)).await;
+    let row = world.row(("delayline.paused", KIND)).await;
+    assert_eq!((row.state, row.version), (State::Scheduled, 1));
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.sent_precise, stats.no_handler), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_paused_is_refused_by_name() {
+    let world = World::new();
+    let scheduler = &world.scheduler;
+    let long = "x".repeat(1_001);
+    for (kind, until, reason, field) in [
+        ("", None, "", "kind"),
+        ("delayline.paused", None, "", "kind"),
+        (KIND, Some(at(0)), "", "until"),
+        (KIND, None, long.as_str(), "reason"),
+    ] {
+        let error = scheduler.pause(kind, until, reason).await.unwrap_err();
+        assert!(error.is_invalid(), "{error}");
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+    assert!(scheduler.resume("").await.unwrap_err().is_invalid());
+    assert_eq!(scheduler.paused().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_pause_its_own_kind() {
+    let world = World::new();
+    let scheduler = world.another_scheduler();
+    let handler = world
+        .runs
+        .handler_that(&world.store_clock, move |context: Context| {
+            let scheduler = scheduler.clone();
+            Box::pin(async move {
+                scheduler
+                    .pause(context.task().kind.clone(), None, "too many failures")
+                    .await?;
+                Ok(Outcome::Snooze(secs(1)))
+            })
+        });
+    let _worker = Running::start(Worker::new(&world.scheduler).handle(KIND, handler));
+    schedule_each(&world.scheduler, KIND, 1_000, 1).await;
+    world.pass_until(10_000).await;
+    assert_eq!(world.runs.times(), [1_000]);
+    assert_eq!(world.count(State::Scheduled).await, 1);
+}
