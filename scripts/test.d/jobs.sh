@@ -1,0 +1,113 @@
+# Jobs: test binaries, or commands, that run beside each other with a log each. Sourced by scripts/test.
+#
+# Tests mostly wait: for levels of brokers, for leases, for servers that come back. So several binaries run at once, and in
+# each several tests.
+
+# What was built, a line each: TARGET PATH FOLDER, where unit tests are called unit and tool.
+binaries=$servers/binaries
+
+# build CARGO-OPTIONS...: builds tests, and remembers their binaries.
+build() {
+    cargo test --no-run "$@" 2>&1 | tee "$servers/build.log"
+    sed -nE 's#^ *Executable (unittests src/lib.rs|unittests src/main.rs|tests/[a-z_]+(/main)?\.rs) \((.*)\)#\1 \3#p' \
+        "$servers/build.log" | while read -r kind path; do
+        case $kind in
+        unittests)
+            # The path stands after the file.
+            case $path in "src/lib.rs "*) echo "unit ${path#* } ." ;; *) echo "tool ${path#* } server" ;; esac
+            ;;
+        *)
+            kind=${kind#tests/} && kind=${kind%.rs} && kind=${kind%/main}
+            case $kind in serve | cli) echo "$kind $path server" ;; *) echo "$kind $path ." ;; esac
+            ;;
+        esac
+    done | awk -v here="$PWD" '{ if ($2 !~ /^\//) $2 = here "/" $2; print }' >"$binaries"
+    [[ -s $binaries ]] || die "cargo does not say which tests it has built"
+}
+
+# Names of jobs that failed.
+failed=()
+# Of those that run: process to name.
+declare -A running=()
+# When each began.
+declare -A began=()
+
+# reap: waits for one job to end, and says how it did.
+reap() {
+    local process= status=0 name
+    wait -n -p process "${!running[@]}" || status=$?
+    name=${running[$process]}
+    unset "running[$process]"
+    local result
+    result=$(sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+ passed; [0-9]+ failed).*/\1/p' "$logs/$name" | paste -sd+ || true)
+    printf '%s %-12s %4d s  %s\n' "$( ((status == 0)) && echo "ok    " || echo FAILED)" "$name" $((SECONDS - began[$name])) "$result"
+    ((status == 0)) || failed+=("$name")
+}
+
+# job NAME COMMAND...: runs it when there is room.
+job() {
+    local name=$1
+    shift
+    while ((${#running[@]} >= slots)); do reap; done
+    began[$name]=$SECONDS
+    timeout --kill-after 30 "$limit" "$@" >"$logs/$name" 2>&1 </dev/null &
+    running[$!]=$name
+}
+
+all_jobs() {
+    while ((${#running[@]} > 0)); do reap; done
+}
+
+# tests NAME TARGET THREADS ARGUMENTS...: a job that runs tests of a binary that was built, so many at once.
+tests() {
+    local target path folder
+    while read -r target path folder; do
+        if [[ $target == "$2" ]]; then
+            job "$1" env --chdir "$folder" CARGO_MANIFEST_DIR="$PWD/$folder" "$path" \
+                --color never --test-threads "$3" "${@:4}"
+            return
+        fi
+    done <"$binaries"
+    die "no test target $2 was built"
+}
+
+# Prints of each failure: the test, what it asserted, seeds, the servers' last lines, and how to repeat it, so that the end
+# of the output is enough.
+report() {
+    ((${#failed[@]} > 0)) || return 0
+    step "failures"
+    local name
+    for name in "${failed[@]}"; do
+        awk -v job="$name" -v each="$((${#failed[@]} > 1 ? 12 : 30))" '
+            /^---- .* stdout ----$/ { test = $2; lines = 0; section = 1; shown++; if (shown <= 4) print "FAILED " job " " test; next }
+            /^failures:$/ { section = 0 }
+            section && / panicked at / { message = 5 }
+            section && /^stack backtrace:/ { message = 0 }
+            section && /^the server.s log:/ { log_of = 8 }
+            section && shown <= 4 && lines < each && (message > 0 || log_of > 0 || /seed/) {
+                print "    " substr($0, 1, 400); lines++; message--; log_of--
+            }
+            /^test .* has been running for over/ { slow[$2] = 1 }
+            /^test .* \.\.\. / { delete slow[$2] }
+            /^test .* FAILED$/ { tests = tests "    repeat: scripts/test repeat 10 " $2 "\n"; many++ }
+            /^(error|warning)(\[|:)/ && lines < each { print "    " $0; lines++ }
+            END {
+                for (test in slow) { print "FAILED " job " " test "\n    did not end: the job was stopped"; many++ }
+                printf "%s", tests
+                if (!many && !lines) print "FAILED " job ": see its output above"
+            }' "$logs/$name"
+    done
+    # What a machine that is full or slow says.
+    echo "machine: $(df -P "$servers" | awk 'NR == 2 { print $5 " of the disk used" }'), $(free -m | awk 'NR == 2 { print $7 " MiB free" }'), load $(cut -d' ' -f1-3 /proc/loadavg)"
+    grep -rhE 'disk|busy|OutOfMemory' "$servers"/rocketmq/*.log 2>/dev/null | tail -n 3 || true
+}
+
+# The line that counts, over all jobs; false if one failed or no test ran.
+total() {
+    cat "$logs"/* | awk '
+        /^test result:/ { passed += $4; failed += $6; ignored += $8 }
+        END {
+            printf "%d ignored\n%d passed, %d failed\n", ignored, passed, failed
+            exit ignored > 0 || failed > 0 || passed == 0
+        }' && ((${#failed[@]} == 0))
+}

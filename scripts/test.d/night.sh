@@ -1,0 +1,100 @@
+# What takes long, or finds by chance. Sourced by scripts/test.
+
+# noted WHAT COMMAND...: does it, and keeps for the summary how long it took and what of it failed.
+noted() {
+    local what=$1 before=${#failed[@]} since=$SECONDS
+    step "$what"
+    "${@:2}" || failed+=("$what")
+    all_jobs
+    local said=ok
+    ((${#failed[@]} == before)) || said="FAILED: ${failed[*]:before}"
+    printf '%6d s  %-60s %s\n' $((SECONDS - since)) "$what" "$said" >>"$logs/summary"
+}
+
+# on_version BROKERS NAMESERVER: the tests of what speaks to RocketMQ, with all their servers of these versions. Those
+# left out say for themselves which versions they want, and have been run.
+on_version() {
+    local server=$servers/rocketmq-$1-$2 without=(--skip security:: --skip nameserver::) shared=$DELAYLINE_ROCKETMQ
+    # Timer messages came with 5.0. Before, a broker keeps the limit by which a test makes a level stop until it is
+    # started again; and the bare client cannot read its list of groups.
+    [[ $1 != 4.* ]] || without+=(
+        --skip timers
+        --skip masters::a_level_that_stops_delivering_is_not_used_until_it_goes_on
+        --skip survey::a_scratch_place_serves_and_leaves_nothing_behind
+    )
+    # The bare client that these look with cannot read what such a nameserver says.
+    [[ $2 != 4.* ]] || without+=(
+        --skip forwarding
+        --skip hostile
+        --skip carrying::the_topic_is_made_and_known_before_anything_consumes
+        --skip carrying::a_topic_that_is_there_stays_as_its_operator_made_it
+        --skip carrying::foreign_messages_are_dropped_counted_and_not_redelivered
+    )
+    export DELAYLINE_ROCKETMQ_VERSION=$1 DELAYLINE_NAMESERVER_VERSION=$2
+    if scripts/rocketmq start "$server" --levels "1s 2s 5s 10s"; then
+        DELAYLINE_ROCKETMQ=$(<"$server/namesrv")
+        tests "outage-$1-$2" outage 8 "${without[@]}"
+        tests "rocketmq-$1-$2" rocketmq 8 "${without[@]}"
+        tests "gateway-$1-$2" serve 4 gateway
+        all_jobs
+    else
+        failed+=("RocketMQ $1")
+    fi
+    scripts/rocketmq stop "$server"
+    unset DELAYLINE_ROCKETMQ_VERSION DELAYLINE_NAMESERVER_VERSION
+    DELAYLINE_ROCKETMQ=$shared
+}
+
+# Each feature alone, as users build it. RocketMQ's client takes minutes each time that it is built with other features.
+lints_of_features() {
+    local features
+    for features in "" sqlite postgres mysql redis rocketmq metrics testing postgres,mysql,sql-tls redis-tls rocketmq-tls; do
+        cargo clippy --quiet --package delayline --lib --no-default-features --features "$features" -- --deny warnings
+    done
+    for features in "" sqlite postgres mysql redis rocketmq; do
+        cargo clippy --quiet --package delayline-server --bins --no-default-features --features "$features" -- --deny warnings
+    done
+}
+
+# A million histories, from a seed that is printed and kept for the summary.
+histories() {
+    local log=$logs/histories
+    DELAYLINE_HISTORIES=1000000 cargo test --release --no-default-features --features testing --test simulation -- \
+        --color never --nocapture 2>&1 | tee "$log"
+    sed -n 's/^\([0-9]* histories from seed [0-9]*\)$/          \1/p' "$log" >>"$logs/summary"
+}
+
+# Without the second compiler where brokers live shortly, and with it where they live long.
+nemesis() {
+    JAVA_TOOL_OPTIONS="" DELAYLINE_NEMESIS_SECONDS=600 tests nemesis nemesis 2 --nocapture
+    all_jobs
+    sed -n 's/^\(.*seed [0-9]*.*\)$/          nemesis: \1/p' "$logs/nemesis" | sort -u | head -n 10 >>"$logs/summary"
+}
+
+long_outages() {
+    export DELAYLINE_OUTAGE_SECONDS=60 DELAYLINE_OUTAGE_RATE=2000
+    tests redis_outage redis_outage 2
+    all_jobs
+    tests outage outage 4
+    all_jobs
+    unset DELAYLINE_OUTAGE_RATE
+}
+
+night() {
+    limit=14400
+    local DELAYLINE_FUZZ_CASES=${DELAYLINE_FUZZ_CASES:-10000}
+    export DELAYLINE_FUZZ_CASES
+    noted "what a change must pass, the fuzzer, and rows over TLS" promises
+    noted "servers that are gone for a minute, under 2,000 tasks a second" long_outages
+    noted "MySQL" on_mysql
+    noted "RocketMQ 5.5.0" on_version 5.5.0 5.5.0
+    noted "RocketMQ 4.9.7 with a nameserver of 5.3.3" on_version 4.9.7 5.3.3
+    noted "RocketMQ 4.9.7" on_version 4.9.7 4.9.7
+    noted "RocketMQ 4.8.0" on_version 4.8.0 4.8.0
+    noted "the nemesis, ten minutes on each of five stores" nemesis
+    noted "a million histories" histories
+    noted "planted mistakes" scripts/mutants
+    noted "lints of each feature" lints_of_features
+    step "summary"
+    cat "$logs/summary"
+}
