@@ -80,6 +80,15 @@ long_outages() {
     unset DELAYLINE_OUTAGE_RATE
 }
 
+# The library beside the bare statements of each store, which must not fall behind what it was.
+floors() {
+    local log=$logs/bench.json
+    cargo build --release --package delayline-server
+    target/release/delayline bench W1 W2 W6 --json --store "$DELAYLINE_POSTGRES" --store "$DELAYLINE_MYSQL" \
+        --store "$servers/bench.db" --store "$(<"$servers/redis/url")" >"$log"
+    python3 scripts/test.d/floors.py benches/floors.tsv "$log"
+}
+
 night() {
     limit=14400
     local DELAYLINE_FUZZ_CASES=${DELAYLINE_FUZZ_CASES:-10000}
@@ -94,6 +103,7 @@ night() {
     noted "the nemesis, ten minutes on each of five stores" nemesis
     noted "a million histories" histories
     noted "planted mistakes" scripts/mutants
+    noted "benches, beside what they were" floors
     noted "lints of each feature" lints_of_features
     step "summary"
     cat "$logs/summary"
