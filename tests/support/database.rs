@@ -29,6 +29,8 @@ impl Database {
     fn script(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
+            // By night MySQL, which has the same interface.
+            Self::MariaDb if env::var("DELAYLINE_MYSQL_SCRIPT").is_ok_and(|name| name == "mysql") => "mysql",
             Self::MariaDb => "mariadb",
         }
     }
@@ -220,7 +222,9 @@ impl Server {
     /// Does what only the owner of a MariaDB server may, over its socket.
     pub(crate) fn administer(&self, sql: &str) {
         let done = Command::new("mariadb")
-            .args(["--no-defaults", "--socket=./mariadb.sock", "--execute", sql])
+            .arg("--no-defaults")
+            .arg(format!("--socket=./{}.sock", self.database.script()))
+            .args(["--execute", sql])
             .current_dir(self.folder.path().join("data"))
             .status()
             .expect("mariadb, the client");

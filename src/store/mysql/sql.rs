@@ -206,7 +206,7 @@ statements! {
     now = concat!("SELECT ", now!());
 
     /// Waits for its turn among those who wait for rows, for so many seconds: 1 if it has come.
-    turn = "SELECT GET_LOCK(CONCAT('delayline ', MD5(CONCAT(DATABASE(), '.delayline_tasks'))), ?)";
+    turn = "SELECT GET_LOCK(CONCAT('delayline ', LEFT(SHA2(CONCAT(DATABASE(), '.delayline_tasks'), 256), 32)), ?)";
 
     /// How long a statement with its values may be.
     packet = "SELECT @@max_allowed_packet";
@@ -222,7 +222,8 @@ statements! {
             (SELECT l.id FROM delayline_tasks l FORCE INDEX (`live`)
              WHERE l.kind = UNHEX(j.kind) AND l.live_key = UNHEX(j.name)),
             (SELECT n.id FROM delayline_tasks n FORCE INDEX (`named`)
-             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name) ORDER BY n.created_at DESC, n.id DESC LIMIT 1)
+             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name)
+             ORDER BY n.kind DESC, n.`key` DESC, n.created_at DESC, n.id DESC LIMIT 1)
         FROM JSON_TABLE(?, '$[*]' COLUMNS (kind VARCHAR(200) PATH '$[0]', name VARCHAR(510) PATH '$[1]')) j";
 
     /// The rows of these ids.

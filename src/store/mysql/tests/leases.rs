@@ -40,7 +40,12 @@ async fn begun(fixture: &Fixture, level: &str, strict: bool) -> MySqlConnection 
     let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
     run(&mut service, &isolation).await;
     if strict {
-        run(&mut service, "SET SESSION innodb_snapshot_isolation = ON").await;
+        // MySQL has none.
+        run(
+            &mut service,
+            "SET @strict = 1 /*M! , SESSION innodb_snapshot_isolation = ON */",
+        )
+        .await;
     }
     run(&mut service, "START TRANSACTION").await;
     run(&mut service, "SELECT COUNT(*) FROM delayline_tasks").await;

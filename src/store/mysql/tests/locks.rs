@@ -41,12 +41,16 @@ async fn waiting(other: &mut MySqlConnection, is_any: bool) {
         let asking = ASKING.lock().await;
         tokio::time::sleep(Duration::from_millis(150)).await;
         let waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX t
-            JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+            JOIN /*M! information_schema.PROCESSLIST */ /*!80022 performance_schema.processlist */ p
+                ON p.ID = t.trx_mysql_thread_id
             WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
-        let row = other.fetch_one(waiting).await.unwrap();
+        let count = sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *other).await;
         drop(asking);
-        if (row.get::<i64, _>(0) > 0) == is_any {
-            return;
+        match count {
+            Ok(count) if (count > 0) == is_any => return,
+            Ok(_) => {}
+            // MySQL tells of none while one of them, of any database, executes a text with bytes of a payload in it.
+            Err(error) => assert!(error.to_string().contains("Cannot convert string"), "{error}"),
         }
     }
 }

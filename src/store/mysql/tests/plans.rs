@@ -19,9 +19,12 @@ async fn fill(connection: &mut MySqlConnection) {
     let rows = format!(
         "INSERT INTO delayline_tasks (id, kind, `key`, state, version, due_at, planned_at, wake_at, attempt, stalls, hop,
             created_at, updated_at, headers, payload)
+        WITH digits AS (SELECT id - 1 digit FROM JSON_TABLE('[0,1,2,3,4,5,6,7,8,9]', '$[*]' COLUMNS (id FOR ORDINALITY)) j)
         SELECT UNHEX(LPAD(HEX(seq), 32, '0')), CONCAT('k', seq % 3), IF(seq % 4 < 2, NULL, CONCAT('key ', seq % 1000)),
             ELT(1 + seq % 4, 0, 0, 2, 4), 1, 9000000000000 + seq, 0, 9000000000000 + seq, 0, 0, 0, 0, 0, '{{}}', ''
-        FROM seq_1_to_{ROWS}"
+        FROM (SELECT 1 + a.digit + 10 * b.digit + 100 * c.digit + 1000 * d.digit + 10000 * e.digit seq
+            FROM digits a, digits b, digits c, digits d, digits e) numbers
+        WHERE seq <= {ROWS}"
     );
     run(connection, &rows).await;
 }
@@ -38,7 +41,7 @@ async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
         .replace(",?", ",'1'")
         .replace('?', "5");
     let plan = connection
-        .fetch_all(AssertSqlSafe(format!("EXPLAIN {sql}")))
+        .fetch_all(AssertSqlSafe(format!("EXPLAIN FORMAT=TRADITIONAL {sql}")))
         .await
         .unwrap();
     let text = |row: &sqlx::mysql::MySqlRow, column: &str| -> String {

@@ -138,8 +138,10 @@ async fn a_batch_that_no_statement_could_carry_is_split() {
 #[tokio::test]
 async fn a_payload_that_the_server_takes_in_no_statement_is_refused_before() {
     let fixture = Fixture::new().await;
+    let limit = sqlx::query_scalar::<_, u64>("SELECT @@max_allowed_packet");
+    let limit = limit.fetch_one(&mut fixture.foreign().await).await.unwrap();
     let big = |number, key: &str| NewRow {
-        payload: vec![0; 17 << 20],
+        payload: vec![0; limit as usize + 1],
         replace: true,
         ..named(number, key)
     };

@@ -67,7 +67,7 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
     // What a session begins with.
-    server.administer("SET GLOBAL tx_read_only = ON");
+    server.administer("SET GLOBAL TRANSACTION READ ONLY");
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     let (one, two) = tokio::join!(store.insert_all(due_rows([1])), store.insert_all(due_rows([2])));
     for error in [one.unwrap_err(), two.unwrap_err()] {
@@ -75,7 +75,7 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     }
     let (one, two) = tokio::join!(store.now(), store.now());
     one.and(two).unwrap();
-    server.administer("SET GLOBAL tx_read_only = OFF");
+    server.administer("SET GLOBAL TRANSACTION READ WRITE");
     store.insert_all(due_rows([3])).await.unwrap();
     // The connections of workers have only read so far.
     assert!(store.ready(&claim(1)).await.is_err());
