@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # scripts/test sets what stands here
 # Jobs: test binaries, or commands, that run beside each other with a log each. Sourced by scripts/test.
 #
 # Tests mostly wait: for levels of brokers, for leases, for servers that come back. So several binaries run at once, and in
@@ -34,7 +35,7 @@ declare -A began=()
 
 # reap: waits for one job to end, and says how it did.
 reap() {
-    local process= status=0 name
+    local process status=0 name
     wait -n -p process "${!running[@]}" || status=$?
     name=${running[$process]}
     unset "running[$process]"

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # scripts/test sets what stands here
 # What takes long, or finds by chance. Sourced by scripts/test.
 
 # noted WHAT COMMAND...: does it, and keeps for the summary how long it took and what of it failed.

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # scripts/test sets what stands here
 # The servers and programs of other languages that tests need: found or installed, started and stopped. Sourced by
 # scripts/test.
 
@@ -78,7 +79,7 @@ stop_servers() {
     for server in "$servers"/rocketmq*; do
         scripts/rocketmq stop "$server" || true
     done
-    for server in redis postgres mariadb; do
-        scripts/$server stop "$servers/$server" || true
+    for server in redis postgres mariadb mysql; do
+        [[ ! -d $servers/$server ]] || scripts/$server stop "$servers/$server" || true
     done
 }
