@@ -120,7 +120,7 @@ async fn a_repeated_replacement_moves_nothing_again() {
     assert_eq!(again.is(200, "replaced")["state"], "done");
     let tasks = server.get("/v1/tasks?kind=k").await.body["tasks"].clone();
     assert_eq!(tasks, json!([]));
-    // What is kept of them is nobody's affair.
+    // What is kept of them is shown to no caller.
     assert_eq!(again.is(200, "replaced")["headers"], json!({}));
     assert_eq!(server.get("/v1/tasks/k/1").await.body["headers"], json!({}));
 }

@@ -37,7 +37,7 @@ pub(super) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
     /// A caller where there are no tokens: it may do everything.
-    pub(super) fn anybody() -> Self {
+    pub(super) fn without_token() -> Self {
         Self(None)
     }
 
@@ -184,7 +184,7 @@ impl Access {
     fn check(&self, request: &Request, rights: &[Right]) -> Result<Caller, Problem> {
         let headers = request.headers();
         if self.is_open() {
-            return local(headers).map(|()| Caller::anybody());
+            return local(headers).map(|()| Caller::without_token());
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = given.and_then(|value| {

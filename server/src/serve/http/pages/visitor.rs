@@ -41,7 +41,7 @@ impl Visitor {
         if app.access.is_open() {
             local(headers)?;
             return Ok(Some(Self {
-                caller: Caller::anybody(),
+                caller: Caller::without_token(),
                 name: None,
                 csrf: app.pages.seal.form(""),
             }));
