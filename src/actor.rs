@@ -20,6 +20,10 @@ impl Actor {
         }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn because(&self, reason: &str) -> Self {
         Self {
             name: Arc::clone(&self.name),

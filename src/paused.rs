@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::scheduler::only;
-use crate::store::{Change, Expect, NewRow, Page, Store, Target, Verb, When};
-use crate::{Answer, Error, Key, Kind, State, Task, Timestamp, defaults, place};
+use crate::store::{Change, Expect, NewRow, Note, Page, Store, Target, Verb, When};
+use crate::{Answer, Error, Key, Kind, State, Task, Timestamp, place};
 
 /// A kind whose tasks wait, due or not, until it is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,10 +18,12 @@ pub struct Paused {
     pub kind: Kind,
     /// Since when, by the store's clock.
     pub since: Timestamp,
-    /// Until when, by the store's clock; none: until somebody resumes it.
+    /// Until when, by the store's clock; none: until it is resumed.
     pub until: Option<Timestamp>,
-    /// Why, as whoever paused it has said.
+    /// Why, as the caller that paused it has said.
     pub reason: String,
+    /// Who paused it, as [histories](crate::history::Entry::actor) name it; none of a pause by an earlier release.
+    pub actor: Option<String>,
 }
 
 impl Paused {
@@ -33,12 +35,33 @@ impl Paused {
 
 /// How many bytes a reason may have.
 const LONGEST_REASON: usize = 1_000;
+/// How many bytes of the name of an actor are kept.
+const LONGEST_ACTOR: usize = 255;
+/// How many kinds may be paused at once: every process reads all pauses, once a second while something is due.
+const MOST: usize = 1_000;
+/// How many marks are read at once, and how many bytes one may have: longer ones are none of a pause, and are not looked into.
+const PAGE: usize = 64;
+const LONGEST_MARK: usize = 16 << 10;
 
 /// The payload of a mark.
 #[derive(Serialize, Deserialize)]
 struct Mark {
     until: Option<Timestamp>,
     reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
+}
+
+/// Refuses the kind of pauses, where a task is meant: a task of it would be a pause.
+pub(crate) fn check_task(kind: &Kind) -> Result<(), Error> {
+    match kind.as_str() == Paused::KIND {
+        true => Err(Error::invalid(
+            "kind",
+            kind,
+            "allowed is any other: these tasks are pauses, made by Scheduler::pause",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Pauses a kind, or changes until when and why it is paused.
@@ -48,15 +71,10 @@ pub(crate) async fn pause(
     kind: &Kind,
     until: Option<Timestamp>,
     reason: &str,
+    (actor, note): (&str, Note),
 ) -> Result<Paused, Error> {
     kind.check()?;
-    if kind.as_str() == Paused::KIND {
-        return Err(Error::invalid(
-            "kind",
-            kind,
-            "allowed is any other: these tasks are pauses",
-        ));
-    }
+    check_task(kind)?;
     if reason.len() > LONGEST_REASON {
         return Err(Error::invalid(
             "reason",
@@ -73,15 +91,33 @@ pub(crate) async fn pause(
             "allowed is a time to come, or none",
         ));
     }
+    let of_marks = Kind::from(Paused::KIND);
+    let counted = store
+        .due_within(&of_marks, State::Scheduled, &[Duration::MAX], MOST)
+        .await?;
+    let mark = Target::from((Paused::KIND, kind.as_str()));
+    if counted.found.contains(&MOST)
+        && !store
+            .find(&mark)
+            .await?
+            .is_some_and(|mark| mark.state == State::Scheduled)
+    {
+        return Err(Error::invalid(
+            "kind",
+            kind,
+            format!("allowed are {MOST} paused kinds, and there are as many: resume one first"),
+        ));
+    }
     let mark = Mark {
         until,
         reason: reason.to_owned(),
+        actor: Some(actor[..actor.floor_char_boundary(LONGEST_ACTOR)].to_owned()),
     };
     let payload = serde_json::to_vec(&mark).map_err(|source| Error::Encode {
         kind: Paused::KIND.to_owned(),
         source,
     })?;
-    let (of_marks, key) = (Kind::from(Paused::KIND), Key::from(kind.as_str()));
+    let key = Key::from(kind.as_str());
     let row = NewRow {
         id: place::id_with_key(clock.new_id(), &of_marks, &key),
         kind: of_marks,
@@ -92,18 +128,18 @@ pub(crate) async fn pause(
         look_in: Duration::MAX,
         max_attempts: None,
         replace: true,
-        note: Default::default(),
+        note,
     };
     let written = only(store.insert(vec![row]).await?.found)??;
     Ok(paused(written.task(), kind.clone(), mark))
 }
 
 /// Resumes a kind; says whether it was paused.
-pub(crate) async fn resume(store: &dyn Store, kind: &Kind) -> Result<bool, Error> {
+pub(crate) async fn resume(store: &dyn Store, kind: &Kind, note: Note) -> Result<bool, Error> {
     kind.check()?;
     let mark = Target::from((Paused::KIND, kind.as_str()));
     Ok(matches!(
-        remove(store, mark, Expect::Anything).await?,
+        remove(store, mark, Expect::Anything, note).await?,
         Answer::Done(_)
     ))
 }
@@ -111,13 +147,16 @@ pub(crate) async fn resume(store: &dyn Store, kind: &Kind) -> Result<bool, Error
 /// The kinds that are paused, by name. Marks whose time is over are removed.
 pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
     let mut marks = Vec::new();
-    let mut page = Page::new(Paused::KIND, State::Scheduled).limit(defaults::BATCH);
+    let mut page = Page::new(Paused::KIND, State::Scheduled).limit(PAGE);
     loop {
         let rows = store.list(&page).await?;
         let Some(last) = rows.last() else { break };
         page.after = Some((last.due_at, last.id));
         let is_last = rows.len() < page.limit;
-        marks.extend(rows);
+        marks.extend(rows.into_iter().map(|mut row| {
+            let payload = std::mem::take(&mut row.payload);
+            (row, read(&payload))
+        }));
         if is_last {
             break;
         }
@@ -127,16 +166,12 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
     }
     let now = store.now().await?;
     let mut found = Vec::with_capacity(marks.len());
-    for row in marks {
-        // What is no mark of this release's pauses all the same: to stop a kind is the safe side.
-        let mark = serde_json::from_slice(&row.payload).unwrap_or_else(|error| Mark {
-            until: None,
-            reason: format!("the reason cannot be read: {error}"),
-        });
+    for (row, mark) in marks {
         let Some(key) = &row.key else { continue };
         if mark.until.is_some_and(|until| until <= now) {
-            // Unless somebody has paused it anew.
-            let _ = remove(store, Target::Id(row.id), Expect::Version(row.version)).await?;
+            // Unless it was paused anew.
+            let over = Expect::Version(row.version);
+            let _ = remove(store, Target::Id(row.id), over, Note::default()).await?;
             continue;
         }
         found.push(paused(&row, key.as_str().into(), mark));
@@ -145,22 +180,36 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
     Ok(found)
 }
 
+/// What a mark says. What is no mark of this release's pauses all the same: to stop a kind is the safe side.
+fn read(payload: &[u8]) -> Mark {
+    let unreadable = |why: String| Mark {
+        until: None,
+        reason: format!("the reason cannot be read: {why}"),
+        actor: None,
+    };
+    match payload.len() > LONGEST_MARK {
+        true => unreadable(format!("it has {} bytes", payload.len())),
+        false => serde_json::from_slice(payload).unwrap_or_else(|error| unreadable(error.to_string())),
+    }
+}
+
 fn paused(row: &Task, kind: Kind, mark: Mark) -> Paused {
     Paused {
         kind,
         since: row.created_at,
         until: mark.until,
         reason: mark.reason,
+        actor: mark.actor,
     }
 }
 
-async fn remove(store: &dyn Store, target: Target, expect: Expect) -> Result<Answer, Error> {
+async fn remove(store: &dyn Store, target: Target, expect: Expect, note: Note) -> Result<Answer, Error> {
     let verb = Verb::Cancel;
     let change = Change {
         target,
         verb,
         expect,
-        note: Default::default(),
+        note,
     };
     only(store.change(vec![change]).await?.found)?
 }

@@ -414,7 +414,10 @@ pub(crate) fn check_due(due: When) -> Result<(), Error> {
     Err(Error::invalid(
         "due time",
         value,
-        "allowed are times up to the end of the year 9999",
+        format!(
+            "allowed are times up to {}, the last that can be written down",
+            Timestamp::MAX
+        ),
     ))
 }
 

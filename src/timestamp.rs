@@ -4,13 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date};
+use jiff::fmt::temporal::{Pieces, PiecesOffset};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// A moment in time: whole milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Printed and parsed as RFC 3339, e.g. `2026-11-21T08:00:00Z`.
+/// Printed and parsed as RFC 3339, e.g. `2026-11-21T08:00:00Z`. A zone that is named as well (RFC 9557), as in
+/// `2026-11-21T09:00:00+01:00[Europe/Berlin]`, has to be one that is known and has this offset at that time.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -91,8 +95,12 @@ impl From<SystemTime> for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(time) => write!(f, "{time}"),
+        if let Ok(time) = jiff::Timestamp::from_millisecond(self.0) {
+            return write!(f, "{time}");
+        }
+        // Of the first and the last day that can be written down.
+        match EPOCH.checked_add(SignedDuration::from_millis(self.0)) {
+            Ok(time) => write!(f, "{time}Z"),
             Err(_) => write!(f, "{} ms", self.0),
         }
     }
@@ -102,16 +110,35 @@ impl FromStr for Timestamp {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        text.parse::<jiff::Timestamp>()
-            .map(|time| Self(round_up(time.as_nanosecond())))
-            .map_err(|_| {
-                Error::invalid(
-                    "time",
-                    text,
-                    "allowed is a moment with its offset, such as 2026-11-21T08:00:00Z",
-                )
-            })
+        parse(text).map_err(|allowed| Error::invalid("time", text, allowed))
     }
+}
+
+/// 1970-01-01T00:00:00, by whatever clock.
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+
+/// The moment of a text, or what is allowed.
+fn parse(text: &str) -> Result<Timestamp, &'static str> {
+    const MOMENT: &str = "allowed is a moment with its offset, such as 2026-11-21T08:00:00Z";
+    const ZONE: &str =
+        "allowed is a zone that is known, with an offset that it has at that time, or an offset alone";
+    // Of what is said in brackets it refuses all that must be understood and is not.
+    let pieces = Pieces::parse(text).map_err(|_| MOMENT)?;
+    let (Some(time), Some(offset)) = (pieces.time(), pieces.to_numeric_offset()) else {
+        return Err(MOMENT);
+    };
+    let local = pieces.date().to_datetime(time);
+    let is_numeric = matches!(pieces.offset(), Some(PiecesOffset::Numeric(_)));
+    if let Some(zone) = pieces.to_time_zone().map_err(|_| ZONE)? {
+        let last = jiff::Timestamp::MAX;
+        let at = offset.to_timestamp(local).unwrap_or(last);
+        // Z says the moment and no offset.
+        if is_numeric && zone.to_offset(at) != offset {
+            return Err(ZONE);
+        }
+    }
+    let since = local.duration_since(EPOCH).as_nanos() - i128::from(offset.seconds()) * 1_000_000_000;
+    Ok(Timestamp(round_up(since)))
 }
 
 #[cfg(test)]
@@ -127,6 +154,58 @@ mod tests {
         let before: Timestamp = "1969-12-31T23:59:59.9995Z".parse().unwrap();
         assert_eq!(before.as_millis(), 0);
         assert!("tomorrow".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn a_zone_has_to_be_known_and_to_have_the_offset() {
+        let eight = "2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap();
+        for text in [
+            "2026-11-21T09:00:00+01:00[Europe/Berlin]",
+            "2026-11-21T09:00:00+01:00[!Europe/Berlin]",
+            "2026-11-21T08:00:00Z[Europe/Berlin]",
+            "2026-11-21T09:00:00+01:00[+01:00]",
+            "2026-11-21T08:00:00Z[UTC]",
+            "2026-11-21T09:00:00+01:00[Europe/Berlin][u-ca=iso8601]",
+            "2026-11-21T08:00:00Z[u-ca=hebrew]",
+        ] {
+            assert_eq!(text.parse::<Timestamp>().unwrap(), eight, "{text}");
+        }
+        for text in [
+            "2027-03-28T02:30:00+05:00[Europe/Berlin]",
+            // It is not there: clocks go from 2 to 3.
+            "2027-03-28T02:30:00+01:00[Europe/Berlin]",
+            "2026-11-21T09:00:00+02:00[Europe/Berlin]",
+            "2026-11-21T09:00:00+01:00[+02:00]",
+            "2026-11-21T09:00:00+01:00[Europe/Atlantis]",
+            "2026-11-21T08:00:00Z[Europe/Atlantis]",
+            "9999-12-31T23:59:59+05:00[Europe/Berlin]",
+        ] {
+            let error = text.parse::<Timestamp>().unwrap_err().to_string();
+            assert!(error.contains("allowed is a zone that is known"), "{error}");
+        }
+        for text in [
+            "2026-11-21T08:00:00Z[!u-ca=hebrew]",
+            "2026-11-21T09:00:00+01:00[Europe/Berlin][!x-when=soon]",
+            "2026-11-21T09:00:00[Europe/Berlin]",
+            "2026-11-21[Europe/Berlin]",
+            "2026-11-21T08:00:00Z[",
+        ] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_moment_can_be_said() {
+        let last: Timestamp = "9999-12-31T23:59:59Z".parse().unwrap();
+        assert_eq!(last.to_string(), "9999-12-31T23:59:59Z");
+        let last: Timestamp = "9999-12-31T23:59:59.999Z".parse().unwrap();
+        assert_eq!(last, Timestamp::MAX);
+        assert_eq!(last.to_string().parse::<Timestamp>().unwrap(), last);
+        let east: Timestamp = "9999-12-31T23:59:59.999+02:00".parse().unwrap();
+        assert_eq!(Timestamp::MAX.millis_since(east), 7_200_000);
+        let beyond: Timestamp = "9999-12-31T23:59:59-01:00".parse().unwrap();
+        assert!(beyond > Timestamp::MAX, "refused where it is a due time");
+        assert_eq!(Timestamp::MIN.to_string(), format!("{} ms", i64::MIN));
     }
 
     #[test]

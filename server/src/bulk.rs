@@ -28,6 +28,12 @@ pub(crate) struct Match {
     due_at: Timestamp,
 }
 
+impl Match {
+    pub(crate) fn id(&self) -> TaskId {
+        self.id
+    }
+}
+
 impl From<Position> for Match {
     fn from((due_at, id): Position) -> Self {
         Self { id, due_at }

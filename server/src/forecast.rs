@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::Failure;
 use crate::database::Place;
-use crate::kinds::of_tasks;
+use crate::kinds::{every, of_tasks};
 
 /// See how many tasks are due soon: of these kinds, else of each of which there are scheduled ones.
 #[derive(Debug, clap::Args)]
@@ -121,7 +121,7 @@ impl Forecast {
 async fn scheduled(store: &dyn Store) -> Result<Vec<Kind>, Error> {
     let mut kinds = Vec::new();
     loop {
-        let page = of_tasks(store, State::Scheduled, kinds.last(), PAGE).await?;
+        let page = of_tasks(store, State::Scheduled, kinds.last(), PAGE, &every).await?;
         let is_last = page.len() < PAGE;
         kinds.extend(page);
         if is_last {

@@ -92,6 +92,7 @@ impl List {
                         "since": paused.since.to_string(),
                         "until": paused.until.map(|until| until.to_string()),
                         "reason": paused.reason,
+                        "actor": paused.actor,
                     })),
                 }))?,
                 false => {
@@ -114,7 +115,14 @@ impl List {
         let scheduler = Scheduler::builder(store.clone()).build()?;
         let mut all = Vec::new();
         loop {
-            let found = page(&scheduler, &*store, all.last().map(|(kind, _)| kind), PAGE).await?;
+            let found = page(
+                &scheduler,
+                &*store,
+                all.last().map(|(kind, _)| kind),
+                PAGE,
+                &every,
+            )
+            .await?;
             let is_last = found.len() < PAGE;
             all.extend(found);
             if is_last {
@@ -130,6 +138,9 @@ fn told(paused: &Paused) -> String {
     if let Some(until) = paused.until {
         text.push_str(&format!(" until {until}"));
     }
+    if let Some(actor) = &paused.actor {
+        text.push_str(&format!(" by {}", actor.escape_debug()));
+    }
     if !paused.reason.is_empty() {
         text.push_str(&format!(": {}", paused.reason.escape_debug()));
     }
@@ -138,6 +149,7 @@ fn told(paused: &Paused) -> String {
 
 impl Pause {
     fn run(self) -> Result<(), Failure> {
+        crate::reserved::check(&self.kind)?;
         let paused = crate::in_runtime(async {
             let scheduler = self.place.scheduler().await?;
             Ok::<_, Failure>(scheduler.pause(self.kind, self.until, &self.reason).await?)
@@ -159,17 +171,36 @@ impl Resume {
     }
 }
 
-/// The kinds after one, by name, of which there are tasks in a state, other than the rows that are pauses.
+/// Of which kinds a caller may know.
+pub(crate) type Known<'a> = dyn Fn(&Kind) -> bool + Sync + 'a;
+
+/// Every kind.
+pub(crate) fn every(_: &Kind) -> bool {
+    true
+}
+
+/// The kinds after one, by name, of which there are tasks in a state, other than the rows that are pauses: of those that are
+/// known.
 pub(crate) async fn of_tasks(
     store: &dyn Store,
     state: State,
     after: Option<&Kind>,
     limit: usize,
+    known: &Known<'_>,
 ) -> Result<Vec<Kind>, Error> {
-    let mut kinds = store.kinds(state, after, limit + 1).await?;
-    kinds.retain(|kind| kind.as_str() != Paused::KIND);
-    kinds.truncate(limit);
-    Ok(kinds)
+    let mut kinds = Vec::new();
+    let mut after = after.cloned();
+    loop {
+        let found = store.kinds(state, after.as_ref(), limit + 1).await?;
+        let is_last = found.len() <= limit;
+        after = found.last().cloned();
+        let found = found.into_iter();
+        kinds.extend(found.filter(|kind| kind.as_str() != Paused::KIND && known(kind)));
+        if is_last || kinds.len() >= limit {
+            kinds.truncate(limit);
+            return Ok(kinds);
+        }
+    }
 }
 
 /// What there is of a kind.
@@ -180,21 +211,22 @@ pub(crate) struct Found {
     pub(crate) paused: Option<Paused>,
 }
 
-/// The kinds after one, by name: those of which there are tasks, and those that are paused.
+/// The kinds after one, by name, of those that are known: those of which there are tasks, and those that are paused.
 pub(crate) async fn page(
     scheduler: &Scheduler,
     store: &dyn Store,
     after: Option<&Kind>,
     limit: usize,
+    known: &Known<'_>,
 ) -> Result<Vec<(Kind, Found)>, Error> {
     let mut kinds: BTreeMap<Kind, Found> = BTreeMap::new();
     for state in STATES {
-        for kind in of_tasks(store, state, after, limit).await? {
+        for kind in of_tasks(store, state, after, limit, known).await? {
             kinds.entry(kind).or_default().states.push(state);
         }
     }
     for paused in scheduler.paused().await? {
-        if after.is_none_or(|after| *after < paused.kind) {
+        if known(&paused.kind) && after.is_none_or(|after| *after < paused.kind) {
             let found = kinds.entry(paused.kind.clone()).or_default();
             found.paused = Some(paused);
         }

@@ -32,6 +32,8 @@ mod reason;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "_store")]
+mod reserved;
+#[cfg(feature = "_store")]
 mod serve;
 mod span;
 #[cfg(feature = "_store")]

@@ -97,7 +97,10 @@ impl Serve {
         let room = || Room::new(config.http.memory(), config.http.body_limit);
         let (room, room_for_many) = (room(), room());
         let tokens = config.http.tokens.iter();
-        let access = Access::new(tokens.map(|token| token.get_ref().clone()).collect());
+        let access = Access::new(
+            tokens.map(|token| token.get_ref().clone()),
+            config.http.trusted_proxies.clone(),
+        );
         let app = Arc::new(App {
             scheduler: scheduler.clone(),
             claims,
@@ -120,6 +123,8 @@ impl Serve {
                 .into_iter()
                 .map(|kind| (kind.kind, kind.deliver.to_string()))
                 .collect(),
+            delivered_here: config.delivered_here(),
+            of_gateway: config.gateway_kinds(),
             silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),

@@ -7,7 +7,7 @@ use crate::noting::Way;
 use crate::receipt::Follow;
 use crate::store::NewRow;
 use crate::store_time::Heard;
-use crate::{Error, NewTask, Scheduled, metrics, place};
+use crate::{Error, NewTask, Scheduled, metrics, paused, place};
 
 /// What scheduling is called where verbs are counted.
 pub(super) const VERB: &str = "schedule";
@@ -107,6 +107,7 @@ impl Scheduler {
             replace,
         } = task;
         kind.check()?;
+        paused::check_task(&kind)?;
         if let Some(key) = &key {
             key.check()?;
         } else if self.kernel.checks.contains_key(&kind) {

@@ -3,12 +3,14 @@
 mod delivery;
 mod endpoint;
 mod gateway;
+mod kind_patterns;
 mod listen;
 mod otlp;
+mod proxies;
 mod token;
 mod trace_url;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::Range;
 use std::path::Path;
@@ -26,14 +28,17 @@ pub(crate) use self::gateway::Gateway;
 pub(crate) use self::gateway::Targets;
 #[cfg(feature = "rocketmq")]
 pub(crate) use self::gateway::USUAL_KIND;
+pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
+pub(crate) use self::proxies::Proxies;
 #[cfg(test)]
 pub(crate) use self::token::Digest;
 pub(crate) use self::token::{Right, Token};
 pub(crate) use self::trace_url::TraceUrl;
 use super::text::Text;
 use super::webhook::Guard;
+use crate::reserved;
 use crate::span::Span;
 
 /// How a server is set up.
@@ -128,6 +133,8 @@ pub(crate) struct Http {
     pub(crate) listen: Spanned<Listen>,
     pub(crate) base_path: BasePath,
     pub(crate) tokens: Vec<Spanned<Token>>,
+    /// Who may say in `X-Forwarded-For` where a request comes from.
+    pub(crate) trusted_proxies: Proxies,
     /// Of a request, in bytes.
     pub(crate) body_limit: usize,
     /// Of all requests that are under way, in bytes.
@@ -150,6 +157,7 @@ impl Default for Http {
             listen: Spanned::new(0..0, Listen::default()),
             base_path: BasePath::default(),
             tokens: Vec::new(),
+            trusted_proxies: Proxies::default(),
             // A batch of payloads of their largest.
             body_limit: 16 << 20,
             memory_limit: 128 << 20,
@@ -305,7 +313,8 @@ impl Config {
             }
         }
         self.kinds.iter().find_map(|(name, table)| {
-            if let Err(error) = Kind::from(name.get_ref().as_str()).check() {
+            let kind = Kind::from(name.get_ref().as_str());
+            if let Err(error) = kind.check().and_then(|()| reserved::check(kind.as_str())) {
                 return Some((name.span(), error.to_string()));
             }
             let deliver = &table.get_ref().deliver;
@@ -324,6 +333,26 @@ impl Config {
                 format!("kinds.{:?} is delivered {what}", name.get_ref()),
             ))
         })
+    }
+
+    /// The kinds of messages that the gateway takes.
+    pub(crate) fn gateway_kinds(&self) -> BTreeSet<Kind> {
+        let gateways = self.gateway.iter();
+        let kinds = gateways.flat_map(|gateway| &gateway.get_ref().kinds);
+        kinds.map(|kind| Kind::from(kind.as_str())).collect()
+    }
+
+    /// The kinds whose tasks are delivered otherwise than to those who claim them.
+    pub(crate) fn delivered_here(&self) -> BTreeSet<Kind> {
+        let mut kinds = self.gateway_kinds();
+        let is_pulled = |kind: &KindConfig| matches!(kind.deliver, Delivery::Pull);
+        kinds.extend(
+            self.kinds()
+                .into_iter()
+                .filter(|kind| !is_pulled(kind))
+                .map(|kind| kind.kind),
+        );
+        kinds
     }
 
     pub(crate) fn kinds(&self) -> Vec<KindConfig> {

@@ -10,10 +10,12 @@ mod events;
 mod explained;
 mod forecast;
 mod health;
+mod idempotency;
 mod kinds;
 mod metrics;
 mod openapi;
 mod pages;
+mod patience;
 mod problem;
 mod room;
 mod schedule;
@@ -22,7 +24,7 @@ mod task;
 mod texts;
 mod verbs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -81,6 +83,10 @@ pub(crate) struct App {
     pub(crate) recent: Recent,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
+    /// The kinds whose tasks this server or the gateway delivers, so that no worker may claim them.
+    pub(crate) delivered_here: BTreeSet<Kind>,
+    /// The kinds of messages, whose tasks only the gateway schedules.
+    pub(crate) of_gateway: BTreeSet<Kind>,
     /// What does not answer.
     pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.

@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::bulk::{self, Match};
 use crate::database::Place;
 use crate::reason::Reason;
+use crate::reserved;
 use crate::serve::TaskView;
 use crate::span::Span;
 
@@ -70,6 +71,9 @@ impl Changed {
     fn change_one(&self, target: delayline::store::Target, action: Action) -> Result<(), Failure> {
         let answer = crate::in_runtime(async {
             let scheduler = self.scheduler().await?;
+            if let Some(task) = scheduler.find(target.clone()).await? {
+                reserved::check_change(&task.kind, matches!(action, Action::Dismiss))?;
+            }
             Ok::<_, Failure>(match action {
                 Action::Shift(by) => scheduler.shift(target, by).await?,
                 action => {
@@ -99,6 +103,7 @@ impl Changed {
     }
 
     fn change_all(&self, kind: &str, action: Action) -> Result<(), Failure> {
+        reserved::check_change(&kind.into(), matches!(action, Action::Dismiss))?;
         let filter = self.matching.filter(kind.into(), bulk::state_for(action));
         let (matched, answers) = crate::in_runtime(async {
             let scheduler = self.scheduler().await?;

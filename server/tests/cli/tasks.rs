@@ -245,6 +245,28 @@ async fn the_dead_of_one_error_are_found_redriven_and_dismissed() {
     );
 }
 
+#[tokio::test]
+async fn the_tasks_of_the_server_itself_are_left_alone() {
+    let (_folder, file) = shop().await;
+    let told = done(&file, &["kinds", "pause", "order.cancel", "--reason", "a move"]);
+    assert!(told.contains(" by cli: a move"), "{told}");
+    let mark = answer(&file, &["tasks", "show", "delayline.paused", "order.cancel"]);
+    for arguments in [
+        &["tasks", "cancel", "delayline.paused", "order.cancel"][..],
+        &["tasks", "cancel", "--id", mark["id"].as_str().unwrap()],
+        &["tasks", "run", "delayline.paused", "--all"],
+        &["tasks", "dismiss", "delayline.paused", "--all"],
+        &["kinds", "pause", "delayline.rejected"],
+    ] {
+        let arguments = [arguments, &["--store", &file]].concat();
+        let said = refused(&arguments);
+        assert!(said.contains("do not begin with delayline."), "{said}");
+    }
+    let still = answer(&file, &["tasks", "show", "delayline.paused", "order.cancel"]);
+    assert_eq!(still["version"], mark["version"]);
+    assert_eq!(done(&file, &["kinds", "resume", "order.cancel"]), "resumed\n");
+}
+
 #[test]
 fn what_names_no_task_or_no_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();

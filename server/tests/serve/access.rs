@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::server::{ANY_PORT, Answer, Server};
+use crate::server::{ANY_PORT, Answer, Server, check};
 
 /// The tokens are `reader`, `shop`, `worker` and `scraper`.
 pub(crate) const TOKENS: &str = r#"
@@ -102,5 +102,88 @@ async fn without_tokens_no_page_of_somebody_else_may_ask() {
         ("host", "[::1]:7700".to_owned()),
     ] {
         ask(header, value).await.is(404, "not_found");
+    }
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_logged_and_limited_for_each_client() {
+    let proxied = format!("{ANY_PORT}trusted_proxies = [\"127.0.0.0/8\"]{TOKENS}");
+    let server = Server::configured(&proxied);
+    let ask = async |token: &str, client: &'static str| {
+        let request = server.request(Method::GET, "/v1/tasks?kind=k").bearer_auth(token);
+        // What a client says itself stands before what the proxy says of it.
+        request
+            .header("x-forwarded-for", format!("192.0.2.77, {client}"))
+            .send()
+            .await
+            .unwrap()
+    };
+    // One more than are answered one by one, and as many again if a minute ends meanwhile.
+    let mut too_many = 0;
+    for _ in 0..22 {
+        let wrong = ask("wrong-token", "203.0.113.9").await;
+        match wrong.status().as_u16() {
+            429 => {
+                too_many += 1;
+                assert_eq!(wrong.headers()["retry-after"], "60");
+            }
+            status => assert_eq!(status, 401),
+        }
+    }
+    assert!(too_many > 0);
+    assert_eq!(
+        ask("wrong-token", "203.0.113.10").await.status(),
+        401,
+        "another client"
+    );
+    assert_eq!(
+        ask("reader", "203.0.113.9").await.status(),
+        200,
+        "the right token passes"
+    );
+    let log = server.log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("203.0.113.9") && line.contains("WARN"));
+    // Ten in each minute, and that there are more.
+    assert!((11..=22).contains(&lines.count()), "{log}");
+    assert!(
+        !log.contains("wrong-token") && !log.contains("192.0.2.77"),
+        "{log}"
+    );
+    // Without one there is nothing to guess.
+    for _ in 0..22 {
+        let request = server.request(Method::GET, "/v1/tasks?kind=k");
+        let status = request
+            .header("x-forwarded-for", "203.0.113.11")
+            .send()
+            .await
+            .unwrap()
+            .status();
+        assert_eq!(status, 401);
+    }
+}
+
+#[test]
+fn the_digest_of_no_token_is_refused() {
+    for (digest, said) in [
+        (
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "an empty token",
+        ),
+        (
+            "01BA4719C80B6FE911B091A7C05124B64EEECE964E09C058EF8F9805DACA546B",
+            "a line break alone",
+        ),
+        (
+            "7eb70257593da06f682a3ddda54a9d260d4fc514f645237f5ca74b08f8da61a6",
+            "a line break alone",
+        ),
+    ] {
+        let token = format!("{{ name = \"shop\", sha256 = \"{digest}\", may = [\"read\"] }}");
+        let output = check(&format!("{ANY_PORT}tokens = [{token}]\n"));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{digest}");
+        assert!(told.contains(said) && told.contains("line 3"), "{told}");
     }
 }

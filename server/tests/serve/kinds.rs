@@ -54,6 +54,7 @@ async fn the_tasks_of_a_paused_kind_are_not_given_until_it_is_resumed() {
         (200, &json!("the disk is full"))
     );
     assert_eq!(paused.body["until"], "2099-01-01T00:00:00Z");
+    assert_eq!(paused.body["actor"], "api:anybody");
     let take = json!({"kinds": ["report", "other"], "max": 10});
     let taken = server.post("/v1/claims", take.clone()).await.body;
     let taken = taken["claims"].as_array().unwrap();
@@ -78,6 +79,17 @@ async fn the_tasks_of_a_paused_kind_are_not_given_until_it_is_resumed() {
     assert_eq!(taken["claims"].as_array().unwrap().len(), 1);
     let resumed = server.post("/v1/kinds/report/resume", json!({})).await;
     assert_eq!(resumed.body, json!({"was_paused": false}));
+    let mark = server
+        .get("/v1/tasks/delayline.paused/report?explain=1")
+        .await
+        .body;
+    let history = mark["history"].as_array().unwrap().iter();
+    let done: Vec<_> = history
+        .map(|entry| (entry["event"].clone(), entry["actor"].clone()))
+        .collect();
+    let by = |event: &str| (json!(event), json!("api:anybody"));
+    assert_eq!(done, [by("paused"), by("resumed")]);
+    assert!(server.log().contains("a kind is resumed"));
 }
 
 #[tokio::test]

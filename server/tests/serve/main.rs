@@ -32,6 +32,9 @@ mod receiver;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
+mod repeats;
+mod reserved;
+mod rights;
 #[cfg(feature = "rocketmq")]
 #[path = "../../../tests/support/rocketmq.rs"]
 mod rocketmq_servers;

@@ -7,6 +7,7 @@ mod chromium;
 mod dead;
 mod flows;
 mod kinds;
+mod kinds_of_tokens;
 mod live;
 mod looks;
 mod overview;

@@ -81,6 +81,22 @@ async fn what_cannot_be_used_is_refused_by_its_field() {
         (json!({"after": "soon"}), "after cannot be used"),
         (json!({"after": 15}), "after cannot be used"),
         (json!({"at": "tomorrow"}), "at cannot be used"),
+        (
+            json!({"at": "2027-03-28T02:30:00+05:00[Europe/Berlin]"}),
+            "allowed is a zone that is known",
+        ),
+        (
+            json!({"at": "2027-03-28T08:30:00+02:00[Europe/Atlantis]"}),
+            "allowed is a zone that is known",
+        ),
+        (
+            json!({"at": "2027-03-28T08:30:00Z[!u-ca=hebrew]"}),
+            "at cannot be used",
+        ),
+        (
+            json!({"at": "9999-12-31T23:59:59-01:00"}),
+            "up to 9999-12-31T23:59:59.999Z",
+        ),
         (json!({"after": "1h", "delay": 1}), "unknown field `delay`"),
         (
             json!({"after": "1h", "headers": {"a": 1}}),
@@ -123,6 +139,25 @@ async fn what_cannot_be_used_is_refused_by_its_field() {
         .refuses(400, "kind is \"missing\"");
     // Nothing is half done.
     assert_eq!(server.get("/v1/tasks/k/1").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_time_may_be_the_last_one_and_name_its_zone() {
+    let server = Server::start();
+    for (key, at, due_at) in [
+        ("1", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+        (
+            "2",
+            "2099-06-01T10:00:00+02:00[Europe/Berlin]",
+            "2099-06-01T08:00:00Z",
+        ),
+        ("3", "2099-06-01T08:00:00Z[Europe/Berlin]", "2099-06-01T08:00:00Z"),
+    ] {
+        let path = format!("/v1/tasks/k/{key}");
+        let put = server.put(&path, json!({"at": at})).await;
+        assert_eq!(put.is(201, "new")["due_at"], due_at, "{at}");
+        assert_eq!(server.get(&path).await.body["due_at"], due_at, "{at}");
+    }
 }
 
 #[tokio::test]
@@ -172,7 +207,7 @@ async fn a_request_that_is_repeated_by_its_idempotency_key_makes_one_task() {
     let body = json!({"kind": "k", "after": "1h"});
     let first = post("a", body.clone()).await;
     let again = post("a", body.clone()).await;
-    assert_eq!(first.is(201, "new"), again.is(200, "existing"));
+    assert_eq!(first.is(201, "new"), again.is(201, "new"), "the same answer");
     post("b", body.clone()).await.is(201, "new");
     let batch = json!([body, body]);
     let statuses = |answer: Answer| -> Vec<_> {
@@ -180,5 +215,7 @@ async fn a_request_that_is_repeated_by_its_idempotency_key_makes_one_task() {
         each.map(|each| each["status"].as_u64().unwrap()).collect()
     };
     assert_eq!(statuses(post("c", batch.clone()).await), [201, 201]);
-    assert_eq!(statuses(post("c", batch).await), [200, 200]);
+    assert_eq!(statuses(post("c", batch).await), [201, 201]);
+    let kinds = server.get("/v1/tasks?kind=k").await.body;
+    assert_eq!(kinds["tasks"].as_array().unwrap().len(), 4);
 }

@@ -9,6 +9,8 @@ use crate::{Error, Task};
 const LONGEST_VALUE: usize = 4_096;
 /// The names of the properties that are this crate's begin so.
 const OURS: &str = "DELAYLINE_";
+/// The header in which the server keeps which requests a task is of: its own affair.
+const REQUESTS: &str = "DELAYLINE_REQUESTS";
 
 /// The message of a task; or why there can be none.
 pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String> {
@@ -31,7 +33,7 @@ pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String>
     for (name, value) in &forward.properties {
         message = message.property(name, value);
     }
-    for (name, value) in &task.headers {
+    for (name, value) in task.headers.iter().filter(|(name, _)| *name != REQUESTS) {
         check_property(name, value).map_err(|error| format!("header: {error}"))?;
         message = message.property(name, value);
     }

@@ -211,3 +211,41 @@ async fn a_handler_may_pause_its_own_kind() {
     assert_eq!(world.runs.times(), [1_000]);
     assert_eq!(world.count(State::Scheduled).await, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_made_by_pausing_only() {
+    let world = World::new();
+    let scheduler = &world.scheduler;
+    let forged = || NewTask::new("delayline.paused", &1).key(KIND);
+    let error = scheduler.schedule(forged()).await.unwrap_err();
+    assert!(error.to_string().starts_with("kind"), "{error}");
+    let each = scheduler.schedule_each([forged(), NewTask::new(OTHER, &1)]).await;
+    assert!(each[0].is_err() && each[1].is_ok());
+    assert_eq!(scheduler.paused().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_kinds_are_paused_at_once() {
+    let world = World::new();
+    let scheduler = world.scheduler.by("page:operator");
+    for number in 0..1_000 {
+        scheduler.pause(format!("kind-{number}"), None, "").await.unwrap();
+    }
+    let error = scheduler.pause(KIND, None, "one more").await.unwrap_err();
+    assert!(
+        error.is_invalid() && error.to_string().contains("1000 paused kinds"),
+        "{error}"
+    );
+    // One of them may still have another reason, and be resumed.
+    scheduler.pause("kind-7", None, "another").await.unwrap();
+    assert!(scheduler.resume("kind-8").await.unwrap());
+    scheduler.pause(KIND, None, "one more").await.unwrap();
+    let paused = scheduler.paused().await.unwrap();
+    assert_eq!(paused.len(), 1_000);
+    assert!(
+        paused
+            .iter()
+            .all(|paused| paused.actor.as_deref() == Some("page:operator"))
+    );
+    assert!(paused.iter().any(|paused| paused.kind.as_str() == KIND));
+}

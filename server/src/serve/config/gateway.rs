@@ -6,6 +6,8 @@ use std::num::NonZeroU32;
 use delayline::Kind;
 use serde::Deserialize;
 
+use crate::reserved;
+
 /// The gateway: ordinary messages that come in on a topic, and go out at their time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -81,7 +83,10 @@ impl Gateway {
             ));
         }
         self.kinds.iter().find_map(|kind| {
-            if let Err(error) = Kind::from(kind.as_str()).check() {
+            if let Err(error) = Kind::from(kind.as_str())
+                .check()
+                .and_then(|()| reserved::check(kind))
+            {
                 return Some(format!("gateway.kinds: {error}"));
             }
             kinds(kind).then(|| {

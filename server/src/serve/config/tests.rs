@@ -36,7 +36,8 @@ base_path = "/delayline/"
 body_limit = 1000
 memory_limit = 2000
 trace_url = "https://traces.example/explore?id={trace_id}&at={trace_id}#top"
-tokens = [{ name = "shop", sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", may = ["read", "work", "scrape"] }]
+tokens = [{ name = "shop", sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", may = ["read", "work", "scrape"], kinds = ["order.*"] }]
+trusted_proxies = ["10.0.0.0/8", "::1"]
 [worker]
 stop_timeout = "5s"
 [webhooks]
@@ -70,10 +71,23 @@ deliver = "pull"
     assert_eq!((config.http.body_limit, config.http.memory()), (1_000, 2_000));
     assert_eq!(config.http.base_path.as_str(), "/delayline");
     assert_eq!(
-        config.http.trace_url.unwrap().of("4bf9"),
+        config.http.trace_url.as_ref().unwrap().of("4bf9"),
         "https://traces.example/explore?id=4bf9&at=4bf9#top"
     );
     assert_eq!(config.worker.stop_timeout.0.as_secs(), 5);
+    let kinds = config.http.tokens[0].get_ref().kinds.as_ref().unwrap();
+    assert!(kinds.allow("order.cancel") && !kinds.allow("report"));
+    let client = config
+        .http
+        .trusted_proxies
+        .client([10, 0, 0, 7].into(), ["192.0.2.1"].into_iter());
+    assert_eq!(client.to_string(), "192.0.2.1");
+    let delivered_here: Vec<_> = config.delivered_here().into_iter().collect();
+    let delivered_here: Vec<_> = delivered_here.iter().map(Kind::as_str).collect();
+    assert_eq!(
+        delivered_here,
+        ["invoice.overdue", "invoice.remind", "order.cancel"]
+    );
     let may = &config.http.tokens[0].get_ref().may;
     assert!(may.contains(&Right::Work) && may.contains(&Right::Scrape));
 }
@@ -188,6 +202,31 @@ fn each_mistake_is_told_with_its_line_and_what_is_allowed() {
             "[http]\ntokens = [{ name = \"a\", sha256 = \"00\", may = [\"read\"] }]",
             2,
             "64 hexadecimal digits",
+        ),
+        (
+            "[http]\ntokens = [{ name = \"a\", sha256 = \"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\", may = [] }]",
+            2,
+            "that of an empty token",
+        ),
+        (
+            "[http]\ntokens = [{ name = \"a\", sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\", may = [], kinds = [] }]",
+            2,
+            "kinds is empty",
+        ),
+        (
+            "[http]\ntrusted_proxies = [\"proxy.example\"]",
+            2,
+            "such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
+        ),
+        (
+            "[kinds.\"delayline.paused\"]\ndeliver = \"pull\"",
+            1,
+            "do not begin with delayline.",
+        ),
+        (
+            "[rocketmq]\nnameserver = \"n\"\n[gateway]\nkinds = [\"delayline.x\"]",
+            3,
+            "gateway.kinds: kind is \"delayline.x\"",
         ),
     ] {
         let text = text.replace("urI", "uRI");

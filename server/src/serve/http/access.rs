@@ -1,35 +1,122 @@
 //! Who may do what.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
-use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, WWW_AUTHENTICATE};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use delayline::Kind;
 use delayline::Scheduler;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
 use super::Shared;
+use super::pages::Peer;
+use super::patience::Patience;
 use super::problem::Problem;
 use crate::reason::Reason;
-use crate::serve::config::{Right, Token};
+use crate::serve::config::{Proxies, Right, Token};
 
-/// The tokens that are let in; without any, everybody who reaches the server is.
-#[derive(Debug)]
-pub(crate) struct Access(Vec<Token>);
+/// The tokens that are let in; without any, every caller that reaches the server is.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    tokens: Vec<Arc<Token>>,
+    proxies: Proxies,
+    patience: Patience,
+}
 
-/// Who asks.
+/// The caller of a request, known by its token; where there are no tokens, any.
 #[derive(Clone, Debug)]
-pub(super) struct Caller(pub(super) String);
+pub(super) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
+    /// A caller where there are no tokens: it may do everything.
+    pub(super) fn without_token() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn holding(token: &Arc<Token>) -> Self {
+        Self(Some(Arc::clone(token)))
+    }
+
+    /// The name of its token.
+    pub(super) fn name(&self) -> &str {
+        self.0.as_ref().map_or("anybody", |token| &token.name)
+    }
+
+    /// As which it is noted of what it does.
+    pub(super) fn actor(&self) -> String {
+        format!("api:{}", self.name())
+    }
+
+    pub(super) fn may(&self, right: Right) -> bool {
+        self.0.as_ref().is_none_or(|token| token.may.contains(&right))
+    }
+
+    /// Refuses what takes a right that the caller has not.
+    pub(super) fn need(&self, right: Right) -> Result<(), Problem> {
+        self.need_one(&[right])
+    }
+
+    /// Refuses what takes one of these rights, if the caller has none of them.
+    fn need_one(&self, rights: &[Right]) -> Result<(), Problem> {
+        if rights.iter().any(|right| self.may(*right)) {
+            return Ok(());
+        }
+        let names: Vec<_> = rights.iter().map(|right| right.name()).collect();
+        let detail = format!("the token of {:?} may not {}", self.name(), names.join(" nor "));
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+
+    /// Whether its token is for tasks of this kind.
+    pub(super) fn reaches(&self, kind: &Kind) -> bool {
+        let kinds = self.0.as_ref().and_then(|token| token.kinds.as_ref());
+        kinds.is_none_or(|kinds| kinds.allow(kind.as_str()))
+    }
+
+    /// Whether its token is for tasks of all kinds.
+    pub(super) fn reaches_all(&self) -> bool {
+        self.0.as_ref().is_none_or(|token| token.kinds.is_none())
+    }
+
+    /// Refuses a kind that its token is not for.
+    pub(super) fn reach(&self, kind: &Kind) -> Result<(), Problem> {
+        match self.reaches(kind) {
+            true => Ok(()),
+            false => {
+                let detail = format!(
+                    "the token of {:?} is for other kinds than {:?}",
+                    self.name(),
+                    kind.as_str()
+                );
+                Err(Problem::new(StatusCode::FORBIDDEN, detail))
+            }
+        }
+    }
+
+    /// Refuses what is about tasks of all kinds together, if its token is for some.
+    pub(super) fn reach_all(&self) -> Result<(), Problem> {
+        match self.reaches_all() {
+            true => Ok(()),
+            false => {
+                let detail = format!(
+                    "the token of {:?} is for some kinds, and this is about all together",
+                    self.name()
+                );
+                Err(Problem::new(StatusCode::FORBIDDEN, detail))
+            }
+        }
+    }
+
     /// The scheduler for what this caller asks for, for this reason, if one was given.
     pub(super) fn scheduler(&self, app: &App, reason: Option<Reason>) -> Scheduler {
-        let scheduler = app.scheduler.by(&format!("api:{}", self.0));
+        let scheduler = app.scheduler.by(&self.actor());
         match reason {
             Some(reason) => reason.given_to(&scheduler),
             None => scheduler,
@@ -38,25 +125,32 @@ impl Caller {
 }
 
 impl Access {
-    pub(crate) fn new(tokens: Vec<Token>) -> Self {
-        Self(tokens)
+    pub(crate) fn new(tokens: impl IntoIterator<Item = Token>, proxies: Proxies) -> Self {
+        Self {
+            tokens: tokens.into_iter().map(Arc::new).collect(),
+            proxies,
+            patience: Patience::default(),
+        }
     }
 
-    /// Whether everybody is let in who reaches the server.
+    /// Whether every caller is let in that reaches the server.
     pub(super) fn is_open(&self) -> bool {
-        self.0.is_empty()
+        self.tokens.is_empty()
     }
 
     pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 32]> {
-        self.0.iter().map(|token| token.sha256.0)
+        self.tokens.iter().map(|token| token.sha256.0)
     }
 
-    /// Whose token this is.
-    pub(super) fn holder(&self, token: &str) -> Option<&Token> {
+    /// The token that this is; an empty text is none, whatever the digests.
+    pub(super) fn holder(&self, token: &str) -> Option<&Arc<Token>> {
+        if token.is_empty() {
+            return None;
+        }
         let digest = Sha256::digest(token);
         let mut known = None;
         // All of them, so that how long it takes says nothing.
-        for token in &self.0 {
+        for token in &self.tokens {
             if bool::from(token.sha256.0.ct_eq(digest.as_slice())) {
                 known = Some(token);
             }
@@ -64,30 +158,61 @@ impl Access {
         known
     }
 
-    /// Who asks, if whoever it is has one of these rights.
-    fn check(&self, headers: &HeaderMap, rights: &[Right]) -> Result<Caller, Problem> {
+    /// The address of the client of a request, behind proxies of one's own.
+    pub(super) fn client(&self, Peer(peer): Peer, headers: &HeaderMap) -> IpAddr {
+        let forwarded = headers.get_all("x-forwarded-for").iter();
+        let forwarded: Vec<_> = forwarded.filter_map(|value| value.to_str().ok()).collect();
+        self.proxies.client(peer.ip(), forwarded.into_iter())
+    }
+
+    /// Notes a token that is not known; says whether more came from this address than are answered one by one. A token
+    /// that is known is not asked about, so no other caller behind the same address has to wait.
+    pub(super) fn is_too_often_wrong(&self, from: IpAddr) -> bool {
+        let wrong = self.patience.add(from, Instant::now());
+        match wrong.is_too_often() {
+            false => tracing::warn!(%from, "a token is not known"),
+            true if wrong.is_first_of_too_many() => tracing::warn!(
+                %from,
+                "many tokens that are not known come from this address; of the next minute they are not logged"
+            ),
+            true => {}
+        }
+        wrong.is_too_often()
+    }
+
+    /// The caller of a request, if it has one of these rights.
+    fn check(&self, request: &Request, rights: &[Right]) -> Result<Caller, Problem> {
+        let headers = request.headers();
         if self.is_open() {
-            return local(headers).map(|()| Caller("anybody".to_owned()));
+            return local(headers).map(|()| Caller::without_token());
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = given.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
-        let unknown = || {
-            Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "the header Authorization has no token that is known",
-            )
+        let token = token.filter(|token| !token.is_empty()).ok_or_else(unknown)?;
+        let Some(known) = self.holder(token) else {
+            let peer = request.extensions().get::<ConnectInfo<Peer>>();
+            let from = peer.map(|ConnectInfo(peer)| self.client(*peer, headers));
+            return Err(match from.is_some_and(|from| self.is_too_often_wrong(from)) {
+                true => Problem::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "many tokens that are not known came from this address, and so is this one: wait a minute",
+                ),
+                false => unknown(),
+            });
         };
-        let known = token.and_then(|token| self.holder(token)).ok_or_else(unknown)?;
-        if rights.iter().any(|right| known.may.contains(right)) {
-            return Ok(Caller(known.name.clone()));
-        }
-        let names: Vec<_> = rights.iter().map(|right| right.name()).collect();
-        let detail = format!("the token of {:?} may not {}", known.name, names.join(" nor "));
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        let caller = Caller::holding(known);
+        caller.need_one(rights).map(|()| caller)
     }
+}
+
+fn unknown() -> Problem {
+    Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "the header Authorization has no token that is known",
+    )
 }
 
 /// Refuses what a page of somebody else's has a browser on this machine ask, where no token keeps it out: it says where it
@@ -114,13 +239,13 @@ pub(super) fn local(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Lets only those through who have one of the rights.
+/// Lets only callers through that have one of the rights.
 pub(super) async fn require(
     State((app, rights)): State<(Shared, &'static [Right])>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match app.access.check(request.headers(), rights) {
+    match app.access.check(&request, rights) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -131,6 +256,10 @@ pub(super) async fn require(
             if status == StatusCode::UNAUTHORIZED {
                 let scheme = HeaderValue::from_static("Bearer");
                 response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                let minute = HeaderValue::from_static("60");
+                response.headers_mut().insert(RETRY_AFTER, minute);
             }
             response
         }

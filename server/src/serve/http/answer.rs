@@ -13,8 +13,11 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::access::Caller;
 use super::problem::Problem;
 use super::texts;
+use crate::reserved;
+use crate::serve::config::Right;
 
 /// A task as others see it: times in RFC 3339, UTC.
 #[derive(Debug, Serialize, ToSchema)]
@@ -44,7 +47,10 @@ pub(crate) struct TaskView {
     owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
-    headers: BTreeMap<String, String>,
+    /// Not for callers without the right to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = BTreeMap<String, String>)]
+    headers: Option<BTreeMap<String, String>>,
     /// As it is, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -100,6 +106,22 @@ impl TaskView {
         Self::with(task, |_| (None, None))
     }
 
+    /// What a caller sees of a task that it may not read: neither its payload nor its headers.
+    pub(super) fn bare(task: Task) -> Self {
+        Self {
+            headers: None,
+            ..Self::without_payload(task)
+        }
+    }
+
+    /// The task, as this caller sees it.
+    pub(super) fn seen_by(caller: &Caller, task: Task) -> Self {
+        match caller.may(Right::Read) {
+            true => task.into(),
+            false => Self::bare(task),
+        }
+    }
+
     /// `shown` gives the payload as it is shown: as JSON, or in Base64.
     fn with(task: Task, shown: impl FnOnce(Vec<u8>) -> (Option<Box<RawValue>>, Option<String>)) -> Self {
         let (payload, payload_base64) = shown(task.payload);
@@ -117,7 +139,7 @@ impl TaskView {
             hops: task.hop,
             owner: task.owner,
             last_error: task.last_error,
-            headers: task.headers,
+            headers: Some(reserved::shown(task.headers)),
             payload,
             payload_base64,
             created_at: task.created_at,
@@ -157,7 +179,7 @@ pub(super) fn tagged(status: StatusCode, version: u64, body: impl Serialize) -> 
 }
 
 /// What came of a task that was scheduled: the status, and the body.
-pub(super) fn scheduled(scheduled: Scheduled) -> (StatusCode, u64, Answered) {
+pub(super) fn scheduled(caller: &Caller, scheduled: Scheduled) -> (StatusCode, u64, Answered) {
     let answer = scheduled.word();
     let (status, task) = match scheduled {
         Scheduled::New(task) => (StatusCode::CREATED, task),
@@ -167,16 +189,16 @@ pub(super) fn scheduled(scheduled: Scheduled) -> (StatusCode, u64, Answered) {
     let version = task.version;
     let body = Answered {
         answer,
-        task: Some(task.into()),
+        task: Some(TaskView::seen_by(caller, task)),
     };
     (status, version, body)
 }
 
 /// What a verb answered. `expected`: the request said which version it must be.
-pub(super) fn changed(answer: Answer, expected: bool) -> Response {
+pub(super) fn changed(caller: &Caller, answer: Answer, expected: bool) -> Response {
     let body = Answered {
         answer: answer.word(),
-        task: answer.task().cloned().map(TaskView::from),
+        task: answer.task().cloned().map(|task| TaskView::seen_by(caller, task)),
     };
     let (status, detail) = match answer {
         Answer::Done(task) => return tagged(StatusCode::OK, task.version, body),

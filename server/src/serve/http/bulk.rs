@@ -8,10 +8,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use delayline::Scheduler;
 use delayline::store::Action;
+use delayline::{Kind, Scheduler};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,6 +22,7 @@ use self::work::Work;
 use super::Shared;
 use super::access::Caller;
 use super::body::{self, Body};
+use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::texts;
@@ -29,6 +30,7 @@ use super::verbs::signed;
 use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
 use crate::filter::{Bounds, Filter, PAGE};
 use crate::reason::Reason;
+use crate::reserved;
 use crate::span::Span;
 
 /// How many bytes the tasks may have that are in memory at once.
@@ -131,8 +133,10 @@ pub(super) struct Known {
     jobs: Vec<JobView>,
 }
 
+#[allow(clippy::too_many_arguments, reason = "they are the parts of the request")]
 async fn answer(
     app: Shared,
+    caller: Caller,
     scheduler: Scheduler,
     filter: Matching,
     limit: Option<usize>,
@@ -141,8 +145,11 @@ async fn answer(
     action: Action,
 ) -> Result<Response, Problem> {
     let time = |time: Option<Time>| time.map(|Time(time)| time);
+    let kind = Kind::from(filter.kind);
+    reserved::check_change(&kind, action == Action::Dismiss)?;
+    caller.reach(&kind)?;
     let filter = Filter {
-        kinds: vec![filter.kind.into()],
+        kinds: vec![kind],
         state: state_for(action),
         due_after: time(filter.due_after),
         due_before: time(filter.due_before),
@@ -150,15 +157,17 @@ async fn answer(
         error: filter.error,
     };
     if limit.is_none() && !dry_run {
-        return Ok(match change_all(&app, scheduler, filter, verb, action).await? {
-            Changed::Within { matched, answers } => Json(BulkAnswered {
-                matched,
-                more: false,
-                answers: Some(answers),
-            })
-            .into_response(),
-            Changed::Behind(job) => accepted(&app, &job),
-        });
+        return Ok(
+            match change_all(&app, scheduler, filter, verb, action, caller.actor()).await? {
+                Changed::Within { matched, answers } => Json(BulkAnswered {
+                    matched,
+                    more: false,
+                    answers: Some(answers),
+                })
+                .into_response(),
+                Changed::Behind(job) => accepted(&app, &job),
+            },
+        );
     }
     let limit = body::limit(limit, USUAL, MOST)?;
     let mut matches: Vec<Match> = filter.find(&app.scheduler, limit + 1).await?;
@@ -201,6 +210,7 @@ pub(super) async fn change_all(
     filter: Filter,
     verb: &'static str,
     action: Action,
+    actor: String,
 ) -> Result<Changed, Problem> {
     let bounds = Bounds {
         tasks: USUAL,
@@ -214,8 +224,8 @@ pub(super) async fn change_all(
         let matched = found.len();
         return Ok(Changed::Within { matched, answers });
     };
-    let kind = filter.kinds.iter().map(ToString::to_string).collect();
-    let job = app.jobs.begin(verb, kind)?;
+    let kind = filter.kinds.first().cloned().unwrap_or_else(|| "".into());
+    let job = app.jobs.begin(verb, kind, actor)?;
     let work = Work {
         scheduler,
         filter,
@@ -246,8 +256,9 @@ fn accepted(app: &Shared, job: &Job) -> Response {
     tag = "bulk",
     responses((status = 200, description = "The last one first", body = Known), Refusals)
 )]
-pub(super) async fn list(State(app): State<Shared>) -> Json<Known> {
-    Json(Known { jobs: app.jobs.all() })
+pub(super) async fn list(State(app): State<Shared>, Extension(caller): Extension<Caller>) -> Json<Known> {
+    let jobs = app.jobs.all(|kind| caller.reaches(kind));
+    Json(Known { jobs })
 }
 
 /// How far a change in bulk has come, and at its end what came of it.
@@ -264,9 +275,11 @@ pub(super) async fn list(State(app): State<Shared>) -> Json<Known> {
 )]
 pub(super) async fn show(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    Ok(Json(app.jobs.find(&id)?.view()))
+    let job = app.jobs.find(&id, |kind| caller.reaches(kind))?;
+    Ok(Json(job.view()))
 }
 
 /// Stops a change in bulk: what it has not asked for by then stays as it is. One that has ended stays as it has.
@@ -283,11 +296,22 @@ pub(super) async fn show(
 )]
 pub(super) async fn stop(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    let job = app.jobs.find(&id)?;
-    job.stop().await;
-    Ok(Json(job.view()))
+    stopped(&app, &caller, &id, caller.actor()).await.map(Json)
+}
+
+/// Stops a change in bulk on behalf of `actor`.
+pub(super) async fn stopped(
+    app: &Shared,
+    caller: &Caller,
+    id: &str,
+    actor: String,
+) -> Result<JobView, Problem> {
+    let job = app.jobs.find(id, |kind| caller.reaches(kind))?;
+    job.stop(actor).await;
+    Ok(job.view())
 }
 
 /// A change of all tasks that match: `$action` is what is done with each.
@@ -302,18 +326,19 @@ macro_rules! bulk {
             responses(
                 (status = 200, description = "How many matched, and what came of it", body = BulkAnswered),
                 (status = 202, description = "More than 1,000 match, or more have to be looked at: it goes on", body = JobView, headers(("Location" = String, description = "Where it says how far it has come"))),
-                (status = 429, description = "As many go on as may: nothing was changed", body = Problem, content_type = "application/problem+json", headers(("Retry-After" = u32, description = "In seconds"))),
                 Refusals
             )
         )]
         pub(super) async fn $name(
             State(app): State<Shared>,
             Extension(caller): Extension<Caller>,
+            headers: HeaderMap,
             Body(given): Body<$body>,
         ) -> Result<Response, Problem> {
+            not_named(&headers)?;
             let $body { filter, reason, limit, dry_run, $($field),* } = given;
             let scheduler = caller.scheduler(&app, reason);
-            answer(app, scheduler, filter, limit, dry_run, stringify!($name), $action).await
+            answer(app, caller, scheduler, filter, limit, dry_run, stringify!($name), $action).await
         }
     };
 }

@@ -8,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::claims::{ClaimId, Claimed};
+use delayline::store::Target;
 use delayline::{Error, Kind, defaults};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::room::{full, sent_with};
 use super::texts;
+use crate::reserved;
 use crate::span::Span;
 
 const DONE: &str = "done";
@@ -159,7 +161,15 @@ pub(super) async fn take(
     }
     let Span(lease) = wanted.lease.unwrap_or(Span(Duration::from_secs(30)));
     let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
-    let owner = wanted.owner.unwrap_or(caller.0);
+    for kind in &kinds {
+        reserved::check(kind.as_str())?;
+        caller.reach(kind)?;
+        if app.delivered_here.contains(kind) {
+            let allowed = "allowed are kinds that are not delivered otherwise: the server delivers the tasks of this one itself";
+            return Err(Problem::invalid("kinds", kind, allowed));
+        }
+    }
+    let owner = wanted.owner.unwrap_or_else(|| caller.name().to_owned());
     let max = wanted.max.unwrap_or(1);
     let mut claimed = match wait.is_zero() {
         true => app.claims.take(&kinds, max, lease, &owner).await?,
@@ -204,6 +214,7 @@ pub(super) async fn take(
 )]
 pub(super) async fn all_done(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Body(AllDone { claims }): Body<AllDone>,
 ) -> Result<Json<Answers>, Problem> {
     if claims.is_empty() || claims.len() > defaults::BATCH {
@@ -214,7 +225,10 @@ pub(super) async fn all_done(
         .iter()
         .map(|claim| claim.parse())
         .collect::<Result<_, _>>()?;
-    let held = join_all(claims.into_iter().map(|claim| app.claims.done(claim))).await;
+    let ends = claims.into_iter().map(async |claim| {
+        Ok::<_, Error>(may_end(&app, &caller, claim).await? && app.claims.done(claim).await?)
+    });
+    let held = join_all(ends).await;
     let answer = |held: Result<bool, Error>| held.map(|held| if held { DONE } else { LOST });
     let answers = held.into_iter().map(answer).collect::<Result<_, _>>()?;
     Ok(Json(Answers { answers }))
@@ -237,11 +251,12 @@ macro_rules! ends {
         )]
         pub(super) async fn $name(
             State($app): State<Shared>,
+            Extension(caller): Extension<Caller>,
             Path(claim): Path<String>,
             Body($given): Body<$body>,
         ) -> Result<Response, Problem> {
             let $claim: ClaimId = claim.parse()?;
-            held($end.await?)
+            held(may_end(&$app, &caller, $claim).await? && $end.await?)
         }
     };
 }
@@ -272,6 +287,19 @@ ends!(
         app.claims.extend(claim, lease)
     }
 );
+
+/// Whether a claim may be one of this caller's: not of a task that the server delivers itself, nor of a kind that its token
+/// is not for. A claim says nothing of its kind, so the task is read for it; not where every kind may be claimed by all.
+async fn may_end(app: &Shared, caller: &Caller, claim: ClaimId) -> Result<bool, Error> {
+    if app.delivered_here.is_empty() && caller.reaches_all() {
+        return Ok(true);
+    }
+    let task = app.store.find(&Target::Id(claim.task_id())).await?;
+    Ok(task.is_none_or(|task| {
+        let is_ours = reserved::is_reserved(task.kind.as_str()) || app.delivered_here.contains(&task.kind);
+        !is_ours && caller.reaches(&task.kind)
+    }))
+}
 
 fn held(held: bool) -> Result<Response, Problem> {
     if held {

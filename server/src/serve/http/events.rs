@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use delayline::{Events, Kind, Task};
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::Shared;
+use super::access::Caller;
 use super::answer::TaskView;
 use super::body::Search;
 use super::problem::{Problem, Refusals};
@@ -30,6 +31,7 @@ pub(super) struct Wanted {
 /// What one client hears.
 struct Feed {
     events: Events,
+    caller: Caller,
     kind: Option<Kind>,
     stopping: watch::Receiver<bool>,
     /// What comes after it was said that something is missing.
@@ -50,12 +52,15 @@ struct Feed {
 )]
 pub(super) async fn listen(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Search(wanted): Search<Wanted>,
 ) -> Result<Response, Problem> {
     let kind = wanted.kind.map(Kind::from);
     kind.as_ref().map_or(Ok(()), Kind::check)?;
+    kind.as_ref().map_or(Ok(()), |kind| caller.reach(kind))?;
     let feed = Feed {
         events: app.scheduler.events(),
+        caller,
         kind,
         stopping: app.stopping.clone(),
         held: None,
@@ -90,7 +95,8 @@ impl Feed {
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
                 task = self.events.next() => task?,
             };
-            if self.kind.as_ref().is_none_or(|kind| *kind == task.kind) {
+            let is_wanted = self.kind.as_ref().is_none_or(|kind| *kind == task.kind);
+            if is_wanted && self.caller.reaches(&task.kind) {
                 return Some(task);
             }
         }

@@ -1,13 +1,14 @@
 //! How many tasks are due soon.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
 use delayline::Kind;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
+use super::access::Caller;
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
 use super::texts;
@@ -48,6 +49,7 @@ pub(super) struct ForecastListing {
 )]
 pub(super) async fn show(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Search(wanted): Search<Wanted>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(wanted.limit, MOST, MOST)?;
@@ -59,12 +61,17 @@ pub(super) async fn show(
                 "allowed is one of kind and after",
             ));
         }
-        (Some(kind), None) => vec![kind.into()],
+        (Some(kind), None) => {
+            let kind = Kind::from(kind);
+            caller.reach(&kind)?;
+            vec![kind]
+        }
         (None, after) => {
             let after = after.map(Kind::from);
             after.as_ref().map_or(Ok(()), Kind::check)?;
             let scheduled = delayline::State::Scheduled;
-            of_tasks(&*app.store, scheduled, after.as_ref(), limit).await?
+            let known = |kind: &Kind| caller.reaches(kind);
+            of_tasks(&*app.store, scheduled, after.as_ref(), limit, &known).await?
         }
     };
     let mut listing = ForecastListing { kinds: Vec::new() };

@@ -1,7 +1,7 @@
 //! Which kinds of tasks there are, and which of them wait.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::Paused;
 use delayline::{Kind, Timestamp};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
+use super::access::Caller;
 use super::answer::{StateName, time, time_if_any};
 use super::body::{self, Body, Search};
 use super::problem::{Problem, Refusals};
@@ -62,6 +63,9 @@ pub(super) struct PausedView {
     #[schema(value_type = Option<texts::Time>)]
     until: Option<Timestamp>,
     reason: String,
+    /// Who has paused it, as histories name it; not known of a pause by an earlier release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
 }
 
 impl From<Paused> for PausedView {
@@ -70,6 +74,7 @@ impl From<Paused> for PausedView {
             since: paused.since,
             until: paused.until,
             reason: paused.reason,
+            actor: paused.actor,
         }
     }
 }
@@ -84,12 +89,14 @@ impl From<Paused> for PausedView {
 )]
 pub(super) async fn list(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
     let after: Option<Kind> = listed.after.map(Kind::from);
     after.as_ref().map_or(Ok(()), Kind::check)?;
-    let found = page(&app.scheduler, &*app.store, after.as_ref(), limit).await?;
+    let known = |kind: &Kind| caller.reaches(kind);
+    let found = page(&app.scheduler, &*app.store, after.as_ref(), limit, &known).await?;
     let view = |(kind, Found { states, paused }): (Kind, Found)| KindView {
         kind: kind.to_string(),
         states,
@@ -97,6 +104,14 @@ pub(super) async fn list(
     };
     let kinds = found.into_iter().map(view).collect();
     Ok(Json(KindListing { kinds }).into_response())
+}
+
+/// A kind that this caller may pause and resume.
+fn pausable(caller: &Caller, kind: String) -> Result<Kind, Problem> {
+    let kind = Kind::from(kind);
+    crate::reserved::check(kind.as_str())?;
+    caller.reach(&kind)?;
+    Ok(kind)
 }
 
 /// For how long a kind is paused, and why.
@@ -124,11 +139,14 @@ pub(super) struct Pause {
 )]
 pub(super) async fn pause(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path(kind): Path<String>,
     Body(pause): Body<Pause>,
 ) -> Result<Response, Problem> {
     let until = pause.until.map(|Time(until)| until);
-    let paused = app.scheduler.pause(kind, until, &pause.reason).await?;
+    let kind = pausable(&caller, kind)?;
+    let scheduler = caller.scheduler(&app, None);
+    let paused = scheduler.pause(kind, until, &pause.reason).await?;
     Ok(Json(PausedView::from(paused)).into_response())
 }
 
@@ -149,9 +167,11 @@ pub(super) struct Resumed {
 )]
 pub(super) async fn resume(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path(kind): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Response, Problem> {
-    let was_paused = app.scheduler.resume(kind).await?;
+    let kind = pausable(&caller, kind)?;
+    let was_paused = caller.scheduler(&app, None).resume(kind).await?;
     Ok(Json(Resumed { was_paused }).into_response())
 }

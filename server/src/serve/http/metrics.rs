@@ -2,18 +2,24 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::timeout;
 
 use super::Shared;
+use super::access::Caller;
+use super::problem::Problem;
 
 /// For how long the store may take to say what only it knows: half of the time that a scraper usually has.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// `GET /metrics`
-pub(super) async fn show(State(app): State<Shared>) -> Response {
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    caller.reach_all()?;
     let scheduler = app.scheduler.clone();
     // Goes on without a scrape that has no time for it, and is there for the next one.
     let sampling = tokio::spawn(async move { scheduler.sample_metrics().await });
@@ -29,5 +35,5 @@ pub(super) async fn show(State(app): State<Shared>) -> Response {
         ),
     }
     let type_of = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (type_of, app.figures.render()).into_response()
+    Ok((type_of, app.figures.render()).into_response())
 }

@@ -9,7 +9,6 @@ mod frame;
 mod kinds;
 mod levels;
 mod overview;
-mod patience;
 mod payload;
 mod seal;
 mod sign_in;
@@ -29,7 +28,6 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 use tower_http::timeout::TimeoutLayer;
 
-use self::patience::Patience;
 use self::seal::Seal;
 pub(crate) use self::sign_in::Peer;
 use super::access::Access;
@@ -41,14 +39,12 @@ use crate::serve::config::Right;
 #[derive(Debug)]
 pub(crate) struct Pages {
     seal: Seal,
-    patience: Patience,
 }
 
 impl Pages {
     pub(crate) fn new(access: &Access) -> Result<Self, getrandom::Error> {
         Ok(Self {
             seal: Seal::new(access)?,
-            patience: Patience::default(),
         })
     }
 }

@@ -71,6 +71,9 @@ pub(super) enum Refusals {
     /// The body is not JSON.
     #[response(status = 415, content_type = "application/problem+json")]
     NoJson(Problem),
+    /// Many tokens that are not known came from this address; or as many changes in bulk go on as may. Nothing was done.
+    #[response(status = 429, content_type = "application/problem+json", headers(("Retry-After" = u32, description = "In seconds")))]
+    TooMany(Problem),
     /// The store does not answer, and what was asked for may have been done or not; or the server has no room, and nothing was.
     #[response(status = 503, content_type = "application/problem+json", headers(("Retry-After" = u32, description = "In seconds")))]
     Away(Problem),

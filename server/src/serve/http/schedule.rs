@@ -1,218 +1,43 @@
 //! New tasks.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::fmt;
+mod task_body;
 
 use axum::Json;
-use axum::extract::{Extension, FromRequestParts, Path, State};
-use axum::http::request::Parts;
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use delayline::store::When;
-use delayline::{Key, Kind, NewTask, Scheduler, TaskId, Timestamp};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use utoipa::openapi::schema::{AllOfBuilder, ArrayBuilder, ObjectBuilder, OneOfBuilder};
-use utoipa::openapi::{Ref, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use delayline::store::Target;
+use delayline::{NewTask, Scheduled, Task};
+use serde::Serialize;
+use utoipa::ToSchema;
 
+pub(super) use self::task_body::{TaskBody, Tasks, Time, Within, when};
 use super::Shared;
 use super::access::Caller;
-use super::answer::{Answered, refused, scheduled, tagged};
+use super::answer::{self, Answered, refused, tagged};
 use super::body::{Body, OneOrMany};
+use super::idempotency::{Did, Fingerprint, Named, name};
 use super::problem::{Problem, Refusals};
 use super::texts;
-use crate::serve::derived_id::derived_id;
-use crate::serve::traces::{Create, Place};
-use crate::span::Span;
-
-/// A task to schedule.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TaskBody {
-    /// In a `PUT` what the path says.
-    #[schema(value_type = Option<texts::Kind>)]
-    kind: Option<String>,
-    /// The caller's own name for it: of a kind and key there is one live task.
-    #[schema(value_type = Option<texts::Key>)]
-    key: Option<String>,
-    /// From now. Either this or `at`.
-    #[schema(value_type = Option<texts::Span>)]
-    after: Option<Span>,
-    /// Either this or `after`.
-    #[schema(value_type = Option<texts::Time>)]
-    at: Option<Time>,
-    /// Any JSON.
-    #[schema(value_type = Option<serde_json::Value>)]
-    payload: Option<Box<RawValue>>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    /// Whether a task of the same kind and key that still waits takes all this.
-    #[serde(default)]
-    replace: bool,
-    /// After how many attempts it is given up; else its kind says.
-    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u32)]
-    max_attempts: Option<u32>,
-}
-
-/// A time in RFC 3339.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct Time(pub(super) Timestamp);
-
-impl TryFrom<String> for Time {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        // It has another way to write years that have no four digits.
-        if text.starts_with(['-', '+']) {
-            return Err(format!("time is {text:?}: allowed are the years 0000 to 9999"));
-        }
-        text.parse()
-            .map(Self)
-            .map_err(|error: delayline::Error| error.to_string())
-    }
-}
-
-/// The time that is meant: exactly one of both is given.
-pub(super) fn when(after: Option<Span>, at: Option<Time>) -> Result<When, Problem> {
-    match (after, at) {
-        (Some(Span(delay)), None) => Ok(When::After(delay)),
-        (None, Some(Time(time))) => Ok(When::At(time)),
-        (None, None) => Err(Problem::invalid(
-            "after",
-            "missing",
-            "allowed is one of after, such as \"15m\", and at, such as \"2026-12-24T18:00:00Z\"",
-        )),
-        (Some(_), Some(Time(at))) => Err(Problem::invalid(
-            "at",
-            at,
-            "allowed is one of after and at, not both",
-        )),
-    }
-}
-
-/// Where a request stands in a trace, if its headers say so.
-pub(super) struct Within(Option<Place>);
-
-impl<S: Send + Sync> FromRequestParts<S> for Within {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let header = |name: &str| parts.headers.get(name)?.to_str().ok();
-        Ok(Self(Place::of(header)))
-    }
-}
-
-impl TaskBody {
-    /// The task, as a part of the trace that its own headers name, or else the request, and the span in which it is made.
-    fn into_traced(self, app: &Shared, request: &Within) -> Result<(Create, NewTask), Problem> {
-        let named = Place::of(|name| self.headers.get(name).map(String::as_str));
-        let caller = named.or_else(|| request.0.clone());
-        let kind = self.kind.clone().unwrap_or_default();
-        let task = self.into_task()?;
-        let span = app.traces.create(&kind, caller);
-        let task = span.kept_by(task);
-        Ok((span, task))
-    }
-
-    fn into_task(self) -> Result<NewTask, Problem> {
-        let due = when(self.after, self.at)?;
-        let kind = self.kind.ok_or_else(|| {
-            Problem::invalid(
-                "kind",
-                "missing",
-                "allowed is the kind of the task, such as \"order.cancel\"",
-            )
-        })?;
-        let payload = self.payload.map_or_else(
-            || b"null".to_vec(),
-            |payload| String::from(Box::<str>::from(payload)).into_bytes(),
-        );
-        let mut task = NewTask::from_bytes(Kind::from(kind), payload);
-        task = match due {
-            When::After(delay) => task.after(delay),
-            When::At(time) => task.at(time),
-        };
-        if let Some(key) = self.key {
-            task = task.key(Key::from(key));
-        }
-        for (name, value) in self.headers {
-            task = task.header(name, value);
-        }
-        if let Some(attempts) = self.max_attempts {
-            task = task.max_attempts(attempts);
-        }
-        if self.replace {
-            task = task.replace();
-        }
-        Ok(task)
-    }
-}
-
-/// One task, or many.
-#[derive(Debug)]
-pub(super) enum Tasks {
-    One(Box<TaskBody>),
-    Many(Vec<TaskBody>),
-}
-
-impl PartialSchema for Tasks {
-    fn schema() -> RefOr<Schema> {
-        let kind = Ref::from_schema_name(texts::Kind::name());
-        let with_kind = ObjectBuilder::new().property("kind", kind).required("kind");
-        let task = Ref::from_schema_name(TaskBody::name());
-        let one: RefOr<Schema> = AllOfBuilder::new().item(task).item(with_kind).into();
-        OneOfBuilder::new()
-            .item(one.clone())
-            .item(ArrayBuilder::new().items(one))
-            .into()
-    }
-}
-
-impl ToSchema for Tasks {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push((TaskBody::name().into_owned(), TaskBody::schema()));
-        TaskBody::schemas(schemas);
-    }
-}
-
-impl<'de> Deserialize<'de> for Tasks {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Tasks;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a task, or an array of tasks")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tasks, A::Error> {
-                TaskBody::deserialize(MapAccessDeserializer::new(map)).map(|task| Tasks::One(Box::new(task)))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tasks, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Tasks::Many)
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
+use crate::reserved::REQUESTS;
+use crate::serve::traces::Create;
 
 /// Schedules a task under its key.
 #[utoipa::path(
     put,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it")),
+    params(
+        ("kind" = texts::Kind, Path, description = "The kind of the task"),
+        ("key" = texts::Key, Path, description = "The caller's own name for it"),
+        ("Idempotency-Key" = inline(Option<texts::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")
+    ),
     request_body = TaskBody,
     responses(
         (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
         (status = 200, description = "`existing` or `replaced`", body = Answered, headers(("ETag" = String))),
         (status = 409, description = "`running`", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Idempotency-Key is that of another request", body = Problem, content_type = "application/problem+json"),
         Refusals
     )
 )]
@@ -220,6 +45,7 @@ pub(super) async fn put(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path((kind, key)): Path<(String, String)>,
+    headers: HeaderMap,
     within: Within,
     Body(mut body): Body<TaskBody>,
 ) -> Result<Response, Problem> {
@@ -235,8 +61,12 @@ pub(super) async fn put(
             _ => *given = Some(path),
         }
     }
-    let (span, task) = body.into_traced(&app, &within)?;
-    one(&caller.scheduler(&app, None), span, task).await
+    let named = name(&headers)?.map(|name| {
+        let mut fingerprint = Fingerprint::of("PUT");
+        body.add_to(&mut fingerprint);
+        Named::new(&caller, name, 0, fingerprint)
+    });
+    one(&app, &caller, &within, named, body).await
 }
 
 /// Schedules a task, or an array of tasks.
@@ -244,12 +74,13 @@ pub(super) async fn put(
     post,
     path = "/v1/tasks",
     tag = "tasks",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names the request: one that is repeated makes no second task")),
+    params(("Idempotency-Key" = inline(Option<texts::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")),
     request_body = Tasks,
     responses(
         (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
         (status = 200, description = "`existing` or `replaced`; for an array, what came of each, in its order", body = OneOrEach),
         (status = 409, description = "`running`", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Idempotency-Key is that of another request", body = Problem, content_type = "application/problem+json"),
         Refusals
     )
 )]
@@ -260,27 +91,102 @@ pub(super) async fn post(
     within: Within,
     OneOrMany(tasks): OneOrMany<Tasks>,
 ) -> Result<Response, Problem> {
-    let scheduler = caller.scheduler(&app, None);
-    let name = headers.get("idempotency-key").map(|name| name.as_bytes());
+    let name = name(&headers)?;
+    let mut fingerprint = Fingerprint::of("POST");
+    if name.is_some() {
+        match &tasks {
+            Tasks::One(task) => task.add_to(&mut fingerprint),
+            // All of them, so that none is another one's by its place.
+            Tasks::Many(tasks) => tasks.iter().for_each(|task| task.add_to(&mut fingerprint)),
+        }
+    }
+    let named = |at| name.map(|name| Named::new(&caller, name, at, fingerprint.clone()));
     match tasks {
-        Tasks::One(task) => {
-            let (span, mut task) = task.into_traced(&app, &within)?;
-            if let Some(name) = name {
-                task = task.id(named(&caller, name, 0));
-            }
-            one(&scheduler, span, task).await
-        }
-        Tasks::Many(tasks) => {
-            let id = |at| name.map(|name| named(&caller, name, at));
-            Ok(many(&app, &scheduler, &within, tasks, id).await)
-        }
+        Tasks::One(task) => one(&app, &caller, &within, named(0), *task).await,
+        Tasks::Many(tasks) => many(&app, &caller, &within, tasks, named).await,
     }
 }
 
-async fn one(scheduler: &Scheduler, span: Create, task: NewTask) -> Result<Response, Problem> {
-    let answer = scheduler.schedule(task).await;
-    span.ends(&answer);
-    let (status, version, body) = scheduled(answer?);
+/// A task that is to be scheduled, and the request that it is of.
+struct Wanted {
+    span: Create,
+    task: NewTask,
+    named: Option<Named>,
+}
+
+/// What a request comes to before the store is asked to schedule anything.
+enum Prepared {
+    /// It is to be scheduled.
+    Wanted(Box<Wanted>),
+    /// It came before, and this is its task.
+    Before(Did, Box<Task>),
+}
+
+/// A task of a request; or what came of the same request before.
+async fn prepare(
+    app: &Shared,
+    caller: &Caller,
+    within: &Within,
+    named: Option<Named>,
+    body: TaskBody,
+) -> Result<Prepared, Problem> {
+    body.check(app, caller)?;
+    let mut replaced = None;
+    if let (Some(named), Some(target)) = (&named, body.replaceable()) {
+        replaced = app.scheduler.find(target).await?;
+        if let Some(found) = &replaced
+            && let Some(did) = named.did(found)?
+        {
+            return Ok(Prepared::Before(did, Box::new(found.clone())));
+        }
+    }
+    let (span, mut task) = body.into_traced(app, within)?;
+    if let Some(named) = &named {
+        task = task.id(named.id).header(REQUESTS, named.kept(replaced.as_ref()));
+    }
+    Ok(Prepared::Wanted(Box::new(Wanted { span, task, named })))
+}
+
+/// What is answered to a request: of one that came before the same as then, with its task as it is now.
+fn answered(
+    caller: &Caller,
+    named: Option<&Named>,
+    scheduled: Scheduled,
+) -> Result<(StatusCode, u64, Answered), Problem> {
+    let did = match (&scheduled, named) {
+        (Scheduled::Existing(task), Some(named)) => named.did(task)?,
+        _ => None,
+    };
+    Ok(match (did, scheduled) {
+        (Some(did), Scheduled::Existing(task)) => before(caller, did, task),
+        (_, scheduled) => answer::scheduled(caller, scheduled),
+    })
+}
+
+fn before(caller: &Caller, did: Did, task: Task) -> (StatusCode, u64, Answered) {
+    let scheduled = match did {
+        Did::Make => Scheduled::New(task),
+        Did::Replace => Scheduled::Replaced(task),
+    };
+    answer::scheduled(caller, scheduled)
+}
+
+async fn one(
+    app: &Shared,
+    caller: &Caller,
+    within: &Within,
+    named: Option<Named>,
+    body: TaskBody,
+) -> Result<Response, Problem> {
+    let (status, version, body) = match prepare(app, caller, within, named, body).await? {
+        Prepared::Before(did, task) => before(caller, did, *task),
+        Prepared::Wanted(wanted) => {
+            let Wanted { span, task, named } = *wanted;
+            let answer = caller.scheduler(app, None).schedule(task).await;
+            span.ends(&answer);
+            answered(caller, named.as_ref(), answer?)?
+        }
+    };
     Ok(match status {
         StatusCode::CONFLICT => refused(status, "a task of this kind and key runs, and is as it was", body),
         status => tagged(status, version, body),
@@ -299,46 +205,59 @@ pub(super) enum Each {
     Refused(Problem),
 }
 
+impl From<(StatusCode, u64, Answered)> for Each {
+    fn from((status, _, answered): (StatusCode, u64, Answered)) -> Self {
+        let (status, answered) = (status.as_u16(), Box::new(answered));
+        Self::Scheduled { status, answered }
+    }
+}
+
 /// Those that cannot be used are answered so, and the others are scheduled.
 async fn many(
     app: &Shared,
-    scheduler: &Scheduler,
-    request: &Within,
+    caller: &Caller,
+    within: &Within,
     tasks: Vec<TaskBody>,
-    name: impl Fn(usize) -> Option<TaskId>,
-) -> Response {
-    let mut each = Vec::with_capacity(tasks.len());
-    let mut usable = Vec::with_capacity(tasks.len());
-    let mut spans = Vec::with_capacity(tasks.len());
-    for (at, task) in tasks.into_iter().enumerate() {
-        match task.into_traced(app, request) {
-            Ok((span, task)) => {
-                spans.push(span);
-                usable.push(match name(at) {
-                    Some(id) => task.id(id),
-                    None => task,
-                });
-                each.push(None);
-            }
-            Err(problem) => each.push(Some(Each::Refused(problem))),
-        }
+    named: impl Fn(usize) -> Option<Named>,
+) -> Result<Response, Problem> {
+    // Another request of this name is refused as a whole, before any of its tasks is there.
+    if let Some(first) = named(0)
+        && let Some(task) = app.scheduler.find(Target::Id(first.id)).await?
+    {
+        first.did(&task)?;
     }
-    let answers = scheduler.schedule_each(usable).await;
-    let mut answers = spans.into_iter().zip(answers).map(|(span, answer)| {
-        span.ends(&answer);
-        match answer {
-            Ok(done) => {
-                let (status, _, answered) = scheduled(done);
-                let (status, answered) = (status.as_u16(), Box::new(answered));
-                Each::Scheduled { status, answered }
+    let mut each = Vec::with_capacity(tasks.len());
+    let (mut usable, mut spans, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, task) in tasks.into_iter().enumerate() {
+        each.push(match prepare(app, caller, within, named(at), task).await {
+            Ok(Prepared::Wanted(wanted)) => {
+                let Wanted { span, task, named } = *wanted;
+                usable.push(task);
+                spans.push(span);
+                names.push(named);
+                None
             }
-            Err(error) => Each::Refused(error.into()),
-        }
-    });
+            Ok(Prepared::Before(did, task)) => Some(Each::from(before(caller, did, *task))),
+            Err(problem) => Some(Each::Refused(problem)),
+        });
+    }
+    let answers = caller.scheduler(app, None).schedule_each(usable).await;
+    let mut answers = spans
+        .into_iter()
+        .zip(names)
+        .zip(answers)
+        .map(|((span, named), answer)| {
+            span.ends(&answer);
+            let answer = answer.map_err(Problem::from);
+            match answer.and_then(|answer| answered(caller, named.as_ref(), answer)) {
+                Ok(answered) => Each::from(answered),
+                Err(problem) => Each::Refused(problem),
+            }
+        });
     let each = each
         .into_iter()
-        .filter_map(|refused| refused.or_else(|| answers.next()));
-    Json(each.collect::<Vec<_>>()).into_response()
+        .filter_map(|known| known.or_else(|| answers.next()));
+    Ok(Json(each.collect::<Vec<_>>()).into_response())
 }
 
 /// As the interface is described.
@@ -348,9 +267,4 @@ async fn many(
 pub(super) enum OneOrEach {
     One(Box<Answered>),
     Each(Vec<Each>),
-}
-
-/// The id that a caller's `Idempotency-Key` stands for, and its place in a batch.
-fn named(caller: &Caller, name: &[u8], at: usize) -> TaskId {
-    derived_id([caller.0.as_bytes(), name], &at.to_be_bytes())
 }

@@ -1,15 +1,16 @@
 //! What this server has done so far.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use delayline::Timestamp;
 use delayline::stats::Stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Shared;
+use super::access::Caller;
 use super::answer::time;
-use super::problem::Refusals;
+use super::problem::{Problem, Refusals};
 use super::texts;
 
 #[derive(Serialize, ToSchema)]
@@ -31,10 +32,14 @@ pub(super) struct ServerStats {
     tag = "server",
     responses((status = 200, description = "Counts of this server", body = ServerStats), Refusals)
 )]
-pub(super) async fn show(State(app): State<Shared>) -> Json<ServerStats> {
-    Json(ServerStats {
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<ServerStats>, Problem> {
+    caller.reach_all()?;
+    Ok(Json(ServerStats {
         version: env!("CARGO_PKG_VERSION"),
         started_at: app.started_at,
         stats: app.scheduler.stats(),
-    })
+    }))
 }

@@ -1,7 +1,7 @@
 //! Tasks that are there.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
+use super::access::Caller;
 use super::answer::{StateName, TaskView, tagged};
 use super::body::{self, Search};
 use super::explained::ExplainedView;
@@ -35,10 +36,13 @@ use crate::kinds::of_tasks;
 )]
 pub(super) async fn by_key(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path((kind, key)): Path<(String, String)>,
     Search(shown): Search<Shown>,
 ) -> Result<Response, Problem> {
-    found(&app, (kind, key).into(), shown).await
+    let kind = Kind::from(kind);
+    caller.reach(&kind)?;
+    found(&app, &caller, Target::Key(kind, key.into()), shown).await
 }
 
 /// The task of an id.
@@ -55,11 +59,12 @@ pub(super) async fn by_key(
 )]
 pub(super) async fn by_id(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Search(shown): Search<Shown>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    found(&app, Target::Id(id), shown).await
+    found(&app, &caller, Target::Id(id), shown).await
 }
 
 /// What is shown of a task.
@@ -72,15 +77,18 @@ pub(super) struct Shown {
     explain: Option<u8>,
 }
 
-async fn found(app: &Shared, target: Target, shown: Shown) -> Result<Response, Problem> {
+async fn found(app: &Shared, caller: &Caller, target: Target, shown: Shown) -> Result<Response, Problem> {
     let none = || Problem::new(StatusCode::NOT_FOUND, "there is no such task");
     match shown.explain.unwrap_or(0) {
         0 => {
-            let task = app.scheduler.find(target).await?.ok_or_else(none)?;
+            let task = app.scheduler.find(target).await?;
+            let task = task.filter(|task| caller.reaches(&task.kind)).ok_or_else(none)?;
             Ok(tagged(StatusCode::OK, task.version, TaskView::from(task)))
         }
         1 => {
-            let explained = app.scheduler.explain(target).await?.ok_or_else(none)?;
+            let explained = app.scheduler.explain(target).await?;
+            let explained = explained.filter(|explained| caller.reaches(&explained.task.kind));
+            let explained = explained.ok_or_else(none)?;
             let version = explained.task.version;
             Ok(tagged(StatusCode::OK, version, ExplainedView::from(explained)))
         }
@@ -153,14 +161,19 @@ pub(super) struct Listing {
 )]
 pub(super) async fn list(
     State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
     let after = listed.cursor.map(position).transpose()?;
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
     let kinds = match listed.kind {
-        Some(kind) => vec![kind.into()],
-        None => kinds(&app, state).await?,
+        Some(kind) => {
+            let kind = Kind::from(kind);
+            caller.reach(&kind)?;
+            vec![kind]
+        }
+        None => kinds(&app, &caller, state).await?,
     };
     let filter = Filter {
         kinds,
@@ -181,9 +194,10 @@ pub(super) async fn list(
     Ok(Json(Listing { tasks, cursor }).into_response())
 }
 
-/// All kinds of which there are tasks in a state.
-async fn kinds(app: &Shared, state: delayline::State) -> Result<Vec<Kind>, Problem> {
-    let kinds = of_tasks(&*app.store, state, None, KINDS + 1).await?;
+/// All kinds of which there are tasks in a state, as far as the caller's token is for them.
+async fn kinds(app: &Shared, caller: &Caller, state: delayline::State) -> Result<Vec<Kind>, Problem> {
+    let known = |kind: &Kind| caller.reaches(kind);
+    let kinds = of_tasks(&*app.store, state, None, KINDS + 1, &known).await?;
     match kinds.len() > KINDS {
         true => Err(Problem::invalid(
             "kind",

@@ -54,6 +54,7 @@ texts! {
         "Whole numbers with a unit `ms`, `s`, `m`, `h` or `d`, such as `250ms`, `15m` or `1h 30m`, up to `3660000d`.";
     SignedSpan = text().max_length(Some(101)).pattern(Some(span!("[+-]"))).examples(["+10m"]),
         "A time span with its sign, such as `+10m` or `-2h`.";
+    RequestName = text().min_length(Some(1)).max_length(Some(255)).pattern(Some("^[ -~]*$")), "1 to 255 characters of ASCII.";
     Time = of_format("date-time"), "In RFC 3339.";
     Reason = text().max_length(Some(500)), "Why, for the history of the task: up to 500 characters.";
     TaskId = of_format("uuid"), "A UUID.";

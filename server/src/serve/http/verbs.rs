@@ -4,8 +4,8 @@ use axum::extract::{Extension, Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
 use axum::response::Response;
-use delayline::Shift;
 use delayline::store::{Expect, Target};
+use delayline::{Kind, Shift};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -13,10 +13,12 @@ use super::Shared;
 use super::access::Caller;
 use super::answer::{Answered, changed};
 use super::body::Body;
+use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
 use super::schedule::{Time, when};
 use super::texts;
 use crate::reason::Reason;
+use crate::reserved;
 use crate::span::Span;
 
 /// A body without anything in it.
@@ -103,10 +105,14 @@ macro_rules! verb {
             headers: HeaderMap,
             Body($given): Body<$body>,
         ) -> Result<Response, Problem> {
-            let ($target, $expect) = (Target::Key(kind.into(), key.into()), expected(&headers)?);
+            let (kind, $expect) = (Kind::from(kind), expected(&headers)?);
+            not_named(&headers)?;
+            reserved::check_change(&kind, stringify!($name) == "dismiss")?;
+            caller.reach(&kind)?;
+            let $target = Target::Key(kind, key.into());
             let $scheduler = caller.scheduler(&app, $given.reason.clone());
             let answer = $ask.await?;
-            Ok(changed(answer, $expect != Expect::Anything))
+            Ok(changed(&caller, answer, $expect != Expect::Anything))
         }
     };
 }

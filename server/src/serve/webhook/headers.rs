@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use super::signature::Secrets;
+use crate::reserved::REQUESTS;
 use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
 
 /// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for
@@ -64,7 +65,7 @@ pub(super) fn headers(
             add(TRACESTATE, &tracestate)?;
         }
     }
-    for (name, value) in &task.headers {
+    for (name, value) in task.headers.iter().filter(|(name, _)| *name != REQUESTS) {
         let name = format!("delayline-header-{}", utf8_percent_encode(name, NAME));
         add(&name, &encoded(value))?;
     }

@@ -20,6 +20,8 @@ async fn a_kind_is_paused_with_a_reason_and_resumed() {
     page.says("in 1 h 59 m");
     let listed = server.get("/v1/kinds").await.body;
     assert_eq!(listed["kinds"][0]["paused"]["reason"], "the disk is full");
+    assert_eq!(listed["kinds"][0]["paused"]["actor"], "page:anybody");
+    page.says("by page:anybody");
     let resumed = browser.post("/kinds/resume", &[("kind", "a/b")]).await;
     browser.get(resumed.location()).await.says("a/b: Resumed");
     assert_eq!(server.get("/v1/kinds").await.body["kinds"][0].get("paused"), None);
@@ -82,4 +84,40 @@ async fn where_tasks_go_is_told_without_secrets() {
     page.says("posted to 127.0.0.1");
     page.does_not_say("verysecret");
     page.does_not_say("whsec");
+}
+
+#[tokio::test]
+async fn no_form_changes_a_pause() {
+    let server = Server::start();
+    let pause = json!({"reason": "the disk is full"});
+    assert_eq!(server.post("/v1/kinds/k/pause", pause).await.status, 200);
+    let mark = server.get("/v1/tasks/delayline.paused/k").await.body;
+    let id = mark["id"].as_str().unwrap();
+    let browser = Browser::new(&server);
+    for verb in ["cancel", "run", "dismiss"] {
+        let refused = browser.post(&format!("/tasks/{id}/{verb}"), &[]).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{verb}");
+        let all = [("verb", verb), ("which", "all"), ("kind", "delayline.paused")];
+        assert_eq!(
+            browser.post("/bulk", &all).await.status,
+            StatusCode::BAD_REQUEST,
+            "{verb}"
+        );
+    }
+    let listed = browser.get("/tasks?kind=delayline.paused").await;
+    let chosen = listed.text.split_once("name=\"task\" value=\"").unwrap().1;
+    let chosen = chosen.split_once('"').unwrap().0;
+    let fields = [("verb", "cancel"), ("which", "chosen"), ("task", chosen)];
+    assert_eq!(
+        browser.post("/bulk", &fields).await.status,
+        StatusCode::BAD_REQUEST
+    );
+    for path in ["/kinds/pause", "/kinds/resume"] {
+        let refused = browser.post(path, &[("kind", "delayline.paused")]).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    let still = server.get("/v1/tasks/delayline.paused/k").await.body;
+    assert_eq!(still["version"], mark["version"]);
+    let resumed = browser.post("/kinds/resume", &[("kind", "k")]).await;
+    assert_eq!(resumed.status, StatusCode::SEE_OTHER);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use delayline::Timestamp;
+use delayline::{Kind, Timestamp};
 use serde::Serialize;
 use tokio::sync::watch;
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ pub(crate) struct Jobs(Mutex<VecDeque<Arc<Job>>>);
 
 impl Jobs {
     /// Lets a change begin, unless too many go on.
-    pub(super) fn begin(&self, verb: &'static str, kind: String) -> Result<Arc<Job>, Problem> {
+    pub(super) fn begin(&self, verb: &'static str, kind: Kind, actor: String) -> Result<Arc<Job>, Problem> {
         let mut known = self.known();
         if known.iter().filter(|job| job.is_running()).count() >= RUNNING {
             let detail = format!(
@@ -41,13 +41,15 @@ impl Jobs {
         {
             known.remove(oldest);
         }
-        let job = Arc::new(Job::new(verb, kind));
+        let job = Arc::new(Job::new(verb, kind, actor));
         known.push_back(Arc::clone(&job));
         Ok(job)
     }
 
-    pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, Problem> {
+    /// The change of this id, if it is of a kind that its caller may know of.
+    pub(super) fn find(&self, id: &str, known: impl Fn(&Kind) -> bool) -> Result<Arc<Job>, Problem> {
         let found = self.known().iter().find(|job| job.id == id).cloned();
+        let found = found.filter(|job| known(&job.kind));
         found.ok_or_else(|| {
             Problem::new(
                 StatusCode::NOT_FOUND,
@@ -57,9 +59,11 @@ impl Jobs {
         })
     }
 
-    /// All of them, the last one first.
-    pub(in super::super) fn all(&self) -> Vec<JobView> {
-        self.known().iter().rev().map(|job| job.view()).collect()
+    /// All of kinds that their caller may know of, the last one first.
+    pub(in super::super) fn all(&self, known: impl Fn(&Kind) -> bool) -> Vec<JobView> {
+        let jobs = self.known();
+        let jobs = jobs.iter().rev().filter(|job| known(&job.kind));
+        jobs.map(|job| job.view()).collect()
     }
 
     /// Waits until none goes on any more.
@@ -80,7 +84,9 @@ impl Jobs {
 pub(in super::super) struct Job {
     pub(in super::super) id: String,
     verb: &'static str,
-    kind: String,
+    kind: Kind,
+    /// Who has begun it, as histories name it.
+    actor: String,
     begun_at: Timestamp,
     is_to_stop: AtomicBool,
     progress: watch::Sender<Progress>,
@@ -92,6 +98,8 @@ struct Progress {
     seen: usize,
     answers: Answers,
     error: Option<String>,
+    /// Who has asked it to stop.
+    stopped_by: Option<String>,
     ended_at: Option<Timestamp>,
 }
 
@@ -111,18 +119,20 @@ pub(in super::super) enum JobState {
 }
 
 impl Job {
-    fn new(verb: &'static str, kind: String) -> Self {
+    fn new(verb: &'static str, kind: Kind, actor: String) -> Self {
         let progress = Progress {
             state: JobState::Running,
             seen: 0,
             answers: Answers::default(),
             error: None,
+            stopped_by: None,
             ended_at: None,
         };
         Self {
             id: format!("{:016x}", fastrand::u64(..)),
             verb,
             kind,
+            actor,
             begun_at: now(),
             is_to_stop: AtomicBool::new(false),
             progress: watch::Sender::new(progress),
@@ -137,8 +147,15 @@ impl Job {
         self.is_to_stop.load(Ordering::Relaxed)
     }
 
-    /// Stops it, and waits until what is under way has ended.
-    pub(super) async fn stop(&self) {
+    /// Stops it on behalf of `actor`, and waits until what is under way has ended. Of several the first one counts.
+    pub(super) async fn stop(&self, actor: String) {
+        self.progress.send_if_modified(|progress| {
+            let is_first = progress.state == JobState::Running && progress.stopped_by.is_none();
+            if is_first {
+                progress.stopped_by = Some(actor);
+            }
+            is_first
+        });
         self.is_to_stop.store(true, Ordering::Relaxed);
         self.has_ended().await;
     }
@@ -173,12 +190,15 @@ impl Job {
             seen,
             answers,
             error,
+            stopped_by,
             ..
         } = &*self.progress.borrow();
         tracing::info!(
             id = self.id,
             verb = self.verb,
-            kind = self.kind,
+            kind = self.kind.as_str(),
+            actor = self.actor,
+            stopped_by,
             ?state,
             seen,
             changed = answers.done,
@@ -192,7 +212,9 @@ impl Job {
         JobView {
             id: self.id.clone(),
             verb: self.verb,
-            kind: self.kind.clone(),
+            kind: self.kind.to_string(),
+            actor: self.actor.clone(),
+            stopped_by: progress.stopped_by,
             state: progress.state,
             seen: progress.seen,
             changed: progress.answers.done,
@@ -213,6 +235,11 @@ pub(in super::super) struct JobView {
     pub(in super::super) verb: &'static str,
     /// That of its filter.
     pub(in super::super) kind: String,
+    /// Who has begun it: `api:NAME` or `page:NAME`.
+    pub(in super::super) actor: String,
+    /// Who has stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in super::super) stopped_by: Option<String>,
     pub(in super::super) state: JobState,
     /// How many tasks were found to match so far.
     pub(in super::super) seen: usize,
@@ -238,7 +265,7 @@ mod tests {
     use super::*;
 
     fn begun(jobs: &Jobs) -> Arc<Job> {
-        jobs.begin("cancel", "k".to_owned()).unwrap()
+        jobs.begin("cancel", "k".into(), "api:shop".to_owned()).unwrap()
     }
 
     #[test]
@@ -246,18 +273,23 @@ mod tests {
         let jobs = Jobs::default();
         let first = begun(&jobs);
         let running: Vec<_> = (1..RUNNING).map(|_| begun(&jobs)).collect();
-        let refused = jobs.begin("cancel", "k".to_owned()).unwrap_err();
+        let refused = jobs
+            .begin("cancel", "k".into(), "api:shop".to_owned())
+            .unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         let last = running.last().unwrap();
         last.end(Ok(JobState::Done));
         for _ in 0..KNOWN {
             begun(&jobs).end(Err("no".to_owned()));
         }
-        let known = jobs.all();
+        let known = jobs.all(|_| true);
         assert_eq!(known.len(), KNOWN);
         assert_eq!(known.last().map(|job| job.id.as_str()), Some(first.id.as_str()));
-        assert!(jobs.find(&last.id).is_err(), "the first of those that have ended");
-        assert!(jobs.find(&running[0].id).is_ok(), "it goes on");
+        assert!(
+            jobs.find(&last.id, |_| true).is_err(),
+            "the first of those that have ended"
+        );
+        assert!(jobs.find(&running[0].id, |_| true).is_ok(), "it goes on");
         assert_eq!(
             (known[0].state, known[0].error.as_deref()),
             (JobState::Failed, Some("no"))
@@ -268,7 +300,7 @@ mod tests {
     async fn who_stops_one_waits_for_its_end() {
         let jobs = Jobs::default();
         let job = begun(&jobs);
-        let stopping = async { tokio::join!(job.stop(), jobs.have_ended()) };
+        let stopping = async { tokio::join!(job.stop("page:operator".to_owned()), jobs.have_ended()) };
         let mut stopping = std::pin::pin!(stopping);
         assert!(stopping.as_mut().now_or_never().is_none());
         assert!(job.is_to_stop());
@@ -282,6 +314,7 @@ mod tests {
         stopping.await;
         let view = job.view();
         assert_eq!((view.state, view.seen, view.changed), (JobState::Stopped, 3, 2));
+        assert_eq!(view.stopped_by.as_deref(), Some("page:operator"));
         assert!(view.ended_at.is_some());
     }
 }

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::{Extension, Json};
-use delayline::store::Action;
+use delayline::store::{Action, Target};
 use delayline::{Kind, Timestamp};
 use url::form_urlencoded;
 
@@ -23,6 +23,7 @@ use super::words::{COUNTED, Count, Moment};
 use crate::bulk::{Answers, Match, state_for};
 use crate::digits::grouped;
 use crate::filter::{Bounds, PAGE};
+use crate::reserved;
 
 /// How many tasks are looked at to count those that match, where no index does.
 const LOOKS: usize = 2_000;
@@ -65,6 +66,12 @@ impl Verb {
         Ok(Self { name, action, to })
     }
 
+    /// Refuses a kind of which this visitor may not change tasks so.
+    fn check(&self, visitor: &Visitor, kind: &Kind) -> Result<(), Problem> {
+        reserved::check_change(kind, self.action == Action::Dismiss)?;
+        visitor.caller.reach(kind)
+    }
+
     /// As a form has it.
     fn field(&self) -> &'static str {
         match self.name {
@@ -96,7 +103,7 @@ enum Which {
 
 impl Which {
     /// Of a form that has asked before, or now.
-    fn of(fields: &Fields, verb: &Verb) -> Result<Self, Problem> {
+    fn of(visitor: &Visitor, fields: &Fields, verb: &Verb) -> Result<Self, Problem> {
         if fields.one("which") != Some("all") {
             let chosen = fields.all("task");
             let chosen: Result<Vec<_>, _> = chosen
@@ -116,10 +123,11 @@ impl Which {
             state: Some(state_for(verb.action)),
             ..Wanted::of(fields)?
         };
-        if wanted.kind.is_none() {
+        let Some(kind) = &wanted.kind else {
             let allowed = "all that match are changed of one kind at a time: go back, and choose a kind";
             return Err(Problem::invalid("kind", "", allowed));
-        }
+        };
+        verb.check(visitor, &Kind::from(kind.as_str()))?;
         let asked = fields.one("asked").and_then(|asked| asked.parse().ok());
         let asked = asked.map_or_else(now, Timestamp::from_millis);
         Ok(Self::All(Box::new(wanted), asked))
@@ -151,7 +159,7 @@ pub(super) async fn check(
     let mut kept = vec![("verb".to_owned(), verb.field().to_owned())];
     kept.extend(verb.to.clone().map(|to| ("to".to_owned(), to)));
     let (before, after) = verb.words();
-    let (count, at_least, of, back) = match Which::of(&fields, &verb)? {
+    let (count, at_least, of, back) = match Which::of(&visitor, &fields, &verb)? {
         Which::Chosen(chosen) => {
             let tasks = fields.all("task");
             kept.extend(tasks.map(|task| ("task".to_owned(), task.to_owned())));
@@ -239,12 +247,20 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let verb = Verb::of(&fields)?;
     let scheduler = visitor.scheduler(&app, &fields)?;
-    let answers = match Which::of(&fields, &verb)? {
-        Which::Chosen(chosen) => crate::bulk::change(&scheduler, &chosen, verb.action, |_| ()).await?,
+    let answers = match Which::of(&visitor, &fields, &verb)? {
+        Which::Chosen(chosen) => {
+            // A form may name any task.
+            for id in chosen.iter().map(Match::id) {
+                if let Some(task) = app.scheduler.find(Target::Id(id)).await? {
+                    verb.check(&visitor, &task.kind)?;
+                }
+            }
+            crate::bulk::change(&scheduler, &chosen, verb.action, |_| ()).await?
+        }
         Which::All(wanted, asked) => {
             let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
             let filter = wanted.filter(vec![kind], asked);
-            match bulk::change_all(&app, scheduler, filter, verb.name, verb.action).await? {
+            match bulk::change_all(&app, scheduler, filter, verb.name, verb.action, visitor.actor()).await? {
                 Changed::Within { answers, .. } => answers,
                 Changed::Behind(job) => return Ok(go_to(&format!("{}/bulk/{}", app.base_path, job.id))),
             }
@@ -336,6 +352,9 @@ struct JobRow {
     seen: String,
     told: Vec<(&'static str, String)>,
     error: Option<String>,
+    /// Who has begun it, and who has stopped it.
+    actor: String,
+    stopped_by: Option<String>,
     begun: Moment,
     ended: Option<Moment>,
 }
@@ -353,6 +372,8 @@ impl From<JobView> for JobRow {
             verb: job.verb,
             kind: job.kind,
             error: job.error,
+            actor: job.actor,
+            stopped_by: job.stopped_by,
             begun: Moment::of(job.begun_at, now),
             ended: job.ended_at.map(|ended| Moment::of(ended, now)),
         }
@@ -372,7 +393,8 @@ pub(super) async fn show(
     Extension(visitor): Extension<Visitor>,
     id: Path<String>,
 ) -> Result<Response, Problem> {
-    let Json(job) = bulk::show(State(app.clone()), id).await?;
+    let caller = Extension(visitor.caller.clone());
+    let Json(job) = bulk::show(State(app.clone()), caller, id).await?;
     page(&JobPage {
         frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
         job: job.into(),
@@ -380,8 +402,12 @@ pub(super) async fn show(
 }
 
 /// `POST /bulk/{id}/stop`
-pub(super) async fn stop(State(app): State<Shared>, id: Path<String>) -> Result<Response, Problem> {
-    let Json(job) = bulk::stop(State(app.clone()), id).await?;
+pub(super) async fn stop(
+    State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let job = bulk::stopped(&app, &visitor.caller, &id, visitor.actor()).await?;
     Ok(go_to(&format!("{}/bulk/{}", app.base_path, job.id)))
 }
 
@@ -397,7 +423,7 @@ pub(super) async fn list(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let jobs = app.jobs.all();
+    let jobs = app.jobs.all(|kind| visitor.caller.reaches(kind));
     page(&ListPage {
         frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
         jobs: jobs.into_iter().map(JobRow::from).collect(),

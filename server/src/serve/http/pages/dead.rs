@@ -127,9 +127,11 @@ pub(super) async fn show(
         state: Some(TaskState::Dead),
         ..Wanted::default()
     };
+    let caller = &visitor.caller;
+    wanted.reach(caller)?;
     let after = fields.one("cursor").map(|cursor| position(cursor.to_owned()));
     let after = after.transpose()?;
-    let all = kinds(&app, TaskState::Dead).await?;
+    let all = kinds(&app, caller, TaskState::Dead).await?;
     let listed = match &wanted.kind {
         Some(kind) => vec![Kind::from(kind.as_str())],
         None => all.iter().take(KINDS).cloned().collect(),

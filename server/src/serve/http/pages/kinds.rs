@@ -104,6 +104,8 @@ struct Paused {
     since: Moment,
     until: Option<Moment>,
     reason: String,
+    /// Who has paused it.
+    actor: Option<String>,
 }
 
 /// `GET /kinds`
@@ -114,7 +116,9 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let after = fields.one("after").map(Kind::from);
     after.as_ref().map_or(Ok(()), Kind::check)?;
-    let mut found = crate::kinds::page(&app.scheduler, &*app.store, after.as_ref(), KINDS + 1).await?;
+    let known = |kind: &Kind| visitor.caller.reaches(kind);
+    let mut found =
+        crate::kinds::page(&app.scheduler, &*app.store, after.as_ref(), KINDS + 1, &known).await?;
     let is_last = found.len() <= KINDS;
     found.truncate(KINDS);
     let now = now();
@@ -127,6 +131,7 @@ pub(super) async fn show(
             since: Moment::of(paused.since, now),
             until: paused.until.map(|until| Moment::of(until, now)),
             reason: paused.reason,
+            actor: paused.actor,
         }),
     };
     let kinds: Vec<_> = found.into_iter().map(row).collect();
@@ -147,8 +152,12 @@ fn search(pairs: &[(&str, &str)]) -> String {
     search.extend_pairs(pairs).finish()
 }
 
-fn kind(fields: &Fields) -> Kind {
-    fields.one("kind").unwrap_or_default().into()
+/// The kind that this visitor pauses or resumes.
+fn kind(visitor: &Visitor, fields: &Fields) -> Result<Kind, Problem> {
+    let kind = Kind::from(fields.one("kind").unwrap_or_default());
+    crate::reserved::check(kind.as_str())?;
+    visitor.caller.reach(&kind)?;
+    Ok(kind)
 }
 
 fn back(app: &Shared, kind: &Kind, said: &str) -> Response {
@@ -159,26 +168,29 @@ fn back(app: &Shared, kind: &Kind, said: &str) -> Response {
 /// `POST /kinds/pause`
 pub(super) async fn pause(
     State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
-    let kind = kind(&fields);
+    let kind = kind(&visitor, &fields)?;
     let until = fields.one("until").map(super::to::time).transpose()?;
     let until = until.map(|until| match until {
         When::At(time) => time,
         When::After(delay) => now().after(delay),
     });
     let reason = fields.one("reason").unwrap_or_default();
-    app.scheduler.pause(kind.clone(), until, reason).await?;
+    let scheduler = app.scheduler.by(&visitor.actor());
+    scheduler.pause(kind.clone(), until, reason).await?;
     Ok(back(&app, &kind, "pause.done"))
 }
 
 /// `POST /kinds/resume`
 pub(super) async fn resume(
     State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
-    let kind = kind(&fields);
-    let said = match app.scheduler.resume(kind.clone()).await? {
+    let kind = kind(&visitor, &fields)?;
+    let said = match app.scheduler.by(&visitor.actor()).resume(kind.clone()).await? {
         true => "resume.done",
         false => "resume.not_found",
     };

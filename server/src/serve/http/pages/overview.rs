@@ -19,6 +19,7 @@ use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
 use crate::kinds::Found;
+use crate::serve::recent::Recent;
 
 /// Of how many kinds tasks are counted.
 const KINDS: usize = 50;
@@ -53,6 +54,8 @@ struct OverviewPage {
     levels: Levels,
     kinds: Vec<KindRow>,
     are_more_kinds: bool,
+    /// Whether its visitor may know of all kinds.
+    is_of_all: bool,
     started: Vec<Started>,
     since: Moment,
     woken: String,
@@ -221,7 +224,9 @@ pub(super) async fn show(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1).await?;
+    let caller = visitor.caller.clone();
+    let known = |kind: &Kind| caller.reaches(kind);
+    let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1, &known).await?;
     let are_more_kinds = found.len() > KINDS;
     found.truncate(KINDS);
     let most = (IN_ALL / found.len().max(1)).min(COUNTED);
@@ -231,15 +236,19 @@ pub(super) async fn show(
     let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
     let (kinds, parts) = tokio::join!(counting, health::parts(&app));
     let kinds: Vec<KindRow> = kinds?;
-    let late = app.recent.late();
+    // What is told of all kinds together is not for a token of some.
+    let of_all = caller.reaches_all().then_some(&app.recent);
+    let late = of_all.map(Recent::late).filter(|late| late.count() > 0);
     let started = [
         ("Half of them within", 0.5),
         ("99 of 100 within", 0.99),
         ("The latest after", 1.0),
     ];
-    let started = started.map(|(name, share)| Started {
-        name,
-        late: lasted(late.within(share)),
+    let started = late.iter().flat_map(|late| {
+        started.map(|(name, share)| Started {
+            name,
+            late: lasted(late.within(share)),
+        })
     });
     let now = now();
     page(&OverviewPage {
@@ -248,9 +257,10 @@ pub(super) async fn show(
         forecast: forecast(&kinds),
         levels: Levels::of(app.recent.levels()),
         are_more_kinds,
-        started: started.into_iter().filter(|_| late.count() > 0).collect(),
+        is_of_all: of_all.is_some(),
+        started: started.collect(),
         since: Moment::of(app.recent.since(now), now),
-        woken: woken(&app.recent.woken()),
+        woken: woken(&of_all.map(Recent::woken).unwrap_or_default()),
         unwell: parts
             .iter()
             .filter_map(|part| Some((part.name, Moment::of(part.silent_since?, now))))

@@ -98,8 +98,9 @@ mod tests {
             name: byte.to_string(),
             sha256: Digest([byte; 32]),
             may: [].into(),
+            kinds: None,
         };
-        Seal::new(&Access::new(digests.iter().map(token).collect())).unwrap()
+        Seal::new(&Access::new(digests.iter().map(token), Default::default())).unwrap()
     }
 
     const LATER: Timestamp = Timestamp::from_millis(2);

@@ -1,7 +1,7 @@
 //! Signing in by a token, and out.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::connect_info::Connected;
@@ -23,7 +23,7 @@ const LASTS: Duration = Duration::from_secs(12 * 3_600);
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(SocketAddr);
+pub(crate) struct Peer(pub(in super::super) SocketAddr);
 
 impl Connected<IncomingStream<'_, Listening>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Listening>) -> Self {
@@ -61,8 +61,11 @@ pub(super) fn path(app: &Shared, page: &str) -> String {
 /// The page to go to: one of ours.
 fn next<'a>(app: &'a Shared, fields: &'a Fields) -> &'a str {
     let is_ours = |path: &&str| {
+        // A browser leaves out some signs, and takes others for a slash: what remains may begin with two, and so lead to
+        // another host. The paths of our pages have none of them.
+        let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
         let rest = path.strip_prefix(app.base_path.as_str());
-        rest.is_some_and(|rest| rest.starts_with('/') && !rest.starts_with("//") && !rest.contains('\\'))
+        is_plain && !path.starts_with("//") && rest.is_some_and(|rest| rest.starts_with('/'))
     };
     let home = match app.base_path.as_str() {
         "" => "/",
@@ -87,7 +90,7 @@ pub(super) async fn show(
 /// `POST /sign-in`
 pub(super) async fn enter(
     State(app): State<Shared>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
     let request = posted(&app, "", request).await?;
@@ -98,16 +101,17 @@ pub(super) async fn enter(
         *response.status_mut() = status;
         Ok(response)
     };
-    let patience = &app.pages.patience;
-    if patience.is_over(peer.ip(), Instant::now()) {
-        let wrong = "Too many wrong tokens came from this address: wait a minute.";
-        return refused(StatusCode::TOO_MANY_REQUESTS, wrong);
-    }
     let token = fields.one("token").unwrap_or_default();
+    let from = app.access.client(peer, request.headers());
+    // First, so that no caller keeps out another one behind the same address.
     let Some(holder) = app.access.holder(token) else {
-        patience.add(peer.ip(), Instant::now());
-        tracing::warn!(from = %peer.ip(), "somebody could not sign in, as the token is not known");
-        return refused(StatusCode::FORBIDDEN, "This token is not known.");
+        return match app.access.is_too_often_wrong(from) {
+            false => refused(StatusCode::FORBIDDEN, "This token is not known."),
+            true => refused(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many wrong tokens came from this address: wait a minute.",
+            ),
+        };
     };
     let session = app.pages.seal.close(token, now().after(LASTS)).ok_or_else(|| {
         tracing::error!("the system has no random numbers, so nobody can sign in");
@@ -116,7 +120,7 @@ pub(super) async fn enter(
             "nobody can sign in at this time",
         )
     })?;
-    tracing::info!(name = holder.name, from = %peer.ip(), "somebody has signed in");
+    tracing::info!(name = holder.name, %from, "signed in to the pages");
     let cookie = cookie(&app, request.headers(), &session, LASTS);
     Ok(with_cookie(go_to(next), &cookie))
 }

@@ -20,6 +20,7 @@ use super::timeline::{Happened, timeline};
 use super::to::To;
 use super::visitor::Visitor;
 use super::words::{Moment, Said, code, said};
+use crate::reserved;
 use crate::serve::config::TraceUrl;
 use crate::serve::traces::Place;
 
@@ -126,6 +127,7 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
     let explained = app.scheduler.explain(Target::Id(id)).await?;
+    let explained = explained.filter(|explained| visitor.caller.reaches(&explained.task.kind));
     let Explanation {
         task,
         history,
@@ -154,7 +156,7 @@ pub(super) async fn show(
         may_move: task.state == TaskState::Scheduled,
         is_dead: task.state == TaskState::Dead,
         due_at: task.due_at.to_string(),
-        headers: task.headers.into_iter().collect(),
+        headers: reserved::shown(task.headers).into_iter().collect(),
         error: task.last_error,
     })
 }
@@ -205,7 +207,12 @@ pub(super) async fn act(
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
     let scheduler = visitor.scheduler(&app, &fields)?;
-    let answer = Verb::of(&verb, &fields)?.ask(&scheduler, id).await?;
+    let asked = Verb::of(&verb, &fields)?;
+    let task = app.scheduler.find(Target::Id(id)).await?;
+    let task = task.filter(|task| visitor.caller.reaches(&task.kind));
+    let kind = task.ok_or_else(not_found)?.kind;
+    reserved::check_change(&kind, matches!(asked, Verb::Dismiss))?;
+    let answer = asked.ask(&scheduler, id).await?;
     if answer == Answer::NotFound {
         return Err(not_found());
     }

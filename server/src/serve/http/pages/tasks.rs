@@ -10,6 +10,7 @@ use delayline::store::Target;
 use delayline::{Key, Kind, State as TaskState, Task, TaskId, Timestamp};
 use url::form_urlencoded;
 
+use super::super::access::Caller;
 use super::super::problem::Problem;
 use super::super::task::{cursor, position};
 use super::super::{Shared, now};
@@ -164,6 +165,12 @@ impl Wanted {
         })
     }
 
+    /// Refuses a kind that the caller's token is not for.
+    pub(super) fn reach(&self, caller: &Caller) -> Result<(), Problem> {
+        let kind = self.kind.as_deref().map(Kind::from);
+        kind.map_or(Ok(()), |kind| caller.reach(&kind))
+    }
+
     pub(super) fn state(&self) -> TaskState {
         self.state.unwrap_or(TaskState::Scheduled)
     }
@@ -205,9 +212,10 @@ impl Wanted {
     }
 }
 
-/// Kinds of which there are tasks in a state: of one page.
-pub(super) async fn kinds(app: &Shared, state: TaskState) -> Result<Vec<Kind>, Problem> {
-    Ok(of_tasks(&*app.store, state, None, KINDS + 1).await?)
+/// Kinds of which there are tasks in a state, as far as this caller may know: of one page.
+pub(super) async fn kinds(app: &Shared, caller: &Caller, state: TaskState) -> Result<Vec<Kind>, Problem> {
+    let known = |kind: &Kind| caller.reaches(kind);
+    Ok(of_tasks(&*app.store, state, None, KINDS + 1, &known).await?)
 }
 
 /// `GET /tasks`
@@ -217,11 +225,13 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let wanted = Wanted::of(&fields)?;
+    let caller = &visitor.caller;
+    wanted.reach(caller)?;
     let after = fields.one("cursor").map(|cursor| position(cursor.to_owned()));
     let after = after.transpose()?;
     let now = now();
-    let all = kinds(&app, wanted.state()).await?;
-    if let Some(place) = elsewhere(&app, &wanted, &all).await? {
+    let all = kinds(&app, caller, wanted.state()).await?;
+    if let Some(place) = elsewhere(&app, caller, &wanted, &all).await? {
         return Ok(go_to(&format!("{}{place}", app.base_path)));
     }
     let listed = match &wanted.kind {
@@ -229,7 +239,7 @@ pub(super) async fn show(
         None => all.iter().take(KINDS).cloned().collect(),
     };
     let exact = match (&wanted.q, after) {
-        (Some(key), None) => exact(&app, &wanted, key).await?,
+        (Some(key), None) => exact(&app, caller, &wanted, key).await?,
         _ => Vec::new(),
     };
     let bounds = Bounds {
@@ -290,12 +300,18 @@ pub(super) async fn show(
 }
 
 /// What else was meant by what was searched for: an id, or a kind.
-async fn elsewhere(app: &Shared, wanted: &Wanted, kinds: &[Kind]) -> Result<Option<String>, Problem> {
+async fn elsewhere(
+    app: &Shared,
+    caller: &Caller,
+    wanted: &Wanted,
+    kinds: &[Kind],
+) -> Result<Option<String>, Problem> {
     let Some(q) = &wanted.q else {
         return Ok(None);
     };
     if let Ok(id) = q.parse::<TaskId>()
-        && app.scheduler.find(Target::Id(id)).await?.is_some()
+        && let Some(task) = app.scheduler.find(Target::Id(id)).await?
+        && caller.reaches(&task.kind)
     {
         return Ok(Some(format!("/tasks/{id}")));
     }
@@ -311,11 +327,12 @@ async fn elsewhere(app: &Shared, wanted: &Wanted, kinds: &[Kind]) -> Result<Opti
 }
 
 /// Those of whatever state that have a key: of the kind that was chosen, or of all.
-async fn exact(app: &Shared, wanted: &Wanted, key: &str) -> Result<Vec<Task>, Problem> {
+async fn exact(app: &Shared, caller: &Caller, wanted: &Wanted, key: &str) -> Result<Vec<Task>, Problem> {
+    let known = |kind: &Kind| caller.reaches(kind);
     let kinds = match &wanted.kind {
         Some(kind) => vec![Kind::from(kind.as_str())],
         None => {
-            let found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS).await?;
+            let found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS, &known).await?;
             found.into_iter().map(|(kind, _)| kind).collect()
         }
     };

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use delayline::Scheduler;
 
-use super::super::access::local;
+use super::super::access::{Caller, local};
 use super::super::problem::Problem;
 use super::super::{App, Shared, now};
 use super::fields::Fields;
@@ -23,13 +23,14 @@ pub(super) const SESSION: &str = "delayline_session";
 /// How many bytes a form has at the most.
 const FORM: usize = 64 << 10;
 
-/// Who looks at a page, and what he may.
+/// Who looks at a page.
 #[derive(Clone, Debug)]
 pub(super) struct Visitor {
+    /// What its token allows.
+    pub(super) caller: Caller,
     /// Whose token it is; none where no token is needed.
     pub(super) name: Option<String>,
-    rights: Vec<Right>,
-    /// What his forms have in them.
+    /// What its forms have in them.
     pub(super) csrf: String,
 }
 
@@ -40,24 +41,23 @@ impl Visitor {
         if app.access.is_open() {
             local(headers)?;
             return Ok(Some(Self {
+                caller: Caller::without_token(),
                 name: None,
-                rights: vec![Right::Read, Right::Change],
                 csrf: app.pages.seal.form(""),
             }));
         }
         let token = app.pages.seal.open(session, now());
         let holder = token.and_then(|token| app.access.holder(&token));
         Ok(holder.map(|holder| Self {
+            caller: Caller::holding(holder),
             name: Some(holder.name.clone()),
-            rights: holder.may.iter().copied().collect(),
             csrf: app.pages.seal.form(session),
         }))
     }
 
     /// The scheduler for what he does, for the reason that a form gives.
     pub(super) fn scheduler(&self, app: &App, fields: &Fields) -> Result<Scheduler, Problem> {
-        let name = self.name.as_deref().unwrap_or("anybody");
-        let scheduler = app.scheduler.by(&format!("page:{name}"));
+        let scheduler = app.scheduler.by(&self.actor());
         let Some(reason) = fields.one("reason") else {
             return Ok(scheduler);
         };
@@ -66,17 +66,13 @@ impl Visitor {
         Ok(reason.given_to(&scheduler))
     }
 
-    pub(super) fn may_change(&self) -> bool {
-        self.rights.contains(&Right::Change)
+    /// As which it is noted of what it does.
+    pub(super) fn actor(&self) -> String {
+        format!("page:{}", self.caller.name())
     }
 
-    fn refuse(&self, right: Right) -> Option<Problem> {
-        if self.rights.contains(&right) {
-            return None;
-        }
-        let name = self.name.as_deref().unwrap_or_default();
-        let detail = format!("the token of {name:?} may not {}", right.name());
-        Some(Problem::new(StatusCode::FORBIDDEN, detail))
+    pub(super) fn may_change(&self) -> bool {
+        self.caller.may(Right::Change)
     }
 }
 
@@ -99,7 +95,7 @@ pub(super) async fn enter(
         Ok(None) => return unknown(&app, &request),
         Err(problem) => return problem.into_response(),
     };
-    if let Some(problem) = visitor.refuse(right) {
+    if let Err(problem) = visitor.caller.need(right) {
         return with(problem.into_response(), visitor);
     }
     let session = session(request.headers()).filter(|_| !app.access.is_open());
@@ -109,6 +105,7 @@ pub(super) async fn enter(
         Err(problem) => return with(problem.into_response(), visitor),
     };
     request.extensions_mut().insert(visitor.clone());
+    request.extensions_mut().insert(visitor.caller.clone());
     with(next.run(request).await, visitor)
 }
 

@@ -1,0 +1,77 @@
+//! Who sees which kinds.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::browser::Browser;
+use crate::rights::{ask, of_two_kinds};
+
+#[tokio::test]
+async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
+    let (server, tasks) = of_two_kinds().await;
+    let browser = Browser::new(&server);
+    let came = browser.post("/sign-in", &[("token", "orders")]).await;
+    assert_eq!(came.status, StatusCode::SEE_OTHER);
+    let id = |at: usize| tasks[at]["id"].as_str().unwrap();
+    for path in ["/", "/tasks", "/kinds", "/dead", "/bulk", "/tasks?q=1"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}");
+        page.does_not_say("mail");
+        page.does_not_say(id(1));
+    }
+    browser.get("/tasks").await.says("order.a");
+    browser.get("/").await.says("your token is for some");
+    for (path, status) in [
+        ("/tasks?kind=mail".to_owned(), StatusCode::FORBIDDEN),
+        ("/dead?kind=mail".to_owned(), StatusCode::FORBIDDEN),
+        (
+            "/bulk/check?verb=cancel&which=all&kind=mail".to_owned(),
+            StatusCode::FORBIDDEN,
+        ),
+        (format!("/tasks/{}", id(1)), StatusCode::NOT_FOUND),
+        (format!("/tasks/{}?payload=shown", id(1)), StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(browser.get(&path).await.status, status, "{path}");
+    }
+    let all = Browser::new(&server);
+    all.post("/sign-in", &[("token", "all")]).await;
+    let listed = all.get("/tasks?kind=mail").await;
+    let chosen = listed.text.split_once("name=\"task\" value=\"").unwrap().1;
+    let chosen = chosen.split_once('"').unwrap().0;
+    for (path, fields, status) in [
+        (format!("/tasks/{}/cancel", id(1)), &[][..], StatusCode::NOT_FOUND),
+        (
+            "/kinds/pause".to_owned(),
+            &[("kind", "mail")],
+            StatusCode::FORBIDDEN,
+        ),
+        (
+            "/kinds/resume".to_owned(),
+            &[("kind", "mail")],
+            StatusCode::FORBIDDEN,
+        ),
+        (
+            "/bulk".to_owned(),
+            &[("verb", "cancel"), ("which", "all"), ("kind", "mail")],
+            StatusCode::FORBIDDEN,
+        ),
+        (
+            "/bulk".to_owned(),
+            &[("verb", "cancel"), ("which", "chosen"), ("task", chosen)],
+            StatusCode::FORBIDDEN,
+        ),
+    ] {
+        assert_eq!(
+            browser.post(&path, fields).await.status,
+            status,
+            "{path} {fields:?}"
+        );
+    }
+    let still = ask(&server, "all", Method::GET, "/v1/tasks/mail/1", json!({})).await;
+    assert_eq!(
+        (&still.body["state"], &still.body["version"]),
+        (&json!("scheduled"), &json!(1))
+    );
+    let own = browser.post(&format!("/tasks/{}/cancel", id(0)), &[]).await;
+    assert_eq!(own.status, StatusCode::SEE_OTHER);
+}
