@@ -6,6 +6,9 @@
 
 mod support;
 
+#[path = "support/logged.rs"]
+mod logged;
+
 #[path = "worker/counting.rs"]
 mod counting;
 #[path = "worker/expected/mod.rs"]
