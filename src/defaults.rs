@@ -100,6 +100,10 @@ pub const SEND_QUEUE_WAIT: Duration = Duration::from_millis(50);
 pub const EVENTS: usize = 1_024;
 /// How many rows, wake-ups or settlements go into one call of a store or a backend.
 pub const BATCH: usize = 500;
+/// How many failed attempts of a kind are logged one by one within [`LOGGED_FAILURES_WITHIN`]; of more, how many there were.
+pub const LOGGED_FAILURES: usize = 10;
+/// Within which time they are.
+pub const LOGGED_FAILURES_WITHIN: Duration = Duration::from_secs(10);
 /// After how long a call to a backend counts as failed.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// After how many calls in a row of which it took nothing a carrier, or a broker, is no longer sent to.

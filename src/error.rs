@@ -1,6 +1,7 @@
 //! The one error type of the crate.
 
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display};
+use std::iter;
 
 use tokio::sync::oneshot;
 
@@ -11,11 +12,11 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// Why a call did not succeed.
 ///
 /// An answer such as "too late, it is running" is not an error: see [`Answer`](crate::Answer).
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints it as `Display` does, with its causes: that is what is seen of a `main` that returns it.
 #[non_exhaustive]
 pub enum Error {
     /// An argument or a setting that cannot be used; nothing was done.
-    #[error("{field} is {value:?}: {allowed}")]
     Invalid {
         /// The argument or setting.
         field: &'static str,
@@ -25,7 +26,6 @@ pub enum Error {
         allowed: String,
     },
     /// The payload of a task could not be encoded; nothing was done.
-    #[error("the payload of a {kind:?} task cannot be encoded: {source}")]
     Encode {
         /// The kind of the task.
         kind: String,
@@ -33,7 +33,6 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// The store failed. Unless it says otherwise, whether the statement took effect is not known.
-    #[error("store {store}: {source}")]
     Store {
         /// Which store.
         store: &'static str,
@@ -43,7 +42,6 @@ pub enum Error {
         source: Cause,
     },
     /// A backend failed. No task is lost by it: the rows are in the store.
-    #[error("backend {backend}: {source}")]
     Backend {
         /// Which backend.
         backend: &'static str,
@@ -54,17 +52,75 @@ pub enum Error {
     },
     /// The claim of a task was lost before its handler finished it in a transaction: roll that back, as another worker
     /// may have the task now.
-    #[error("the claim of task {id} was lost; nothing of its transaction may be committed")]
     ClaimLost {
         /// The task.
         id: TaskId,
     },
     /// A part of the worker ended by a defect of this crate; the worker has stopped, its leases end by themselves.
-    #[error("the worker ended: {source}")]
     Worker {
         /// How it ended.
         source: Cause,
     },
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid {
+                field,
+                value,
+                allowed,
+            } => write!(f, "{field} is {value:?}: {allowed}"),
+            Self::Encode { kind, source } => {
+                write!(f, "the payload of a {kind:?} task cannot be encoded: {source}")
+            }
+            Self::Store { store, source, .. } => write!(f, "store {store}: {source}"),
+            Self::Backend { backend, source, .. } => write!(f, "backend {backend}: {source}"),
+            Self::ClaimLost { id } => write!(
+                f,
+                "the claim of task {id} was lost; nothing of its transaction may be committed"
+            ),
+            Self::Worker { source } => write!(f, "the worker ended: {source}"),
+        }
+    }
+}
+
+impl Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
+    }
+}
+
+impl std::error::Error for Error {
+    /// The first cause that says more than the error itself does: of a driver's error the text is in it already.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let cause: &(dyn std::error::Error + 'static) = match self {
+            Self::Store { source, .. } | Self::Backend { source, .. } | Self::Worker { source } => &**source,
+            Self::Encode { source, .. } => source,
+            Self::Invalid { .. } | Self::ClaimLost { .. } => return None,
+        };
+        let said = self.to_string();
+        causes(cause).find(|cause| !said.contains(&cause.to_string()))
+    }
+}
+
+/// An error and its causes, in one line, without those whose text is in it already.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in causes(error) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    iter::successors(error.source(), |&cause| cause.source())
 }
 
 impl Error {
@@ -176,6 +232,43 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a driver says, and its cause, as many have it: the text of the cause is in it too.
+    #[derive(Debug)]
+    struct Said(&'static str, Option<Box<Said>>);
+
+    impl Display for Said {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl std::error::Error for Said {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn debug_tells_an_error_and_its_causes_and_no_text_twice() {
+        let socket = Said("connection refused", None);
+        let repeated = Said("no answer", Some(socket.into()));
+        let driver = Said("the driver failed: no answer", Some(repeated.into()));
+        let error = Error::Store {
+            store: "s",
+            transient: true,
+            source: driver.into(),
+        };
+        let whole = "store s: the driver failed: no answer: connection refused";
+        assert_eq!(format!("{error:?}"), whole);
+        assert_eq!(format!("{error:#?}"), whole);
+        // As others print a chain.
+        assert_eq!(error.to_string(), "store s: the driver failed: no answer");
+        let causes: Vec<_> = causes(&error).map(ToString::to_string).collect();
+        assert_eq!(causes, ["connection refused"]);
+        let invalid = Error::invalid("field", 1, "allowed is 2");
+        assert_eq!(format!("{invalid:?}"), "field is \"1\": allowed is 2");
+    }
 
     #[test]
     fn an_error_once_more_says_the_same() {

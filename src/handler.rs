@@ -1,5 +1,7 @@
 //! What a user writes: an async function, what it is given, and what it may answer.
 
+mod undecodable;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::error::chain;
 use crate::noting::note_finished;
 use crate::store::{History, Transaction};
 use crate::{Error, Key, Task, TaskId, Timestamp};
@@ -68,8 +71,8 @@ pub enum Outcome {
 /// assert!(amount("12").is_ok());
 /// assert!(amount("twelve").is_err());
 /// assert!(amount("0").is_err());
+/// assert_eq!(amount("twelve").unwrap_err().to_string(), "invalid digit found in string");
 /// ```
-#[derive(Debug)]
 pub struct Failure(Box<dyn std::error::Error + Send + Sync>);
 
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
@@ -81,14 +84,21 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
 impl Failure {
     /// The error and its causes, in one line.
     pub fn reason(&self) -> String {
-        let mut text = self.0.to_string();
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        chain(&*self.0)
+    }
+}
+
+impl fmt::Display for Failure {
+    /// As [`reason`](Self::reason).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())
+    }
+}
+
+impl fmt::Debug for Failure {
+    /// As `Display`: for those who return it from `main`, or unwrap it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())
     }
 }
 
@@ -282,7 +292,7 @@ pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Outcome, Failure>>
 /// A handler of whatever payload, as the worker keeps it.
 pub(crate) type Handler = Arc<dyn Fn(Context) -> Answered + Send + Sync>;
 
-/// A handler whose payload is JSON; one that cannot be decoded never will be, so it is discarded.
+/// A handler whose payload is JSON. One that cannot be decoded is a failed attempt: a later release may know it.
 pub(crate) fn typed<T, F, A>(handler: F) -> Handler
 where
     T: DeserializeOwned,
@@ -292,14 +302,12 @@ where
     Arc::new(move |context| match serde_json::from_slice(context.payload()) {
         Ok(payload) => Box::pin(handler(payload, context)),
         Err(error) => {
-            // Where and of what sort, not what: the decoder's own words repeat parts of the payload.
+            let (kind, type_of) = (&context.task().kind, std::any::type_name::<T>());
             let reason = format!(
-                "the payload cannot be decoded: {:?} error at line {} column {}",
-                error.classify(),
-                error.line(),
-                error.column()
+                "the payload of this {kind} task is no {type_of}: {}",
+                undecodable::why(&error)
             );
-            Box::pin(std::future::ready(Ok(Outcome::Discard(reason))))
+            Box::pin(std::future::ready(Ok(Outcome::Retry(reason))))
         }
     })
 }

@@ -11,6 +11,7 @@ use crate::claims::{ClaimId, Shared};
 use crate::clock::{Clock, Spawned};
 use crate::events::Teller;
 use crate::expected::Check;
+use crate::failure_log::FailureLog;
 use crate::metrics::{self, Metrics};
 use crate::pauses::Pauses;
 use crate::receipt::Follow;
@@ -18,7 +19,7 @@ use crate::router::{DueWake, Router};
 use crate::stats::Counters;
 use crate::store::{Ending, History, Store};
 use crate::store_time::{Heard, StoreTime};
-use crate::{Error, Kind, State, defaults};
+use crate::{Error, Kind, State, Task, defaults};
 
 /// The store, the router, the clocks and the queues that a scheduler and its workers go by.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Kernel {
     pub(crate) claims: Shared,
     pub(crate) pauses: Pauses,
     pub(crate) events: Teller,
+    pub(crate) failures: FailureLog,
     pub(crate) metrics: Metrics,
     pub(crate) payload_limit: usize,
     /// What is noted of what happens to tasks.
@@ -64,6 +66,13 @@ impl Kernel {
         self.counters.ended(ending);
         let outcome = metrics::outcome(ending);
         self.metrics.given_ended(claim, kind, outcome, &self.clock);
+    }
+
+    /// Logs it if the end of a claim of a task is a failed attempt.
+    pub(crate) fn log_failure(&self, task: &Task, ending: &Ending) {
+        if let Ending::Retry { error, after, .. } = ending {
+            self.failures.failed(task, error, *after, self.clock.instant());
+        }
     }
 
     /// How many rows of a kind and a state are due within each of these spans, each counted up to

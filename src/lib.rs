@@ -30,6 +30,7 @@ mod error;
 mod events;
 pub mod expected;
 mod failure_counter;
+mod failure_log;
 mod fnv;
 mod handler;
 pub mod history;

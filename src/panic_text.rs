@@ -1,16 +1,24 @@
-//! What a task of tokio's said that has panicked.
+//! What a panic said.
+
+use std::any::Any;
 
 use tokio::task::JoinError;
 
-/// The message; empty if it is no text, or the task was only stopped.
+/// The message of a task of tokio's that has panicked; empty if it was only stopped.
 pub(crate) fn panic_text(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else {
         return String::new();
     };
+    text_of(panic)
+}
+
+/// The message of a panic that was caught.
+pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,
-        Err(panic) => panic
-            .downcast::<&str>()
-            .map_or_else(|_| String::new(), |text| (*text).to_owned()),
+        Err(panic) => match panic.downcast::<&str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(_) => "with a value that is no text".to_owned(),
+        },
     }
 }

@@ -1,6 +1,7 @@
 //! What everything that speaks to RocketMQ has in common: how to connect, the client's runtime, what brokers are asked,
 //! and what their refusals mean.
 
+mod absence;
 mod access_check;
 mod admin;
 mod body;
@@ -30,7 +31,7 @@ pub(crate) use self::broker_info::BrokerInfo;
 pub(crate) use self::client::{Client, ClientFactory, LISTENERS, joined};
 pub(crate) use self::consumer::{Consumption, Listener, start as start_consumer};
 pub(crate) use self::delivery_queue::{Delivered, DeliveryQueue};
-pub(crate) use self::failure::{answer, closed, failure, is_refusal, permanent, transient};
+pub(crate) use self::failure::{answer, closed, failure, is_refusal, permanent, transient, unreached};
 pub use self::forward::Forward;
 pub use self::inbox::Inbox;
 pub use self::message::Message;

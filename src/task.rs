@@ -211,3 +211,19 @@ pub struct Task {
     /// When it became done, dead or cancelled.
     pub finished_at: Option<Timestamp>,
 }
+
+impl Task {
+    /// Whether its last attempt failed, or was put off for a reason, and the next is to come or under way.
+    pub fn is_failing(&self) -> bool {
+        self.state.is_live() && self.last_error.is_some()
+    }
+
+    /// Since when it is late, as long as it is not over: since its due time; and where attempts fail, since the time that
+    /// its caller wanted, as each retry moves the due time.
+    pub fn late_since(&self) -> Timestamp {
+        match self.is_failing() {
+            true => self.planned_at,
+            false => self.due_at,
+        }
+    }
+}

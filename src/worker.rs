@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Runs the tasks of `kind` with `handler`, an async function of the payload (JSON) and a [`Context`], by the
-    /// default policy.
+    /// default policy. A payload that is no `T` is a failed attempt.
     #[must_use]
     pub fn handle<T, F, A>(self, kind: impl Into<Kind>, handler: F) -> Self
     where
@@ -314,6 +314,7 @@ impl Worker {
         let settled = clock
             .timeout(stop_timeout.max(LAST_WAIT), all_ended(&mut settling))
             .await;
+        engine.kernel.failures.end();
         [ended, stopped, settled].into_iter().flatten().collect()
     }
 

@@ -196,7 +196,11 @@ fn one_line(refused: &clap::Error) -> String {
         // `--levels <TABLE>`, `<DELAY>` and `[WORKLOAD]...`, as they are known.
         let name = argument.split(' ').next().unwrap_or_default();
         let name = name.trim_matches(['<', '>', '[', ']', '.']);
-        return format!("{name} is {}: {allowed}", shown(value));
+        let value = match Named::by_arguments().takes_address {
+            true => shown(value),
+            false => format!("{value:?}"),
+        };
+        return format!("{name} is {value}: {allowed}");
     }
     let reason = match refused.kind() {
         Refused::MissingSubcommand => "a command is missing".to_owned(),

@@ -12,6 +12,8 @@ use crate::span::Span;
 
 /// More hops than this are refused: nobody reads them, and a long delay through short levels would fill the memory.
 const MOST_HOPS: usize = 10_000;
+/// More hops than this are worth a word.
+const MANY_HOPS: usize = 100;
 
 /// Show how a delay travels: through which levels or timers of the broker, and what is left for the precise backend.
 ///
@@ -21,7 +23,7 @@ pub(crate) struct Plan {
     /// From now until the task is due, such as 250ms, 15m, "1h 30m" or 2d; 0s is due now
     #[arg(value_name = "DELAY")]
     delay: Span,
-    /// The levels of the broker: its setting messageDelayLevel
+    /// The levels of the broker: its setting messageDelayLevel, with or without that name
     #[arg(long, value_name = "TABLE", value_parser = levels, default_value = ROCKETMQ_LEVELS, allow_hyphen_values = true)]
     levels: LevelTable,
     /// Timer messages in place of levels, of up to this long: timerMaxDelaySec of a broker of version 5
@@ -46,7 +48,17 @@ pub(crate) struct Plan {
     json: bool,
 }
 
+const SPACES: &str =
+    "a broker does not start with anything but one space between two levels; allowed is that";
+
 fn levels(text: &str) -> Result<LevelTable, String> {
+    // As it stands in broker.conf.
+    let setting = text.trim().strip_prefix("messageDelayLevel");
+    let setting = setting.and_then(|rest| rest.trim_start().strip_prefix('='));
+    let text = setting.unwrap_or(text).trim();
+    if text.contains(|c: char| c.is_whitespace() && c != ' ') || text.contains("  ") {
+        return Err(SPACES.to_owned());
+    }
     text.parse().map_err(|error| match error {
         Error::Invalid { value, allowed, .. } if value != text => format!("{value:?} is no level; {allowed}"),
         Error::Invalid { allowed, .. } => allowed,
@@ -156,6 +168,13 @@ impl Plan {
             text += &format!(
                 "; the last hop ends {} late, which the tolerance allows",
                 Spelled(late)
+            );
+        }
+        if plan.hops.len() > MANY_HOPS {
+            text += &format!(
+                "\nnote     {} hops are as many messages, and as many writes of the task's row: let the broker have longer \
+                 levels, or leave longer delays to the precise backend by a shorter --horizon",
+                plan.hops.len()
             );
         }
         if self.timers.is_some() && !plan.hops.is_empty() {

@@ -306,13 +306,42 @@ fn what_is_no_level_table_is_refused_by_name() {
         ("0s", ""),
         ("-1s", ""),
         ("1s 5x 10s", "\"5x\" is no level; "),
-        ("1s\n0s", "\"0s\" is no level; "),
+        ("messageDelayLevel=1s 5x", "\"5x\" is no level; "),
     ] {
         assert_eq!(
             refused(&["plan", "15m", "--levels", value]),
             format!("--levels is {value:?}: {why}{allowed}")
         );
     }
+    for value in ["1s  5s", "1s\t5s", "1s\n5s", "messageDelayLevel=1s  5s"] {
+        assert_eq!(
+            refused(&["plan", "15m", "--levels", value]),
+            format!(
+                "--levels is {value:?}: a broker does not start with anything but one space between two levels; allowed is \
+                 that"
+            )
+        );
+    }
+}
+
+#[test]
+fn levels_may_be_pasted_from_the_settings_of_a_broker() {
+    let plain = printed(&["plan", "15m", "--levels", "1s 5m 10m"]);
+    for pasted in ["messageDelayLevel=1s 5m 10m", " messageDelayLevel = 1s 5m 10m "] {
+        assert_eq!(printed(&["plan", "15m", "--levels", pasted]), plain);
+    }
+}
+
+#[test]
+fn a_plan_of_many_hops_says_what_they_cost() {
+    let told = printed(&["plan", "1d", "--levels", "1s 18s"]);
+    assert!(
+        told.contains(
+            "hops     4800\nprecise  0s\nnote     4800 hops are as many messages, and as many writes"
+        ),
+        "{told}"
+    );
+    assert!(!printed(&["plan", "1d"]).contains("as many writes"));
 }
 
 #[test]

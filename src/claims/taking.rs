@@ -196,6 +196,7 @@ async fn noted(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claime
 /// Does what follows when a claim has ended.
 pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
     kernel.given_ended(ClaimId::of(task), Some(&task.kind), ending);
+    kernel.log_failure(task, ending);
     if let Ending::Dead { error, give_back } = ending {
         tell_dead(task, task.attempt.saturating_sub(u32::from(*give_back)), error);
     }

@@ -7,6 +7,7 @@ pub(super) const TASK_LATENESS: &str = "delayline.task.lateness";
 pub(super) const TASKS: &str = "delayline.tasks";
 pub(super) const TASKS_DUE: &str = "delayline.tasks.due";
 pub(super) const OVERDUE_OLDEST: &str = "delayline.overdue.oldest";
+pub(super) const FAILING_OLDEST: &str = "delayline.failing.oldest";
 pub(super) const VERBS: &str = "delayline.verbs";
 pub(super) const ATTEMPTS: &str = "delayline.attempts";
 pub(super) const WAKEUPS: &str = "delayline.wakeups";
@@ -39,6 +40,11 @@ pub(super) fn describe() {
         OVERDUE_OLDEST,
         Unit::Seconds,
         "For how long the task has been due that has waited longest; 0 if none waits, or the kind is paused"
+    );
+    describe_gauge!(
+        FAILING_OLDEST,
+        Unit::Seconds,
+        "For how long the task is late whose attempts have failed longest; 0 if none fails, or the kind is paused"
     );
     describe_counter!(
         VERBS,

@@ -14,6 +14,10 @@ use crate::backend::Wake;
 /// The least time between two samples of a level; and of a longer level there are so many in its delay.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const IN_A_DELAY: u32 = 100;
+/// So much before its delay is over no level brings a wake-up: then its delay is another one by now.
+const EARLY: Duration = Duration::from_secs(1);
+/// How often a level that does so is warned of at the most.
+const WARN_EVERY: Duration = Duration::from_secs(600);
 /// How late a wake-up may be and is still waited for. It may also have come to another process.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -30,6 +34,8 @@ struct Samples {
     away: HashMap<Name, Sample>,
     /// What was sent to each level of each master, and when, the earliest first; some of it has come back.
     sent: BTreeMap<(String, Duration), VecDeque<(Instant, Name)>>,
+    /// When it was last warned that a level is early.
+    warned: BTreeMap<(String, Duration), Instant>,
 }
 
 #[derive(Debug)]
@@ -44,7 +50,7 @@ impl LevelSamples {
     pub(crate) fn sent(&self, wake: &Wake, master: &str, delay: Duration, since: Stopwatch) {
         let (name, at) = ((wake.id, wake.version), since.began());
         let mut samples = self.samples();
-        let Samples { away, sent } = &mut *samples;
+        let Samples { away, sent, .. } = &mut *samples;
         let of_level = sent.entry((master.to_owned(), delay)).or_default();
         let pause = LEAST_PAUSE.max(delay / IN_A_DELAY);
         let is_soon = |&(last, _): &(Instant, Name)| at.saturating_duration_since(last) < pause;
@@ -73,7 +79,25 @@ impl LevelSamples {
         else {
             return;
         };
-        level_was_late(&master, delay, sent.elapsed().saturating_sub(delay));
+        let took = sent.elapsed();
+        if took + EARLY < delay {
+            self.warn_of_early(&master, delay, took);
+        }
+        level_was_late(&master, delay, took.saturating_sub(delay));
+    }
+
+    fn warn_of_early(&self, master: &str, delay: Duration, took: Duration) {
+        let (now, mut samples) = (Instant::now(), self.samples());
+        let warned = samples.warned.get(&(master.to_owned(), delay));
+        if warned.is_some_and(|warned| now.duration_since(*warned) < WARN_EVERY) {
+            return;
+        }
+        samples.warned.insert((master.to_owned(), delay), now);
+        tracing::warn!(
+            broker = master, level = ?delay, ?took,
+            "a delay level brings wake-ups before its delay is over, which costs hops and makes nothing early: see whether the \
+             broker's messageDelayLevel was changed, and restart the broker, or this process, so that both know the same"
+        );
     }
 
     fn samples(&self) -> MutexGuard<'_, Samples> {
@@ -86,6 +110,7 @@ mod tests {
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     use super::*;
+    use crate::logged::Logged;
     use crate::metrics::told;
 
     fn wake(number: u64) -> Wake {
@@ -112,6 +137,7 @@ mod tests {
     async fn a_sample_of_each_level_is_measured_from_before_it_was_sent_until_it_has_come() {
         let recorder = DebuggingRecorder::new();
         let _recording = metrics::set_default_local_recorder(&recorder);
+        let (logged, _guard) = Logged::by_thread(tracing::Level::WARN);
         let samples = LevelSamples::default();
         let [short, long] = [5, 3_600].map(Duration::from_secs);
         let send = |number, master, delay| samples.sent(&wake(number), master, delay, Stopwatch::now());
@@ -131,9 +157,13 @@ mod tests {
             samples.arrived(&wake(number));
         }
         pass(3_600_000 - 36_000).await;
-        for number in [3, 6, 7] {
+        assert_eq!(logged.text(), "");
+        for number in [3, 6, 7, 7] {
             samples.arrived(&wake(number));
         }
+        let text = logged.text();
+        assert!(text.contains("broker=\"a\" level=3600s took=3564s"), "{text}");
+        assert_eq!(logged.count("before its delay is over"), 1, "{text}");
         assert_eq!(
             late(&recorder),
             [

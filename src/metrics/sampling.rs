@@ -22,14 +22,16 @@ const STATES: [(State, &str); 3] = [
 const BOUNDS: [u64; 8] = [5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400];
 /// How many kinds are looked at of each state, the first by name, beside those that are told apart.
 const KINDS: usize = 2 * defaults::METRIC_KINDS;
+/// How many tasks are looked at of each kind to find those that fail, the first by due time: what is tried again is due soon.
+const LOOKED_AT: usize = 16;
 /// How many times as long as it took to ask the store it is left alone, up to the longest pause.
 const REST: u32 = 20;
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
 impl Scheduler {
     /// Records what only the store knows: how many tasks there are of each kind and state (`delayline.tasks`), how many are
-    /// due soon (`delayline.tasks.due`), and for how long the oldest has been due (`delayline.overdue.oldest`), of kinds that
-    /// are not paused.
+    /// due soon (`delayline.tasks.due`), for how long the oldest has been due that waits (`delayline.overdue.oldest`), and for
+    /// how long the oldest whose attempts fail (`delayline.failing.oldest`), of kinds that are not paused.
     ///
     /// For whoever is about to export metrics: nothing is asked unless somebody wants to see it. Kinds are counted one by
     /// one, by an index and up to [`defaults::FORECAST_LIMIT`] tasks, never by going through a table. The store is asked
@@ -59,6 +61,7 @@ struct Figures {
     of_state: [usize; STATES.len()],
     due: [usize; BOUNDS.len()],
     oldest: Duration,
+    failing: Duration,
 }
 
 async fn look(kernel: &Kernel) -> Result<BTreeMap<SharedString, Figures>, Error> {
@@ -83,6 +86,7 @@ async fn look(kernel: &Kernel) -> Result<BTreeMap<SharedString, Figures>, Error>
                 State::Scheduled => of_name.add_scheduled(kernel, &kind).await?,
                 _ => {
                     let counted = kernel.due_within(&kind, state, &[Duration::MAX]).await?;
+                    of_name.add_late(kernel, &kind, state, counted.now).await?;
                     counted.found.iter().sum()
                 }
             };
@@ -95,24 +99,41 @@ async fn look(kernel: &Kernel) -> Result<BTreeMap<SharedString, Figures>, Error>
 impl Figures {
     /// Takes in when the scheduled tasks of a kind are due; says how many there are.
     async fn add_scheduled(&mut self, kernel: &Kernel, kind: &Kind) -> Result<usize, Error> {
-        let mut spans = vec![Duration::ZERO];
-        spans.extend(BOUNDS.map(Duration::from_secs));
+        let mut spans = BOUNDS.map(Duration::from_secs).to_vec();
         spans.push(Duration::MAX);
         let heard = kernel.due_within(kind, State::Scheduled, &spans).await?;
-        let [overdue, due @ .., all] = &heard.found[..] else {
+        let [due @ .., all] = &heard.found[..] else {
             let name = kernel.store.name();
             return Err(Error::miscounted(name, heard.found.len(), spans.len()));
         };
         for (sum, count) in self.due.iter_mut().zip(due) {
             *sum += count;
         }
-        if *overdue > 0 && !is_paused(kernel, kind, heard.now).await {
-            let first = Page::new(kind.clone(), State::Scheduled).limit(1);
-            let first = kernel.store.list(&first).await?;
-            let waits = first.first().map(|first| heard.now.millis_since(first.due_at));
-            self.oldest = self.oldest.max(duration(waits.unwrap_or(0)));
-        }
+        self.add_late(kernel, kind, State::Scheduled, heard.now).await?;
         Ok(*all)
+    }
+
+    /// Takes in how late the tasks of a kind are that have not ended.
+    async fn add_late(
+        &mut self,
+        kernel: &Kernel,
+        kind: &Kind,
+        state: State,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        if !state.is_live() || is_paused(kernel, kind, now).await {
+            return Ok(());
+        }
+        let first = Page::new(kind.clone(), state).limit(LOOKED_AT);
+        for task in kernel.store.list(&first).await? {
+            let late = duration(now.millis_since(task.late_since()));
+            if task.is_failing() {
+                self.failing = self.failing.max(late);
+            } else if state == State::Scheduled {
+                self.oldest = self.oldest.max(late);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -129,6 +150,7 @@ fn record(figures: &BTreeMap<SharedString, Figures>) {
             of_state,
             due,
             oldest,
+            failing,
         },
     ) in figures
     {
@@ -144,5 +166,6 @@ fn record(figures: &BTreeMap<SharedString, Figures>) {
             .set(*count as f64);
         }
         gauge!(instruments::OVERDUE_OLDEST, "kind" => name.clone()).set(*oldest);
+        gauge!(instruments::FAILING_OLDEST, "kind" => name.clone()).set(*failing);
     }
 }

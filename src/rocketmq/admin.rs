@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::access_check::AccessCheck;
 use super::broker_info::BrokerInfo;
 use super::client::ClientFactory;
-use super::failure::{NO_TOPIC, answer, explained, failure, is_hung_up, is_silence, transient};
+use super::failure::{NO_TOPIC, answer, explained, failure, is_hung_up, is_silence, transient, unreached};
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
@@ -57,13 +57,13 @@ pub(crate) enum AskError {
 }
 
 impl AskError {
-    fn new(doing: &'static str, cause: ClientError) -> Self {
+    fn new(doing: &'static str, address: &str, cause: ClientError) -> Self {
         let answered = answer(&cause).is_some();
         let error = failure(doing, cause);
         if answered {
             Self::Refused(error)
         } else {
-            Self::Unreachable(error)
+            Self::Unreachable(unreached(address, error))
         }
     }
 }
@@ -102,7 +102,7 @@ impl Admin {
                     }
                     _ => None,
                 };
-                let error = failure("asking the nameservers for their brokers", cause);
+                let error = failure(self.asking_nameservers("their brokers"), cause);
                 match meaning {
                     Some(meaning) => explained(meaning, error),
                     None => error,
@@ -130,7 +130,11 @@ impl Admin {
     pub(crate) async fn broker_config(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.get_broker_config(address.clone()).await {
             Ok(settings) => Ok(settings.into_iter().collect()),
-            Err(cause) => Err(AskError::new("asking a broker for its configuration", cause)),
+            Err(cause) => Err(AskError::new(
+                "asking a broker for its configuration",
+                address,
+                cause,
+            )),
         }
     }
 
@@ -138,7 +142,10 @@ impl Admin {
     pub(crate) async fn runtime_stats(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.fetch_broker_runtime_stats(address.clone()).await {
             Ok(stats) => Ok(stats.table.into_iter().collect()),
-            Err(cause) => Err(AskError::new("asking a broker for its runtime statistics", cause)),
+            Err(cause) => {
+                let doing = "asking a broker for its runtime statistics";
+                Err(AskError::new(doing, address, cause))
+            }
         }
     }
 
@@ -372,12 +379,22 @@ impl Admin {
             .collect())
     }
 
+    fn asking_nameservers(&self, what: &str) -> String {
+        format!(
+            "asking the nameservers ({}) for {what}",
+            self.factory.nameservers()
+        )
+    }
+
     /// Where the topic is, as far as the nameservers know; nowhere, if they do not know it.
     async fn route(&self, topic: &str) -> Result<TopicRouteData, Error> {
         match self.client.examine_topic_route_info(topic.into()).await {
             Ok(route) => Ok(route.unwrap_or_default()),
             Err(cause) if answer(&cause) == Some(NO_TOPIC) => Ok(TopicRouteData::default()),
-            Err(cause) => Err(failure("asking the nameservers for the topic", cause)),
+            Err(cause) => Err(failure(
+                self.asking_nameservers(&format!("the topic {topic}")),
+                cause,
+            )),
         }
     }
 }

@@ -66,6 +66,11 @@ impl ClientFactory {
         self.hook.clone()
     }
 
+    /// Their addresses.
+    pub(crate) fn nameservers(&self) -> &str {
+        self.config.namesrv_addr.as_deref().unwrap_or_default()
+    }
+
     pub(super) fn speaks_tls(&self) -> bool {
         self.config.use_tls
     }

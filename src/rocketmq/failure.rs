@@ -1,5 +1,6 @@
 //! The client's errors, in this crate's words.
 
+use std::borrow::Cow;
 use std::{fmt, io};
 
 use rocketmq_client_rust::{ClientError, MQClientException};
@@ -33,14 +34,34 @@ const CONFIGURATION: &str = "core.configuration.";
 /// What the client failed to do, and why as far as it says: it keeps the texts of servers to itself.
 #[derive(Debug)]
 struct ClientFailure {
-    doing: &'static str,
+    doing: Cow<'static, str>,
     cause: ClientError,
+}
+
+impl ClientFailure {
+    /// What the client knows, in words; its own are for who knows its code.
+    fn words(&self) -> Cow<'static, str> {
+        let descriptor = self.cause.descriptor();
+        let code = descriptor.code().as_str();
+        if self.cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED) {
+            return "no connection".into();
+        }
+        if self.cause.is(&rocketmq_error::TRANSPORT_CONNECTION_TIMEOUT) {
+            return "no connection in time".into();
+        }
+        if self.cause.is(&rocketmq_error::TRANSPORT_RESPONSE_TIMEOUT) {
+            return "no answer in time".into();
+        }
+        match (answer(&self.cause), code) {
+            (None, NO_ROUTE) => "the nameservers know no broker for it, or an argument is invalid".into(),
+            _ => format!("{} ({code})", descriptor.public_message()).into(),
+        }
+    }
 }
 
 impl fmt::Display for ClientFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let descriptor = self.cause.descriptor();
-        let code = descriptor.code().as_str();
+        let code = self.cause.descriptor().code().as_str();
         let answer = answer(&self.cause);
         write!(f, "{} failed: ", self.doing)?;
         if answer == Some(NO_PERMISSION) {
@@ -48,11 +69,7 @@ impl fmt::Display for ClientFailure {
         } else if answer == Some(NO_TOPIC) {
             f.write_str(NOWHERE)?;
         } else {
-            let message = match (answer, code) {
-                (None, NO_ROUTE) => "The nameservers know no broker for it, or an argument is invalid",
-                _ => descriptor.public_message(),
-            };
-            write!(f, "{message} ({code}, advice: {})", descriptor.recovery_hint())?;
+            f.write_str(&self.words())?;
         }
         if let Some(connection) = self.cause.source_ref::<io::Error>() {
             write!(f, ", {connection}")?;
@@ -81,12 +98,24 @@ impl fmt::Display for ClientFailure {
 impl std::error::Error for ClientFailure {}
 
 /// The error of a call of the client.
-pub(crate) fn failure(doing: &'static str, cause: ClientError) -> Error {
+pub(crate) fn failure(doing: impl Into<Cow<'static, str>>, cause: ClientError) -> Error {
+    let doing = doing.into();
     Error::Backend {
         backend: NAME,
         transient: is_transient(&cause),
         source: Box::new(ClientFailure { doing, cause }),
     }
+}
+
+/// The error of a broker that was not reached. It may be up and have registered an address that only it can use, such as
+/// that of a container.
+pub(crate) fn unreached(address: &str, error: Error) -> Error {
+    explained(
+        &format!(
+            "no answer from {address}, the address that the broker has registered by its setting brokerIP1"
+        ),
+        error,
+    )
 }
 
 /// What is behind an error, if anything is.

@@ -15,6 +15,7 @@ use rocketmq_model::result::{SendResult, SendStatus};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::absence::Absence;
 use super::{
     Admin, Client, ClientFactory, Message, PublishError, RocketMqOptions, answer, closed, joined, transient,
 };
@@ -25,8 +26,6 @@ use crate::metrics::{Stopwatch, sent_to_broker};
 const SEND_WITHIN: Duration = Duration::from_secs(3);
 /// How often a producer to which a broker did not answer is replaced at the most.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
-/// How often it is said at the most that brokers are away.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Publishes messages to topics of services' own.
 ///
@@ -121,6 +120,7 @@ struct CurrentProducer {
     factory: ClientFactory,
     group: String,
     in_use: Mutex<InUse>,
+    absence: Absence,
 }
 
 struct InUse {
@@ -129,8 +129,6 @@ struct InUse {
     since: Instant,
     /// Whether a broker did not answer it.
     is_stale: bool,
-    /// When it was last said that brokers are away.
-    warned: Option<Instant>,
 }
 
 impl Publishes for Connected {
@@ -217,8 +215,8 @@ impl CurrentProducer {
                 producer: Some(Arc::new(producer)),
                 since: Instant::now(),
                 is_stale: false,
-                warned: None,
             }),
+            absence: Absence::default(),
         })
     }
 
@@ -244,10 +242,13 @@ impl CurrentProducer {
         {
             self.mark_stale(&producer).await;
         }
-        let published = published(outcome);
-        if let Err(PublishError::Unreachable(error)) = &published {
-            self.warn_of_absence(&topic, error).await;
-        }
+        let published = match published(outcome) {
+            Err(PublishError::Unreachable(error)) => {
+                let explained = self.absence.explain(&topic, &self.factory, error).await;
+                Err(PublishError::Unreachable(explained))
+            }
+            published => published,
+        };
         sent_to_broker(since, published.as_ref().err().map(PublishError::sort));
         published
     }
@@ -268,7 +269,6 @@ impl CurrentProducer {
             producer: Some(fresh.clone()),
             since: Instant::now(),
             is_stale: false,
-            warned: in_use.warned,
         };
         // What other brokers are about to confirm by it is not cut off.
         tokio::spawn(Box::pin(async move {
@@ -276,20 +276,6 @@ impl CurrentProducer {
             DefaultMQProducer::clone(&producer).shutdown().await;
         }));
         Ok(fresh)
-    }
-
-    /// Says so now and then: each task that waits for a broker comes here again.
-    async fn warn_of_absence(&self, topic: &str, error: &Error) {
-        let mut in_use = self.in_use.lock().await;
-        if in_use.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
-            in_use.warned = Some(Instant::now());
-            tracing::warn!(
-                topic,
-                %error,
-                "messages cannot be published, and what is due waits until they can: see that the brokers are up, and \
-                 that the topic is there"
-            );
-        }
     }
 
     async fn mark_stale(&self, stale: &Arc<DefaultMQProducer>) {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::admin::{Admin, AskError};
 use super::broker_info::BrokerInfo;
 use super::client::Client;
-use super::failure::transient;
+use super::failure::{transient, unreached};
 use super::options::RocketMqOptions;
 use super::version::Version;
 use crate::Error;
@@ -167,7 +167,8 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
         }
     });
     if answered.await.is_err() {
-        let late = transient(format!("no answer within {ANSWER_WITHIN:?}"));
+        let late = transient(format!("it took more than {ANSWER_WITHIN:?}"));
+        let late = unreached(&master.address, late);
         master.unanswered.push(late);
     }
     master

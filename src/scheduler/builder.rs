@@ -162,6 +162,7 @@ impl SchedulerBuilder {
             claims,
             pauses: Default::default(),
             events: Teller::new(defaults::EVENTS),
+            failures: Default::default(),
             metrics: Metrics::new(),
             payload_limit,
             history,

@@ -17,6 +17,7 @@ use crate::budget::{Budget, Taken};
 use crate::expected::Check;
 use crate::handler::Handler;
 use crate::kernel::Kernel;
+use crate::panic_text::text_of;
 use crate::retry::Policy;
 use crate::store::{Claim, Ending};
 use crate::verdict::tell_dead;
@@ -212,9 +213,9 @@ impl Engine {
                 ..task.clone()
             };
             // The rest of the worker must not end with a user's alarm.
-            if catch_unwind(AssertUnwindSafe(|| alarm(&task))).is_err() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| alarm(&task))) {
                 error!(
-                    id = %task.id,
+                    id = %task.id, panic = text_of(panic),
                     "the function given to Worker::on_dead panicked; the task is dead all the same"
                 );
             }

@@ -264,6 +264,7 @@ async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
 
 fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
     engine.kernel.ended(&task.kind, ending);
+    engine.kernel.log_failure(task, ending);
     let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
     engine
         .kernel

@@ -37,6 +37,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
             () = told => true,
         };
         pause = spread.take().unwrap_or(engine.sweep_every);
+        engine.kernel.failures.tell_left_out(clock.instant());
         match sweep_once(&engine).await {
             Ok(next) => pause = pause.min(next),
             Err(error) => {

@@ -6,6 +6,8 @@
 mod backend;
 mod claims;
 mod delay;
+#[path = "../support/logged.rs"]
+mod logged;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod own_backend;

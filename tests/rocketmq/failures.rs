@@ -53,14 +53,34 @@ async fn dropping_without_close_is_harmless() {
 }
 
 #[tokio::test]
-async fn an_unreachable_nameserver_is_a_transient_error() {
-    let connecting = RocketMqBackend::connect(format!("127.0.0.1:{}", free_port()));
+async fn an_unreachable_nameserver_is_a_transient_error_that_names_it() {
+    let nameserver = format!("127.0.0.1:{}", free_port());
+    let connecting = RocketMqBackend::connect(nameserver.as_str());
     let error = timeout(SAFETY, connecting)
         .await
         .expect("in bounded time")
         .unwrap_err();
     assert!(error.is_transient(), "{error}");
-    println!("{error}");
+    let told = error.to_string();
+    assert!(told.contains(&nameserver) && !told.contains("advice"), "{told}");
+    assert_eq!(format!("{error:?}"), told);
+}
+
+#[tokio::test]
+async fn a_broker_that_registered_an_address_of_its_own_world_is_told_with_it_and_its_setting() {
+    let elsewhere = "127.0.0.99";
+    let servers = RocketMqServers::start(&["--set", &format!("brokerIP1={elsewhere}")]);
+    let connecting = RocketMqBackend::connect(servers.nameserver.as_str());
+    let error = timeout(SAFETY, connecting)
+        .await
+        .expect("in bounded time")
+        .unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let told = error.to_string();
+    let address = format!("{elsewhere}:{}", servers.port(BROKER));
+    assert!(told.contains(&address) && told.contains("brokerIP1"), "{told}");
+    assert_eq!(told.matches("backend rocketmq").count(), 1, "{told}");
+    println!("{told}");
 }
 
 #[tokio::test]

@@ -271,3 +271,35 @@ async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
     raw.close().await;
     service.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_went_missing_is_told_as_such_and_published_to_when_it_is_back() {
+    let servers = RocketMqServers::start(&["--set", "autoCreateTopicEnable=false"]);
+    let topic = made_topic(&servers.nameserver, 4).await;
+    let forward = Forward::connect(servers.nameserver.as_str(), topic.as_str())
+        .await
+        .unwrap();
+    let service = Service::start(&forward, Policy::default());
+    let id = service.schedule(NewTask::new(KIND, &1)).await;
+    service.until(id, State::Done).await;
+    let raw = Raw::new(&servers.nameserver);
+    raw.delete_topic(&topic).await;
+    let id = service.schedule(NewTask::new(KIND, &2)).await;
+    let told = async {
+        loop {
+            let row = service.scheduler.find(Target::Id(id)).await.unwrap().unwrap();
+            if let Some(error) = row.last_error {
+                return (row.attempt, error);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (_, told) = timeout(SAFETY, told).await.expect("it is told");
+    let expected =
+        format!("the topic {topic} is missing, as none of the brokers that are known ({BROKER}) has it");
+    assert!(told.contains(&expected), "{told}");
+    raw.make_topic(&topic, 4).await;
+    service.until(id, State::Done).await;
+    raw.close().await;
+    service.end().await;
+}

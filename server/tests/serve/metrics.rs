@@ -104,6 +104,8 @@ async fn what_a_server_has_done_is_told_to_prometheus() {
         ("delayline_tasks_due{kind='later', bound_s='900'}", 0.0),
         ("count(delayline_tasks_due{kind='later'})", 8.0),
         ("delayline_overdue_oldest_seconds{kind='later'}", 0.0),
+        ("delayline_failing_oldest_seconds{kind='later'}", 0.0),
+        ("delayline_failing_oldest_seconds{kind='now'} > bool 0", 1.0),
     ] {
         assert_eq!(prometheus.number(query).await, value, "{query}");
     }
@@ -164,7 +166,7 @@ async fn every_query_of_the_dashboard_and_of_the_alerts_can_be_asked() {
     }
     let rules = prometheus.ask("rules").await;
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
-    assert_eq!(rules.len(), 4);
+    assert_eq!(rules.len(), 5);
     for rule in rules {
         assert_eq!(
             (&rule["type"], &rule["lastError"]),

@@ -28,7 +28,12 @@ pub(super) async fn open(
 ) -> Result<Masters, Error> {
     let admin = Admin::open(factory).await?;
     let first = timeout(FIRST_CHECK_WITHIN, first_check(&admin, options, mode)).await;
-    let first = first.unwrap_or_else(|_| Err(transient("neither nameservers nor brokers answer")));
+    let first = first.unwrap_or_else(|_| {
+        let asked = factory.nameservers();
+        Err(transient(format!(
+            "neither the nameservers ({asked}) nor their brokers answer"
+        )))
+    });
     admin.close().await;
     match first {
         Err(error) if error.is_transient() && options.lazy => {
@@ -49,17 +54,17 @@ async fn first_check(admin: &Admin, options: &RocketMqOptions, mode: &DelayMode)
     let mut last_error = None;
     for (name, address) in &listed {
         let mut master = MasterState::new(address.clone());
-        let reported = within(FIRST_ANSWER_WITHIN, mode.ask(admin, address)).await;
+        let reported = within(FIRST_ANSWER_WITHIN, address, mode.ask(admin, address)).await;
         if let Err(AskError::Unreachable(error)) = &reported {
             tracing::warn!(broker = %name, %error, "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its wake-ups: see that it is up");
             master.circuit = Circuit::Unreachable;
-            last_error = Some(error.to_string());
+            last_error = Some(error.once_more());
         }
         if let Some(delay_support) = mode.or_assumed(name, reported) {
             if let DelaySupport::Unsupported(why) = delay_support {
                 return Err(permanent(format!("the broker {name} cannot be used: {why}")));
             }
-            let stats = within(FIRST_ANSWER_WITHIN, admin.runtime_stats(address))
+            let stats = within(FIRST_ANSWER_WITHIN, address, admin.runtime_stats(address))
                 .await
                 .unwrap_or_default();
             master.restarted(stats.read(BOOT), delay_support);
@@ -68,9 +73,7 @@ async fn first_check(admin: &Admin, options: &RocketMqOptions, mode: &DelayMode)
     }
     let delay_supports = known.values().filter_map(|master| master.delay_support.as_ref());
     let Some(reach) = delay_supports.filter_map(DelaySupport::reach).next() else {
-        return Err(transient(
-            last_error.unwrap_or_else(|| "no broker answers".to_owned()),
-        ));
+        return Err(last_error.unwrap_or_else(|| transient("no broker answers")));
     };
     admin.ensure(&listed, &options.topic, &options.group).await?;
     for (name, queues) in admin.queues(&options.topic).await? {

@@ -10,7 +10,7 @@ use super::decision::Reply;
 use super::delay_mode::DelayMode;
 use super::delay_support::DelaySupport;
 use super::master::GroupCreation;
-use crate::rocketmq::{Admin, AskError, BrokerInfo, transient};
+use crate::rocketmq::{Admin, AskError, BrokerInfo, transient, unreached};
 
 /// When the broker was started, in its runtime statistics.
 pub(super) const BOOT: &str = "bootTimestamp";
@@ -64,14 +64,14 @@ impl MasterCheck {
             mode,
             ..
         } = self;
-        let stats = within(answer_within, admin.runtime_stats(&address)).await;
+        let stats = within(answer_within, &address, admin.runtime_stats(&address)).await;
         let again = match &stats {
             Ok(stats) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),
             Err(AskError::Refused(_)) => !self.is_known,
             Err(AskError::Unreachable(_)) => false,
         };
         let delay_support = match again {
-            true => Some(within(answer_within, mode.ask(admin, &address)).await),
+            true => Some(within(answer_within, &address, mode.ask(admin, &address)).await),
             false => None,
         };
         let mut observation = Observation {
@@ -106,12 +106,14 @@ impl MasterCheck {
     }
 }
 
-/// Gives a server only so much time to answer.
+/// Gives the master at an address only so much time to answer.
 pub(super) async fn within<T>(
     limit: Duration,
+    address: &str,
     request: impl Future<Output = Result<T, AskError>>,
 ) -> Result<T, AskError> {
-    timeout(limit, request)
-        .await
-        .unwrap_or_else(|_| Err(AskError::Unreachable(transient("no answer in time"))))
+    timeout(limit, request).await.unwrap_or_else(|_| {
+        let late = transient(format!("it took more than {limit:?}"));
+        Err(AskError::Unreachable(unreached(address, late)))
+    })
 }

@@ -34,6 +34,11 @@ enum Unfit {
     )]
     Missing { table: String },
     #[error(
+        "a table {table} is there that Delayline has not made, as it lacks columns: name another one by \
+         `MySqlStoreBuilder::table`, or `delayline migrate mysql --table`, or rename what is there"
+    )]
+    Foreign { table: String },
+    #[error(
         "the schema of {table} has version {found}, this release needs {known}: call `MySqlStore::migrate`, or run \
          `delayline migrate mysql`"
     )]
@@ -92,6 +97,7 @@ pub(super) async fn migrate(connections: &Pool, table: &str) -> Result<(), sqlx:
         }
         .into());
     }
+    refuse_foreign(&mut lent, table).await?;
     run(&mut lent, named(CREATE_VERSIONS, table)).await?;
     let found = version(&mut lent, table).await?;
     let Some(missing) = MIGRATIONS.get(found..) else {
@@ -113,12 +119,32 @@ pub(super) async fn check(connections: &Pool, table: &str) -> Result<(), sqlx::E
         Err(error) if errors::is_missing_table(&error) => 0,
         found => found?,
     };
+    refuse_foreign(&mut lent, table).await?;
     lent.give_back();
     let (table, known) = (table.to_owned(), MIGRATIONS.len());
     match found {
         0 => Err(Unfit::Missing { table }.into()),
         found if found < known => Err(Unfit::Old { table, found, known }.into()),
         found if found > known => Err(too_new(&table, found).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if there is a table of that name without columns that ours has from the first version on: it would be taken for
+/// ours, as each statement of a migration may be repeated.
+async fn refuse_foreign(connection: &mut MySqlConnection, table: &str) -> Result<(), sqlx::Error> {
+    let found: Option<(i64, i64)> = sqlx::query_as(
+        "SELECT COUNT(*), CAST(SUM(column_name IN ('id', 'kind', 'state', 'planned_at', 'wake_at', 'live_key')) AS SIGNED)
+        FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? HAVING COUNT(*) > 0",
+    )
+    .bind(table.to_owned())
+    .fetch_optional(connection)
+    .await?;
+    match found {
+        Some((_, ours)) if ours < 6 => Err(Unfit::Foreign {
+            table: table.to_owned(),
+        }
+        .into()),
         _ => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! What the driver's errors mean.
 
-use std::io;
+use std::{fmt, io};
 
 use crate::Error;
 use crate::store::sql::Why;
@@ -8,7 +8,33 @@ use crate::store::sql::Why;
 /// A table is not there.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; the store's own tables are made by `PostgresStore::migrate`, or `delayline migrate postgres`")]
-struct NoTable(#[source] sqlx::Error);
+struct NoTable(Said);
+
+/// What the server said, and its code. The driver would add which line of PostgreSQL's own source has said it.
+#[derive(Debug)]
+struct Said(sqlx::Error);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_database_error() {
+            Some(error) => {
+                let code = error.code().unwrap_or_default();
+                write!(f, "{} (SQLSTATE {code})", error.message())
+            }
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Said {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            // It has said all.
+            sqlx::Error::Database(_) => None,
+            error => error.source(),
+        }
+    }
+}
 
 /// The code that PostgreSQL gave.
 fn code_of(error: &sqlx::Error) -> Option<String> {
@@ -30,7 +56,11 @@ pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
         "23505" => None,
         // A value, a constraint, or a limit of the server.
         code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
-            Some(Why::Refused(error.to_string()))
+            let text = match error.as_database_error() {
+                Some(error) => error.message().to_owned(),
+                None => error.to_string(),
+            };
+            Some(Why::Refused(text))
         }
         _ => None,
     }
@@ -71,8 +101,8 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         store: super::NAME,
         transient: is_transient(&error),
         source: match code_of(&error).as_deref() {
-            Some("42P01") => NoTable(error).into(),
-            _ => error.into(),
+            Some("42P01") => NoTable(Said(error)).into(),
+            _ => Said(error).into(),
         },
     }
 }

@@ -20,8 +20,9 @@ const RECORD: &str =
     "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
 ";
 /// By what is committed: what the server remembers of names may be from before the lock.
-const IS_THERE: &str = r#"SELECT count(*) = 2 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) IN ($1, $2)"#;
+const ARE_THERE: &str = r#"SELECT coalesce(bool_or(t.name = $1), false), coalesce(bool_or(t.name = $2), false)
+    FROM (SELECT format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) AS name
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) t WHERE t.name IN ($1, $2)"#;
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
 /// A table may take long to be brought up to date, and another process that does so, too.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0";
@@ -36,6 +37,11 @@ enum Unfit {
          apply what `delayline migrate postgres --print` prints"
     )]
     Missing { table: String },
+    #[error(
+        "table {table} is there, and Delayline has not made it, as there is no table of its migrations beside it: name \
+         another one by `PostgresStoreBuilder::table`, or `delayline migrate postgres --table`, or rename what is there"
+    )]
+    Foreign { table: String },
     #[error(
         "table {table} has schema version {found}, this release needs version {known}: call `PostgresStore::migrate`, \
          or run `delayline migrate postgres`"
@@ -111,15 +117,20 @@ fn step(version: i32, migration: &str) -> String {
     format!("{first}\n{migration}\n{record}\n")
 }
 
-/// The version of the schema; none if a table is not there.
+/// The version of the schema; none if its table is not there, and an error if that is another's.
 async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
-    let is_there: bool = sqlx::query_scalar(IS_THERE)
+    match sqlx::query_as(ARE_THERE)
         .bind(table.full_name())
         .bind(table.text("{migrations}"))
         .fetch_one(&mut *connection)
-        .await?;
-    if !is_there {
-        return Ok(None);
+        .await?
+    {
+        (true, true) => {}
+        (true, false) => {
+            let table = table.full_name();
+            return Err(Unfit::Foreign { table }.into());
+        }
+        (false, _) => return Ok(None),
     }
     let version = sqlx::query_scalar(table.fill(VERSION))
         .fetch_one(connection)

@@ -14,6 +14,7 @@ const CREATE_VERSIONS: &str = "CREATE TABLE IF NOT EXISTS delayline_migrations (
     applied_at INTEGER NOT NULL -- milliseconds since 1970-01-01T00:00:00Z
 )";
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM delayline_migrations";
+const IS_THERE: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'delayline_tasks'";
 const RECORD: &str = "INSERT INTO delayline_migrations (version, applied_at) VALUES (?1, ?2)";
 
 /// The file was written by another release.
@@ -26,6 +27,13 @@ struct Other {
     found: i64,
     known: usize,
 }
+
+/// The file has a table of the same name that is another's.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file has a table delayline_tasks that Delayline has not made: use another file, or rename that table"
+)]
+struct Foreign;
 
 /// All migrations, as a person would apply them.
 pub(super) fn text() -> String {
@@ -60,6 +68,12 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, now: i64) -> Resu
         let known = MIGRATIONS.len();
         return Err(sqlx::Error::Configuration(Other { found, known }.into()));
     };
+    if found == 0 {
+        let there: i64 = sqlx::query_scalar(IS_THERE).fetch_one(&mut *connection).await?;
+        if there > 0 {
+            return Err(sqlx::Error::Configuration(Foreign.into()));
+        }
+    }
     for (version, &migration) in (found + 1..).zip(missing) {
         sqlx::raw_sql(migration).execute(&mut *connection).await?;
         let record = sqlx::query(RECORD).bind(version).bind(now);

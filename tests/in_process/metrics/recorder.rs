@@ -7,7 +7,7 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 /// Every instrument that needs no broker: its type, its unit, and what it is told apart by.
-const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 8] = [
+const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 9] = [
     (
         "delayline.task.lateness",
         MetricKind::Histogram,
@@ -28,6 +28,12 @@ const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 8] = [
     ),
     (
         "delayline.overdue.oldest",
+        MetricKind::Gauge,
+        Unit::Seconds,
+        &["kind"],
+    ),
+    (
+        "delayline.failing.oldest",
         MetricKind::Gauge,
         Unit::Seconds,
         &["kind"],

@@ -104,19 +104,26 @@ async fn a_handler_of_bytes_is_given_them_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payload_that_cannot_be_decoded_is_dead_at_once_with_the_reason() {
+async fn a_payload_that_cannot_be_decoded_is_tried_again_and_a_later_release_may_know_it() {
     let world = World::new();
-    let worker = Worker::new(&world.scheduler).handle(KIND, async |_: Order, _| unreachable!());
-    let _worker = Running::start(worker);
-    let row = schedule(&world, NewTask::from_bytes(KIND, "{\"number\": \"seven\"}")).await;
+    let old = Worker::new(&world.scheduler).handle(KIND, async |_: Order, _| unreachable!());
+    let old = Running::start(old);
+    let payload = r#"{"number": 7, "items": "s3cret"}"#;
+    let row = schedule(&world, NewTask::from_bytes(KIND, payload)).await;
+    world.pass(ms(1)).await;
+    let failed = world.row(row.id).await;
+    assert_eq!((failed.state, failed.attempt), (State::Scheduled, 1));
+    let error = failed.last_error.unwrap();
+    let expected = format!(
+        "the payload of this {KIND} task is no worker::outcomes::Order: missing field \"lines\" (line 1, column 32)"
+    );
+    assert_eq!(error, expected);
+    old.stop().await.unwrap();
+    let new = async |_: serde_json::Value, _: Context| Ok(Outcome::Done);
+    let _new = Running::start(Worker::new(&world.scheduler).handle(KIND, new));
     world.settle().await;
     let row = world.row(row.id).await;
-    assert_eq!((row.state, row.attempt, row.wake_at), (State::Dead, 1, None));
-    let error = row.last_error.unwrap();
-    assert!(
-        error.starts_with("the payload cannot be decoded: Data error at line 1") && !error.contains("seven"),
-        "{error}"
-    );
+    assert_eq!((row.state, row.attempt), (State::Done, 2));
 }
 
 #[tokio::test(start_paused = true)]

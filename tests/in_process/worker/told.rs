@@ -1,8 +1,10 @@
-//! What becomes of tasks is told to those who listen.
+//! What becomes of tasks is told to those who listen, and failures to those who read the log.
 
 use delayline::{Events, NewTask, Outcome, Policy, Shift, State, Task, defaults};
 use tokio::time::timeout;
+use tracing::Level;
 
+use crate::logged::Logged;
 use crate::support::{KIND, Running, World, at, ms, secs};
 use crate::worker::outcomes::worker_that;
 
@@ -111,4 +113,69 @@ async fn what_claimants_do_is_told_too() {
     let states: Vec<_> = told(&mut events).await.iter().map(|task| task.state).collect();
     let [scheduled, running, done] = [State::Scheduled, State::Running, State::Done];
     assert_eq!(states, [scheduled, running, scheduled, running, done]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_attempts_are_logged_and_of_many_how_many_there_were() {
+    let (logged, _guard) = Logged::by_thread(Level::WARN);
+    let world = World::new();
+    let policy = Policy::new().max_attempts(2).backoff(secs(3_600), secs(3_600));
+    let worker = worker_that(&world, policy, |context| {
+        Box::pin(async move {
+            match context.key() {
+                Some("panics") => panic!("no paper"),
+                _ => Ok(Outcome::RetryAfter("the bank is closed".into(), secs(3_600))),
+            }
+        })
+    });
+    let worker = Running::start(worker);
+    let schedule = async |key: String| {
+        let task = NewTask::new(KIND, &1).key(key);
+        world.scheduler.schedule(task).await.unwrap();
+        world.pass(ms(10)).await;
+    };
+    schedule("panics".to_owned()).await;
+    let text = logged.text();
+    for told in [
+        "WARN",
+        "an attempt failed",
+        "key=\"panics\"",
+        "attempt=1",
+        "panicked: no paper",
+        "next_in=",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let more = 5;
+    for number in 1..defaults::LOGGED_FAILURES + more {
+        schedule(number.to_string()).await;
+    }
+    let one_by_one = || logged.count("an attempt failed");
+    assert_eq!(one_by_one(), defaults::LOGGED_FAILURES, "{}", logged.text());
+    assert_eq!(logged.count("the bank is closed"), defaults::LOGGED_FAILURES - 1);
+    assert_eq!(logged.count("left_out"), 0);
+    world.pass(defaults::LOGGED_FAILURES_WITHIN + secs(1)).await;
+    assert_eq!(logged.count(&format!("left_out={more}")), 1, "{}", logged.text());
+    // Another period.
+    schedule("later".to_owned()).await;
+    assert_eq!(one_by_one(), defaults::LOGGED_FAILURES + 1);
+    worker.stop().await.unwrap();
+    assert_eq!(logged.count("left_out"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_claimants_are_logged_and_what_is_no_failure_is_not() {
+    let (logged, _guard) = Logged::by_thread(Level::WARN);
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let take = async || {
+        world.scheduler.schedule(NewTask::new(KIND, &1)).await.unwrap();
+        let taken = claims.take(&[KIND.into()], 1, secs(30), "a").await.unwrap();
+        taken[0].claim
+    };
+    assert!(claims.snooze(take().await, secs(60)).await.unwrap());
+    assert!(claims.done(take().await).await.unwrap());
+    assert_eq!(logged.text(), "");
+    assert!(claims.retry(take().await, "no paper", None).await.unwrap());
+    assert!(logged.text().contains("reason=\"no paper\""), "{}", logged.text());
 }

@@ -7,6 +7,7 @@ mod dead;
 mod fields;
 mod frame;
 mod kinds;
+mod late;
 mod levels;
 mod overview;
 mod payload;

@@ -31,7 +31,7 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    late.says("3 tasks are late, the oldest by 1 s: slow.kind</h1>");
+    late.says("3 tasks are late, the oldest by 1 s: <a href=\"/tasks?kind=slow.kind\">slow.kind</a></h1>");
     late.says(r#"<th scope="row">5 minutes</th><td class="number">3</td>"#);
     late.says(r#"<th scope="row">1 hour</th><td class="number">4</td>"#);
     let paused = server
@@ -41,6 +41,44 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
     let page = browser.get("/").await;
     page.says("Nothing is late.");
     page.says("slow.kind is paused: no disk. 3 tasks are due and waiting.");
+}
+
+#[tokio::test]
+async fn what_fails_is_late_though_each_retry_moves_its_time_and_the_first_lines_lead_to_it() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let claim = async || {
+        let body = json!({"kinds": ["mail.send"], "wait": "30s"});
+        let given = server.post("/v1/claims", body).await.body;
+        given["claims"][0]["claim"].as_str().unwrap().to_owned()
+    };
+    let task = server
+        .put("/v1/tasks/mail.send/order-42", json!({"after": "0s"}))
+        .await;
+    let id = task.is(201, "new")["id"].as_str().unwrap().to_owned();
+    let retry = json!({"reason": "answered 503 <b>no</b>", "after": "1h"});
+    let path = format!("/v1/claims/{}/retry", claim().await);
+    server.post(&path, retry).await.is(200, "done");
+    let late = loop {
+        let page = browser.get("/").await;
+        if !page.text.contains("Nothing is late.") {
+            break page;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    late.says("1 task is late, the oldest by ");
+    late.says(": <a href=\"/tasks?kind=mail.send\">mail.send</a>, which keeps failing</h1>");
+    late.says(&format!("<a href=\"/tasks/{id}\">order-42</a> is late by "));
+    late.says("as “answered 503 &#60;b&#62;no&#60;/b&#62;”</p>");
+    let leads = late
+        .attributes("href")
+        .find(|to| to.contains("error="))
+        .unwrap()
+        .replace("&#38;", "&");
+    browser.get(&leads).await.says("order-42");
+    let paused = server.post("/v1/kinds/mail.send/pause", json!({})).await;
+    assert_eq!(paused.status, 200);
+    browser.get("/").await.says("Nothing is late.");
 }
 
 #[tokio::test]

@@ -166,3 +166,32 @@ async fn no_error_tells_the_password() {
     let error = builder.connect().await.unwrap_err();
     assert!(error.is_transient(), "{error}");
 }
+
+#[tokio::test]
+async fn a_table_of_the_name_that_is_not_ours_is_told_so_by_all() {
+    let fixture = Fixture::empty().await;
+    let mut other = fixture.foreign().await;
+    run(
+        &mut other,
+        "CREATE TABLE delayline_tasks (id BIGINT PRIMARY KEY, kind TEXT, state INT)",
+    )
+    .await;
+    let refused = async |what: &str| {
+        for result in [fixture.store.check().await, fixture.store.migrate().await] {
+            let error = result.unwrap_err();
+            assert!(!error.is_transient(), "{what}: {error}");
+            let said = error.to_string();
+            assert!(said.contains("Delayline has not made"), "{what}: {said}");
+            assert!(said.contains("--table"), "{what}: {said}");
+        }
+    };
+    refused("at first").await;
+    // As earlier releases left it.
+    run(
+        &mut other,
+        "CREATE TABLE delayline_tasks_migrations (version INT NOT NULL PRIMARY KEY, applied_at BIGINT NOT NULL)",
+    )
+    .await;
+    run(&mut other, "INSERT INTO delayline_tasks_migrations VALUES (1, 0)").await;
+    refused("once it is marked").await;
+}

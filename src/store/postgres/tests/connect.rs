@@ -84,6 +84,16 @@ async fn a_password_is_told_to_nobody() {
 }
 
 #[tokio::test]
+async fn what_the_server_says_is_told_once_and_without_a_line_of_its_source() {
+    let fixture = Fixture::new().await;
+    let missing = fixture.options.clone().database("missing");
+    let error = PostgresStore::builder(missing).connect().await.unwrap_err();
+    let told = "store postgres: database \"missing\" does not exist (SQLSTATE 3D000)";
+    assert_eq!([error.to_string(), format!("{error:?}")], [told, told]);
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+#[tokio::test]
 async fn settings_of_the_database_do_not_reach_the_store() {
     let fixture = Fixture::new().await;
     let mut other = fixture.foreign().await;

@@ -106,3 +106,22 @@ async fn a_table_is_found_along_the_search_path() {
         .unwrap();
     assert_eq!(store.database.table.full_name(), "\"first\".\"fresh\"");
 }
+
+#[tokio::test]
+async fn a_table_of_the_name_that_is_not_ours_is_told_so_by_all() {
+    let fixture = Fixture::new().await;
+    let mut other = fixture.foreign().await;
+    run(
+        &mut other,
+        "CREATE TABLE theirs (id uuid PRIMARY KEY, state integer)",
+    )
+    .await;
+    let store = fixture.builder().table("theirs").connect().await.unwrap();
+    for result in [store.check().await, store.migrate().await, store.check().await] {
+        let error = result.unwrap_err();
+        assert!(!error.is_transient(), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("Delayline has not made it"), "{said}");
+        assert!(said.contains("--table"), "{said}");
+    }
+}

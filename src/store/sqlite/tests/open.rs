@@ -44,6 +44,20 @@ async fn a_file_may_have_tables_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_table_of_the_name_that_is_not_ours_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true);
+    let mut app = options.connect().await.unwrap();
+    run(&mut app, "CREATE TABLE delayline_tasks (id INTEGER PRIMARY KEY)").await;
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
+    assert!(error.to_string().contains("Delayline has not made"), "{error}");
+}
+
+#[tokio::test]
 async fn a_schema_of_a_later_release_is_refused_and_left_alone() {
     let fixture = Fixture::new().await;
     let mut other = fixture.foreign().await;

@@ -8,13 +8,13 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use delayline::store::Page;
-use delayline::{Kind, Timestamp};
+use delayline::Kind;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::super::problem::Problem;
 use super::super::{Shared, health, now};
 use super::frame::{Frame, Tab, page};
+use super::late::{Failing, Late, Lateness};
 use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
@@ -26,9 +26,7 @@ const KINDS: usize = 50;
 /// How many tasks are counted of all kinds together in a state: more would take longer than a page may.
 const IN_ALL: usize = 100_000;
 /// How many kinds are asked for at once.
-const AT_ONCE: usize = 8;
-/// A task that has been due for no longer than this is about to start.
-const LATE: Duration = Duration::from_secs(1);
+const AT_ONCE: usize = 4;
 /// Within which spans tasks are counted that are due: those that are due now, those of the forecast, and all.
 const SPANS: [Duration; 6] = [
     Duration::ZERO,
@@ -40,9 +38,9 @@ const SPANS: [Duration; 6] = [
 ];
 const FORECAST: [&str; 4] = ["1 minute", "5 minutes", "1 hour", "1 day"];
 
-/// A task of each kind that is asked for.
+/// The tasks that are looked at of each kind that is asked for.
 pub(super) fn held(_: &Request) -> usize {
-    AT_ONCE << 20
+    (AT_ONCE * Lateness::LOOKED_AT) << 20
 }
 
 #[derive(Debug, Template)]
@@ -84,13 +82,6 @@ fn woken(counts: &BTreeMap<String, u64>) -> String {
     counts.into_iter().map(share).collect::<Vec<_>>().join(", ")
 }
 
-/// What is late, in a sentence.
-#[derive(Debug)]
-struct Late {
-    is_late: bool,
-    text: String,
-}
-
 /// How many tasks are due within a span.
 #[derive(Debug)]
 struct Bar {
@@ -108,14 +99,13 @@ struct Started {
 
 /// What there is of a kind.
 #[derive(Debug)]
-struct KindRow {
-    kind: String,
+pub(super) struct KindRow {
+    pub(super) kind: String,
     /// Why its tasks wait, if they do.
-    paused: Option<String>,
+    pub(super) paused: Option<String>,
     /// Due by now, and not started.
-    due: Count,
-    /// For how long the first of them is due, in ms.
-    oldest: i64,
+    pub(super) due: Count,
+    pub(super) lateness: Lateness,
     forecast: [Count; FORECAST.len()],
     scheduled: Count,
     running: Count,
@@ -131,7 +121,7 @@ impl KindRow {
             kind: kind.to_string(),
             paused: found.paused.map(|paused| paused.reason),
             due: Count::default(),
-            oldest: 0,
+            lateness: Lateness::default(),
             forecast: Default::default(),
             scheduled: Count::default(),
             running: Count::default(),
@@ -153,9 +143,12 @@ impl KindRow {
                     row.scheduled = all;
                     row.due = counts[0];
                     row.forecast.copy_from_slice(&counts[1..=FORECAST.len()]);
-                    row.oldest = oldest(app, &kind, counted.now).await?;
+                    row.lateness.look(app, &kind, state, counted.now).await?;
                 }
-                delayline::State::Running => row.running = all,
+                delayline::State::Running => {
+                    row.running = all;
+                    row.lateness.look(app, &kind, state, counted.now).await?;
+                }
                 delayline::State::Done => row.done = all,
                 delayline::State::Dead => row.dead = all,
                 delayline::State::Cancelled => row.cancelled = all,
@@ -164,42 +157,18 @@ impl KindRow {
         Ok(row)
     }
 
-    fn is_late(&self) -> bool {
-        self.paused.is_none() && u128::try_from(self.oldest).is_ok_and(|oldest| oldest > LATE.as_millis())
+    pub(super) fn is_late(&self) -> bool {
+        self.paused.is_none() && self.lateness.is_late()
     }
 
-    fn late(&self) -> String {
-        span(self.oldest)
+    pub(super) fn late(&self) -> String {
+        span(self.lateness.oldest())
     }
-}
 
-/// For how long the first task of a kind is due.
-async fn oldest(app: &Shared, kind: &Kind, now: Timestamp) -> Result<i64, Problem> {
-    let first = Page::new(kind.clone(), delayline::State::Scheduled).limit(1);
-    let first = app.scheduler.list(&first).await?;
-    Ok(first.first().map_or(0, |task| now.millis_since(task.due_at)))
-}
-
-impl Late {
-    fn of(kinds: &[KindRow]) -> Self {
-        let late = || kinds.iter().filter(|kind| kind.is_late());
-        let Some(oldest) = late().max_by_key(|kind| kind.oldest) else {
-            return Self {
-                is_late: false,
-                text: "Nothing is late.".to_owned(),
-            };
-        };
-        let mut count = Count::default();
-        late().for_each(|kind| count.add(kind.due));
-        Self {
-            is_late: true,
-            text: format!(
-                "{} late, the oldest by {}: {}",
-                count.are(),
-                oldest.late(),
-                oldest.kind
-            ),
-        }
+    /// What keeps failing, if it is late by that.
+    pub(super) fn failing(&self) -> Option<&Failing> {
+        let failing = self.lateness.failing.as_ref();
+        failing.filter(|failing| self.paused.is_none() && failing.is_late())
     }
 }
 
