@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::texts;
+use crate::serve::depth::{DEEPEST, depth};
 
 /// A task as others see it: times in RFC 3339, UTC.
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,7 +46,7 @@ pub(crate) struct TaskView {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     headers: BTreeMap<String, String>,
-    /// As it is, if it is JSON.
+    /// As it is, if it is JSON of up to 120 levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
@@ -76,11 +77,11 @@ pub(super) enum StateName {
     Cancelled,
 }
 
-/// A payload that is JSON, or its bytes in Base64.
+/// A payload that is JSON, or its bytes in Base64; also of JSON that is so deep that a reader could not read the answer.
 fn shown(payload: Vec<u8>) -> (Option<Box<RawValue>>, Option<String>) {
     match serde_json::from_slice(&payload) {
-        Ok(json) => (Some(json), None),
-        Err(_) => (None, Some(STANDARD.encode(payload))),
+        Ok(json) if depth(&payload) <= DEEPEST => (Some(json), None),
+        Ok(_) | Err(_) => (None, Some(STANDARD.encode(payload))),
     }
 }
 

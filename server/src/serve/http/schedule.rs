@@ -25,6 +25,7 @@ use super::answer::{Answered, refused, scheduled, tagged};
 use super::body::{Body, OneOrMany};
 use super::problem::{Problem, Refusals};
 use super::texts;
+use crate::serve::depth::{DEEPEST, depth};
 use crate::serve::derived_id::derived_id;
 use crate::serve::traces::{Create, Place};
 use crate::span::Span;
@@ -45,7 +46,7 @@ pub(super) struct TaskBody {
     /// Either this or `after`.
     #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
-    /// Any JSON.
+    /// Any JSON of up to 120 levels of arrays and objects.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     #[serde(default)]
@@ -132,6 +133,14 @@ impl TaskBody {
             || b"null".to_vec(),
             |payload| String::from(Box::<str>::from(payload)).into_bytes(),
         );
+        let deep = depth(&payload);
+        if deep > DEEPEST {
+            return Err(Problem::invalid(
+                "payload",
+                format!("{deep} levels of arrays and objects"),
+                format!("allowed are up to {DEEPEST} levels, as workers in other languages read no more"),
+            ));
+        }
         let mut task = NewTask::from_bytes(Kind::from(kind), payload);
         task = match due {
             When::After(delay) => task.after(delay),
