@@ -142,13 +142,10 @@ async fn only_http_1_is_spoken() {
     let mut stream = connected(&server).await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     stream.write_all(preface).await.unwrap();
-    let mut answer = Vec::new();
-    // It may be reset behind the answer.
-    let _ = stream.read_to_end(&mut answer).await;
-    assert!(
-        answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"),
-        "{answer:?}"
-    );
+    let mut answer = [0; 12];
+    // It may be reset.
+    let length = stream.read(&mut answer).await.unwrap_or(0);
+    assert!(length == 0 || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
     let mut stream = connected(&server).await;
     let head = format!(
         "GET /healthz HTTP/1.1\r\nx-long: {}\r\n\r\n",

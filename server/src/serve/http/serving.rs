@@ -191,9 +191,9 @@ mod tests {
         let begin = Instant::now();
         for _ in 0..2 {
             stream.write_all(REQUEST).await.unwrap();
-            let mut answer = [0; 12];
-            stream.read_exact(&mut answer).await.unwrap();
-            assert_eq!(&answer, b"HTTP/1.1 200");
+            let mut answer = [0; 1_024];
+            let length = stream.read(&mut answer).await.unwrap();
+            assert!(answer[..length].starts_with(b"HTTP/1.1 200"));
             tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
         }
         rest(&mut stream).await;
