@@ -212,7 +212,7 @@ mod tests {
             let connections = Arc::clone(&connections);
             async move { connections.open().await }
         });
-        third.closing().await;
+        timeout(HEAD, third.closing()).await.unwrap();
         assert!(third.answer().is_none());
         assert!(!is_to_close(&first) && !is_to_close(&second));
         drop(third);
@@ -230,13 +230,11 @@ mod tests {
         let opening = tokio::time::timeout(Duration::from_secs(60), opening);
         assert!(opening.await.is_err());
         drop(answering);
-        let ((), _new) = tokio::join!(
-            async {
-                only.closing().await;
-                drop(only);
-            },
-            connections.open()
-        );
+        let makes_way = async {
+            timeout(HEAD, only.closing()).await.unwrap();
+            drop(only);
+        };
+        tokio::join!(makes_way, connections.open());
     }
 
     #[tokio::test(start_paused = true)]
