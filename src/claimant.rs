@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
+use crate::task::is_hidden;
 
 /// The longest name of who claims, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -21,12 +22,14 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
 
 /// Refuses a name that no row may have as its owner.
 pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), Error> {
-    if name.len() <= LONGEST_NAME && !name.chars().any(char::is_control) {
+    if name.len() <= LONGEST_NAME && !name.chars().any(is_hidden) {
         return Ok(());
     }
     Err(Error::invalid(
         field,
         name.escape_debug(),
-        format!("allowed are up to {LONGEST_NAME} bytes without control characters"),
+        format!(
+            "allowed are up to {LONGEST_NAME} bytes without control characters and bidirectional overrides"
+        ),
     ))
 }

@@ -73,10 +73,11 @@ macro_rules! name {
                 &self.0
             }
 
-            /// Refuses a name that is empty, too long or has a control character.
+            /// Refuses a name that is empty, too long or has a control character, or one that overrides the direction of
+            /// the text around it.
             pub fn check(&self) -> Result<(), Error> {
                 let fits = (1..=$longest).contains(&self.0.len());
-                if fits && !self.0.chars().any(char::is_control) {
+                if fits && !self.0.chars().any(is_hidden) {
                     return Ok(());
                 }
                 Err(Error::invalid(
@@ -85,7 +86,7 @@ macro_rules! name {
                     concat!(
                         "allowed are 1 to ",
                         $longest,
-                        " bytes without control characters"
+                        " bytes without control characters and bidirectional overrides"
                     ),
                 ))
             }
@@ -115,6 +116,11 @@ macro_rules! name {
             }
         }
     };
+}
+
+/// Whether a character is not shown, and changes how others are: a log or a page would show another name.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 name!(Kind, "kind", 100);

@@ -4,7 +4,9 @@
 mod collector;
 mod config;
 mod demo;
+mod depth;
 mod derived_id;
+mod descriptors;
 #[cfg(feature = "rocketmq")]
 mod gateway;
 mod http;
@@ -16,7 +18,6 @@ mod text;
 mod traces;
 mod webhook;
 
-use std::future::IntoFuture as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Jobs, Listening, Pages, Peer, Room, Silent};
+use self::http::{Access, App, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::traces::Traces;
 use self::webhook::Webhook;
@@ -66,6 +67,9 @@ impl Serve {
     }
 
     async fn serve(self, config: Config) -> Result<(), Failure> {
+        // Before whatever opens files.
+        let files = descriptors::raise();
+        let most_connections = descriptors::connections(config.http.connection_limit.get(), files);
         // Before whatever tells figures.
         let recorded = metrics::start(config.otlp.as_ref())?;
         let traces = Traces::start(config.otlp.as_ref())?;
@@ -94,8 +98,8 @@ impl Serve {
             worker = demo::handlers(worker);
         }
         let (stop, stopping) = watch::channel(false);
-        let room = || Room::new(config.http.memory(), config.http.body_limit);
-        let (room, room_for_many) = (room(), room());
+        let several = config.http.tokens.len() > 1;
+        let room = || Room::new(config.http.memory(), several);
         let tokens = config.http.tokens.iter();
         let access = Access::new(
             tokens.map(|token| token.get_ref().clone()),
@@ -113,9 +117,12 @@ impl Serve {
                 .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,
             access,
             body_limit: config.http.body_limit,
-            room,
-            room_for_many,
+            room: room(),
+            room_for_uploads: room(),
+            room_for_many: room(),
             room_for_scrapes: Room::for_scrapes(),
+            // The other connections are for those that are answered at once.
+            room_for_waiting: Room::new(most_connections - most_connections / 4, several),
             figures: recorded.for_prometheus,
             recent: recorded.recent,
             delivered: config
@@ -125,6 +132,7 @@ impl Serve {
                 .collect(),
             delivered_here: config.delivered_here(),
             of_gateway: config.gateway_kinds(),
+            known: Known::default(),
             silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
@@ -139,10 +147,8 @@ impl Serve {
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
         let base_path = config.http.base_path.as_str();
-        let router = http::router(Arc::clone(&app)).into_make_service_with_connect_info::<Peer>();
-        let serving = axum::serve(Listening(listener), router);
-        let serving = serving.with_graceful_shutdown(stopped(stopping.clone()));
-        let serving = tokio::spawn(serving.into_future());
+        let router = http::router(Arc::clone(&app));
+        let serving = tokio::spawn(http::serve(listener, router, most_connections, stopping.clone()));
         let acting = self
             .demo
             .then(|| tokio::spawn(demo::callers(scheduler.by("demo"), stopped(stopping))));

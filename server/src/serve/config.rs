@@ -139,13 +139,15 @@ pub(crate) struct Http {
     pub(crate) body_limit: usize,
     /// Of all requests that are under way, in bytes.
     memory_limit: usize,
+    /// How many connections may be open at once.
+    pub(crate) connection_limit: NonZeroUsize,
     /// Where the pages lead to from a task, for the trace in which it was made.
     pub(crate) trace_url: Option<TraceUrl>,
 }
 
 impl Http {
-    /// How many bytes are held at once: by requests about a task, by those that look at many, and by claims on their way to
-    /// workers, as many each. The largest body fits.
+    /// How many bytes are held at once: by requests about a task, by those that bring much, by those that look at many, and
+    /// by claims on their way to workers, as many each. The largest body fits.
     pub(crate) fn memory(&self) -> usize {
         self.memory_limit.max(self.body_limit)
     }
@@ -161,6 +163,7 @@ impl Default for Http {
             // A batch of payloads of their largest.
             body_limit: 16 << 20,
             memory_limit: 128 << 20,
+            connection_limit: NonZeroUsize::MIN.saturating_add(4_095),
             trace_url: None,
         }
     }

@@ -3,9 +3,11 @@
 mod access;
 mod answer;
 mod body;
+mod body_with;
 mod bulk;
 mod claims;
 mod connection;
+mod connections;
 mod events;
 mod explained;
 mod forecast;
@@ -19,9 +21,11 @@ mod patience;
 mod problem;
 mod room;
 mod schedule;
+mod serving;
 mod stats;
 mod task;
 mod texts;
+mod upload;
 mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,12 +50,13 @@ pub(super) use self::access::Access;
 use self::access::require;
 pub(crate) use self::answer::TaskView;
 pub(super) use self::bulk::Jobs;
-pub(super) use self::connection::Listening;
 pub(crate) use self::explained::ExplainedView;
-pub(super) use self::health::Silent;
-pub(super) use self::pages::{Pages, Peer};
+pub(super) use self::health::{Known, Silent};
+pub(super) use self::pages::Pages;
+use self::pages::Peer;
 use self::problem::Problem;
 pub(super) use self::room::Room;
+pub(super) use self::serving::serve;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
 use super::traces::Traces;
@@ -73,12 +78,16 @@ pub(crate) struct App {
     pub(crate) pages: Pages,
     pub(crate) started_at: Timestamp,
     pub(crate) body_limit: usize,
-    /// For requests about a task, or those that bring some.
+    /// For requests about a task, and those that bring little.
     pub(crate) room: Room,
+    /// For those that bring more.
+    pub(crate) room_for_uploads: Room,
     /// For those that look at many.
     pub(crate) room_for_many: Room,
     /// For those that look at figures.
     pub(crate) room_for_scrapes: Room,
+    /// For requests that wait for tasks or events, each of which holds one.
+    pub(crate) room_for_waiting: Room,
     pub(crate) figures: PrometheusHandle,
     pub(crate) recent: Recent,
     /// Where the tasks of each kind go that the configuration names, for people.
@@ -87,7 +96,8 @@ pub(crate) struct App {
     pub(crate) delivered_here: BTreeSet<Kind>,
     /// The kinds of messages, whose tasks only the gateway schedules.
     pub(crate) of_gateway: BTreeSet<Kind>,
-    /// What does not answer.
+    /// What answers, and since when what does not.
+    pub(crate) known: Known,
     pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,
@@ -166,11 +176,15 @@ pub(crate) fn router(app: Shared) -> Router {
             may(change, post(verbs::reschedule)),
         )
         .route("/tasks/{kind}/{key}/shift", may(change, post(verbs::shift)));
-    // These may wait longer, and hold no room meanwhile.
-    let take = must_have(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
+    // These may wait longer, and hold no bytes meanwhile.
+    let may_wait = |right, handlers: MethodRouter<Shared>| {
+        let wait = from_fn_with_state(Arc::clone(&app), room::wait);
+        must_have(right, handlers.route_layer(wait))
+    };
+    let take = may_wait(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
     let take = Router::new()
         .route("/claims", take)
-        .route("/events", must_have(read, get(events::listen)));
+        .route("/events", may_wait(read, get(events::listen)));
     let claims = Router::new()
         .route("/claims:done", may(work, post(claims::all_done)))
         .route("/claims/{claim}/done", may(work, post(claims::done)))
@@ -192,15 +206,16 @@ pub(crate) fn router(app: Shared) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(app.body_limit))
-        .layer(from_fn(problem::name_request))
         .with_state(app);
-    match base_path.as_str() {
+    let all = match base_path.as_str() {
         "" => all,
         path => Router::new()
             .nest(path, all)
             .route(&format!("{path}/"), get(Redirect::permanent(path)))
             .fallback(unknown),
-    }
+    };
+    all.layer(from_fn(upload::pace))
+        .layer(from_fn(problem::name_request))
 }
 
 /// By this machine's clock: it is for people.

@@ -3,6 +3,7 @@
 mod answer;
 mod guard;
 mod headers;
+mod shortage;
 mod signature;
 
 use std::error::Error as _;
@@ -14,6 +15,7 @@ use reqwest::{Client, Response, redirect};
 use url::Url;
 
 pub(crate) use self::guard::Guard;
+use self::shortage::shortage;
 pub(crate) use self::signature::Secrets;
 use super::config::Endpoint;
 use super::traces::Place;
@@ -25,6 +27,8 @@ const LIMIT: Duration = Duration::from_secs(15);
 const MOST_READ: usize = 64 << 10;
 /// How much of it is looked at: more than is kept, as what is taken out of it is longer than what stands for it.
 const LOOKED_AT: usize = 1 << 10;
+/// After how long what could not be posted for want of sockets is posted.
+const SHORTAGE: Duration = Duration::from_secs(1);
 /// For how long a connection that is not used is kept: less than the five seconds of many servers, as what is posted
 /// while they close it is lost.
 const IDLE: Duration = Duration::from_secs(4);
@@ -66,7 +70,13 @@ impl Webhook {
         match request.body(task.payload.clone()).send().await {
             Ok(response) => self.answered(response).await,
             Err(error) if error.is_timeout() => Outcome::Retry(format!("no answer within {LIMIT:?}")),
-            Err(error) => Outcome::Retry(format!("no answer: {}", cause(&error))),
+            Err(error) => match shortage(&error) {
+                Some(short) => {
+                    tracing::warn!(id = %task.id, error = %short, "a webhook could not be posted, as the server is short of sockets");
+                    Outcome::SnoozeBecause(format!("it could not be posted: {short}"), SHORTAGE)
+                }
+                None => Outcome::Retry(format!("no answer: {}", cause(&error))),
+            },
         }
     }
 

@@ -240,6 +240,10 @@ async fn what_cannot_be_used_is_refused_by_its_field() {
     for (body, said) in [
         (json!({}), "missing field `kinds`"),
         (json!({"kinds": []}), "kinds"),
+        (
+            json!({"kinds": vec!["k"; 10_000]}),
+            "kinds is \"10000\": allowed are 1 to 100 kinds",
+        ),
         (json!({"kinds": [""]}), "kind is"),
         (json!({"kinds": ["k"], "max": 0}), "max is"),
         (json!({"kinds": ["k"], "wait": "61s"}), "allowed is up to 60s"),

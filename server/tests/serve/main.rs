@@ -8,6 +8,8 @@ mod bulk;
 mod claims;
 mod client_webhooks;
 mod clients;
+#[cfg(target_os = "linux")]
+mod connections;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "../../../tests/support/database.rs"]
 mod database;

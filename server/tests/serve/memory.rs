@@ -24,17 +24,16 @@ fn holding(mebibytes: usize) -> Server {
 
 /// A connection of which little is under way at once, as far as its client has a say.
 async fn connected(server: &Server) -> TcpStream {
-    let address = server.url.strip_prefix("http://").unwrap().parse().unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
-    socket.connect(address).await.unwrap()
+    socket.connect(server.address()).await.unwrap()
 }
 
-/// Sends a request without the last byte of its body, or as much of it as the server reads.
-async fn send_all_but_a_byte(stream: &mut TcpStream, body: usize) {
+/// Sends a request with so many bytes of its body, or as many of them as the server reads.
+async fn send_all_but(stream: &mut TcpStream, body: usize, sent: usize) {
     let head = format!("PUT /v1/tasks/k/1 HTTP/1.1\r\nhost: localhost\r\ncontent-length: {body}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    let body = vec![b' '; body - 1];
+    let body = vec![b' '; sent];
     // The server has not begun to refuse by then.
     let _ = tokio::time::timeout(Duration::from_secs(2), stream.write_all(&body)).await;
 }
@@ -50,7 +49,7 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
     let mut sending = tokio::task::JoinSet::new();
     for mut stream in streams {
         sending.spawn(async move {
-            send_all_but_a_byte(&mut stream, 4 * MIB).await;
+            send_all_but(&mut stream, 4 * MIB, 4 * MIB - 1).await;
             stream
         });
     }
@@ -58,39 +57,144 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
     // Of the 256 MiB those of four, for which there is room, and what their buffers have grown by beyond it.
     let grown = server.resident() - before;
     assert!(grown < 64 * MIB, "{grown} bytes more are in memory");
-    // The others are told to come back, and who looks after the process is answered.
+    // Who brings little is answered meanwhile, and who looks after the process.
     assert_eq!(server.get("/readyz").await.status, 200);
+    let task = json!({"after": "1h"});
+    server.put("/v1/tasks/k/1", task.clone()).await.is(201, "new");
+    // Those without room are told to come back, and the others that they are too slow.
     let mut reading = tokio::task::JoinSet::new();
     for mut stream in sent {
         reading.spawn(async move {
             let mut answer = [0; 512];
-            let read = tokio::time::timeout(Duration::from_secs(8), stream.read(&mut answer)).await;
-            let answer =
-                read.map(|length| String::from_utf8_lossy(&answer[..length.unwrap()]).to_lowercase());
-            (stream, answer)
+            // What it has sent and the server has not read may reset the connection.
+            let length = stream.read(&mut answer).await.unwrap_or(0);
+            (stream, String::from_utf8_lossy(&answer[..length]).to_lowercase())
         });
     }
-    let (mut let_in, mut refused) = (Vec::new(), 0);
-    for (stream, answer) in reading.join_all().await {
-        match answer {
-            Err(_) => let_in.push(stream),
-            Ok(answer) => {
-                assert!(
-                    answer.starts_with("http/1.1 503") && answer.contains("retry-after: 1"),
-                    "{answer}"
-                );
-                refused += 1;
-            }
+    let (mut let_in, mut refused) = (0, 0);
+    for (_stream, answer) in reading.join_all().await {
+        match answer
+            .strip_prefix("http/1.1 ")
+            .and_then(|answer| answer.get(..3))
+        {
+            Some("408") => let_in += 1,
+            Some("503") if answer.contains("retry-after: 1") => refused += 1,
+            None => refused += 1,
+            Some(_) => panic!("{answer}"),
         }
     }
-    assert_eq!((let_in.len(), refused), (4, 60));
-    server
-        .get("/v1/tasks/k/1")
-        .await
-        .refuses(503, "http.memory_limit");
-    drop(let_in);
-    let there_is_room = json!({"after": "1h"});
-    server.put("/v1/tasks/k/1", there_is_room).await.is(201, "new");
+    assert!(
+        let_in > 0 && refused > 0,
+        "{let_in} were let in, and {refused} refused"
+    );
+    let large = json!({"after": "1h", "payload": "x".repeat(MIB - 2)});
+    server.put("/v1/tasks/k/2", large).await.is(201, "new");
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come_hold_nobody_up() {
+    let server = holding(16);
+    let mut streams = Vec::new();
+    for _ in 0..32 {
+        let mut stream = connected(&server).await;
+        send_all_but(&mut stream, 4 * MIB, 1).await;
+        streams.push(stream);
+    }
+    let large = json!({"after": "0s", "payload": "x".repeat(MIB - 2)});
+    server.put("/v1/tasks/k/2", large).await.is(201, "new");
+    let given = server
+        .post("/v1/claims", json!({"kinds": ["k"], "wait": "30s"}))
+        .await;
+    let claim = given.body["claims"][0]["claim"].as_str().unwrap();
+    let done = format!("/v1/claims/{claim}/done");
+    server.post(&done, json!({})).await.is(200, "done");
+    let mut stream = connected(&server).await;
+    let request = b"POST /v1/claims HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{";
+    stream.write_all(request).await.unwrap();
+    streams.push(stream);
+    for mut stream in streams {
+        let mut begins = [0; 12];
+        stream.read_exact(&mut begins).await.unwrap();
+        assert_eq!(&begins, b"HTTP/1.1 408");
+    }
+}
+
+/// How much more memory a server has by each of so many connections that `open` makes something of.
+async fn by_each(
+    server: &Server,
+    count: usize,
+    open: impl AsyncFn(&mut TcpStream),
+) -> (usize, Vec<TcpStream>) {
+    let before = server.resident();
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let mut stream = connected(server).await;
+        open(&mut stream).await;
+        streams.push(stream);
+    }
+    // What was sent before has come.
+    assert_eq!(server.get("/readyz").await.status, 200);
+    (server.resident().saturating_sub(before) / count, streams)
+}
+
+#[tokio::test]
+async fn a_connection_has_little_of_memory_however_much_comes_on_it() {
+    let server = Server::start();
+    let (of_heads, _heads) = by_each(&server, 300, async |stream| {
+        let half = format!("GET /healthz HTTP/1.1\r\nx-long: {}", "x".repeat(31 << 10));
+        stream.write_all(half.as_bytes()).await.unwrap();
+    })
+    .await;
+    assert!(
+        of_heads < 128 << 10,
+        "a connection with half a head has {of_heads} bytes"
+    );
+    let (of_more, _more) = by_each(&server, 100, async |stream| {
+        let half = format!("GET /healthz HTTP/1.1\r\nx-long: {}", "x".repeat(400 << 10));
+        // The server has closed it by then.
+        let _ = stream.write_all(half.as_bytes()).await;
+    })
+    .await;
+    assert!(of_more < 128 << 10, "a connection with more has {of_more} bytes");
+    let kinds: Vec<_> = (0..100).map(|kind| format!("{kind:0>100}")).collect();
+    let wanted = json!({"kinds": kinds, "wait": "60s"}).to_string();
+    let (of_claims, _claims) = by_each(&server, 300, async |stream| {
+        let request = format!(
+            "POST /v1/claims HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{wanted}",
+            wanted.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+    })
+    .await;
+    assert!(
+        of_claims < 128 << 10,
+        "a request that waits has {of_claims} bytes"
+    );
+}
+
+#[tokio::test]
+async fn events_that_nobody_reads_are_few() {
+    let server = Server::start();
+    let listen = async |stream: &mut TcpStream| {
+        let request = b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+    };
+    let (_, _streams) = by_each(&server, 100, listen).await;
+    let header = "x".repeat(8 << 10);
+    let tasks: Vec<_> = (0..200)
+        .map(|_| json!({"kind": "k", "after": "1h", "headers": {"long": header}}))
+        .collect();
+    let tasks = json!(tasks);
+    let before = server.resident();
+    // More than the systems keep for a connection.
+    for _ in 0..2 {
+        assert_eq!(server.post("/v1/tasks", tasks.clone()).await.status, 200);
+    }
+    // What they are told goes on behind the answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let grown = server.resident().saturating_sub(before);
+    assert!(grown < 100 * (192 << 10), "{grown} bytes more are in memory");
 }
 
 /// Schedules so many tasks of a MiB for now.

@@ -44,6 +44,43 @@ async fn a_task_is_replaced_where_that_is_wanted() {
 }
 
 #[tokio::test]
+async fn a_payload_is_no_deeper_than_workers_can_read() {
+    let server = Server::start();
+    let nested = |levels: usize| {
+        let payload = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        format!("{{\"kind\":\"k\",\"after\":\"0s\",\"payload\":{payload}}}")
+    };
+    for levels in [121, 100_000] {
+        let request = server.request(Method::POST, "/v1/tasks").body(nested(levels));
+        Answer::of(request).await.refuses(400, "payload is");
+    }
+    let request = server.request(Method::POST, "/v1/tasks").body(nested(120));
+    Answer::of(request).await.is(201, "new");
+    let wanted = json!({"kinds": ["k"], "wait": "30s"});
+    // Its body is JSON for this parser too, which reads 127 levels.
+    let given = server.post("/v1/claims", wanted).await;
+    assert!(given.body["claims"][0]["task"]["payload"].is_array(), "{given:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_would_be_shown_as_another_is_refused() {
+    let server = Server::start();
+    let task = json!({"after": "1h"});
+    for path in [
+        "/v1/tasks/k/refund%E2%80%AE7",
+        "/v1/tasks/k/a%0Ab",
+        "/v1/tasks/a%E2%81%A6b/1",
+    ] {
+        server
+            .put(path, task.clone())
+            .await
+            .refuses(400, "without control characters and bidirectional overrides");
+    }
+    // Letters of both directions are names.
+    server.put("/v1/tasks/k/%D7%90-7", task).await.is(201, "new");
+}
+
+#[tokio::test]
 async fn numbers_in_payloads_stay_as_they_were_written() {
     let server = Server::start();
     let payload = "{\"id\": 12345678901234567890123, \"price\":1.10 }";

@@ -104,6 +104,11 @@ impl Server {
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.url.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }

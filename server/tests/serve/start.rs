@@ -115,6 +115,87 @@ async fn all_is_under_the_base_path() {
 }
 
 #[tokio::test]
+async fn nothing_is_kept_by_browsers_or_taken_for_what_it_is_not() {
+    let server = Server::configured(&format!("{ANY_PORT}base_path = \"/later\""));
+    let root = server.url.strip_suffix("/later").unwrap();
+    for path in [
+        "/later/v1/kinds",
+        "/later/v1/tasks/k/1",
+        "/later/v2",
+        "/later/openapi.json",
+        "/later/metrics",
+        "/later/readyz",
+        "/",
+    ] {
+        let response = reqwest::get(format!("{root}{path}")).await.unwrap();
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(
+            (header("cache-control"), header("x-content-type-options")),
+            ("no-store".to_owned(), "nosniff".to_owned()),
+            "{path}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_reads_a_file_of_tasks() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let server = Server::start();
+    server
+        .put("/v1/tasks/k/1", json!({"after": "1h"}))
+        .await
+        .is(201, "new");
+    for file in ["delayline.db", "delayline.db-wal", "delayline.db-shm"] {
+        let file = std::fs::metadata(server.folder.path().join(file)).unwrap();
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    }
+}
+
+/// What is in a file of those by which the server is deployed.
+fn deployed(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn an_image_is_no_root_and_knows_whether_its_server_is_healthy() {
+    let dockerfile = deployed("Dockerfile");
+    let user = dockerfile.lines().find_map(|line| line.strip_prefix("USER "));
+    let (user, group) = user.unwrap().split_once(':').unwrap();
+    assert!(user.parse::<u32>().unwrap() > 0 && group.parse::<u32>().unwrap() > 0);
+    let health = dockerfile
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("CMD [\"bash\""));
+    let health: Vec<String> = serde_json::from_str(&format!("[\"bash\"{}", health.unwrap())).unwrap();
+    let server = Server::start();
+    let check = |port: &str| {
+        let mut command = std::process::Command::new(&health[0]);
+        let last = health[2].replace("7700", port);
+        command.args([&health[1], &last]).output().unwrap()
+    };
+    let port = server.url.rsplit_once(':').unwrap().1.to_owned();
+    let healthy = check(&port);
+    assert!(healthy.status.success(), "{healthy:?}");
+    drop(server);
+    assert!(!check(&port).status.success());
+}
+
+#[test]
+fn the_unit_takes_from_the_server_what_it_does_not_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("delayline.service");
+    std::fs::write(&unit, deployed("delayline.service")).unwrap();
+    let mut command = std::process::Command::new("systemd-analyze");
+    command.args(["security", "--offline=true", "--threshold=15", "--no-pager"]);
+    match command.arg(&unit).output() {
+        Ok(judged) => assert!(judged.status.success(), "{judged:?}"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_told_as_a_problem() {
     let server = Server::start();
     server.get("/v2/tasks").await.refuses(404, "nothing at this path");

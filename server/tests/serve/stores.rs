@@ -99,6 +99,35 @@ async fn two_servers_share_redis() {
     two_share_the_work(&redis.url()).await;
 }
 
+/// Whether Redis is told as one that answers; the status says of the whole.
+#[cfg(feature = "redis")]
+async fn says(server: &Server, redis: bool) -> u16 {
+    loop {
+        let ready = server.get("/readyz").await;
+        let parts = ready.body["parts"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["name"] == "redis").unwrap();
+        if part["ready"] == redis {
+            assert_eq!(ready.body["degraded"], !redis && parts.len() > 1, "{ready:?}");
+            return ready.status.as_u16();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_server_is_ready_as_long_as_its_store_is() {
+    let mut redis = crate::redis_server::RedisServer::start();
+    let beside = Server::configured(&format!("[redis]\nurl = \"{}\"\n{ANY_PORT}", redis.url()));
+    assert_eq!(says(&beside, true).await, 200);
+    redis.kill();
+    assert_eq!(says(&beside, false).await, 200);
+    let task = serde_json::json!({"after": "1h"});
+    beside.put("/v1/tasks/k/1", task).await.is(201, "new");
+    redis.restart();
+    assert_eq!(says(&beside, true).await, 200);
+}
+
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn tables_that_are_not_there_are_told_at_the_start() {

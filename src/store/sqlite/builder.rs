@@ -37,8 +37,27 @@ impl SqliteBuilder {
         self
     }
 
-    /// Opens the file, which is created unless it is there, and brings its schema up to date.
+    /// Opens the file, which is created unless it is there, then for its owner alone, and brings its schema up to date.
     pub async fn open(self) -> Result<SqliteStore, Error> {
+        create_private(self.path.clone(), &self.clock).await;
         SqliteStore::opened(&self.path, self.clock, self.history).await
     }
+}
+
+/// Creates the file unless it is there, so that only its owner can read the tasks; SQLite gives the files beside it the
+/// same mode. Why it cannot is for SQLite to say, which tries again.
+async fn create_private(path: PathBuf, clock: &Clock) {
+    #[cfg(unix)]
+    if path.as_os_str() != ":memory:" {
+        let create = move || {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(path)
+        };
+        // A disk that hangs is waited for no longer than by SQLite.
+        let created = tokio::task::spawn_blocking(create);
+        let _ = clock.timeout(defaults::STORE_TIMEOUT, created).await;
+    }
+    #[cfg(not(unix))]
+    drop((path, clock));
 }

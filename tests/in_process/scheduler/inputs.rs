@@ -51,6 +51,18 @@ async fn a_task_that_cannot_be_used_is_refused_by_field_value_and_what_is_allowe
             "without control characters",
         ),
         (
+            NewTask::new(KIND, &1).key("refund\u{202e}7-redro"),
+            "key",
+            "\\u{202e}",
+            "and bidirectional overrides",
+        ),
+        (
+            NewTask::new("a\u{2066}b", &1),
+            "kind",
+            "\\u{2066}",
+            "and bidirectional overrides",
+        ),
+        (
             NewTask::new(KIND, &1).max_attempts(0),
             "max_attempts",
             "0",

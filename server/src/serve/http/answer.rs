@@ -18,6 +18,7 @@ use super::problem::Problem;
 use super::texts;
 use crate::reserved;
 use crate::serve::config::Right;
+use crate::serve::depth::{DEEPEST, depth};
 
 /// A task as others see it: times in RFC 3339, UTC.
 #[derive(Debug, Serialize, ToSchema)]
@@ -51,7 +52,7 @@ pub(crate) struct TaskView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = BTreeMap<String, String>)]
     headers: Option<BTreeMap<String, String>>,
-    /// As it is, if it is JSON.
+    /// As it is, if it is JSON of up to 120 levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
@@ -82,11 +83,11 @@ pub(super) enum StateName {
     Cancelled,
 }
 
-/// A payload that is JSON, or its bytes in Base64.
+/// A payload that is JSON, or its bytes in Base64; also of JSON that is so deep that a reader could not read the answer.
 fn shown(payload: Vec<u8>) -> (Option<Box<RawValue>>, Option<String>) {
     match serde_json::from_slice(&payload) {
-        Ok(json) => (Some(json), None),
-        Err(_) => (None, Some(STANDARD.encode(payload))),
+        Ok(json) if depth(&payload) <= DEEPEST => (Some(json), None),
+        Ok(_) | Err(_) => (None, Some(STANDARD.encode(payload))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What requests bring.
 
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
+use super::upload::unread;
 
 /// A body that is a JSON object. An empty one is as `{}`.
 pub(super) struct Body<T>(pub(super) T);
@@ -54,7 +55,9 @@ async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
         let detail = "the body is not JSON, says its Content-Type: allowed is application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let body = Bytes::from_request(request, state).await.map_err(unread)?;
+    let body = Bytes::from_request(request, state)
+        .await
+        .map_err(|rejection| unread(&rejection, rejection.status()))?;
     Ok(match body.is_empty() {
         true => Bytes::from_static(b"{}"),
         false => body,
@@ -78,16 +81,6 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let value = parsed.map_err(|error| refused(error.path().to_string(), error.into_inner()))?;
     json.end().map_err(|error| refused(".".to_owned(), error))?;
     Ok(value)
-}
-
-fn unread(rejection: BytesRejection) -> Problem {
-    let detail = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            "the body is larger than http.body_limit allows; of a claim allowed are 64 KiB"
-        }
-        _ => "the body did not come to its end",
-    };
-    Problem::new(rejection.status(), detail)
 }
 
 /// How many are wanted: `usual` unless it is said, and 1 to `most`.

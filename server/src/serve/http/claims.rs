@@ -30,6 +30,9 @@ const LOST: &str = "lost";
 /// For how long a request may wait for a task.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// How many kinds a request for tasks may name: many may wait at once.
+const MOST_KINDS: usize = 100;
+
 /// How many bytes the body of a request for tasks may have: many may wait at once.
 pub(super) const BODY_LIMIT: usize = 64 << 10;
 
@@ -37,7 +40,7 @@ pub(super) const BODY_LIMIT: usize = 64 << 10;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
-    #[schema(value_type = Vec<texts::Kind>, min_items = 1)]
+    #[schema(value_type = Vec<texts::Kind>, min_items = 1, max_items = 100)]
     kinds: Vec<String>,
     /// How many tasks at the most; 1 unless it is said.
     #[schema(minimum = 1, maximum = 500)]
@@ -160,6 +163,10 @@ pub(super) async fn take(
         return Err(Problem::invalid("wait", Span(wait), "allowed is up to 60s"));
     }
     let Span(lease) = wanted.lease.unwrap_or(Span(Duration::from_secs(30)));
+    if wanted.kinds.len() > MOST_KINDS {
+        let allowed = format!("allowed are 1 to {MOST_KINDS} kinds");
+        return Err(Problem::invalid("kinds", wanted.kinds.len(), allowed));
+    }
     let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
     for kind in &kinds {
         reserved::check(kind.as_str())?;

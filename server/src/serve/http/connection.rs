@@ -1,47 +1,33 @@
-//! Connections that end when their clients take nothing of an answer, as what they wait for is held in memory.
+//! A connection that ends when its client takes nothing of an answer, as what it waits for is held in memory.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use super::connections::Usage;
 
 /// For how long a client may take nothing.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Listens for such connections.
-pub(crate) struct Listening(pub(crate) TcpListener);
-
-impl Listener for Listening {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let (stream, address) = Listener::accept(&mut self.0).await;
-        (Connection::new(stream), address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-}
-
 /// A connection to a client.
-pub(crate) struct Connection {
+pub(super) struct Connection {
     stream: TcpStream,
+    usage: Arc<Usage>,
     /// While the client takes nothing: how long it still may.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: TcpStream, usage: Arc<Usage>) -> Self {
         Self {
             stream,
+            usage,
             stalled: None,
         }
     }
@@ -54,6 +40,7 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         if came.is_ready() {
             self.stalled = None;
+            self.usage.went();
             return came;
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(LIMIT)));
@@ -68,7 +55,12 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let before = into.filled().len();
+        let came = Pin::new(&mut self.stream).poll_read(context, into);
+        if into.filled().len() > before {
+            self.usage.came();
+        }
+        came
     }
 }
 
@@ -107,15 +99,18 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
     use tokio::time::Instant;
 
+    use super::super::connections::Connections;
     use super::*;
 
     async fn connected() -> (Connection, TcpStream) {
-        let mut listening = Listening(TcpListener::bind("127.0.0.1:0").await.unwrap());
-        let address = listening.local_addr().unwrap();
-        let (client, (server, _)) = tokio::join!(TcpStream::connect(address), listening.accept());
-        (server, client.unwrap())
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let usage = Connections::new(1).open().await;
+        (Connection::new(server, usage), client)
     }
 
     /// More than the systems keep under way.

@@ -62,6 +62,9 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         };
         handlers.route_layer(from_fn_with_state((Arc::clone(app), held), room::enter))
     };
+    let wait = |handlers: MethodRouter<Shared>| {
+        handlers.route_layer(from_fn_with_state(Arc::clone(app), room::wait))
+    };
     let (read, change) = (Right::Read, Right::Change);
     let pages = Router::new()
         .route("/", may(read, holds(overview::held, get(overview::show))))
@@ -93,7 +96,7 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
     Router::new()
         .merge(pages)
         // The same events as of `/v1/events`, for which a browser has no token to send.
-        .route("/live", may(read, get(events::listen)))
+        .route("/live", may(read, wait(get(events::listen))))
         .route("/assets/page.css", get(assets::style))
         .route("/assets/live.js", get(assets::script))
         .layer(from_fn_with_state(Arc::clone(app), frame::answer))

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -65,6 +65,9 @@ pub(super) enum Refusals {
     /// The token has not this right.
     #[response(status = 403, content_type = "application/problem+json")]
     Forbidden(Problem),
+    /// The body has come too slowly; nothing was done.
+    #[response(status = 408, content_type = "application/problem+json")]
+    Slow(Problem),
     /// The body is too large.
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(Problem),
@@ -185,9 +188,13 @@ pub(super) async fn name_request(request: Request, next: Next) -> Response {
     let span =
         tracing::info_span!("request", id = ?id, method = %request.method(), path = request.uri().path());
     let mut response = next.run(request).instrument(span).await;
-    if let Some(id) = id {
-        response.headers_mut().insert(NAME, id);
-    }
+    let headers = response.headers_mut();
+    headers.extend(id.map(|id| (NAME, id)));
+    // Neither a browser nor what is between keeps what it is about, or takes it for what it is not.
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // What a layer answered in plain text.
     let is_plain = response.status().is_client_error() || response.status().is_server_error();
     let type_of = response.headers().get(CONTENT_TYPE);
@@ -204,9 +211,11 @@ pub(super) async fn name_request(request: Request, next: Next) -> Response {
             StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than http.body_limit allows",
             _ => "the request cannot be read",
         };
-        let id = response.headers().get(&NAME).cloned();
-        response = Problem::new(status, detail).into_response();
-        response.headers_mut().extend(id.map(|id| (NAME, id)));
+        let said = Problem::new(status, detail).into_response();
+        let (parts, body) = said.into_parts();
+        *response.body_mut() = body;
+        response.headers_mut().remove(CONTENT_LENGTH);
+        response.headers_mut().extend(parts.headers);
     }
     response
 }

@@ -1,6 +1,7 @@
 //! How many bytes of requests and answers the server holds at once.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
@@ -10,13 +11,16 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
+use super::access::Caller;
+use super::body_with::BodyWith;
 use super::problem::Problem;
-use super::{App, Shared};
+use super::{App, Shared, upload};
 
 /// What most requests hold: a task, which any of them may be answered with.
 pub(super) const A_TASK: usize = 1 << 20;
-/// For how long a request waits for room, before its body is read.
+/// For how long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A shorter answer is left to the connection.
 const SHORT: usize = 64 << 10;
@@ -29,47 +33,165 @@ const SCRAPES: usize = 4;
 /// The bytes that are free for requests, in the order in which they come.
 #[derive(Debug)]
 pub(crate) struct Room {
-    free: Arc<Semaphore>,
-    all: usize,
-    body_limit: usize,
+    all: Pool,
+    /// Of each caller, where there are several; none has more than half.
+    shares: Option<Mutex<BTreeMap<String, Pool>>>,
 }
 
 impl Room {
-    /// Of `all` bytes; a body has no more than `body_limit`.
-    pub(crate) fn new(all: usize, body_limit: usize) -> Self {
-        let all = all.min(Semaphore::MAX_PERMITS);
+    /// Of `all` bytes, for several callers or for one.
+    pub(crate) fn new(all: usize, several: bool) -> Self {
         Self {
-            free: Arc::new(Semaphore::new(all)),
-            all,
-            body_limit,
+            all: Pool::new(all),
+            shares: several.then(Mutex::default),
         }
     }
 
     /// Of those who look after the server: however many others ask, they are answered.
     pub(crate) fn for_scrapes() -> Self {
-        Self::new(SCRAPES * A_SCRAPE, 0)
+        Self::new(SCRAPES * A_SCRAPE, false)
     }
 
-    /// Waits until there is room for so many bytes; none if there is none for too long.
-    async fn hold(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(PATIENCE, self.wait(bytes)).await.ok()?
+    /// What a caller may use of it.
+    pub(super) fn of(&self, caller: &str) -> Share {
+        let of_caller = self.shares.as_ref().map(|shares| {
+            let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+            match shares.get(caller) {
+                Some(share) => share.clone(),
+                None => {
+                    let share = Pool::new(self.all.size / 2);
+                    shares.insert(caller.to_owned(), share.clone());
+                    share
+                }
+            }
+        });
+        Share {
+            of_caller,
+            of_all: self.all.clone(),
+        }
     }
 
     /// Waits until there is room for so many bytes, for whoever has no client that waits.
     pub(super) async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes.min(self.all)).unwrap_or(u32::MAX);
-        let held = Arc::clone(&self.free).acquire_many_owned(bytes);
+        self.all.wait(bytes).await
+    }
+}
+
+/// Bytes that are held by one at a time.
+#[derive(Clone, Debug)]
+struct Pool {
+    free: Arc<Semaphore>,
+    size: usize,
+    /// For the one that waits for more than it has.
+    growing: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(size: usize) -> Self {
+        let size = size.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(size)),
+            size,
+            growing: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let held = Arc::clone(&self.free).acquire_many_owned(self.number(bytes));
         // It is never closed.
         held.await.ok()
     }
 
-    /// How many bytes a body may have.
-    fn length(&self, body: &Body) -> usize {
-        let upper = body.size_hint().upper().map(usize::try_from);
-        match upper {
-            // What is longer is read up to the limit, and refused.
-            Some(Ok(length)) => length.min(self.body_limit),
-            Some(Err(_)) | None => self.body_limit,
+    /// So many bytes more than are held.
+    ///
+    /// Of those that hold some, one waits; others are refused at once. For if all waited, each for what the others hold,
+    /// none would come to its end; so what the others had is free for the one.
+    async fn more(&self, held: usize, to: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = to.min(self.size).saturating_sub(held);
+        if let Ok(more) = Arc::clone(&self.free).try_acquire_many_owned(self.number(bytes)) {
+            return Some(more);
+        }
+        let _growing = match held {
+            0 => None,
+            _ => Some(self.growing.try_acquire().ok()?),
+        };
+        timeout(PATIENCE, self.wait(bytes)).await.ok()?
+    }
+
+    /// What is more than all takes all.
+    fn number(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.min(self.size)).unwrap_or(u32::MAX)
+    }
+}
+
+/// What a caller may use.
+#[derive(Debug)]
+pub(super) struct Share {
+    of_caller: Option<Pool>,
+    of_all: Pool,
+}
+
+impl Share {
+    /// Waits until there is room for so many bytes; none if there is none for too long.
+    pub(super) async fn hold(&self, bytes: usize) -> Option<Kept> {
+        let mut kept = Kept {
+            of_caller: None,
+            of_all: None,
+        };
+        self.grow(&mut kept, bytes).await.then_some(kept)
+    }
+
+    /// Holds so many bytes in all; says whether there was room for what is missing.
+    pub(super) async fn grow(&self, kept: &mut Kept, to: usize) -> bool {
+        let to = self.of_caller.as_ref().map_or(to, |share| to.min(share.size));
+        let pools = [
+            (self.of_caller.as_ref(), &mut kept.of_caller),
+            (Some(&self.of_all), &mut kept.of_all),
+        ];
+        for (pool, held) in pools {
+            let Some(pool) = pool else { continue };
+            let Some(more) = pool.more(held.as_ref().map_or(0, permits), to).await else {
+                return false;
+            };
+            match held {
+                Some(held) => held.merge(more),
+                None => *held = Some(more),
+            }
+        }
+        true
+    }
+
+    /// Holds so many, if they are free.
+    pub(super) fn hold_at_once(&self, bytes: usize) -> Option<Kept> {
+        let hold = |pool: &Pool| {
+            let free = Arc::clone(&pool.free);
+            free.try_acquire_many_owned(pool.number(bytes)).ok()
+        };
+        let of_caller = match &self.of_caller {
+            Some(pool) => Some(hold(pool)?),
+            None => None,
+        };
+        let of_all = Some(hold(&self.of_all)?);
+        Some(Kept { of_caller, of_all })
+    }
+}
+
+fn permits(permit: &OwnedSemaphorePermit) -> usize {
+    permit.num_permits()
+}
+
+/// Bytes that are held, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    of_caller: Option<OwnedSemaphorePermit>,
+    of_all: Option<OwnedSemaphorePermit>,
+}
+
+impl Kept {
+    /// Holds no more than so many from now on.
+    fn shrink(&mut self, to: usize) {
+        for held in [&mut self.of_caller, &mut self.of_all].into_iter().flatten() {
+            drop(held.split(held.num_permits().saturating_sub(to)));
         }
     }
 }
@@ -81,22 +203,59 @@ pub(super) struct Held {
     pub(super) least: fn(&Request) -> usize,
 }
 
-/// Lets a request in when there is room for its body, or for what it holds at the least; then what its answer has is held
-/// until it is sent.
+/// Lets a request in when its body has come and there is room for what it holds at the least; then what its answer has is
+/// held until it is sent.
+///
+/// A body that is more than a little has a room of its own, and so has its request: so what brings little, as the end of a
+/// claim does, never waits for what brings much.
 pub(super) async fn enter(
     State((app, held)): State<(Shared, Held)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let room = (held.of)(&app);
-    let bytes = room.length(request.body()).max((held.least)(&request));
-    match room.hold(bytes).await {
-        Some(held) => keep(next.run(request).await, held).await,
+    let caller = caller(&request).to_owned();
+    let least = (held.least)(&request);
+    let (parts, body) = request.into_parts();
+    let uploads = app.room_for_uploads.of(&caller);
+    let (body, mut kept) = match upload::receive(body, app.body_limit, &uploads).await {
+        Ok(received) => received,
+        Err(problem) => return problem.into_response(),
+    };
+    let has_room = match &mut kept {
+        Some(kept) => uploads.grow(kept, least).await,
         None => {
-            full("as many requests are under way as http.memory_limit allows; nothing was done: ask again")
+            kept = (held.of)(&app).of(&caller).hold(least).await;
+            kept.is_some()
         }
+    };
+    match kept.filter(|_| has_room) {
+        Some(kept) => keep(next.run(Request::from_parts(parts, Body::from(body))).await, kept).await,
+        None => full(FULL),
     }
 }
+
+/// Of requests that wait for what happens, only so many are let in that others find a connection too.
+pub(super) async fn wait(State(app): State<Shared>, request: Request, next: Next) -> Response {
+    match app.room_for_waiting.of(caller(&request)).hold_at_once(1) {
+        Some(kept) => next
+            .run(request)
+            .await
+            .map(|body| Body::new(BodyWith::new(body, kept))),
+        None => full(
+            "as many requests wait for tasks or events as http.connection_limit allows beside others; nothing was claimed: \
+             ask again",
+        ),
+    }
+}
+
+/// Who asks, where a token says so.
+fn caller(request: &Request) -> &str {
+    let caller = request.extensions().get::<Caller>();
+    caller.map_or("", |Caller(name)| name)
+}
+
+pub(super) const FULL: &str =
+    "as many requests are under way as http.memory_limit allows; nothing was done: ask again";
 
 /// The answer to who has to wait for room for too long.
 pub(super) fn full(detail: &str) -> Response {
@@ -104,12 +263,11 @@ pub(super) fn full(detail: &str) -> Response {
 }
 
 /// Holds what a long answer has, until it is sent.
-async fn keep(response: Response, mut held: OwnedSemaphorePermit) -> Response {
+async fn keep(response: Response, mut kept: Kept) -> Response {
     let (parts, body) = response.into_parts();
     let body = match body.size_hint().exact().map(usize::try_from) {
         Some(Ok(length)) if length > SHORT => {
-            let kept = held.split(length.min(held.num_permits()));
-            drop(held);
+            kept.shrink(length);
             match to_bytes(body, length).await {
                 Ok(bytes) => sent_with(bytes, kept),
                 // There is nothing that could fail: it is in memory.
@@ -135,13 +293,15 @@ pub(super) fn sent_with(bytes: impl AsRef<[u8]> + Send + 'static, kept: impl Sen
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_room_waits_and_is_refused_in_the_end() {
-        let room = Room::new(3 << 20, 2 << 20);
+        let room = Room::new(3 << 20, false).of("");
         let first = room.hold(2 << 20).await.unwrap();
-        let begin = tokio::time::Instant::now();
+        let begin = Instant::now();
         assert!(room.hold(2 << 20).await.is_none());
         assert_eq!(begin.elapsed(), PATIENCE);
         let (second, ()) = tokio::join!(room.hold(2 << 20), async {
@@ -154,27 +314,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_more_than_all_takes_all() {
-        let room = Room::new(1 << 20, 1 << 20);
-        let all = room.hold(usize::MAX).await.unwrap();
-        assert_eq!(all.num_permits(), 1 << 20);
+        let room = Room::new(1 << 20, false).of("");
+        let _all = room.hold(usize::MAX).await.unwrap();
+        assert_eq!(room.of_all.free.available_permits(), 0);
         assert!(room.hold(1).await.is_none());
     }
 
-    #[tokio::test]
-    async fn a_body_is_held_by_its_length_or_the_limit() {
-        let room = Room::new(0, 1_000);
-        assert_eq!(room.length(&Body::empty()), 0);
-        assert_eq!(room.length(&Body::from(vec![0; 10])), 10);
-        assert_eq!(room.length(&Body::from(vec![0; 2_000])), 1_000);
-        let parts = [Ok::<_, std::io::Error>("x")];
-        let body = Body::from_stream(futures_util::stream::iter(parts));
-        assert_eq!(room.length(&body), 1_000);
+    #[tokio::test(start_paused = true)]
+    async fn of_those_that_want_more_one_waits_and_the_others_make_room_for_it() {
+        let room = Room::new(4, false).of("");
+        let mut first = room.hold(2).await.unwrap();
+        let mut second = room.hold(2).await.unwrap();
+        let begin = Instant::now();
+        let (grown, ()) = tokio::join!(room.grow(&mut first, 4), async {
+            assert!(!room.grow(&mut second, 3).await);
+            drop(second);
+        });
+        assert!(grown && begin.elapsed().is_zero());
+        let waits = room.hold(1);
+        assert!(waits.await.is_none());
+        assert_eq!(begin.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_caller_has_more_than_half_where_there_are_several() {
+        let room = Room::new(1 << 20, true);
+        let greedy = room.of("greedy");
+        let _half = greedy.hold(usize::MAX).await.unwrap();
+        assert!(greedy.hold(1).await.is_none() && greedy.hold_at_once(1).is_none());
+        let _half = room.of("other").hold(1 << 19).await.unwrap();
+        assert!(room.of("third").hold(1).await.is_none());
     }
 
     #[tokio::test]
     async fn an_answer_holds_its_length_until_it_is_gone() {
-        let room = Room::new(1 << 20, 1 << 20);
-        let free = || room.free.available_permits();
+        let room = Room::new(1 << 20, false).of("");
+        let free = || room.of_all.free.available_permits();
         let held = room.hold(1 << 20).await.unwrap();
         let response = keep(vec![7; SHORT + 1].into_response(), held).await;
         assert_eq!(free(), (1 << 20) - SHORT - 1);

@@ -8,10 +8,12 @@ fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// Without control characters.
+/// Without control characters and bidirectional overrides.
 fn name(least: usize, most: usize) -> ObjectBuilder {
     let text = text().min_length(Some(least)).max_length(Some(most));
-    text.pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
+    text.pattern(Some(
+        r"^[^\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]*$",
+    ))
 }
 
 fn of_format(format: &str) -> ObjectBuilder {
@@ -47,9 +49,9 @@ macro_rules! texts {
 }
 
 texts! {
-    Kind = name(1, 100), "1 to 100 bytes without control characters.";
-    Key = name(1, 255), "1 to 255 bytes without control characters.";
-    Owner = name(0, 255), "Up to 255 bytes without control characters.";
+    Kind = name(1, 100), "1 to 100 bytes without control characters and bidirectional overrides.";
+    Key = name(1, 255), "1 to 255 bytes without control characters and bidirectional overrides.";
+    Owner = name(0, 255), "Up to 255 bytes without control characters and bidirectional overrides.";
     Span = text().max_length(Some(100)).pattern(Some(span!(""))).examples(["15m"]),
         "Whole numbers with a unit `ms`, `s`, `m`, `h` or `d`, such as `250ms`, `15m` or `1h 30m`, up to `3660000d`.";
     SignedSpan = text().max_length(Some(101)).pattern(Some(span!("[+-]"))).examples(["+10m"]),

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::signature::Secrets;
 use crate::reserved::REQUESTS;
+use crate::serve::depth::{DEEPEST, depth};
 use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
 
 /// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for
@@ -33,7 +34,8 @@ pub(super) fn headers(
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = timestamp.as_secs().to_string();
     let signature = secrets.sign(&id, &timestamp, &task.payload);
-    let is_json = serde_json::from_slice::<&RawValue>(&task.payload).is_ok();
+    let is_json =
+        serde_json::from_slice::<&RawValue>(&task.payload).is_ok() && depth(&task.payload) <= DEEPEST;
     let mut headers = HeaderMap::new();
     let content_type = HeaderValue::from_static(match is_json {
         true => "application/json",

@@ -4,16 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{HeaderMap, SET_COOKIE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::IncomingStream;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::problem::Problem;
-use super::super::{Listening, Shared, now};
+use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::{SESSION, Visitor, posted};
@@ -25,9 +23,9 @@ const LASTS: Duration = Duration::from_secs(12 * 3_600);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(in super::super) SocketAddr);
 
-impl Connected<IncomingStream<'_, Listening>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Listening>) -> Self {
-        Self(*stream.remote_addr())
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
     }
 }
 

@@ -23,6 +23,7 @@ use super::super::problem::Problem;
 use super::super::texts;
 use crate::reserved;
 use crate::serve::config::Right;
+use crate::serve::depth::{DEEPEST, depth};
 use crate::serve::traces::{Create, Place};
 use crate::span::Span;
 
@@ -42,7 +43,7 @@ pub(in super::super) struct TaskBody {
     /// Either this or `after`.
     #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
-    /// Any JSON.
+    /// Any JSON of up to 120 levels of arrays and objects.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     #[serde(default)]
@@ -176,6 +177,14 @@ impl TaskBody {
             || b"null".to_vec(),
             |payload| String::from(Box::<str>::from(payload)).into_bytes(),
         );
+        let deep = depth(&payload);
+        if deep > DEEPEST {
+            return Err(Problem::invalid(
+                "payload",
+                format!("{deep} levels of arrays and objects"),
+                format!("allowed are up to {DEEPEST} levels, as workers in other languages read no more"),
+            ));
+        }
         let mut task = NewTask::from_bytes(Kind::from(kind), payload);
         task = match due {
             When::After(delay) => task.after(delay),
