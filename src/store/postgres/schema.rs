@@ -20,9 +20,12 @@ const RECORD: &str =
     "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
 ";
 /// By what is committed: what the server remembers of names may be from before the lock.
-const IS_THERE: &str = r#"SELECT count(*) = 2 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+const IS_THERE: &str = r#"SELECT count(*) = 2, current_setting('server_encoding')
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) IN ($1, $2)"#;
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
+/// The one encoding that has all characters of kinds, keys and headers.
+const ENCODING: &str = "UTF8";
 /// A table may take long to be brought up to date, and another process that does so, too.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0";
 /// One process at a time, for as long as its transaction lasts.
@@ -45,6 +48,11 @@ enum Unfit {
         "table {table} has schema version {found}, this release knows versions up to {known}: use a later release"
     )]
     TooNew { table: String, found: i32, known: usize },
+    #[error(
+        "the database's encoding is {found}, which lacks characters that kinds, keys and headers may have: allowed is {ENCODING} \
+         (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)"
+    )]
+    Encoding { found: String },
 }
 
 impl From<Unfit> for sqlx::Error {
@@ -111,13 +119,16 @@ fn step(version: i32, migration: &str) -> String {
     format!("{first}\n{migration}\n{record}\n")
 }
 
-/// The version of the schema; none if a table is not there.
+/// The version of the schema; none if a table is not there. An error where the database cannot keep all texts.
 async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
-    let is_there: bool = sqlx::query_scalar(IS_THERE)
+    let (is_there, encoding): (bool, String) = sqlx::query_as(IS_THERE)
         .bind(table.full_name())
         .bind(table.text("{migrations}"))
         .fetch_one(&mut *connection)
         .await?;
+    if encoding != ENCODING {
+        return Err(Unfit::Encoding { found: encoding }.into());
+    }
     if !is_there {
         return Ok(None);
     }
