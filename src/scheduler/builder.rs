@@ -163,13 +163,13 @@ impl SchedulerBuilder {
             pauses: Default::default(),
             events: Teller::new(defaults::EVENTS),
             metrics: Metrics::new(),
-            payload_limit,
             history,
             _watching: watching,
         };
         Ok(Scheduler {
             kernel: Arc::new(kernel),
             actor: Actor::default(),
+            payload_limit,
         })
     }
 }
