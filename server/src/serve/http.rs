@@ -21,6 +21,7 @@ mod stats;
 mod task;
 mod texts;
 mod verbs;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,8 +51,10 @@ pub(super) use self::health::Silent;
 pub(super) use self::pages::{Pages, Peer};
 use self::problem::Problem;
 pub(super) use self::room::Room;
+pub(super) use self::waiting::answer_while;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
+use super::topics::Topics;
 use super::traces::Traces;
 
 /// For how long a request may take that does not wait for tasks.
@@ -81,6 +84,8 @@ pub(crate) struct App {
     pub(crate) recent: Recent,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
+    /// The topics that tasks are delivered to.
+    pub(crate) topics: Arc<Topics>,
     /// What does not answer.
     pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.

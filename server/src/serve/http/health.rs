@@ -72,6 +72,10 @@ pub(super) async fn parts(app: &Shared) -> Vec<Part> {
         let name = backend.name();
         asked.push((name, is_ready(name, backend.health()).await));
     }
+    // Only where some are not known to be there: all others are looked at when they are published to.
+    if !app.topics.are_seen() {
+        asked.push(("topics", false));
+    }
     let now = now();
     let part = |(place, (name, ready))| Part {
         name,
