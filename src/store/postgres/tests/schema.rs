@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
 
 use super::{Fixture, PostgresStore, due_rows, in_time, new_row, run};
 use crate::store::Store;
@@ -84,7 +85,7 @@ async fn a_database_that_lacks_characters_is_refused_and_one_that_it_lacks_is_in
         assert!(error.to_string().contains("allowed is UTF8"), "{error}");
     }
     // Made by hand, and not checked.
-    let mut person = sqlx::Connection::connect_with(&options).await.unwrap();
+    let mut person = PgConnection::connect_with(&options).await.unwrap();
     run(&mut person, &store.migrations()).await;
     let with_key = |number, key: &str| {
         let mut row = new_row(number, Duration::ZERO);
