@@ -40,7 +40,6 @@ pub(crate) struct Kernel {
     pub(crate) events: Teller,
     pub(crate) failures: FailureLog,
     pub(crate) metrics: Metrics,
-    pub(crate) payload_limit: usize,
     /// What is noted of what happens to tasks.
     pub(crate) history: History,
     /// Ends with the scheduler.

@@ -59,6 +59,7 @@ use crate::{Answer, Error, Events, Kind, Scheduled, State, Task, TaskId, Timesta
 pub struct Scheduler {
     pub(crate) kernel: Arc<Kernel>,
     actor: Actor,
+    payload_limit: usize,
 }
 
 impl Scheduler {
@@ -83,8 +84,8 @@ impl Scheduler {
     #[must_use]
     pub fn by(&self, actor: &str) -> Self {
         Self {
-            kernel: Arc::clone(&self.kernel),
             actor: Actor::named(actor),
+            ..self.clone()
         }
     }
 
@@ -92,8 +93,18 @@ impl Scheduler {
     #[must_use]
     pub fn because(&self, reason: &str) -> Self {
         Self {
-            kernel: Arc::clone(&self.kernel),
             actor: self.actor.because(reason),
+            ..self.clone()
+        }
+    }
+
+    /// The same scheduler, through which payloads may have so many bytes, whatever
+    /// [`SchedulerBuilder::payload_limit`] says: for an entrance that has a limit of its own.
+    #[must_use]
+    pub fn payload_limit(&self, bytes: usize) -> Self {
+        Self {
+            payload_limit: bytes,
+            ..self.clone()
         }
     }
 

@@ -15,6 +15,7 @@ mod metrics;
 mod open;
 mod recent;
 mod text;
+mod topics;
 mod traces;
 mod webhook;
 
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 use self::config::{Config, Delivery};
 use self::http::{Access, App, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
+use self::topics::Topics;
 use self::traces::Traces;
 use self::webhook::Webhook;
 use crate::Failure;
@@ -74,7 +76,6 @@ impl Serve {
         let recorded = metrics::start(config.otlp.as_ref())?;
         let traces = Traces::start(config.otlp.as_ref())?;
         let in_memory = self.demo && self.config.is_none();
-        let parts = open::Parts::open(&config, in_memory).await?;
         let listen = *config.http.listen.get_ref();
         let listener = TcpListener::bind(listen.0).await.map_err(|cause| {
             Failure::Argument(format!(
@@ -82,8 +83,27 @@ impl Serve {
             ))
         })?;
         let address = listener.local_addr().map_err(Failure::Runtime)?;
+        let listener = listener.into_std().map_err(Failure::Runtime)?;
+        // Before there is anything to wait for.
+        let mut asked_to_stop = std::pin::pin!(asked_to_stop());
+        let opening = open::Parts::open(&config, in_memory);
+        let opening = http::answer_while(
+            &listener,
+            config.http.base_path.as_str(),
+            open::store_name(&config),
+            opening,
+        );
+        let parts = tokio::select! {
+            () = &mut asked_to_stop => {
+                tracing::info!("stopping, before the store has answered");
+                return Ok(());
+            }
+            parts = opening => parts.map_err(Failure::Runtime)??,
+        };
+        let listener = TcpListener::from_std(listener).map_err(Failure::Runtime)?;
         let scheduler = parts.scheduler()?;
-        let (mut worker, claims) = delivering(&config, &scheduler, &traces).await?;
+        let topics = Arc::new(Topics::default());
+        let (mut worker, claims) = delivering(&config, &scheduler, &traces, &topics).await?;
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
             (Some(gateway), Some(rocketmq)) => {
@@ -133,6 +153,7 @@ impl Serve {
             delivered_here: config.delivered_here(),
             of_gateway: config.gateway_kinds(),
             known: Known::default(),
+            topics,
             silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
@@ -152,14 +173,12 @@ impl Serve {
         let acting = self
             .demo
             .then(|| tokio::spawn(demo::callers(scheduler.by("demo"), stopped(stopping))));
-        // Before anybody is told that there is a server to stop.
-        let asked_to_stop = asked_to_stop();
         tracing::info!(url = %format_args!("http://{address}{base_path}"), "serving");
         // For whoever starts the server and waits until it can be asked; its log may be anywhere.
         crate::print(&format!("serving http://{address}{base_path}\n"))?;
 
         tokio::select! {
-            () = asked_to_stop => {}
+            () = &mut asked_to_stop => {}
             ended = &mut working => return ended_early(ended),
         }
         tracing::info!("stopping: what is under way ends, and what has not begun is given back");
@@ -198,6 +217,7 @@ async fn delivering(
     config: &Config,
     scheduler: &Scheduler,
     traces: &Traces,
+    topics: &Arc<Topics>,
 ) -> Result<(Worker, Claims), Failure> {
     let mut claims = scheduler.claims().payload_bytes_in_all(config.http.memory())?;
     let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
@@ -217,7 +237,9 @@ async fn delivering(
         }
         match deliver {
             Delivery::Pull => claims = claims.policy(kind, policy)?,
-            Delivery::Topic(topic) => worker = forward(worker, config, kind, policy, topic, traces).await?,
+            Delivery::Topic(topic) => {
+                worker = forward(worker, config, kind, policy, topic, traces, topics).await?;
+            }
             Delivery::Webhook(endpoint) => {
                 // What is claimed in advance waits for a receiver that may be slow, and meanwhile can be neither cancelled
                 // nor posted by another server.
@@ -248,13 +270,17 @@ async fn forward(
     policy: Policy,
     config::Topic { topic, tag }: config::Topic,
     traces: &Traces,
+    topics: &Arc<Topics>,
 ) -> Result<Worker, Failure> {
     let Some(rocketmq) = &config.rocketmq else {
         return Err(Failure::Argument(format!(
             "{kind} is delivered to a topic, and there is no [rocketmq]"
         )));
     };
-    let mut forward = delayline::rocketmq::Forward::connect(rocketmq.options(), topic).await?;
+    // A server starts while its brokers are away.
+    let options = rocketmq.options().lazy();
+    let mut forward = delayline::rocketmq::Forward::connect(options, topic.as_str()).await?;
+    topics.watch(&topic, &forward);
     if let Some(tag) = tag {
         forward = forward.tag(tag);
     }
@@ -285,6 +311,7 @@ async fn forward(
     _: Policy,
     config::Topic { .. }: config::Topic,
     _: &Traces,
+    _: &Arc<Topics>,
 ) -> Result<Worker, Failure> {
     Err(open::not_built("rocketmq"))
 }

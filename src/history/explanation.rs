@@ -19,7 +19,7 @@ pub struct Explanation {
     pub history: Vec<Entry>,
     /// Whether there were older entries, which were dropped as there were too many.
     pub is_cut: bool,
-    /// The wake-up that is on its way; none if the task is not scheduled, or if it was not noted where that is.
+    /// The wake-up that was sent last; none if the task is not scheduled, or if it was not noted which way that goes.
     pub wake: Option<WakeUp>,
     /// The legs after it, or from now on where it is not known, if every one is punctual, the first thousand of them. None if
     /// no leg is to come, or if the wake-up is on a way that only other processes know.
@@ -28,12 +28,12 @@ pub struct Explanation {
     pub words: Vec<String>,
 }
 
-/// A wake-up that is on its way. Which way is chosen when its row is written: what that backend then does not take goes to
-/// the precise one.
+/// A wake-up, and the way that was chosen for it when its row was written. Whether the backend took it is not known: what it
+/// refuses goes to the precise one, and what is lost is found when it counts as missed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WakeUp {
-    /// Where it is.
+    /// Where it was to go.
     pub leg: Leg,
     /// Since when, by the store's clock.
     pub since: Timestamp,

@@ -105,14 +105,17 @@ impl Explanation {
                 "No broker or Redis holds a wake-up of it: a worker finds it by looking ahead in the store; {missed}."
             );
         }
+        // Which way it goes is noted before it is sent: whether the backend has taken it, no row says.
         let arrives = match wake.arrives_at > self.now {
-            true => format!("arrives at {}", wake.arrives_at),
-            false => format!("was to arrive at {}", wake.arrives_at),
+            true => "It arrives",
+            false => "It was to arrive",
         };
         format!(
-            "Its wake-up is {} since {}, and {arrives}; {missed}.",
+            "Its wake-up was routed to {} at {}. {arrives} at {} if {} took it; {missed}.",
             wake.leg.in_words(),
-            wake.since
+            wake.since,
+            wake.arrives_at,
+            wake.leg.backend
         )
     }
 
@@ -138,15 +141,11 @@ impl Explanation {
 }
 
 impl Leg {
-    /// Where a wake-up is on it.
+    /// What a wake-up is with on it.
     fn in_words(&self) -> String {
         match self.level {
-            Some(number) => format!(
-                "in level {number} of {}, of {}",
-                self.backend,
-                Spelled(self.delay)
-            ),
-            None => format!("in {}, for {}", self.backend, Spelled(self.delay)),
+            Some(number) => format!("level {number} of {} ({})", self.backend, Spelled(self.delay)),
+            None => format!("{} ({})", self.backend, Spelled(self.delay)),
         }
     }
 

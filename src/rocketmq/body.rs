@@ -5,22 +5,29 @@ use std::io::Read;
 use rocketmq_model::common::compression::compression_type::CompressionType;
 use rocketmq_model::common::sys_flag::message_sys_flag::MessageSysFlag;
 
+/// How a body is compressed, if it is.
+pub(super) fn compression(flags: i32) -> Option<&'static str> {
+    MessageSysFlag::check(flags, MessageSysFlag::COMPRESSED_FLAG).then(|| {
+        match MessageSysFlag::try_get_compression_type(flags) {
+            Ok(CompressionType::LZ4) => "lz4",
+            Ok(CompressionType::Zstd) => "zstd",
+            _ => "zlib",
+        }
+    })
+}
+
 /// The body as it was sent: producers compress what is longer than 4 KiB (`compressMsgBodyOverHowmuch`), by zlib unless
 /// they are set otherwise. Or why it cannot be had, for one that is longer than `most` bytes among others.
 pub(super) fn expanded(body: &[u8], flags: i32, most: usize) -> Result<Vec<u8>, String> {
-    if !MessageSysFlag::check(flags, MessageSysFlag::COMPRESSED_FLAG) {
-        return match body.len() <= most {
-            true => Ok(body.to_vec()),
-            false => Err(too_long(most)),
-        };
-    }
-    let expanded = match MessageSysFlag::try_get_compression_type(flags) {
-        Ok(CompressionType::LZ4) => up_to(most, lz4_flex::frame::FrameDecoder::new(body)),
-        Ok(CompressionType::Zstd) => zstd::stream::read::Decoder::new(body)
+    let expanded = match compression(flags) {
+        None if body.len() <= most => return Ok(body.to_vec()),
+        None => return Err(too_long(most)),
+        Some("lz4") => up_to(most, lz4_flex::frame::FrameDecoder::new(body)),
+        Some("zstd") => zstd::stream::read::Decoder::new(body)
             .map_err(|cause| cause.to_string())
             .and_then(|decoder| up_to(most, decoder)),
         // Producers before 5.0 say nothing of the type.
-        _ => up_to(most, flate2::read::ZlibDecoder::new(body)),
+        Some(_) => up_to(most, flate2::read::ZlibDecoder::new(body)),
     };
     expanded.map_err(|cause| format!("the compressed body cannot be read: {cause}"))
 }

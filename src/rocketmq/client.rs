@@ -27,8 +27,9 @@ pub(crate) const LISTENERS: usize = 32;
 const OTHER_BLOCKING: usize = 16;
 /// Enough for the network's part; the listeners have threads of their own.
 const MOST_WORKERS: usize = 4;
-/// Beyond what a listener can take, so that the client never takes a slow one for a failed one.
-const LISTENER_LIMIT: Duration = Duration::from_secs(600);
+/// Beyond what a listener can take, so that the client never takes a slow one for a failed one: those of an
+/// [`Inbox`](super::Inbox) are held for as long as what receives from it has no store.
+pub(super) const LISTENER_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
 /// For how long work may take that ends by itself, such as opening.
 const WORK_WITHIN: Duration = Duration::from_secs(15);
@@ -54,6 +55,7 @@ pub(crate) struct ClientFactory {
     runtime: Arc<ClientRuntime>,
     config: ClientConfig,
     hook: Arc<Hook>,
+    max_message_size: usize,
 }
 
 impl ClientFactory {
@@ -92,6 +94,7 @@ impl ClientFactory {
             .client_config(self.config())
             .rpc_hook(self.hook())
             .producer_group(group)
+            .max_message_size(u32::try_from(self.max_message_size).unwrap_or(u32::MAX))
             .send_msg_timeout(u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX))
             .build();
         match producer.start().await {
@@ -169,6 +172,7 @@ impl Client {
                 runtime,
                 config,
                 hook: Arc::new(Hook::new(options.credentials.as_ref())),
+                max_message_size: options.max_message_size,
             },
         })
     }

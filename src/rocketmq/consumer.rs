@@ -10,6 +10,7 @@ use rocketmq_client_rust::{
 use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
+use super::client::LISTENER_LIMIT;
 use super::{ClientFactory, failure};
 use crate::Error;
 
@@ -26,6 +27,11 @@ const READ_AHEAD_MIB: u32 = 1;
 const BATCH_BYTES: u32 = 64 * 1_024;
 /// For how long a closing consumer waits for batches that have been received and not yet acknowledged.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// For how many minutes the client lets a listener have a message, before it gives that back to the broker: a year.
+const CONSUME_TIMEOUT: u64 = LISTENER_LIMIT.as_secs() / 60;
+/// How often a message may come again, before a broker gives it up (`%DLQ%`): always, as nothing is ever given up here.
+const REDELIVERIES: i32 = i32::MAX;
 
 /// What is consumed, and by how many threads.
 pub(crate) struct Consumption<'a> {
@@ -56,6 +62,8 @@ pub(crate) async fn start(
         .consume_thread_min(listeners)
         .consume_thread_max(listeners)
         .consume_message_batch_max_size(BATCH)
+        .consume_timeout(CONSUME_TIMEOUT)
+        .max_reconsume_times(REDELIVERIES)
         .pull_batch_size(BATCH)
         .pull_batch_size_in_bytes(BATCH_BYTES)
         .pull_threshold_for_queue(READ_AHEAD)

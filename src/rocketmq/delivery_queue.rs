@@ -26,6 +26,8 @@ struct Contents<T> {
     waiting: VecDeque<Delivered<T>>,
     open: BTreeMap<u64, OpenBatch>,
     last_ticket: u64,
+    /// The last batch that was forgotten, with all before it.
+    forgotten: u64,
     closed: bool,
     released: bool,
 }
@@ -59,6 +61,7 @@ impl<T> DeliveryQueue<T> {
                 waiting: VecDeque::new(),
                 open: BTreeMap::new(),
                 last_ticket: 0,
+                forgotten: 0,
                 closed: false,
                 released: false,
             }),
@@ -102,7 +105,10 @@ impl<T> DeliveryQueue<T> {
     pub(crate) fn hold(&self, Held { ticket, held }: Held) -> bool {
         match held.recv_timeout(self.ack_timeout) {
             Ok(never) => match never {},
-            Err(RecvTimeoutError::Disconnected) => !self.state().released,
+            Err(RecvTimeoutError::Disconnected) => {
+                let state = self.state();
+                !state.released && ticket > state.forgotten
+            }
             Err(RecvTimeoutError::Timeout) => {
                 let mut state = self.state();
                 state.open.remove(&ticket);
@@ -150,6 +156,20 @@ impl<T> DeliveryQueue<T> {
                 state.open.remove(&ticket);
             }
         }
+    }
+
+    /// The mark of the last batch that was handed over.
+    pub(crate) fn last(&self) -> u64 {
+        self.state().last_ticket
+    }
+
+    /// Forgets the batches up to this one that are not acknowledged, and releases their listeners, for they come again by
+    /// another way.
+    pub(crate) fn forget(&self, last: u64) {
+        let mut state = self.state();
+        state.open.retain(|ticket, _| *ticket > last);
+        state.waiting.retain(|delivered| delivered.ticket > last);
+        state.forgotten = last;
     }
 
     /// Ends the receivers. Listeners stay blocked, so that what nobody took is not answered.
@@ -216,6 +236,28 @@ mod tests {
         assert!(delivery_queue.state().waiting.is_empty());
         // Too late, and no harm.
         acknowledge(&delivery_queue, &taken);
+    }
+
+    #[tokio::test]
+    async fn without_a_timeout_a_batch_is_held_until_it_is_acknowledged_or_forgotten() {
+        let delivery_queue = Arc::new(DeliveryQueue::new(Duration::MAX));
+        let (first, second) = (deliver(&delivery_queue, 2), deliver(&delivery_queue, 2));
+        let mut taken = Vec::new();
+        while taken.len() < 3 {
+            taken.extend(delivery_queue.take(3 - taken.len()).await.unwrap());
+        }
+        assert!(!first.is_finished() && !second.is_finished());
+        let last = delivery_queue.last();
+        delivery_queue.forget(last);
+        assert!(!joined(first).await && !joined(second).await);
+        assert!(delivery_queue.state().waiting.is_empty());
+        // Too late, and no harm; and what comes then is held as before.
+        acknowledge(&delivery_queue, &taken);
+        let third = deliver(&delivery_queue, 1);
+        let taken = delivery_queue.take(1).await.unwrap();
+        assert!(!third.is_finished());
+        acknowledge(&delivery_queue, &taken);
+        assert!(joined(third).await);
     }
 
     #[tokio::test]

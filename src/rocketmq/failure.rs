@@ -17,6 +17,28 @@ pub(super) const NO_PERMISSION: i32 = 16;
 /// A nameserver answers so for a topic that no broker has registered.
 pub(super) const NO_TOPIC: i32 = 17;
 
+/// What the answers of servers mean by their codes (`ResponseCode` of Apache's), as far as a person can do something.
+fn meaning(code: i32) -> Option<&'static str> {
+    Some(match code {
+        1 => "the server has an error of its own, which its log tells",
+        2 => "the server is busy, and takes the request later",
+        NOT_SUPPORTED => "the server does not know the request: it is of an older release",
+        10 => "the broker has it, and has not written it to its disk in time",
+        11 => "the broker has no replica to copy it to",
+        12 => "the broker has it, and its replica has not copied it in time",
+        MESSAGE_ILLEGAL => {
+            "the broker does not take such a message: its body is longer than maxMessageSize allows, with its properties for \
+             brokers before 5.0, or its properties are longer than 32,767 bytes together, or its time is too far"
+        }
+        14 => "the broker does not take messages now: it is full, read-only, or ends",
+        15 => "the server does not know this version of the protocol",
+        NO_PERMISSION => DENIED,
+        NO_TOPIC => NOWHERE,
+        26 => "the broker has no such consumer group, and makes none by itself",
+        _ => return None,
+    })
+}
+
 /// What that means.
 const DENIED: &str =
     "access is denied: the credentials are wrong, or missing, or their account may not do it";
@@ -64,10 +86,8 @@ impl fmt::Display for ClientFailure {
         let code = self.cause.descriptor().code().as_str();
         let answer = answer(&self.cause);
         write!(f, "{} failed: ", self.doing)?;
-        if answer == Some(NO_PERMISSION) {
-            f.write_str(DENIED)?;
-        } else if answer == Some(NO_TOPIC) {
-            f.write_str(NOWHERE)?;
+        if let Some(meaning) = answer.and_then(meaning) {
+            f.write_str(meaning)?;
         } else {
             f.write_str(&self.words())?;
         }
@@ -86,7 +106,7 @@ impl fmt::Display for ClientFailure {
             )?;
         }
         if let Some(code) = answer {
-            write!(f, ", the server answered {code}")?;
+            write!(f, " (it answered {code})")?;
         }
         if let Some(address) = self.cause.broker_addr() {
             write!(f, ", broker {address}")?;

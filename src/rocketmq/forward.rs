@@ -40,19 +40,24 @@ pub struct Forward {
     tag: Option<String>,
     properties: Vec<(String, String)>,
     by_key: bool,
+    saw_topic: bool,
 }
 
 impl Forward {
     /// Connects to the nameservers, for messages to `topic`. Of the options, those for wake-ups are no matter.
     ///
-    /// The topic is the service's: it must be there.
+    /// The topic is the service's: it must be there. With [`RocketMqOptions::lazy`] it need not be seen if the nameservers
+    /// are away, and its tasks wait.
     pub async fn connect(
         options: impl Into<RocketMqOptions>,
         topic: impl Into<String>,
     ) -> Result<Self, Error> {
         let topic = topic.into();
+        let opened = Publisher::open(options.into().topic(&topic), Some(topic.clone())).await?;
+        let (publisher, saw_topic) = opened;
         Ok(Self {
-            publisher: Publisher::open(options.into().topic(&topic), Some(topic.clone())).await?,
+            publisher,
+            saw_topic,
             topic,
             tag: None,
             properties: Vec::new(),
@@ -106,6 +111,16 @@ impl Forward {
         self.properties
             .iter()
             .try_for_each(|(name, value)| task_message::check_property(name, value))
+    }
+
+    /// Whether the topic was there when this was connected; otherwise the nameservers were away.
+    pub fn saw_topic(&self) -> bool {
+        self.saw_topic
+    }
+
+    /// Whether any broker has the topic now, as far as the nameservers know.
+    pub async fn topic_exists(&self) -> Result<bool, Error> {
+        self.publisher.topic_exists(&self.topic).await
     }
 
     /// Publishes the task of a handler, as a part of a trace: for a handler that does so in a span of its own.

@@ -1,29 +1,38 @@
 //! Messages that others send to topics of ours.
 
+mod first_stored;
 mod queue_order;
 mod watch;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rocketmq_client_rust::DefaultMQPushConsumer;
 use rocketmq_model::common::message::message_ext::MessageExt;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use self::queue_order::{Patience, QueueOrder};
 use self::watch::Watch;
 use super::{
     Admin, Client, ClientFactory, Consumption, Delivered, DeliveryQueue, Listener, Received, RocketMqOptions,
-    closed, joined, start_consumer,
+    closed, joined, start_consumer, transient,
 };
-use crate::{Error, defaults};
+use crate::Error;
 
-/// For how long messages are held for who received them: less than the client allows a listener. What is not acknowledged
-/// by then comes again.
-const HOLD: Duration = Duration::from_secs(540);
+/// For how long messages are held for what received them: without end. What is given back to a broker comes again as a copy
+/// that is stored anew, and after 16 times never again.
+const HOLD: Duration = Duration::MAX;
+/// How many bytes of bodies are given at once, and one message more: a few may be compressed into very little.
+const BYTES: usize = 32 << 20;
+/// How often the topics are tried to be made where no broker could be asked at the start.
+const MAKE_EVERY: Duration = Duration::from_secs(2);
+/// For how long nameservers and brokers may take for it: less than opening may take in all.
+const MAKE_WITHIN: Duration = Duration::from_secs(12);
 /// How many batches may be with who receives them at once: some hundred messages, as many as go well into one call of a
 /// store.
 const BATCHES: usize = 16;
@@ -31,8 +40,8 @@ const BATCHES: usize = 16;
 /// Receives the messages of topics, and holds each until it is acknowledged.
 ///
 /// The processes of one consumer group share the messages. Those of one queue come in the order in which their broker
-/// stored them. A message that is not acknowledged comes again: at once to another process of the group where this one
-/// ends, else after nine minutes.
+/// stored them. A message that is not acknowledged is held, and comes again where this process ends, or its broker has been
+/// away.
 pub struct Inbox(
     /// Its type hidden: see `RocketMqBackend`.
     Arc<dyn Receives>,
@@ -71,7 +80,9 @@ impl Inbox {
             let listener = Arc::new(InboxListener {
                 delivery_queue: DeliveryQueue::new(HOLD),
                 order: QueueOrder::new(Patience::default()),
+                factory: OnceLock::new(),
             });
+            let longest_body = options.max_message_size;
             let options = options.topic(first);
             let opening = {
                 let listener = listener.clone();
@@ -86,6 +97,8 @@ impl Inbox {
                 client,
                 consumer,
                 listener,
+                longest_body,
+                left: Mutex::default(),
                 watching: Mutex::new(Some(watching)),
             })))
         })
@@ -117,6 +130,9 @@ struct Connected {
     client: Client,
     consumer: Arc<Consumer>,
     listener: Arc<InboxListener>,
+    longest_body: usize,
+    /// Taken from the listener, and not given yet.
+    left: Mutex<VecDeque<Delivered<Received>>>,
     /// Until closed.
     watching: Mutex<Option<JoinHandle<()>>>,
 }
@@ -124,9 +140,14 @@ struct Connected {
 impl Receives for Connected {
     fn receive(&self, max: usize) -> Answered<'_, Result<Vec<Received>, Error>> {
         Box::pin(async move {
-            let taken = self.listener.delivery_queue.take(max).await?;
-            let received = |Delivered { item, ticket }| Received { ticket, ..item };
-            Ok(taken.into_iter().map(received).collect())
+            loop {
+                let next = self.next(max);
+                if !next.is_empty() || max == 0 {
+                    return Ok(next);
+                }
+                let taken = self.listener.delivery_queue.take(max).await?;
+                self.left().extend(taken);
+            }
         })
     }
 
@@ -138,6 +159,7 @@ impl Receives for Connected {
     fn close(&self) -> Answered<'_, ()> {
         Box::pin(async {
             self.listener.delivery_queue.close();
+            self.left().clear();
             let watching = self
                 .watching
                 .lock()
@@ -160,9 +182,44 @@ impl Receives for Connected {
     }
 }
 
+impl Connected {
+    fn left(&self) -> MutexGuard<'_, VecDeque<Delivered<Received>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is given next of what has been taken, with expanded bodies.
+    fn next(&self, max: usize) -> Vec<Received> {
+        let (mut left, mut next, mut bytes) = (self.left(), Vec::new(), 0);
+        while next.len() < max && bytes < BYTES {
+            let Some(Delivered { mut item, ticket }) = left.pop_front() else {
+                break;
+            };
+            item.ticket = ticket;
+            let received = item.expanded(self.longest_body);
+            bytes += received.bytes();
+            next.push(received);
+        }
+        next
+    }
+}
+
 struct InboxListener {
     delivery_queue: DeliveryQueue<Received>,
     order: QueueOrder,
+    /// What brokers are asked with; none before the first consumer starts.
+    factory: OnceLock<ClientFactory>,
+}
+
+impl InboxListener {
+    fn received(&self, message: &MessageExt) -> Received {
+        let mut received = Received::of_client(message);
+        if let Some(factory) = self.factory.get()
+            && let Some(first) = first_stored::first_stored_at(factory, message)
+        {
+            received.stored_at = first.min(received.stored_at);
+        }
+        received
+    }
 }
 
 impl Listener for InboxListener {
@@ -170,8 +227,7 @@ impl Listener for InboxListener {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
             return true;
         };
-        let received = |message: &&MessageExt| Received::of_client(message, defaults::PAYLOAD_LIMIT);
-        let batch = messages.iter().map(received).collect();
+        let batch = messages.iter().map(|message| self.received(message)).collect();
         let queue = (
             first.topic().to_string(),
             first.broker_name().to_owned(),
@@ -191,6 +247,8 @@ struct Consumer {
     group: String,
     topics: Vec<String>,
     listener: Arc<InboxListener>,
+    /// Whether the topics are there, as far as any broker could be asked at the start.
+    are_made: bool,
     /// None: closed.
     in_use: tokio::sync::Mutex<Option<DefaultMQPushConsumer>>,
 }
@@ -203,16 +261,9 @@ impl Consumer {
         topics: Vec<String>,
         listener: Arc<InboxListener>,
     ) -> Result<Arc<Self>, Error> {
-        let admin = Admin::open(&factory).await?;
-        let made = async {
-            let masters = admin.masters().await?;
-            for topic in &topics {
-                admin.ensure(&masters, topic, &options.group).await?;
-            }
-            Ok(())
-        };
-        let made: Result<(), Error> = made.await;
-        admin.close().await;
+        let _only_once = listener.factory.set(factory.clone());
+        let made = make(&factory, &topics, &options.group).await;
+        let are_made = made.is_ok();
         match made {
             Err(error) if error.is_transient() && options.lazy => {
                 tracing::warn!(
@@ -227,6 +278,7 @@ impl Consumer {
             group: options.group,
             topics,
             listener,
+            are_made,
             in_use: tokio::sync::Mutex::new(None),
             factory,
         };
@@ -248,6 +300,9 @@ impl Consumer {
     /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come back, and
     /// a restarted broker gives nothing to a consumer until it next sends its heartbeat.
     async fn keep_up(&self) {
+        if !self.are_made {
+            self.make_topics().await;
+        }
         let mut watch = Watch::new(self.factory.clone(), self.topics.clone());
         loop {
             watch.until_a_broker_comes_back().await;
@@ -257,7 +312,31 @@ impl Consumer {
         }
     }
 
+    /// Makes the topics as soon as a broker can be asked, and has them consumed: a consumer that started earlier learns of
+    /// them only when it next reads routes.
+    async fn make_topics(&self) {
+        loop {
+            sleep(MAKE_EVERY).await;
+            match make(&self.factory, &self.topics, &self.group).await {
+                Ok(()) => break,
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(%error, "the topics to be received cannot be made yet");
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        topics = ?self.topics, %error,
+                        "the brokers are there, and topics to be received are not: make them, or let the account do so"
+                    );
+                }
+            }
+        }
+        if let Err(error) = self.renew().await {
+            tracing::debug!(%error, "the consumer cannot be started anew; the one there is goes on");
+        }
+    }
+
     async fn renew(&self) -> Result<(), Error> {
+        let of_the_old = self.listener.delivery_queue.last();
         let fresh = self.fresh().await?;
         let mut in_use = self.in_use.lock().await;
         let Some(mut old) = in_use.replace(fresh) else {
@@ -268,6 +347,9 @@ impl Consumer {
         };
         drop(in_use);
         old.shutdown().await;
+        // Only now: the client takes no answer of one that has ended. They come again by the fresh one, and each would hold
+        // a thread for as long as there is no store.
+        self.listener.delivery_queue.forget(of_the_old);
         Ok(())
     }
 
@@ -276,4 +358,19 @@ impl Consumer {
             consumer.shutdown().await;
         }
     }
+}
+
+/// Makes the topics on the masters that lack them, and the group.
+async fn make(factory: &ClientFactory, topics: &[String], group: &str) -> Result<(), Error> {
+    let admin = Admin::open(factory).await?;
+    let made = async {
+        let masters = admin.masters().await?;
+        for topic in topics {
+            admin.ensure(&masters, topic, group).await?;
+        }
+        Ok(())
+    };
+    let made = timeout(MAKE_WITHIN, made).await;
+    admin.close().await;
+    made.unwrap_or_else(|_| Err(transient("nameservers and brokers do not answer")))
 }

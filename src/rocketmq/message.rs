@@ -10,8 +10,13 @@ use crate::Error;
 /// The longest body: what brokers take unless they are set otherwise (`maxMessageSize`), and the most that the client
 /// sends.
 pub(super) const LONGEST_BODY: usize = 4 * 1_024 * 1_024;
-/// The longest tag, and name of a property; of all properties together a broker takes 32 KiB.
+/// The longest tag, and name of a property.
 pub(super) const LONGEST_NAME: usize = 255;
+/// How long all properties may be together: what brokers take (a signed 16-bit length), less what the client and the
+/// broker add by themselves, such as `UNIQ_KEY` and `CLUSTER`.
+const LONGEST_PROPERTIES: usize = 32_767 - 512;
+/// What a broker keeps of a message beside its body, topic and properties, at the most, and what is added to those.
+const BESIDE: usize = 128 + 512;
 
 /// A message for a topic, as any producer could send it: for [`Publisher::publish`](super::Publisher::publish).
 ///
@@ -113,15 +118,51 @@ impl Message {
         self
     }
 
-    /// Refuses what no broker takes, or would take for something else.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    /// How many bytes a broker keeps of it at the most. Brokers before 5.0 allow no more than `maxMessageSize` of all this
+    /// together, later ones of the body alone.
+    pub fn size(&self) -> usize {
+        // What cannot be compressed is a little longer when it has been.
+        let body = self.body.len() + self.body.len() / 2_048;
+        body + self.topic.len() + self.properties_size() + BESIDE
+    }
+
+    /// How long its properties are together, as brokers have them: each with a character behind its name and its value.
+    fn properties_size(&self) -> usize {
+        let keys = self.keys.iter().map(|key| key.len() + 1).sum::<usize>();
+        let (keys_name, tags_name) = (
+            MessageConst::PROPERTY_KEYS.len(),
+            MessageConst::PROPERTY_TAGS.len(),
+        );
+        let named = self
+            .properties
+            .iter()
+            .map(|(name, value)| (name.len(), value.len()));
+        let marks = self.marks.iter().map(|(name, value)| (name.len(), value.len()));
+        named
+            .chain(marks)
+            .chain((keys > 0).then_some((keys_name, keys)))
+            .chain(self.tag.as_ref().map(|tag| (tags_name, tag.len())))
+            .map(|(name, value)| name + value + 2)
+            .sum()
+    }
+
+    /// Refuses what no broker takes that takes bodies of up to `longest_body` bytes, or would take for something else.
+    pub(super) fn check(&self, longest_body: usize) -> Result<(), Error> {
         check_topic(&self.topic)?;
         let size = self.body.len();
-        if !(1..=LONGEST_BODY).contains(&size) {
+        if !(1..=longest_body).contains(&size) {
             return Err(Error::invalid(
                 "body",
                 format_args!("of {size} bytes"),
-                format!("allowed are 1 to {LONGEST_BODY}"),
+                format!("allowed are 1 to {longest_body}"),
+            ));
+        }
+        let size = self.properties_size();
+        if size > LONGEST_PROPERTIES {
+            return Err(Error::invalid(
+                "properties",
+                format_args!("of {size} bytes together"),
+                format!("allowed are up to {LONGEST_PROPERTIES}, with their names, tag and keys"),
             ));
         }
         if let Some(tag) = &self.tag
@@ -222,8 +263,12 @@ mod tests {
             (message().property("a\u{1}", "x"), "property"),
             (message().property("a", "secret\u{2}"), "property"),
             (message().property("a", " "), "property"),
+            (message().property("a", "x".repeat(32_300)), "properties"),
+            (message().sharding_key("x".repeat(32_300)), "properties"),
+            (message().tag("x".repeat(32_300)), "properties"),
+            (message().key("x".repeat(32_300)), "properties"),
         ] {
-            let error = message.check().unwrap_err().to_string();
+            let error = message.check(LONGEST_BODY).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{field} is")), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
@@ -238,6 +283,8 @@ mod tests {
             .property("DELAYLINE_ID", "1")
             .property("with space", "x")
             .sharding_key("42");
-        message.check().unwrap();
+        message.check(LONGEST_BODY).unwrap();
+        let size = message.size() - LONGEST_BODY;
+        assert!((2_700..4_000).contains(&size), "{size}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::credentials::Credentials;
+use super::message::LONGEST_BODY;
 #[cfg(feature = "rocketmq-tls")]
 use super::tls::TlsFiles;
 use crate::Error;
@@ -12,6 +13,8 @@ use crate::delay::LevelTable;
 
 /// The longest name of a topic that a broker takes.
 const LONGEST_TOPIC: usize = 127;
+/// The longest body that can be allowed: brokers take no request of more than 16 MiB.
+const LARGEST_MESSAGE: usize = 16 << 20;
 /// The longest name of a consumer group that a broker takes.
 const LONGEST_GROUP: usize = 255;
 /// What is in no host's name: by which an address is known that is meant for something else, and may hold a password.
@@ -33,6 +36,7 @@ pub struct RocketMqOptions {
     pub(super) tls: Option<TlsFiles>,
     pub(crate) longest_timer: Option<Duration>,
     pub(crate) lazy: bool,
+    pub(crate) max_message_size: usize,
 }
 
 impl RocketMqOptions {
@@ -48,7 +52,17 @@ impl RocketMqOptions {
             tls: None,
             longest_timer: None,
             lazy: false,
+            max_message_size: LONGEST_BODY,
         }
+    }
+
+    /// How many bytes the body of a message may have: what the brokers' `maxMessageSize` says. Default 4 MiB, as theirs.
+    ///
+    /// What is longer is not published, and is received as it is, without being expanded.
+    #[must_use]
+    pub fn max_message_size(mut self, bytes: usize) -> Self {
+        self.max_message_size = bytes;
+        self
     }
 
     /// The topic that wake-ups go through. Default `delayline_wakes`; made on every master that lacks it.
@@ -155,6 +169,13 @@ impl RocketMqOptions {
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
+        if !(1..=LARGEST_MESSAGE).contains(&self.max_message_size) {
+            return Err(Error::invalid(
+                "max_message_size",
+                self.max_message_size,
+                format!("allowed are 1 to {LARGEST_MESSAGE} bytes"),
+            ));
+        }
         check_topic(&self.topic)?;
         check_name("group", &self.group, LONGEST_GROUP)
     }
@@ -258,6 +279,14 @@ mod tests {
             let refused = RocketMqOptions::new(nameservers).check().unwrap_err().to_string();
             assert!(!refused.contains("s3cret"), "{refused}");
             assert!(refused.contains("allowed is HOST:PORT"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_a_byte_at_least_and_no_more_than_a_request() {
+        for (bytes, fits) in [(0, false), (1, true), (16 << 20, true), ((16 << 20) + 1, false)] {
+            let options = RocketMqOptions::new("a:1").max_message_size(bytes);
+            assert_eq!(options.check().is_ok(), fits, "{bytes}");
         }
     }
 

@@ -24,6 +24,8 @@ use crate::metrics::{Stopwatch, sent_to_broker};
 
 /// How long a send may take.
 const SEND_WITHIN: Duration = Duration::from_secs(3);
+/// For how long nameservers may take to say whether they know a topic.
+const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How often a producer to which a broker did not answer is replaced at the most.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 
@@ -43,7 +45,12 @@ pub struct Publisher(
 
 /// Takes messages to brokers.
 trait Publishes: fmt::Debug + Send + Sync {
+    /// How long a body may be.
+    fn longest_body(&self) -> usize;
+
     fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>>;
+
+    fn topic_exists(&self, topic: String) -> Answered<'_, Result<bool, Error>>;
 
     fn close(&self) -> Answered<'_, ()>;
 }
@@ -53,21 +60,26 @@ type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 impl Publisher {
     /// Connects to the nameservers. Of the options, those for wake-ups are no matter.
     pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
-        Self::open(options.into(), None).await
+        let (publisher, _) = Self::open(options.into(), None).await?;
+        Ok(publisher)
     }
 
-    /// Apart from `connect`, which is compiled where it is called. Fails if no broker has the topic.
+    /// Apart from `connect`, which is compiled where it is called. Fails if no broker has the topic. Says whether one has it,
+    /// which is not known where the nameservers are away and the options are lazy.
     pub(super) fn open(
         options: RocketMqOptions,
         topic: Option<String>,
-    ) -> Answered<'static, Result<Self, Error>> {
+    ) -> Answered<'static, Result<(Self, bool), Error>> {
         Box::pin(async {
+            let longest_body = options.max_message_size;
             let opening = |factory, options| CurrentProducer::open(factory, options, topic);
-            let (client, producer) = Client::open(options, opening).await?;
-            Ok(Self(Arc::new(Connected {
+            let (client, (producer, saw_topic)) = Client::open(options, opening).await?;
+            let publisher = Self(Arc::new(Connected {
+                longest_body,
                 client,
                 producer: Arc::new(producer),
-            })))
+            }));
+            Ok((publisher, saw_topic))
         })
     }
 
@@ -78,6 +90,14 @@ impl Publisher {
         struct Nowhere;
 
         impl Publishes for Nowhere {
+            fn longest_body(&self) -> usize {
+                super::message::LONGEST_BODY
+            }
+
+            fn topic_exists(&self, _: String) -> Answered<'_, Result<bool, Error>> {
+                Box::pin(async { Ok(true) })
+            }
+
             fn publish(&self, _: Message) -> Answered<'_, Result<(), PublishError>> {
                 Box::pin(async { Ok(()) })
             }
@@ -90,10 +110,24 @@ impl Publisher {
         Self(Arc::new(Nowhere))
     }
 
+    /// Refuses a message that no broker takes: for what is to be published later, and is better refused now.
+    pub fn check(&self, message: &Message) -> Result<(), Error> {
+        message.check(self.longest_body())
+    }
+
+    /// How many bytes a body may have: [`RocketMqOptions::max_message_size`].
+    pub fn longest_body(&self) -> usize {
+        self.0.longest_body()
+    }
+
+    /// Whether any broker has the topic, as far as the nameservers know.
+    pub async fn topic_exists(&self, topic: impl Into<String>) -> Result<bool, Error> {
+        self.0.topic_exists(topic.into()).await
+    }
+
     /// Publishes a message. If it failed, it may have been published all the same.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
-        message
-            .check()
+        self.check(&message)
             .map_err(|error| PublishError::Rejected(error.to_string()))?;
         self.0.publish(message).await
     }
@@ -111,6 +145,7 @@ impl fmt::Debug for Publisher {
 }
 
 struct Connected {
+    longest_body: usize,
     client: Client,
     producer: Arc<CurrentProducer>,
 }
@@ -132,6 +167,18 @@ struct InUse {
 }
 
 impl Publishes for Connected {
+    fn longest_body(&self) -> usize {
+        self.longest_body
+    }
+
+    fn topic_exists(&self, topic: String) -> Answered<'_, Result<bool, Error>> {
+        let factory = self.client.factory();
+        Box::pin(
+            self.client
+                .run_within(async move { knows(&factory, &topic).await }),
+        )
+    }
+
     fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>> {
         Box::pin(async move {
             let queue_key = message.queue_key.clone();
@@ -185,21 +232,20 @@ fn client_message(message: Message) -> Result<ClientMessage, PublishError> {
 }
 
 impl CurrentProducer {
-    /// Fails if no broker has the topic.
+    /// Fails if no broker has the topic; says whether one has it.
     async fn open(
         factory: ClientFactory,
         options: RocketMqOptions,
         topic: Option<String>,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, bool), Error> {
+        let mut saw_topic = false;
         if let Some(topic) = topic {
-            let admin = Admin::open(&factory).await?;
-            let known = admin.topic_exists(&topic).await;
-            admin.close().await;
-            let known = match known {
-                Err(error) if error.is_transient() && options.lazy => true,
-                known => known?,
+            let known = match knows(&factory, &topic).await {
+                Err(error) if error.is_transient() && options.lazy => None,
+                known => Some(known?),
             };
-            if !known {
+            saw_topic = known == Some(true);
+            if known == Some(false) {
                 return Err(Error::invalid(
                     "topic",
                     topic,
@@ -208,7 +254,7 @@ impl CurrentProducer {
             }
         }
         let producer = factory.producer(&options.group, SEND_WITHIN).await?;
-        Ok(Self {
+        let producer = Self {
             factory,
             group: options.group,
             in_use: Mutex::new(InUse {
@@ -217,7 +263,8 @@ impl CurrentProducer {
                 is_stale: false,
             }),
             absence: Absence::default(),
-        })
+        };
+        Ok((producer, saw_topic))
     }
 
     async fn publish(&self, message: ClientMessage, queue_key: Option<String>) -> Result<(), PublishError> {
@@ -295,6 +342,15 @@ impl CurrentProducer {
             DefaultMQProducer::clone(&producer).shutdown().await;
         }
     }
+}
+
+/// Whether the nameservers know a broker that has the topic. Those that say nothing are not waited for until opening itself
+/// has taken too long.
+async fn knows(factory: &ClientFactory, topic: &str) -> Result<bool, Error> {
+    let admin = Admin::open(factory).await?;
+    let asked = timeout(ASK_WITHIN, admin.topic_exists(topic)).await;
+    admin.close().await;
+    asked.unwrap_or_else(|_| Err(transient("the nameservers do not answer")))
 }
 
 fn by_hash(queues: &[MessageQueue], message: &ClientMessage, key: &String) -> Option<MessageQueue> {

@@ -19,12 +19,17 @@ pub struct Received {
     pub topic: String,
     /// What its producer called it (`UNIQ_KEY`): the same whenever it comes again.
     pub id: String,
-    /// When its broker stored it, by that broker's clock.
+    /// When its broker stored it, by that broker's clock; for one that was given back to the broker, as far as is known, when
+    /// it was first stored.
     pub stored_at: Timestamp,
-    /// As it was sent; or why it cannot be had.
+    /// As it was sent; or why it cannot be had, and then [`raw_body`](Self::raw_body) is what came.
     pub body: Result<Vec<u8>, String>,
     /// All of them, RocketMQ's own among them.
     pub properties: BTreeMap<String, String>,
+    /// The body as the broker has it, unless it is no more than `body`, and its flags.
+    raw: (Vec<u8>, i32),
+    /// How many bytes the broker keeps of it.
+    stored_size: usize,
     /// Of the batch that it came in.
     pub(super) ticket: u64,
 }
@@ -43,11 +48,14 @@ impl Received {
             stored_at,
             body: Ok(body.into()),
             properties: BTreeMap::new(),
+            raw: (Vec::new(), 0),
+            stored_size: 0,
             ticket: 0,
         }
     }
 
-    pub(super) fn of_client(message: &MessageExt, longest_body: usize) -> Self {
+    /// What the client has received; its body is still to be [expanded](Self::expanded).
+    pub(super) fn of_client(message: &MessageExt) -> Self {
         let properties: BTreeMap<_, _> = message
             .properties()
             .iter()
@@ -58,13 +66,43 @@ impl Received {
             topic: message.topic().to_string(),
             id: id.cloned().unwrap_or_else(|| message.msg_id().to_string()),
             stored_at: Timestamp::from_millis(message.store_timestamp()),
-            body: match message.get_body() {
-                Some(bytes) => body::expanded(bytes, message.sys_flag(), longest_body),
-                None => Ok(Vec::new()),
-            },
+            body: Ok(Vec::new()),
             properties,
+            raw: (
+                message.get_body().map_or_else(Vec::new, |body| body.to_vec()),
+                message.sys_flag(),
+            ),
+            stored_size: usize::try_from(message.store_size()).unwrap_or(0),
             ticket: 0,
         }
+    }
+
+    /// With its body as it was sent, if that has no more than so many bytes.
+    pub(super) fn expanded(mut self, longest_body: usize) -> Self {
+        let (raw, flags) = &self.raw;
+        self.body = body::expanded(raw, *flags, longest_body);
+        if self.body.is_ok() {
+            self.raw = (Vec::new(), 0);
+        }
+        self
+    }
+
+    /// How many bytes of memory its body takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.raw.0.len() + self.body.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The body as it came where it cannot be had as it was sent, and how it is compressed, if it is.
+    pub fn raw_body(&self) -> Option<(&[u8], Option<&'static str>)> {
+        let (raw, flags) = &self.raw;
+        self.body
+            .is_err()
+            .then(|| (raw.as_slice(), body::compression(*flags)))
+    }
+
+    /// How many bytes its broker keeps of it, with all that belongs to it; 0 if it did not come from one.
+    pub fn stored_size(&self) -> usize {
+        self.stored_size
     }
 
     /// The tag by which consumers subscribe.

@@ -164,13 +164,13 @@ impl SchedulerBuilder {
             events: Teller::new(defaults::EVENTS),
             failures: Default::default(),
             metrics: Metrics::new(),
-            payload_limit,
             history,
             _watching: watching,
         };
         Ok(Scheduler {
             kernel: Arc::new(kernel),
             actor: Actor::default(),
+            payload_limit,
         })
     }
 }

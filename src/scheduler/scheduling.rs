@@ -127,7 +127,7 @@ impl Scheduler {
             kind: kind.to_string(),
             source,
         })?;
-        let limit = self.kernel.payload_limit;
+        let limit = self.payload_limit;
         if payload.len() > limit {
             return Err(Error::invalid(
                 "payload",

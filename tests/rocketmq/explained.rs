@@ -76,8 +76,8 @@ async fn in_the_middle_of_a_chain_the_level_is_told_that_holds_the_wake_up() {
         let off = plan.abs_diff(Duration::from_millis(left.unsigned_abs()));
         assert!(off <= delayline::defaults::TOLERANCE, "{told:?}");
         let words = format!(
-            "Its wake-up is in level {level} of rocketmq, of {}s since {}, and arrives at {}; it counts as missed at \
-             {}, when the sweep looks.",
+            "Its wake-up was routed to level {level} of rocketmq ({}s) at {}. It arrives at {} if rocketmq took it; it \
+             counts as missed at {}, when the sweep looks.",
             delay.as_secs(),
             wake.since,
             wake.arrives_at,

@@ -175,8 +175,8 @@ async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
             NewTask::new(KIND, &1).header("TAGS", "x"),
             "header: property is \"TAGS\"",
         ),
-        // Each of them can be; only the broker says that all of them are too long.
-        (broad, "publishing failed"),
+        // Each of them can be, and all of them together are too long.
+        (broad, "properties is"),
     ] {
         let id = service.schedule(task).await;
         let why = service.until(id, State::Dead).await.unwrap();
@@ -185,6 +185,21 @@ async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
     let longest = NewTask::from_bytes(KIND, vec![7; 4 * 1_024 * 1_024]);
     let id = service.schedule(longest).await;
     service.until(id, State::Done).await;
+    service.end().await;
+
+    // What only the broker knows is told in words.
+    let allowed = RocketMqOptions::new(nameserver()).max_message_size(8 << 20);
+    let forward = Forward::connect(allowed, topic.as_str()).await.unwrap();
+    let service = Service::start(&forward, Policy::default());
+    let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+        .take(5 << 20)
+        .collect();
+    let id = service.schedule(NewTask::from_bytes(KIND, noise)).await;
+    let why = service.until(id, State::Dead).await.unwrap();
+    assert!(
+        why.contains("the broker does not take such a message: its body is longer"),
+        "{why}"
+    );
     service.end().await;
 }
 

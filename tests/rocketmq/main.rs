@@ -11,6 +11,7 @@ mod explained;
 mod failures;
 mod forwarding;
 mod hostile;
+mod inbox;
 mod masters;
 #[path = "../support/meddled.rs"]
 #[allow(dead_code)] // Not everything of it is needed here.

@@ -118,6 +118,32 @@ impl Raw {
         (consumer, told)
     }
 
+    /// Consumes a topic as a member of a group, and gives its first message back to the broker.
+    pub(crate) async fn give_back(&self, topic: &str, group: &str) {
+        let mut consumer = DefaultMQPushConsumer::builder(self.runtime.clone())
+            .client_config(self.config.clone())
+            .consumer_group(group.to_owned())
+            .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)
+            .build();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        consumer.register_message_listener_concurrently(
+            move |_: &[&MessageExt], _: &ConsumeConcurrentlyContext| {
+                let _ = tell.send(());
+                Ok(ConsumeConcurrentlyStatus::ReconsumeLater)
+            },
+        );
+        consumer.subscribe(topic, "*").await.unwrap();
+        consumer.start().await.unwrap();
+        told.recv().await.unwrap();
+        let waiting = async {
+            while self.sent_back(group).await == 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(super::SAFETY, waiting).await.unwrap();
+        consumer.shutdown().await;
+    }
+
     async fn admin(&self) -> DefaultMQAdminExt {
         let mut admin = DefaultMQAdminExt::new(self.runtime.clone());
         *admin.client_config_mut() = self.config.clone();

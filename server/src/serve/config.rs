@@ -99,6 +99,32 @@ pub(crate) struct RocketMq {
     /// The topic of the wake-ups, and the group that consumes it.
     pub(crate) topic: Option<Text>,
     pub(crate) group: Option<Text>,
+    /// How many bytes the body of a message may have, as the brokers' `maxMessageSize` says.
+    pub(crate) max_message_size: Option<MessageSize>,
+}
+
+/// How many bytes the body of a message may have.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "usize")]
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build reads it")
+)]
+pub(crate) struct MessageSize(usize);
+
+impl TryFrom<usize> for MessageSize {
+    type Error = String;
+
+    fn try_from(bytes: usize) -> Result<Self, String> {
+        // Brokers take no longer request.
+        const MOST: usize = 16 << 20;
+        match (1..=MOST).contains(&bytes) {
+            true => Ok(Self(bytes)),
+            false => Err(format!(
+                "rocketmq.max_message_size is {bytes}: allowed are 1 to {MOST} bytes"
+            )),
+        }
+    }
 }
 
 #[cfg(feature = "rocketmq")]
@@ -113,6 +139,9 @@ impl RocketMq {
         }
         if let Some(group) = &self.group {
             options = options.group(group.reveal());
+        }
+        if let Some(MessageSize(bytes)) = self.max_message_size {
+            options = options.max_message_size(bytes);
         }
         options
     }

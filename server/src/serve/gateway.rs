@@ -82,7 +82,10 @@ impl Gateway {
     /// Deals with messages until told to stop.
     pub(super) async fn run(self, scheduler: Scheduler, stopped: impl Future<Output = ()>) {
         let mut answering = JoinSet::new();
-        let scheduler = scheduler.by(&format!("gateway:{}", self.config.group));
+        // How long a message may be, the broker has said when it took it; and what is rejected is kept whole.
+        let scheduler = scheduler
+            .by(&format!("gateway:{}", self.config.group))
+            .payload_limit(usize::MAX);
         tokio::select! {
             () = stopped => {}
             () = self.receive(&scheduler, &mut answering) => {}
@@ -100,7 +103,7 @@ impl Gateway {
         while let Ok(messages) = self.inbox.receive(BATCH).await {
             let mut asked: Vec<_> = messages
                 .iter()
-                .map(|message| Asked::read(message, &self.config))
+                .map(|message| self.checked(Asked::read(message, &self.config)))
                 .collect();
             let mut pause = AGAIN;
             while let Err(error) = batch::deal_with(scheduler, &self.traces, &mut asked).await {
@@ -127,6 +130,18 @@ impl Gateway {
                 answering.join_next().await;
             }
         }
+    }
+
+    /// Rejects a message that no broker would take when it is due.
+    fn checked<'a>(&self, mut asked: Asked<'a>) -> Asked<'a> {
+        let checked = match &asked.request {
+            Ok(request) => delivery::check(&self.publisher, asked.message, request),
+            Err(_) => Ok(()),
+        };
+        if let Err(reason) = checked {
+            asked.request = Err(reason);
+        }
+        asked
     }
 
     /// What the sender of a message is told, if it wants to know, and the id of the message.

@@ -27,6 +27,7 @@ mod task;
 mod texts;
 mod upload;
 mod verbs;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,8 +58,10 @@ use self::pages::Peer;
 use self::problem::Problem;
 pub(super) use self::room::Room;
 pub(super) use self::serving::serve;
+pub(super) use self::waiting::answer_while;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
+use super::topics::Topics;
 use super::traces::Traces;
 
 /// For how long a request may take that does not wait for tasks.
@@ -98,6 +101,9 @@ pub(crate) struct App {
     pub(crate) of_gateway: BTreeSet<Kind>,
     /// What answers, and since when what does not.
     pub(crate) known: Known,
+    /// The topics that tasks are delivered to.
+    pub(crate) topics: Arc<Topics>,
+    /// What does not answer.
     pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,

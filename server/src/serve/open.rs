@@ -1,14 +1,22 @@
 //! The servers that a configuration names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use delayline::Scheduler;
 use delayline::backend::Backend;
 use delayline::store::{History, MemoryStore, Store};
+use tokio::time::{Instant, sleep};
 
 use super::config::Config;
 use crate::Failure;
 use crate::database::Address;
+
+/// For how long it is waited before a store is opened again that was away: doubled each time, up to the longest.
+const AGAIN: Duration = Duration::from_millis(250);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(5);
+/// How often it is logged that it is away.
+const WARN_EVERY: Duration = Duration::from_secs(30);
 
 /// What the scheduler stands on.
 pub(crate) struct Parts {
@@ -19,15 +27,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Connects to the store; backends connect when they are needed.
+    /// Connects to the store, for which it waits if it is away; backends connect when they are needed.
     pub(crate) async fn open(config: &Config, in_memory: bool) -> Result<Self, Failure> {
         let store = match in_memory {
             true => Arc::new(MemoryStore::new()),
-            false => {
-                Address::of_setting("store.url", config.store.url.reveal())
-                    .serve()
-                    .await?
-            }
+            false => opened(&address(config)).await?,
         };
         Ok(Self {
             store,
@@ -39,7 +43,7 @@ impl Parts {
 
     /// Whether all of it can be used, as far as can be said without connecting.
     pub(crate) fn check(config: &Config) -> Result<(), Failure> {
-        Address::of_setting("store.url", config.store.url.reveal()).check()?;
+        address(config).check()?;
         #[cfg(not(feature = "rocketmq"))]
         if config.rocketmq.is_some() {
             return Err(not_built("rocketmq"));
@@ -65,6 +69,42 @@ impl Parts {
             builder = builder.precise(Arc::clone(precise));
         }
         Ok(builder.build()?)
+    }
+}
+
+/// Where the store is.
+fn address(config: &Config) -> Address {
+    Address::of_setting("store.url", config.store.url.reveal())
+}
+
+/// What the store is called, before there is one.
+pub(crate) fn store_name(config: &Config) -> &'static str {
+    match address(config).scheme() {
+        "postgres" | "postgresql" => "postgres",
+        "mysql" | "mariadb" => "mysql",
+        "" | "sqlite" => "sqlite",
+        _ => "redis",
+    }
+}
+
+/// The store, as soon as it answers. What time does not mend is an error, such as a wrong password or a missing table.
+async fn opened(address: &Address) -> Result<Arc<dyn Store>, Failure> {
+    let mut pause = AGAIN;
+    let mut warned: Option<Instant> = None;
+    loop {
+        let error = match address.serve().await {
+            Err(Failure::Server(error)) if error.is_transient() => error,
+            opened => return opened,
+        };
+        if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            warned = Some(Instant::now());
+            tracing::warn!(
+                %error,
+                "the store does not answer, and the server starts when it does: see that it is up, and that store.url is right"
+            );
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(AGAIN_AT_MOST);
     }
 }
 

@@ -1,10 +1,13 @@
 //! A server on brokers that are there.
 
+use std::time::Duration;
+
 use delayline::backend::{Backend as _, RocketMqBackend};
-use delayline::rocketmq::RocketMqOptions;
+use delayline::rocketmq::{Inbox, Message, Publisher, RocketMqOptions};
 use serde_json::json;
 
 use crate::pages::{Chromium, VIEWS, can_be_read};
+use crate::proxy::{Network, Proxy};
 use crate::python::axe;
 use crate::server::{ANY_PORT, Server, command};
 
@@ -71,8 +74,6 @@ async fn what_is_due_is_published_after_its_hops() {
 #[cfg(feature = "otlp")]
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_published_takes_part_in_the_attempt() {
-    use delayline::rocketmq::Inbox;
-
     use crate::traces::{Collector, traceparent};
 
     let topic = fresh("timeouts");
@@ -91,6 +92,67 @@ async fn what_is_published_takes_part_in_the_attempt() {
     let properties: std::collections::BTreeMap<_, _> = message.user_properties().collect();
     assert_eq!(properties["traceparent"], traceparent(&process));
     assert_eq!(properties["DELAYLINE_TRACEPARENT"], traceparent(&create));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_while_nameservers_are_away_and_tells_it_until_they_and_the_topic_are_there() {
+    let topic = fresh("timeouts");
+    let real = nameserver();
+    let proxy = Proxy::start(real.parse().unwrap()).await;
+    proxy.set(Network::Refusing);
+    let config = config(&topic).replace(&real, &proxy.address().to_string());
+    let server = tokio::task::spawn_blocking(move || Server::configured(&config))
+        .await
+        .unwrap();
+    let body = json!({"after": "0s", "payload": 1});
+    server.put("/v1/tasks/order.cancel/1", body).await.is(201, "new");
+    let topics_are_there = async || {
+        let body = reqwest::get(format!("{}/readyz", server.url)).await.unwrap();
+        let body: serde_json::Value = body.json().await.unwrap();
+        let parts = body["parts"].as_array().unwrap();
+        parts
+            .iter()
+            .all(|part| part["name"] != "topics" || part["ready"] == true)
+    };
+    assert!(!topics_are_there().await);
+    // They come, and the topic is not there.
+    proxy.set(Network::Open);
+    while !server.log().contains("no broker has the topic") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!topics_are_there().await);
+    make_topic(&real, &topic).await;
+    while !topics_are_there().await {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server
+        .until("/v1/tasks/order.cancel/1", |task| task["state"] == "done")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_started_without_nameservers_makes_its_inbox_when_they_come() {
+    let (real, name) = (nameserver(), fresh("shop"));
+    let proxy = Proxy::start(real.parse().unwrap()).await;
+    proxy.set(Network::Refusing);
+    let config = crate::gateway::config(&proxy.address().to_string(), &name);
+    let _server = tokio::task::spawn_blocking(move || Server::configured(&config))
+        .await
+        .unwrap();
+    proxy.set(Network::Open);
+    let out = format!("{name}-out");
+    let options = RocketMqOptions::new(&real).group(fresh("group"));
+    let inbox = Inbox::connect(options, [out.clone()]).await.unwrap();
+    let publisher = Publisher::connect(real.as_str()).await.unwrap();
+    let inbox_of_gateway = format!("{name}-in");
+    while !publisher.topic_exists(&inbox_of_gateway).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let message = Message::new(inbox_of_gateway, *b"{}")
+        .property("DELAYLINE_TOPIC", &out)
+        .property("DELAYLINE_AFTER", "0");
+    publisher.publish(message).await.unwrap();
+    assert_eq!(inbox.receive(1).await.unwrap()[0].body.as_ref().unwrap(), b"{}");
 }
 
 #[test]

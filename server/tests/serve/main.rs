@@ -29,6 +29,9 @@ mod metrics;
 mod pages;
 mod programs;
 mod prometheus;
+#[cfg(any(feature = "rocketmq", feature = "postgres"))]
+#[path = "../../../tests/support/proxy.rs"]
+mod proxy;
 mod python;
 mod receiver;
 #[cfg(feature = "redis")]

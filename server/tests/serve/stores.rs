@@ -129,6 +129,88 @@ async fn a_server_is_ready_as_long_as_its_store_is() {
 }
 
 #[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_waits_for_a_database_that_is_away_and_says_so() {
+    use std::time::Duration;
+
+    use crate::proxy::{Network, Proxy};
+
+    let url = crate::database::Database::Postgres.fresh().await;
+    migrate("postgres", &url);
+    let (_, after) = url.split_once('@').unwrap();
+    let (address, _) = after.split_once('/').unwrap();
+    let proxy = Proxy::start(address.parse().unwrap()).await;
+    proxy.set(Network::Refusing);
+    let port = Proxy::start(address.parse().unwrap()).await.address().port();
+    let config = format!(
+        "[store]\nurl = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n",
+        proxy.url(&url)
+    );
+    let (folder, at) = (tempfile::tempdir().unwrap(), format!("http://127.0.0.1:{port}"));
+    std::fs::write(folder.path().join("c"), config).unwrap();
+    let log = folder.path().join("log");
+    let starting = tokio::task::spawn_blocking(move || Server::of(folder, &["--config", "c"]));
+    let get = async |path: &str| {
+        let asked = reqwest::get(format!("{at}{path}")).await.ok()?;
+        let status = asked.status().as_u16();
+        Some((status, asked.text().await.unwrap()))
+    };
+    let alive = loop {
+        match get("/healthz").await {
+            Some(alive) => break alive,
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert_eq!(alive, (200, "ok\n".to_owned()));
+    let (status, body) = get("/readyz").await.unwrap();
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let away = json!({"ready": false, "parts": [{"name": "postgres", "ready": false}]});
+    assert_eq!((status, told), (503, away));
+    let (status, body) = get("/v1/tasks/k/1").await.unwrap();
+    assert!(status == 503 && body.contains("waits for it"), "{body}");
+    while !std::fs::read_to_string(&log)
+        .unwrap()
+        .contains("the store does not answer")
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!starting.is_finished());
+
+    proxy.set(Network::Open);
+    let server = starting.await.unwrap();
+    server
+        .put("/v1/tasks/k/1", json!({"after": "1h"}))
+        .await
+        .is(201, "new");
+    assert_eq!(server.get("/readyz").await.status, 200);
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_server_that_waits_for_its_database_ends_when_it_is_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[store]\nurl = \"postgres://u@127.0.0.1:1/d\"\n{ANY_PORT}");
+    std::fs::write(folder.path().join("c"), config).unwrap();
+    let log = folder.path().join("log");
+    let mut command = crate::server::command(folder.path());
+    let mut child = command
+        .args(["--config", "c"])
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    while !std::fs::read_to_string(&log)
+        .unwrap()
+        .contains("the store does not answer")
+    {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let id = child.id().to_string();
+    let asked = std::process::Command::new("kill").args(["-TERM", &id]).status();
+    assert!(asked.unwrap().success());
+    assert!(child.wait().unwrap().success());
+}
+
+#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn tables_that_are_not_there_are_told_at_the_start() {
     let url = crate::database::Database::Postgres.fresh().await;

@@ -2,7 +2,7 @@
 
 use super::Forward;
 use crate::rocketmq::Message;
-use crate::rocketmq::message::{LONGEST_BODY, LONGEST_NAME, check_key, is_reserved};
+use crate::rocketmq::message::{LONGEST_NAME, check_key, is_reserved};
 use crate::{Error, Task};
 
 /// The longest value of a property.
@@ -15,10 +15,9 @@ const REQUESTS: &str = "DELAYLINE_REQUESTS";
 /// The message of a task; or why there can be none.
 pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String> {
     let size = task.payload.len();
-    if !(1..=LONGEST_BODY).contains(&size) {
-        return Err(format!(
-            "payload of {size} bytes: a message has 1 to {LONGEST_BODY}"
-        ));
+    let longest = forward.publisher.longest_body();
+    if !(1..=longest).contains(&size) {
+        return Err(format!("payload of {size} bytes: a message has 1 to {longest}"));
     }
     let id = task.id.to_string();
     let key = task.key.as_ref().map(|key| key.as_str().to_owned());
@@ -83,6 +82,7 @@ pub(super) fn check_property(name: &str, value: &str) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::rocketmq::Publisher;
+    use crate::rocketmq::message::LONGEST_BODY;
     use crate::store::{MemoryStore, Store, Target};
     use crate::{NewTask, Scheduler};
 
@@ -93,6 +93,7 @@ mod tests {
             tag: None,
             properties: Vec::new(),
             by_key: false,
+            saw_topic: true,
         }
     }
 

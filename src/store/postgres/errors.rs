@@ -48,8 +48,24 @@ pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("40001" | "40P01" | "23505"))
 }
 
+/// What is told of a text that the database has no characters for.
+fn unwritable(error: &sqlx::Error) -> Option<Why> {
+    match code_of(error)?.as_str() {
+        // The database's encoding lacks a character, or no text of PostgreSQL has it, as NUL.
+        "22P05" | "22021" => Some(Why::Invalid {
+            field: "text",
+            value: "of a kind, a key or a header".to_owned(),
+            allowed: format!("allowed are characters that the database can keep: {error}"),
+        }),
+        _ => None,
+    }
+}
+
 /// What is told of a row that a statement failed of; none where it was not for a row's sake.
 pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
+    if let Some(why) = unwritable(error) {
+        return Some(why);
+    }
     match code_of(error)?.as_str() {
         // A lock did not come in time.
         "55P03" => Some(Why::Locked(None)),
@@ -97,6 +113,9 @@ fn is_transient(error: &sqlx::Error) -> bool {
 
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
+    if let Some(why) = unwritable(&error) {
+        return why.error(super::NAME);
+    }
     Error::Store {
         store: super::NAME,
         transient: is_transient(&error),

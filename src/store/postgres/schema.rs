@@ -20,10 +20,13 @@ const RECORD: &str =
     "INSERT INTO {migrations} (version, applied_at) VALUES ({version}, floor(extract(epoch FROM clock_timestamp()) * 1000));
 ";
 /// By what is committed: what the server remembers of names may be from before the lock.
-const ARE_THERE: &str = r#"SELECT coalesce(bool_or(t.name = $1), false), coalesce(bool_or(t.name = $2), false)
+const ARE_THERE: &str = r#"SELECT coalesce(bool_or(t.name = $1), false), coalesce(bool_or(t.name = $2), false),
+        current_setting('server_encoding')
     FROM (SELECT format('"%s"."%s"', replace(n.nspname, '"', '""'), c.relname) AS name
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) t WHERE t.name IN ($1, $2)"#;
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM {migrations}";
+/// The one encoding that has all characters of kinds, keys and headers.
+const ENCODING: &str = "UTF8";
 /// A table may take long to be brought up to date, and another process that does so, too.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0";
 /// One process at a time, for as long as its transaction lasts.
@@ -51,6 +54,11 @@ enum Unfit {
         "table {table} has schema version {found}, this release knows versions up to {known}: use a later release"
     )]
     TooNew { table: String, found: i32, known: usize },
+    #[error(
+        "the database's encoding is {found}, which lacks characters that kinds, keys and headers may have: allowed is {ENCODING} \
+         (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)"
+    )]
+    Encoding { found: String },
 }
 
 impl From<Unfit> for sqlx::Error {
@@ -117,20 +125,23 @@ fn step(version: i32, migration: &str) -> String {
     format!("{first}\n{migration}\n{record}\n")
 }
 
-/// The version of the schema; none if its table is not there, and an error if that is another's.
+/// The version of the schema; none if its table is not there, and an error if that is another's, or if the database cannot
+/// keep all texts.
 async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
-    match sqlx::query_as(ARE_THERE)
+    let (is_there, is_ours, encoding): (bool, bool, String) = sqlx::query_as(ARE_THERE)
         .bind(table.full_name())
         .bind(table.text("{migrations}"))
         .fetch_one(&mut *connection)
-        .await?
-    {
-        (true, true) => {}
-        (true, false) => {
-            let table = table.full_name();
-            return Err(Unfit::Foreign { table }.into());
-        }
-        (false, _) => return Ok(None),
+        .await?;
+    if encoding != ENCODING {
+        return Err(Unfit::Encoding { found: encoding }.into());
+    }
+    if is_there && !is_ours {
+        let table = table.full_name();
+        return Err(Unfit::Foreign { table }.into());
+    }
+    if !is_there {
+        return Ok(None);
     }
     let version = sqlx::query_scalar(table.fill(VERSION))
         .fetch_one(connection)

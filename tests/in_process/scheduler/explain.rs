@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use delayline::history::Explanation;
 use delayline::store::{Change, Expect, History, Note, Store, Target, Verb, When};
+use delayline::testing::Faults;
 use delayline::{NewTask, Outcome, Policy, Scheduled, Scheduler, Shift, State, TaskId, Worker};
 
 use crate::support::{KIND, ROCKETMQ, Running, Setup, World, at, secs};
@@ -59,8 +60,8 @@ async fn in_the_middle_of_a_chain_the_level_is_told_that_holds_the_wake_up() {
         assert_eq!(
             second.words[1],
             format!(
-                "Its wake-up is in level 14 of {backend}, of 10m since {}, and arrives at {}; it counts as missed \
-                 at {missed}, when the sweep looks.",
+                "Its wake-up was routed to level 14 of {backend} (10m) at {}. It arrives at {} if {backend} took it; it \
+                 counts as missed at {missed}, when the sweep looks.",
                 at(3_600_000),
                 at(4_200_000),
                 backend = wake.leg.backend
@@ -81,6 +82,30 @@ async fn in_the_middle_of_a_chain_the_level_is_told_that_holds_the_wake_up() {
         assert_eq!(entry.wake.as_ref(), Some(&leg));
         drop(running);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_wake_up_that_its_backend_refused_no_more_is_said_than_is_known() {
+    let setup = Setup {
+        table: Some(ROCKETMQ),
+        noted: History::All,
+        level_faults: Faults {
+            refuse: 100,
+            usual: Duration::ZERO,
+            ..Faults::default()
+        },
+        ..Setup::default()
+    };
+    let world = setup.build();
+    let id = scheduled(&world, 600).await;
+    world.pass_until(1_000).await;
+    assert_eq!(world.precise.log().len(), 1, "the precise one has it");
+    let told = explained(&world, id).await;
+    let said = &told.words[1];
+    assert!(
+        !said.contains(" is in ") && said.contains(&format!(". It arrives at {} if ", at(600_000))),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

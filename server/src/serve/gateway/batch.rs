@@ -35,35 +35,55 @@ impl<'a> Asked<'a> {
 /// Does what the messages ask for that have no reply yet: those of one key one after the other, as their broker stored
 /// them, and all others in as few calls of the store as there can be.
 ///
-/// An error of the store leaves some without a reply. They can be tried again: what was done is found again by the ids.
+/// An error of the store that may pass leaves some without a reply. They can be tried again: what was done is found again by
+/// the ids. One that the store will never do what it asks for is rejected, unless the store cannot keep even that.
 pub(super) async fn deal_with(
     scheduler: &Scheduler,
     traces: &Traces,
     asked: &mut [Asked<'_>],
 ) -> Result<(), Error> {
     for round in rounds(asked) {
-        let (schedules, verbs): (Vec<_>, Vec<_>) =
-            round.into_iter().partition(|&at| asked[at].is_to_be_scheduled());
-        let (scheduled, changed) = tokio::join!(
-            schedule(scheduler, traces, asked, &schedules),
-            change(scheduler, asked, &verbs)
-        );
-        let mut failed = None;
-        let came = schedules
-            .into_iter()
-            .zip(scheduled)
-            .chain(verbs.into_iter().zip(changed));
-        for (at, reply) in came {
-            match reply {
-                Ok(reply) => asked[at].reply = Some(reply),
-                Err(error) => failed = Some(error),
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
+        for (at, _) in try_round(scheduler, traces, asked, round).await? {
+            // Alone: beside it others may have failed that nothing is wrong with.
+            let Some((_, error)) = try_round(scheduler, traces, asked, vec![at]).await?.pop() else {
+                continue;
+            };
+            let reason = format!("the store cannot do it: {error}");
+            asked[at].reply = Some(reject(scheduler, asked[at].message, reason).await?);
         }
     }
     Ok(())
+}
+
+/// Does what the messages at these places ask for, and gives those that failed for good, each with its error.
+async fn try_round(
+    scheduler: &Scheduler,
+    traces: &Traces,
+    asked: &mut [Asked<'_>],
+    round: Vec<usize>,
+) -> Result<Vec<(usize, Error)>, Error> {
+    let (schedules, verbs): (Vec<_>, Vec<_>) =
+        round.into_iter().partition(|&at| asked[at].is_to_be_scheduled());
+    let (scheduled, changed) = tokio::join!(
+        schedule(scheduler, traces, asked, &schedules),
+        change(scheduler, asked, &verbs)
+    );
+    let (mut refused, mut failed) = (Vec::new(), None);
+    let came = schedules
+        .into_iter()
+        .zip(scheduled)
+        .chain(verbs.into_iter().zip(changed));
+    for (at, reply) in came {
+        match reply {
+            Ok(reply) => asked[at].reply = Some(reply),
+            Err(error) if error.is_transient() => failed = Some(error),
+            Err(error) => refused.push((at, error)),
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(refused),
+    }
 }
 
 /// The places of messages without a reply, so that those of one key are in different rounds, in their order.
@@ -170,7 +190,7 @@ async fn after_schedule(
     answer: Result<Scheduled, Error>,
 ) -> Result<Reply, Error> {
     if let Some(reason) = rejected {
-        return kept(asked.message, reason, answer);
+        return kept(scheduler, asked.message, reason, answer).await;
     }
     let scheduled = match answer {
         Err(error) if error.is_invalid() => return reject(scheduler, asked.message, error.to_string()).await,
@@ -292,17 +312,19 @@ async fn after_cancel(
 
 async fn reject(scheduler: &Scheduler, message: &Received, reason: String) -> Result<Reply, Error> {
     let answer = scheduler.schedule(rejected_task(message, &reason)).await;
-    kept(message, reason, answer)
+    kept(scheduler, message, reason, answer).await
 }
 
-/// The reply to a message that is rejected, once it is kept. What cannot even be kept goes no further, and holds nobody up.
-fn kept(message: &Received, reason: String, answer: Result<Scheduled, Error>) -> Result<Reply, Error> {
+/// The reply to a message that is rejected, once it is kept.
+async fn kept(
+    scheduler: &Scheduler,
+    message: &Received,
+    reason: String,
+    answer: Result<Scheduled, Error>,
+) -> Result<Reply, Error> {
     match answer {
-        Err(error) if error.is_invalid() => {
-            tracing::error!(
-                %error, reason, topic = message.topic, message = message.id,
-                "a message is rejected and cannot be kept, so it is dropped"
-            );
+        Err(error) if !error.is_transient() => {
+            rejected::keep_plainly(scheduler, message, id_of(message), &reason, &error).await?;
         }
         answer => drop(answer?),
     }

@@ -1,10 +1,12 @@
 //! Messages whose time has come.
 
+use std::collections::BTreeMap;
+
 use delayline::rocketmq::{Message, Publisher, Received};
-use delayline::{Context, Failure, NewTask, Outcome, Timestamp};
+use delayline::{Context, Failure, NewTask, Outcome, TaskId, Timestamp};
 
 use super::overtaken;
-use super::request::{OURS, Request};
+use super::request::{Action, OURS, Request};
 use crate::serve::config::Gateway;
 use crate::serve::traces::Place;
 
@@ -22,30 +24,108 @@ pub(super) fn task(
     target: &str,
     due: Timestamp,
 ) -> NewTask {
-    let keys: Vec<_> = message.keys().collect();
-    let keys = keys.join(" ");
-    let mut task = NewTask::from_bytes(request.kind.clone(), body)
-        .at(due)
-        .header(TOPIC, target);
+    let mut task = NewTask::from_bytes(request.kind.clone(), body).at(due);
     if let Some(key) = &request.key {
         task = task.key(key.clone());
     }
-    for (name, value) in [
+    let headers = headers(message, target).into_iter();
+    headers.fold(task, |task, (name, value)| task.header(name, value))
+}
+
+/// What a task keeps of its message beside the body.
+fn headers(message: &Received, target: &str) -> BTreeMap<String, String> {
+    let keys: Vec<_> = message.keys().collect();
+    let keys = keys.join(" ");
+    let ours = [
+        (TOPIC, Some(target)),
         (TAG, message.tag()),
         (KEYS, Some(keys.as_str()).filter(|keys| !keys.is_empty())),
         (SHARDING_KEY, message.sharding_key()),
-    ] {
-        if let Some(value) = value {
-            task = task.header(name, value);
-        }
-    }
+    ];
     let theirs = message
         .user_properties()
         .filter(|(name, value)| !name.starts_with(OURS) && !value.trim().is_empty());
-    for (name, value) in theirs {
-        task = task.header(name, value);
+    ours.into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .chain(theirs)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Refuses a message that no broker would take when it is due: with what is added by then, each as long as it can be.
+pub(super) fn check(publisher: &Publisher, received: &Received, request: &Request) -> Result<(), String> {
+    let (Action::Schedule { target, due, .. }, Ok(body)) = (&request.action, &received.body) else {
+        return Ok(());
+    };
+    if body.is_empty() {
+        // Refused where the task is made.
+        return Ok(());
     }
-    task
+    let longest = Added {
+        id: TaskId::from_bytes([0; 16]),
+        due_at: *due,
+        attempt: u32::MAX,
+        place: Some(Place {
+            traceparent: "0".repeat(55),
+            tracestate: Some("0".repeat(512)),
+        }),
+    };
+    let message = longest.to(outgoing(target, &headers(received, target), body.clone()));
+    publisher
+        .check(&message)
+        .map_err(|error| format!("it could not be published when it is due: {error}"))?;
+    let (most, size) = (publisher.longest_body(), message.size());
+    // Brokers before 5.0 limit all of a message, later ones the body: one that has taken more than that is a later one.
+    // What is compressed comes in shorter than it is, and goes out so.
+    let is_compressed = received.stored_size() < body.len();
+    if size > most && !is_compressed && received.stored_size() <= most {
+        return Err(format!(
+            "it could not be published when it is due: its body of {} bytes, with its properties and those that are added, may \
+             have {size} bytes: allowed are {most} (maxMessageSize of brokers, rocketmq.max_message_size of the server)",
+            body.len()
+        ));
+    }
+    Ok(())
+}
+
+/// The message that a task keeps.
+fn outgoing(topic: &str, headers: &BTreeMap<String, String>, body: Vec<u8>) -> Message {
+    let header = |name: &str| headers.get(name).map(String::as_str);
+    let mut message = Message::new(topic, body);
+    if let Some(tag) = header(TAG) {
+        message = message.tag(tag);
+    }
+    for key in header(KEYS).unwrap_or_default().split_whitespace() {
+        message = message.key(key);
+    }
+    if let Some(key) = header(SHARDING_KEY) {
+        message = message.sharding_key(key);
+    }
+    for (name, value) in headers.iter().filter(|(name, _)| !name.starts_with(OURS)) {
+        message = message.property(name, value);
+    }
+    message
+}
+
+/// What a message has beside what its sender gave it.
+struct Added {
+    id: TaskId,
+    due_at: Timestamp,
+    attempt: u32,
+    place: Option<Place>,
+}
+
+impl Added {
+    fn to(self, mut message: Message) -> Message {
+        if let Some(place) = self.place {
+            // Its consumer takes part in the attempt, and finds beside where the task was made.
+            message = message.in_trace(&place.traceparent, place.tracestate.as_deref());
+        }
+        message
+            .property("DELAYLINE_ID", self.id.to_string())
+            .property("DELAYLINE_DUE_AT", self.due_at.as_millis().to_string())
+            .property("DELAYLINE_ATTEMPT", self.attempt.to_string())
+    }
 }
 
 /// Publishes the message of a task.
@@ -72,27 +152,13 @@ pub(super) async fn publish(
             "its header {TOPIC} is {topic:?}: allowed are the topics of gateway.targets"
         )));
     }
-    let mut message = Message::new(topic, task.payload.clone());
-    if let Some(tag) = header(TAG) {
-        message = message.tag(tag);
-    }
-    for key in header(KEYS).unwrap_or_default().split_whitespace() {
-        message = message.key(key);
-    }
-    if let Some(key) = header(SHARDING_KEY) {
-        message = message.sharding_key(key);
-    }
-    for (name, value) in task.headers.iter().filter(|(name, _)| !name.starts_with(OURS)) {
-        message = message.property(name, value);
-    }
-    if let Some(place) = place {
-        // Whoever consumes it takes part in the attempt, and finds beside where the task was made.
-        message = message.in_trace(&place.traceparent, place.tracestate.as_deref());
-    }
-    message = message
-        .property("DELAYLINE_ID", task.id.to_string())
-        .property("DELAYLINE_DUE_AT", task.planned_at.as_millis().to_string())
-        .property("DELAYLINE_ATTEMPT", task.attempt.to_string());
+    let added = Added {
+        id: task.id,
+        due_at: task.planned_at,
+        attempt: task.attempt,
+        place,
+    };
+    let message = added.to(outgoing(topic, &task.headers, task.payload.clone()));
     match publisher.publish(message).await {
         Ok(()) => Ok(Outcome::Done),
         Err(error) => error.outcome(context),

@@ -26,7 +26,7 @@ pub(crate) struct ExplainedView {
     /// Whether its kind is paused.
     #[schema(required = false)]
     paused: bool,
-    /// The wake-up that is on its way, if that is known.
+    /// The wake-up that was sent last, and which way, if that is known: whether it was taken there is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake: Option<WakeView>,
     /// The legs after it, if every one is punctual; not there if no leg is to come or they are not known here.
@@ -75,7 +75,7 @@ struct LegView {
     delay_ms: u64,
 }
 
-/// A wake-up that is on its way.
+/// A wake-up, and which way it was sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = WakeUp)]
 struct WakeView {

@@ -119,6 +119,10 @@ async fn asked(app: Shared) -> Vec<Part> {
     let names = app.backends.iter().map(|backend| backend.name());
     let mut asked = vec![(name, store)];
     asked.extend(names.zip(others));
+    // Only where some are not known to be there: all others are looked at when they are published to.
+    if !app.topics.are_seen() {
+        asked.push(("topics", false));
+    }
     let now = now();
     let part = |(place, (name, ready))| Part {
         name,

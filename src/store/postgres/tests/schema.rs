@@ -1,6 +1,11 @@
 //! The schema: made once, by whomever, and known to be there.
 
-use super::{Fixture, due_rows, in_time, run};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
+
+use super::{Fixture, PostgresStore, due_rows, in_time, new_row, run};
 use crate::store::Store;
 use crate::store::sql::Each;
 
@@ -62,6 +67,39 @@ async fn a_schema_of_another_release_is_refused_and_left_alone() {
     run(&mut other, "DELETE FROM delayline_tasks_migrations").await;
     let error = fixture.store.check().await.unwrap_err();
     assert!(error.to_string().contains("needs version 1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_that_lacks_characters_is_refused_and_one_that_it_lacks_is_invalid_input() {
+    let fixture = Fixture::new().await;
+    let name = format!("latin1_{:016x}", fastrand::u64(..));
+    let create =
+        format!("CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+    run(&mut fixture.foreign().await, &create).await;
+    let options: PgConnectOptions = fixture.options.clone().database(&name);
+    let store = PostgresStore::builder(options.clone()).connect().await.unwrap();
+    for refused in [store.check().await, store.migrate().await] {
+        let error = refused.unwrap_err();
+        assert!(!error.is_transient(), "{error}");
+        assert!(error.to_string().contains("encoding is LATIN1"), "{error}");
+        assert!(error.to_string().contains("allowed is UTF8"), "{error}");
+    }
+    // Made by hand, and not checked.
+    let mut person = PgConnection::connect_with(&options).await.unwrap();
+    run(&mut person, &store.migrations()).await;
+    let with_key = |number, key: &str| {
+        let mut row = new_row(number, Duration::ZERO);
+        row.key = Some(key.into());
+        row
+    };
+    let rows = vec![with_key(1, "é"), with_key(2, "\u{1F600}")];
+    let answers = store.insert(rows).await.unwrap().found;
+    assert!(answers[0].is_ok(), "{answers:?}");
+    let refused = answers[1].as_ref().unwrap_err();
+    assert!(refused.is_invalid(), "{refused}");
+    let target = (crate::Kind::from("k"), crate::Key::from("\u{1F600}"));
+    let refused = store.find(&target.into()).await.unwrap_err();
+    assert!(refused.is_invalid(), "{refused}");
 }
 
 #[tokio::test]
