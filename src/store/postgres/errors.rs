@@ -10,6 +10,15 @@ use crate::store::sql::Why;
 #[error("{0}; the store's own tables are made by `PostgresStore::migrate`, or `delayline migrate postgres`")]
 struct NoTable(#[source] sqlx::Error);
 
+/// A prepared statement of somebody else's is there, or one of ours is not: the session is shared with others.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0}: a pooler gives connections of PostgreSQL to others after each transaction. Of its own connections a store finds \
+     that out when it connects, and goes by it; those of a service, whose transactions it joins, have to be led past that \
+     pooler, or the pooler has to pool sessions"
+)]
+struct Shared(#[source] sqlx::Error);
+
 /// The code that PostgreSQL gave.
 fn code_of(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
@@ -72,6 +81,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         transient: is_transient(&error),
         source: match code_of(&error).as_deref() {
             Some("42P01") => NoTable(error).into(),
+            Some("42P05" | "26000") => Shared(error).into(),
             _ => error.into(),
         },
     }
