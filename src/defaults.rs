@@ -50,7 +50,8 @@ pub const CLAIMS_BYTES: usize = 64 << 20;
 /// is that late at the most.
 pub const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
-/// How soon all workers over a store know that a kind was paused or resumed, if the store answers.
+/// How soon all workers over a store know that a kind was paused or resumed. One that the store has not told for so long starts
+/// nothing.
 pub const PAUSE_SEEN: Duration = Duration::from_secs(1);
 
 /// For how long a claim holds unless it is renewed.

@@ -1,11 +1,24 @@
 //! Holds each store of this crate to the contract of `Store`. One line per store: its name and its fixture.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "store/crowded.rs"]
+mod crowded;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "support/database.rs"]
 mod database;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+#[path = "store/hostile.rs"]
+mod hostile;
+#[cfg(feature = "redis")]
+#[path = "support/logged.rs"]
+mod logged;
 #[cfg(feature = "redis")]
 #[path = "store/on_redis.rs"]
 mod on_redis;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+#[path = "support/pgbouncer.rs"]
+mod pgbouncer;
 #[cfg(feature = "redis")]
 #[path = "support/redis/mod.rs"]
 mod redis_server;

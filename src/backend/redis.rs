@@ -154,6 +154,7 @@ impl RedisBackend {
                 link: self.link.clone(),
                 names,
                 shards,
+                asked: Default::default(),
             });
             Parts {
                 merging: Merging::start(&sender),

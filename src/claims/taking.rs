@@ -69,7 +69,7 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
     let claims = &request.claims;
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
-    kernel.pauses.refresh(kernel).await;
+    kernel.pauses.hear(kernel).await?;
     let now = kernel.time.now();
     let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
     let mut shares = Shares::among(kinds, kernel.claims.next_turn());
@@ -110,10 +110,16 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
     }
     let mut claimed = noted(claims, request.lease, taken).await;
     drop(reserved);
-    if !claimed.is_empty() && began.until(&kernel.clock.moment()) >= request.lease {
-        // Somebody else's by now, perhaps: nobody is to start these.
-        let own = claimed.drain(..).map(|one| release(kernel, &one)).collect();
-        give_back(kernel, own).await;
+    if !claimed.is_empty() {
+        // A slow store may have taken longer than a pause may go unheard.
+        let is_heard = kernel.pauses.hear(kernel).await.is_ok();
+        // Another's by now, perhaps: then none is to start.
+        let is_late = began.until(&kernel.clock.moment()) >= request.lease;
+        let now = kernel.time.now();
+        let may_start = |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, now);
+        let (given, kept) = claimed.into_iter().partition::<Vec<_>, _>(may_start);
+        give_back(kernel, kept.iter().map(|one| release(kernel, one)).collect()).await;
+        claimed = given;
     }
     let more = !shares.of(1).is_empty();
     Ok(Taken { claimed, more })

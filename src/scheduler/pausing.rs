@@ -10,7 +10,8 @@ impl Scheduler {
     ///
     /// Every worker over the store, and all [`Claims`](crate::claims::Claims), know of it within
     /// [`defaults::PAUSE_SEEN`](crate::defaults::PAUSE_SEEN), and start none of its tasks from then on; what they have
-    /// claimed in advance they give back. Handlers that run go on, and callers may schedule, move and cancel as ever.
+    /// claimed in advance they give back. Handlers that run go on, and callers may schedule, move and cancel as ever. Where
+    /// the store has not said for so long which kinds are paused, nothing starts until it does.
     ///
     /// A pause is a row of the kind [`Paused::KIND`], under the name of the paused kind as its key.
     ///

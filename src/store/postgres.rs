@@ -11,6 +11,7 @@ mod listen;
 mod read;
 mod schema;
 mod session;
+mod settings;
 mod sql;
 mod sweep;
 mod table;
@@ -42,8 +43,9 @@ const NAME: &str = "postgres";
 ///
 /// A clone is another handle of the same connections. Any number of processes may use one table. Times are those of
 /// the database's clock; a call that comes back has been written to the database's disk. The table is made by
-/// [`migrate`](Self::migrate), not by connecting. The store's own connections keep prepared statements and settings, so
-/// a pooler between them and the server has to pool sessions, not transactions.
+/// [`migrate`](Self::migrate), not by connecting. The store's own connections keep prepared statements and settings. A pooler
+/// that gives them to others after each transaction, as PgBouncer does in its transaction mode, is found out when the store
+/// connects: then nothing is kept in them, which costs time, and [`notify`](PostgresBuilder::notify) does not hear.
 ///
 /// What the database asks to be repeated, such as the victim of a deadlock, is repeated here. A database that is away
 /// gives errors that are transient; when it is back, so is the store. A call that gets no answer within

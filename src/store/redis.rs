@@ -9,6 +9,7 @@ mod checkup;
 mod claim;
 mod codec;
 mod database;
+mod fitness;
 mod guarded;
 mod insert;
 mod listen;
@@ -67,8 +68,9 @@ const PREFIX: &str = "delayline";
 ///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
 ///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`
 ///   does not change that.
-/// - A server that removes keys when its memory is full would remove tasks; [`check`](Store::check), and so every worker,
-///   refuses one whose `maxmemory-policy` does.
+/// - A server that removes keys when its memory is full would remove tasks. [`check`](Store::check), and so every worker,
+///   refuses one whose `maxmemory-policy` does; and new tasks are refused there: it is asked before the first, and once a
+///   minute. An account that may not ask it (`INFO`) is told so by a warning.
 ///
 /// Where none of this is acceptable a SQL database is the place for the rows.
 ///

@@ -5,6 +5,7 @@ mod claim;
 mod codec;
 mod connections;
 mod guarded;
+mod presence;
 mod read;
 mod schema;
 mod session;
@@ -28,6 +29,7 @@ use sqlx::{ConnectOptions, SqliteConnection};
 
 pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
+use self::presence::Presence;
 use self::unreadable::Unreadable;
 use super::{
     Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
@@ -66,10 +68,11 @@ const ROWS_AHEAD: usize = 1_024;
 /// # What stands in the way
 ///
 /// A full disk, and a file that cannot be read or written for a while, are errors that are transient; nothing of the call
-/// was done then. A row that cannot be read, edited by hand or written by a later release, is an error of the verbs that
-/// mean it; all others leave it out, and tell of it once a minute. A batch with rows that the file refuses, such as by a
-/// trigger of the application's, is written without them. A file that a later release has changed is refused when it is
-/// opened and when a worker starts; what runs already goes on with it.
+/// was done then. So is a file that was deleted, moved away or replaced by another: every call fails until it is back in its
+/// place, or the process starts anew. A row that cannot be read, edited by hand or written by a later release, is an error
+/// of the verbs that mean it; all others leave it out, and tell of it once a minute. A batch with rows that the file
+/// refuses, such as by a trigger of the application's, is written without them. A file that a later release has changed is
+/// refused when it is opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
     file: Arc<File>,
@@ -129,15 +132,17 @@ impl SqliteStore {
             .thread_name(|_| "delayline-sqlite-read".to_owned());
         // Only now: a file that somebody moves away later is missing, and no new one takes its place.
         let create = writer.clone().create_if_missing(true);
+        let presence = Arc::new(Presence::new(path));
         let file = File {
-            writer: Connections::new(writer, 1, clock.clone()),
-            readers: Connections::new(reader, READERS, clock.clone()),
+            writer: Connections::new(writer, &presence, 1, clock.clone()),
+            readers: Connections::new(reader, &presence, READERS, clock.clone()),
             unreadable: Unreadable::new(clock.clone()),
             clock,
             limit: defaults::STORE_TIMEOUT,
         };
-        let prepared = file.in_time(file.prepare(create)).await;
+        let prepared = file.in_time(file.prepare(create, &presence)).await;
         prepared.map_err(|error| not_opened(path, error))?;
+        presence.remember();
         Ok(Self {
             file: Arc::new(file),
             history,
@@ -183,8 +188,14 @@ impl File {
         done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(self.limit)))))
     }
 
-    async fn prepare(&self, create: SqliteConnectOptions) -> Result<(), sqlx::Error> {
-        Connections::new(create, 1, self.clock.clone()).lend().await?;
+    async fn prepare(
+        &self,
+        create: SqliteConnectOptions,
+        presence: &Arc<Presence>,
+    ) -> Result<(), sqlx::Error> {
+        Connections::new(create, presence, 1, self.clock.clone())
+            .lend()
+            .await?;
         let mut lent = self.writer.lend().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *lent)

@@ -118,7 +118,7 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     }
     let asked = engine.kernel.clock.moment();
     // By the time that these are claimed it is known whether they may start.
-    pausing::may_start(engine, &asked);
+    pausing::ask_ahead(engine, &asked);
     let looked = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
     let heard = engine.kernel.time.heard(&asked, looked);
     act(engine, heard, asked, reserved, woken_by).await?;

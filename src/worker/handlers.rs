@@ -84,7 +84,7 @@ enum Ended {
     Answered(Result<Outcome, Failure>),
     /// The handler outlived its execution timeout.
     TimedOut,
-    /// The lease ended before the handler began.
+    /// The lease ended before the handler began, or what was known of pauses was too old by then.
     TooLate,
 }
 
@@ -98,7 +98,7 @@ fn start_next(
     let kernel = &engine.kernel;
     while handlers.len() + lane.noting() < lane.policy.concurrency {
         let now = engine.now();
-        if lane.has_queued() && !pausing::may_start(engine, &now.moment) {
+        if lane.has_queued() && !pausing::may_start(engine, lane, &now) {
             return None;
         }
         let (attempt, lease) = match lane.next(&now)? {
@@ -139,11 +139,12 @@ fn start_next(
         let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
         // Called inside as well, since it may panic before its first await.
         let run = async move {
+            let (kind, woken_by) = (&context.task().kind, context.woken_by().word());
             // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
-            if !lease.holds(&inside.now()) {
+            let now = inside.now();
+            if !lease.holds(&now) || !inside.kernel.pauses.allow(kind, &now.moment, now.store) {
                 return Ended::TooLate;
             }
-            let (kind, woken_by) = (&context.task().kind, context.woken_by().word());
             inside.kernel.started(kind, woken_by, lateness);
             match inside
                 .kernel

@@ -1,22 +1,35 @@
 //! Kinds that are paused: their tasks are neither claimed nor started.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::engine::Engine;
-use super::lane::Settled;
+use super::lane::{Lane, Settled};
+use super::lease::Now;
 use crate::clock::Moment;
 use crate::defaults;
 use crate::pauses::Age;
 
-/// Whether what is known of pauses is new enough for a start. If not, the store is asked, and lanes look again.
-pub(crate) fn may_start(engine: &Engine, now: &Moment) -> bool {
-    let age = engine.kernel.pauses.age(now);
-    if age > Age::Fresh {
+/// Asks the store, if what is known of pauses is not fresh: something is about to be claimed, and it is to be known by
+/// then whether it may start.
+pub(crate) fn ask_ahead(engine: &Engine, now: &Moment) {
+    if engine.kernel.pauses.age(now) > Age::Fresh {
         engine.pauses.notify_one();
     }
-    age < Age::Old
+}
+
+/// Whether it is known that tasks of a lane may start. If it is not, or not for long, the store is asked, and lanes look
+/// again.
+pub(crate) fn may_start(engine: &Engine, lane: &Lane, now: &Now) -> bool {
+    let pauses = &engine.kernel.pauses;
+    // Others in this process ask, too: the lane may not have been told yet.
+    if pauses.has(&lane.kind, now.store) != lane.is_paused() {
+        engine.pauses.notify_one();
+    }
+    ask_ahead(engine, &now.moment);
+    pauses.allow(&lane.kind, &now.moment, now.store)
 }
 
 /// Asks which kinds are paused when something is to start, and twice as often as it must be known while any is, until
@@ -25,7 +38,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
     let kernel = &engine.kernel;
     loop {
         let again = async {
-            if !kernel.pauses.is_any() {
+            if !kernel.pauses.is_any() && !engine.lanes.values().any(|lane| lane.is_paused()) {
                 std::future::pending::<()>().await;
             }
             kernel.clock.sleep(defaults::PAUSE_SEEN / 2).await;
@@ -36,7 +49,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
             () = engine.pauses.notified() => {}
             () = again => {}
         }
-        kernel.pauses.refresh(kernel).await;
+        let asked = kernel.pauses.refresh(kernel).await;
         let now = kernel.time.now();
         for (kind, lane) in &engine.lanes {
             let paused = kernel.pauses.has(kind, now);
@@ -48,7 +61,19 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
                 // Also what was claimed before this was known, and has come since.
                 engine.release(lane, &settle);
             }
+        }
+        if asked.is_err() {
+            tokio::select! {
+                biased;
+                () = engine.stop.begun() => return,
+                () = kernel.clock.sleep(ASK_AGAIN) => {}
+            }
+        }
+        for lane in engine.lanes.values() {
             lane.look_again();
         }
     }
 }
+
+/// How soon a store is asked again that has not said which kinds are paused.
+const ASK_AGAIN: Duration = Duration::from_millis(100);

@@ -46,7 +46,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
         reserved.claim.room.retain(|_, room| *room > 0);
         let asked = kernel.clock.moment();
         // By the time that these are claimed it is known whether they may start.
-        pausing::may_start(&engine, &asked);
+        pausing::ask_ahead(&engine, &asked);
         match kernel.store.ready(&reserved.claim).await {
             Ok(claimed) => {
                 let heard = kernel.time.heard(&asked, claimed);

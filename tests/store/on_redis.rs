@@ -8,6 +8,8 @@ use delayline::store::RedisStore;
 use super::*;
 use crate::redis_server::{RedisCluster, RedisSentinel, RedisServer, Shared};
 
+#[path = "on_redis/fitness.rs"]
+mod fitness;
 #[cfg(feature = "redis-tls")]
 #[path = "on_redis/rules.rs"]
 mod rules;

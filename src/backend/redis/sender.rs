@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 
@@ -22,6 +23,8 @@ pub(super) struct Sender {
     pub(super) link: Arc<Link>,
     pub(super) names: Names,
     pub(super) shards: Shards,
+    /// Whether it was found out that receivers can be told.
+    pub(super) asked: AtomicBool,
 }
 
 impl Sender {
@@ -41,8 +44,31 @@ impl Sender {
                 failure.get_or_insert(cause);
             }
         }
+        if failure.is_none() && !self.asked.swap(true, Ordering::Relaxed) {
+            self.ask_to_publish().await;
+        }
         failed.sort_unstable();
         failure.map_or(Ok(()), |cause| Err(SendError { failed, cause }))
+    }
+
+    /// Tells people if this account may not tell receivers of what it sends: the script that sends goes on without.
+    async fn ask_to_publish(&self) {
+        // Who listens takes it for no hint.
+        let mut command = redis::cmd("PUBLISH");
+        command.arg(&self.names.hints).arg("");
+        let asked: Result<u64, _> = self
+            .link
+            .call(defaults::SEND_TIMEOUT, &Call::command(command))
+            .await;
+        if let Err(error) = asked
+            && !error.is_transient()
+        {
+            tracing::warn!(
+                %error, channel = self.names.hints,
+                "receivers are not told of the wake-ups that this process sends, and get those that are due soon up to \
+                 seconds late: the account needs `+publish`, and the channel"
+            );
+        }
     }
 
     async fn send_part(&self, shard: Shard, part: &[(usize, &Departure)]) -> Result<(), Error> {

@@ -69,7 +69,8 @@ impl PostgresBuilder {
     /// Tells the workers of other processes (`NOTIFY`) when rows are scheduled that are due within
     /// [`defaults::LOOK_AHEAD`], and listens for it. Without it they find such a row when they next sweep.
     ///
-    /// It has its price: PostgreSQL lets only one transaction that notifies commit at a time.
+    /// It has its price: PostgreSQL lets only one transaction that notifies commit at a time. Through a pooler of transactions
+    /// nothing is heard; then it warns.
     pub fn notify(mut self) -> Self {
         self.notify = true;
         self

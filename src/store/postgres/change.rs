@@ -28,7 +28,9 @@ pub(super) async fn change_scheduled(
     for change in changes {
         columns.push(change, history);
     }
-    let rows = sqlx::query(database.statements.change.clone())
+    let rows = database
+        .statements
+        .query(&database.statements.change)
         .bind(columns.ids)
         .bind(columns.kinds)
         .bind(columns.keys)

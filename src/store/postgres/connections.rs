@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::errors;
 use super::listen::Listener;
 use super::read::Query;
+use super::settings;
 use super::sql::Statements;
 use super::table::Table;
 use crate::clock::Clock;
-use crate::defaults;
 use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent, TURN_WAIT, WAITING, Why};
 
 /// For how long the server may take to be reached and to say where the table is.
@@ -30,29 +30,6 @@ const TRIES: usize = 10;
 const PAUSE: u64 = 20;
 /// PostgreSQL 12: `MATERIALIZED`, and plans that are good enough without.
 const OLDEST_SERVER: i32 = 120_000;
-
-/// What a connection needs whatever is set for its user or its database.
-///
-/// - Rows are locked and looked at again where somebody has changed them, which is `READ COMMITTED`.
-/// - What a call has written is durable when it returns.
-/// - Only indexes are used, one row after another: with the statistics of a table that was small once, the planner would
-///   read all of it. A plan is made once for each statement, as no better one depends on the values.
-/// - The server gives up what nobody waits for any more: a caller that goes away closes its connection, which servers
-///   from 14 on notice within half a second; and so it does with connections whose other end has vanished.
-const SETTINGS: &str = "
-    SET default_transaction_isolation = 'read committed';
-    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
-    SET enable_seqscan = off;
-    SET enable_bitmapscan = off;
-    SET enable_hashjoin = off;
-    SET enable_mergejoin = off;
-    SET jit = off;
-    SET plan_cache_mode = force_generic_plan;
-    SELECT set_config(name, '500', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
-    SET tcp_keepalives_idle = 10;
-    SET tcp_keepalives_interval = 5;
-    SET tcp_keepalives_count = 3;
-";
 
 /// In which schema the table is, or would be made; the name of the channel; the version of the server.
 const PLACE: &str = "
@@ -105,21 +82,31 @@ impl Database {
         let clock = Clock::system();
         let asked = async {
             let mut connection = options.connect().await?;
+            // As a transaction, and unprepared: the session may be shared.
+            let begin = AssertSqlSafe(settings::of_transaction(SHORTLY));
+            sqlx::raw_sql(begin).execute(&mut connection).await?;
             let place: (Option<String>, Option<String>, i32) = sqlx::query_as(PLACE)
+                .persistent(false)
                 .bind(schema)
                 .bind(&table)
                 .fetch_one(&mut connection)
                 .await?;
+            sqlx::raw_sql("COMMIT").execute(&mut connection).await?;
+            let shared = is_shared(&mut connection, &options).await?;
             connection.close().await?;
-            Ok::<_, sqlx::Error>(place)
+            Ok::<_, sqlx::Error>((place, shared))
         };
-        let place = clock.timeout(CONNECT_WITHIN, asked).await;
-        let (schema, channel, server) = place.unwrap_or_else(|| Err(Away(CONNECT_WITHIN).into()))?;
+        let asked = clock.timeout(CONNECT_WITHIN, asked).await;
+        let asked = asked.unwrap_or_else(|| Err(Away(CONNECT_WITHIN).into()))?;
+        let ((schema, channel, server), shared) = asked;
         if server < OLDEST_SERVER {
             return Err(sqlx::Error::Configuration(TooOld(server).into()));
         }
         let schema = schema.ok_or_else(|| sqlx::Error::Configuration(NoSchema.into()))?;
         let channel = channel.filter(|_| notify);
+        if shared {
+            tell_of_pooler(notify);
+        }
         let table = Table::new(Some(schema), table);
         let count = usize::try_from(connections).unwrap_or(usize::MAX);
         let pool = |count, lock_timeout| {
@@ -127,6 +114,7 @@ impl Database {
             let server = Server {
                 options,
                 lock_timeout,
+                shared,
             };
             Connections::new(server, count, clock.clone())
         };
@@ -134,9 +122,14 @@ impl Database {
             callers: pool(count, HARDLY),
             workers: pool(count, SHORTLY),
             waiting: pool(WAITING, Duration::from_secs(LOCK_WAIT)),
-            statements: Statements::of(&table),
+            statements: Statements::of(&table, !shared),
             table,
-            listener: Listener::new(options.clone(), channel.clone(), clock.clone()),
+            // Who shares a session cannot listen, and can tell others.
+            listener: Listener::new(
+                options.clone(),
+                channel.clone().filter(|_| !shared),
+                clock.clone(),
+            ),
             channel,
             clock,
         })
@@ -168,10 +161,50 @@ impl Database {
 
 /// What a statement finds, on a connection of its own.
 pub(super) async fn fetch(pool: &Pool, query: Query<'_>) -> Result<Vec<PgRow>, sqlx::Error> {
-    let mut lent = pool.lend().await?;
-    let rows = query.fetch_all(&mut *lent).await?;
-    lent.give_back();
+    let mut using = Using::lend(pool).await?;
+    let query = query.persistent(!using.lent.dial().shared);
+    let rows = query.fetch_all(&mut *using).await?;
+    using.give_back().await?;
     Ok(rows)
+}
+
+/// A connection for statements each of which is a transaction by itself, or as one if the session is shared.
+pub(super) struct Using<'a> {
+    lent: Lent<'a, Server>,
+}
+
+impl<'a> Using<'a> {
+    pub(super) async fn lend(pool: &'a Pool) -> Result<Self, sqlx::Error> {
+        let mut lent = pool.lend().await?;
+        if lent.dial().shared {
+            let begin = AssertSqlSafe(lent.dial().begin());
+            sqlx::raw_sql(begin).execute(&mut *lent).await?;
+        }
+        Ok(Self { lent })
+    }
+
+    /// Makes durable what was written, and gives the connection back as it was.
+    pub(super) async fn give_back(mut self) -> Result<(), sqlx::Error> {
+        if self.lent.dial().shared {
+            sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;
+        }
+        self.lent.give_back();
+        Ok(())
+    }
+}
+
+impl Deref for Using<'_> {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.lent
+    }
+}
+
+impl DerefMut for Using<'_> {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.lent
+    }
 }
 
 /// A transaction; it is undone unless it is committed.
@@ -182,7 +215,8 @@ pub(super) struct Writing<'a> {
 impl<'a> Writing<'a> {
     pub(super) async fn begin(pool: &'a Pool) -> Result<Self, sqlx::Error> {
         let mut lent = pool.lend().await?;
-        sqlx::raw_sql("BEGIN").execute(&mut *lent).await?;
+        let begin = AssertSqlSafe(lent.dial().begin());
+        sqlx::raw_sql(begin).execute(&mut *lent).await?;
         Ok(Self { lent })
     }
 
@@ -191,7 +225,10 @@ impl<'a> Writing<'a> {
         let mut writing = Self::begin(&database.waiting).await?;
         let limit = |seconds| AssertSqlSafe(format!("SET LOCAL lock_timeout = '{seconds}s'"));
         sqlx::raw_sql(limit(TURN_WAIT)).execute(&mut *writing).await?;
-        let turn = sqlx::query(database.statements.turn.clone()).bind(database.table.full_name());
+        let statements = &database.statements;
+        let turn = statements
+            .query(&statements.turn)
+            .bind(database.table.full_name());
         match turn.execute(&mut *writing).await {
             Err(error) if matches!(errors::blame(&error), Some(Why::Locked(_))) => return Ok(None),
             came => came?,
@@ -202,7 +239,10 @@ impl<'a> Writing<'a> {
 
     /// Undoes all that it has done, and begins another.
     pub(super) async fn begin_again(&mut self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql("ROLLBACK; BEGIN").execute(&mut *self.lent).await?;
+        let again = format!("ROLLBACK; {}", self.lent.dial().begin());
+        sqlx::raw_sql(AssertSqlSafe(again))
+            .execute(&mut *self.lent)
+            .await?;
         Ok(())
     }
 
@@ -232,6 +272,19 @@ impl DerefMut for Writing<'_> {
 pub(super) struct Server {
     options: PgConnectOptions,
     lock_timeout: Duration,
+    /// Whether a pooler gives a session to another after each transaction. Then nothing may be left in it: neither settings,
+    /// which the next one would have, nor prepared statements.
+    shared: bool,
+}
+
+impl Server {
+    /// What begins a transaction.
+    fn begin(&self) -> String {
+        match self.shared {
+            true => settings::of_transaction(self.lock_timeout),
+            false => "BEGIN".to_owned(),
+        }
+    }
 }
 
 #[async_trait]
@@ -240,14 +293,10 @@ impl Dial for Server {
 
     async fn dial(&self) -> Result<PgConnection, sqlx::Error> {
         let mut connection = self.options.connect().await?;
-        let limit = defaults::STORE_TIMEOUT.as_millis();
-        let limits = format!(
-            "SET lock_timeout = {}; SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit};
-             SET tcp_user_timeout = {limit};",
-            self.lock_timeout.as_millis()
-        );
-        let settings = AssertSqlSafe(limits + SETTINGS);
-        sqlx::raw_sql(settings).execute(&mut connection).await?;
+        if !self.shared {
+            let settings = AssertSqlSafe(settings::of_session(self.lock_timeout));
+            sqlx::raw_sql(settings).execute(&mut connection).await?;
+        }
         Ok(connection)
     }
 }
@@ -258,7 +307,52 @@ pub(super) fn prepare(options: PgConnectOptions) -> PgConnectOptions {
         Some(_) => options,
         None => options.application_name("delayline"),
     };
-    options.disable_statement_logging()
+    // No number here is a broken one, and PgBouncer refuses who asks for this.
+    options.extra_float_digits(None).disable_statement_logging()
+}
+
+/// How often two connections are compared.
+const COMPARISONS: usize = 4;
+
+/// Whether a pooler gives sessions of the server to another after each transaction, as PgBouncer does in its transaction
+/// mode: then two connections that are both open have the same session, or one has another than before.
+async fn is_shared(one: &mut PgConnection, options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
+    // Where there is only one connection to be had, nothing is to be found out.
+    let Ok(mut other) = options.connect().await else {
+        return Ok(false);
+    };
+    let mut before = None;
+    for _ in 0..COMPARISONS {
+        let sessions = (session(one).await?, session(&mut other).await?);
+        if sessions.0 == sessions.1 || before.is_some_and(|before| before != sessions) {
+            return Ok(true);
+        }
+        before = Some(sessions);
+    }
+    other.close().await?;
+    Ok(false)
+}
+
+/// By what the server knows the session that a connection has now.
+async fn session(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    let told = sqlx::raw_sql("SELECT pg_backend_pid()")
+        .fetch_one(connection)
+        .await?;
+    told.try_get(0)
+}
+
+fn tell_of_pooler(notify: bool) {
+    tracing::info!(
+        "a pooler gives connections of PostgreSQL to others after each transaction: so nothing is kept prepared, and every \
+         call is a transaction that makes its own settings, which costs time; a pooler of sessions, or none, costs less"
+    );
+    if notify {
+        tracing::warn!(
+            "a pooler gives connections of PostgreSQL to others after each transaction, so this process cannot LISTEN: \
+             what other processes schedule for now it finds when it sweeps; lead the store past the pooler, or have \
+             that pool sessions"
+        );
+    }
 }
 
 impl fmt::Debug for Database {

@@ -36,6 +36,15 @@ impl std::error::Error for Said {
     }
 }
 
+/// A prepared statement of somebody else's is there, or one of ours is not: the session is shared with others.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0}: a pooler gives connections of PostgreSQL to others after each transaction. Of its own connections a store finds \
+     that out when it connects, and goes by it; those of a service, whose transactions it joins, have to be led past that \
+     pooler, or the pooler has to pool sessions"
+)]
+struct Shared(Said);
+
 /// The code that PostgreSQL gave.
 fn code_of(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
@@ -121,6 +130,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         transient: is_transient(&error),
         source: match code_of(&error).as_deref() {
             Some("42P01") => NoTable(Said(error)).into(),
+            Some("42P05" | "26000") => Shared(Said(error)).into(),
             _ => Said(error).into(),
         },
     }

@@ -25,18 +25,49 @@ pub(super) async fn advance(
         let error = |place: &usize| Transition::of(&steps[*place].event, history).error;
         let size = |place: &usize| error(place).map_or(0, |error| clip(error).len());
         for places in batches(&round, usize::MAX, STATEMENT, size) {
-            let take = || async {
-                let steps = places.iter().map(|&place| &steps[place]);
-                let query = query(&database.statements.advance, steps, history);
-                fetch(&database.workers, query).await
-            };
-            let came = came(&database.retried(take).await?)?;
-            for &place in places {
-                advanced[place] = came.of(steps[place].id, steps[place].version);
+            let mut left = places.to_vec();
+            for pause in AGAIN.iter().map(Some).chain([None]) {
+                let take = || async {
+                    let steps = left.iter().map(|&place| &steps[place]);
+                    let query = query(&database.statements.advance, steps, history);
+                    fetch(&database.workers, query).await
+                };
+                let came = came(&database.retried(take).await?)?;
+                for &place in &left {
+                    advanced[place] = came.of(steps[place].id, steps[place].version);
+                }
+                left.retain(|&place| advanced[place] == Guarded::Blocked);
+                if !wait(database, left.is_empty(), pause).await {
+                    break;
+                }
             }
         }
     }
     Ok(advanced)
+}
+
+/// For how long to wait before rows are asked for again that were locked, at the most.
+///
+/// They may be so for a moment, and for nobody's sake: a claim that meets a row which another has just claimed follows it to
+/// its newest version, locks that, finds that it is none to claim, and has it locked until its statement ends. PostgreSQL
+/// knows no way to let go of it before.
+const AGAIN: [Duration; 5] = [
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+    Duration::from_millis(16),
+    Duration::from_millis(32),
+];
+
+/// Waits up to so long, if anything is left to be asked for again; says whether it is to be.
+async fn wait(database: &Database, is_done: bool, pause: Option<&Duration>) -> bool {
+    let Some(pause) = pause.filter(|_| !is_done) else {
+        return false;
+    };
+    let most = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    let millis = most / 2 + database.clock.random_below(most / 2 + 1);
+    database.clock.sleep(Duration::from_millis(millis)).await;
+    true
 }
 
 /// What came of guarded writes, by id and version.
@@ -138,16 +169,31 @@ pub(super) async fn renew(
     for claim in claims {
         *asked.entry((claim.id, claim.version)).or_insert(false) |= claim.started;
     }
-    let renew = || async {
-        let versions = asked.keys().map(|&(_, version)| codec::stored_version(version));
-        let query = sqlx::query(database.statements.renew.clone())
-            .bind(codec::uuids(asked.keys().map(|&(id, _)| id)))
-            .bind(versions.collect::<Vec<_>>())
-            .bind(codec::span(lease))
-            .bind(asked.values().copied().collect::<Vec<_>>());
-        fetch(&database.workers, query).await
-    };
-    let came = came(&database.retried(renew).await?)?;
-    let of = |claim: &Renewal| came.of(claim.id, claim.version);
-    Ok(claims.iter().map(of).collect())
+    let mut renewed = BTreeMap::new();
+    for pause in AGAIN.iter().map(Some).chain([None]) {
+        let renew = || async {
+            let versions = asked.keys().map(|&(_, version)| codec::stored_version(version));
+            let query = sqlx::query(database.statements.renew.clone())
+                .bind(codec::uuids(asked.keys().map(|&(id, _)| id)))
+                .bind(versions.collect::<Vec<_>>())
+                .bind(codec::span(lease))
+                .bind(asked.values().copied().collect::<Vec<_>>());
+            fetch(&database.workers, query).await
+        };
+        let came = came(&database.retried(renew).await?)?;
+        renewed.extend(
+            asked
+                .keys()
+                .map(|&(id, version)| ((id, version), came.of(id, version))),
+        );
+        asked.retain(|claim, _| renewed.get(claim) == Some(&Guarded::Blocked));
+        if !wait(database, asked.is_empty(), pause).await {
+            break;
+        }
+    }
+    let of = |claim: &Renewal| renewed.get(&(claim.id, claim.version)).copied();
+    Ok(claims
+        .iter()
+        .map(|claim| of(claim).unwrap_or(Guarded::Lost))
+        .collect())
 }

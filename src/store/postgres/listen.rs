@@ -74,6 +74,12 @@ async fn listen(
         .max_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
+        .after_connect(|connection, _| {
+            // Nothing may be said for long. Servers from 14 on have this.
+            let forever =
+                "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+            Box::pin(async move { sqlx::raw_sql(forever).execute(connection).await.map(drop) })
+        })
         .connect_lazy_with(options.clone());
     let begun = async {
         let mut listener = PgListener::connect_with(&own).await?;

@@ -7,16 +7,16 @@ use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use super::codec;
-use super::connections::{Database, fetch};
+use super::connections::{Database, Using, fetch};
 use super::sql::Statements;
 use crate::store::rows::Rows;
 use crate::store::{Noted, Page, Stamped, Target};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 pub(super) async fn now(database: &Database) -> Result<Timestamp, sqlx::Error> {
-    let mut lent = database.workers.lend().await?;
-    let now = time(&mut lent, &database.statements).await?;
-    lent.give_back();
+    let mut using = Using::lend(&database.workers).await?;
+    let now = time(&mut using, &database.statements).await?;
+    using.give_back().await?;
     Ok(now)
 }
 
@@ -25,7 +25,7 @@ pub(super) async fn time(
     connection: &mut PgConnection,
     statements: &Statements,
 ) -> Result<Timestamp, sqlx::Error> {
-    let now = sqlx::query_scalar(statements.now.clone());
+    let now = sqlx::query_scalar(statements.now.clone()).persistent(statements.prepared);
     Ok(Timestamp::from_millis(now.fetch_one(connection).await?))
 }
 
@@ -38,9 +38,9 @@ pub(super) fn stamped(rows: &[PgRow]) -> Result<(Timestamp, impl Iterator<Item =
 }
 
 pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, sqlx::Error> {
-    let mut lent = database.callers.lend().await?;
-    let found = of_target(&mut lent, &database.statements, target).await?;
-    lent.give_back();
+    let mut using = Using::lend(&database.callers).await?;
+    let found = of_target(&mut using, &database.statements, target).await?;
+    using.give_back().await?;
     Ok(found)
 }
 
@@ -51,8 +51,8 @@ pub(super) async fn of_target(
     target: &Target,
 ) -> Result<Option<Task>, sqlx::Error> {
     let query = match target {
-        Target::Id(id) => by_ids(statements.by_ids.clone(), [*id]),
-        Target::Key(kind, key) => by_keys(statements.by_keys.clone(), [(kind, key)]),
+        Target::Id(id) => by_ids(statements.query(&statements.by_ids), [*id]),
+        Target::Key(kind, key) => by_keys(statements.query(&statements.by_keys), [(kind, key)]),
     };
     let found = query.fetch_all(connection).await?;
     let found: Result<Vec<_>, _> = found.iter().map(|row| codec::task(row, 0)).collect();
@@ -140,18 +140,18 @@ pub(super) async fn due_within(
 pub(super) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
 /// A statement that asks for ids.
-pub(super) fn by_ids(statement: sqlx::SqlStr, ids: impl IntoIterator<Item = TaskId>) -> Query<'static> {
-    sqlx::query(statement).bind(codec::uuids(ids))
+pub(super) fn by_ids(query: Query<'static>, ids: impl IntoIterator<Item = TaskId>) -> Query<'static> {
+    query.bind(codec::uuids(ids))
 }
 
 /// A statement that asks for kinds and keys.
 pub(super) fn by_keys<'k>(
-    statement: sqlx::SqlStr,
+    query: Query<'static>,
     keys: impl IntoIterator<Item = (&'k Kind, &'k Key)>,
 ) -> Query<'static> {
     let names = keys
         .into_iter()
         .map(|(kind, key)| (codec::name(kind.as_str()), codec::name(key.as_str())));
     let (kinds, keys): (Vec<_>, Vec<_>) = names.unzip();
-    sqlx::query(statement).bind(kinds).bind(keys)
+    query.bind(kinds).bind(keys)
 }

@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::connections::{Database, Writing};
+use super::connections::{Database, Using, Writing};
 use super::table::Table;
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
@@ -69,9 +69,9 @@ impl From<Unfit> for sqlx::Error {
 
 /// Fails unless the schema is the one that this release knows.
 pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
-    let mut lent = database.callers.lend().await?;
-    let found = version(&mut lent, &database.table).await?;
-    lent.give_back();
+    let mut using = Using::lend(&database.callers).await?;
+    let found = version(&mut using, &database.table).await?;
+    using.give_back().await?;
     let table = database.table.full_name();
     let known = MIGRATIONS.len();
     let Some(found) = found else {
@@ -94,6 +94,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
     let mut transaction = Writing::begin(&database.callers).await?;
     sqlx::raw_sql(PATIENT).execute(&mut *transaction).await?;
     sqlx::query(LOCK)
+        .persistent(false)
         .bind(table.full_name())
         .execute(&mut *transaction)
         .await?;
@@ -129,6 +130,7 @@ fn step(version: i32, migration: &str) -> String {
 /// keep all texts.
 async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
     let (is_there, is_ours, encoding): (bool, bool, String) = sqlx::query_as(ARE_THERE)
+        .persistent(false)
         .bind(table.full_name())
         .bind(table.text("{migrations}"))
         .fetch_one(&mut *connection)
@@ -144,6 +146,7 @@ async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<
         return Ok(None);
     }
     let version = sqlx::query_scalar(table.fill(VERSION))
+        .persistent(false)
         .fetch_one(connection)
         .await?;
     Ok(Some(version))

@@ -51,7 +51,8 @@ impl<'a> PostgresSession<'a> {
         };
         let soon = now.after(defaults::LOOK_AHEAD);
         if scheduled.any(|task| task.due_at <= soon) {
-            let notify = sqlx::query(self.database.statements.notify.clone()).bind(channel);
+            let statements = &self.database.statements;
+            let notify = statements.query(&statements.notify).bind(channel);
             notify.execute(&mut *self.connection).await?;
         }
         Ok(())
@@ -124,7 +125,8 @@ impl<'a> PostgresSession<'a> {
             return Ok(true);
         }
         let ids = running.iter().map(|row| row.id);
-        let query = read::by_ids(self.database.statements.by_ids.clone(), ids);
+        let statements = &self.database.statements;
+        let query = read::by_ids(statements.query(&statements.by_ids), ids);
         let (rows, now) = match self.whose {
             Whose::Own(_) => (query.fetch_all(&mut *self.connection).await?, self.now().await?),
             Whose::Services => (
@@ -165,7 +167,10 @@ impl<'a> PostgresSession<'a> {
         for row in rows {
             columns.push(row)?;
         }
-        let row = sqlx::query(self.database.statements.add.clone())
+        let row = self
+            .database
+            .statements
+            .query(&self.database.statements.add)
             .bind(now.map(Timestamp::as_millis))
             .bind(&self.database.channel)
             .bind(millis(defaults::LOOK_AHEAD))
@@ -200,11 +205,11 @@ impl Session for PostgresSession<'_> {
     async fn rows_of_ids(&mut self, ids: BTreeSet<TaskId>, lock: Lock) -> Result<Held, sqlx::Error> {
         let statements = &self.database.statements;
         let statement = match self.whose {
-            Whose::Own(Locked::Leave) => statements.hold_ids.clone(),
-            _ => statements.await_ids.clone(),
+            Whose::Own(Locked::Leave) => &statements.hold_ids,
+            _ => &statements.await_ids,
         };
         let ask = |except: &BTreeSet<TaskId>| {
-            read::by_ids(statement.clone(), ids.iter().copied())
+            read::by_ids(statements.query(statement), ids.iter().copied())
                 .bind(codec::uuids(except.iter().copied()))
                 .bind(lock == Lock::Changeable)
         };
@@ -214,13 +219,13 @@ impl Session for PostgresSession<'_> {
     async fn rows_of_keys(&mut self, keys: BTreeSet<(Kind, Key)>, lock: Lock) -> Result<Held, sqlx::Error> {
         let statements = &self.database.statements;
         let statement = match self.whose {
-            Whose::Own(Locked::Leave) => statements.hold_keys.clone(),
-            _ => statements.await_keys.clone(),
+            Whose::Own(Locked::Leave) => &statements.hold_keys,
+            _ => &statements.await_keys,
         };
         let keys: Vec<_> = keys.into_iter().collect();
         let ask = |except: &BTreeSet<TaskId>| {
             let pairs = keys.iter().map(|(kind, key)| (kind, key));
-            read::by_keys(statement.clone(), pairs)
+            read::by_keys(statements.query(statement), pairs)
                 .bind(codec::uuids(except.iter().copied()))
                 .bind(lock == Lock::Changeable)
         };
@@ -262,7 +267,10 @@ impl Session for PostgresSession<'_> {
             .iter()
             .map(|(before, _)| codec::stored_version(before.version));
         let error = |row: &Task| row.last_error.as_deref().map(codec::text);
-        let query = sqlx::query(self.database.statements.write.clone())
+        let query = self
+            .database
+            .statements
+            .query(&self.database.statements.write)
             .bind(column(rows, |row| codec::uuid(row.id)))
             .bind(read_at.collect::<Vec<_>>())
             .bind(column(rows, |row| codec::number(row.state)))
@@ -287,7 +295,10 @@ impl Session for PostgresSession<'_> {
             .iter()
             .map(|(_, noted)| (noted.history.as_str(), noted.sent.as_deref()))
             .unzip();
-        let query = sqlx::query(self.database.statements.note.clone())
+        let query = self
+            .database
+            .statements
+            .query(&self.database.statements.note)
             .bind(codec::uuids(rows.iter().map(|(id, _)| *id)))
             .bind(histories)
             .bind(sent);
@@ -296,7 +307,10 @@ impl Session for PostgresSession<'_> {
     }
 
     async fn refill(&mut self, row: &Task) -> Result<(), sqlx::Error> {
-        let query = sqlx::query(self.database.statements.refill.clone())
+        let query = self
+            .database
+            .statements
+            .query(&self.database.statements.refill)
             .bind(codec::uuid(row.id))
             .bind(&row.payload)
             .bind(codec::headers(&row.headers)?)

@@ -21,6 +21,7 @@ mod pieces;
 
 use sqlx::SqlStr;
 
+use super::read::Query;
 use super::table::Table;
 
 macro_rules! statements {
@@ -28,12 +29,19 @@ macro_rules! statements {
         /// Every statement, for one table.
         #[derive(Debug)]
         pub(super) struct Statements {
+            /// Whether they stay prepared.
+            pub(super) prepared: bool,
             $($(#[$doc])* pub(super) $name: SqlStr,)*
         }
 
         impl Statements {
-            pub(super) fn of(table: &Table) -> Self {
-                Self { $($name: table.fill($sql),)* }
+            pub(super) fn of(table: &Table, prepared: bool) -> Self {
+                Self { prepared, $($name: table.fill($sql),)* }
+            }
+
+            /// One of them, to be given its values.
+            pub(super) fn query(&self, statement: &SqlStr) -> Query<'static> {
+                sqlx::query(statement.clone()).persistent(self.prepared)
             }
 
             #[cfg(test)]
@@ -198,7 +206,7 @@ statements! {
             SELECT t.*, a.place FROM asked a CROSS JOIN LATERAL (
                 SELECT t.id, t.kind, t.key, t.version, t.due_at, t.planned_at, octet_length(t.payload) AS bytes
                 FROM {tasks} t WHERE t.id = a.id AND t.version = a.version AND t.state + 0 = 0
-                FOR UPDATE SKIP LOCKED) t),
+                FOR NO KEY UPDATE SKIP LOCKED) t),
         ranked AS (
             SELECT l.*, l.due_at <= clock.now AS is_due,
                 row_number() OVER (PARTITION BY l.kind, l.due_at <= clock.now ORDER BY l.place) AS rank
@@ -237,7 +245,7 @@ statements! {
                 SELECT t.id, t.due_at, octet_length(t.payload) AS bytes FROM {tasks} t
                 WHERE (t.kind, t.state) >= (r.kind, 0)
                     AND (t.kind, t.state, t.due_at) <= (r.kind, 0, (SELECT clock.now FROM clock))
-                ORDER BY t.kind, t.state, t.due_at, t.id LIMIT r.room FOR UPDATE SKIP LOCKED) d),
+                ORDER BY t.kind, t.state, t.due_at, t.id LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) d),
         summed AS (SELECT l.id, ", before!("l.due_at, l.id", "l.bytes"), " AS bytes FROM locked l),
         claimed AS (
             UPDATE {tasks} t SET ", claim!("$3::text", "$4::bigint", "$6::text"), "
@@ -289,7 +297,7 @@ statements! {
             SELECT j.id, j.is_due, j.fits FROM judged j CROSS JOIN LATERAL (
                 SELECT FROM {tasks} t WHERE t.id = j.id AND t.version = j.version AND t.state + 0 = 0
                     AND t.wake_at <= (SELECT clock.now FROM clock)
-                FOR UPDATE SKIP LOCKED) t
+                FOR NO KEY UPDATE SKIP LOCKED) t
             WHERE j.fits OR NOT j.is_due),
         swept AS (
             UPDATE {tasks} t SET state = l.fits::int, version = t.version + l.fits::int,

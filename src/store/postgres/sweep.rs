@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::claim::{self, Sight};
 use super::codec;
-use super::connections::{Database, Writing, fetch};
+use super::connections::{Database, Using, Writing, fetch};
 use crate::TaskId;
 use crate::store::{Claim, Looked, Stamped, Sweep};
 
@@ -49,7 +49,9 @@ async fn look(database: &Database, claim: &Claim, sweep: &Sweep) -> Result<Sight
             Some(ahead) => (codec::span(ahead.within), codec::limit(ahead.limit)),
             None => (0, 0),
         };
-        let query = sqlx::query(database.statements.sweep.clone())
+        let query = database
+            .statements
+            .query(&database.statements.sweep)
             .bind(kinds)
             .bind(room)
             .bind(codec::text(&claim.owner))
@@ -76,13 +78,16 @@ pub(super) async fn expire(
 ) -> Result<usize, sqlx::Error> {
     let mut writing = Writing::begin(&database.workers).await?;
     let versions: Vec<_> = ended.iter().map(|&(_, version)| version).collect();
-    let locked = sqlx::query(database.statements.lock.clone())
+    let statements = &database.statements;
+    let locked = statements
+        .query(&statements.lock)
         .bind(codec::uuids(ended.iter().map(|&(id, _)| id)))
         .bind(versions)
         .fetch_all(&mut *writing)
         .await?;
     let ids: Result<Vec<Uuid>, _> = locked.iter().map(|row| row.try_get(0)).collect();
-    let expired: i64 = sqlx::query_scalar(database.statements.expire.clone())
+    let expired: i64 = sqlx::query_scalar(statements.expire.clone())
+        .persistent(statements.prepared)
         .bind(ids?)
         .bind(noted)
         .fetch_one(&mut *writing)
@@ -125,10 +130,10 @@ pub(super) async fn purge(database: &Database, limit: usize) -> Result<u64, sqlx
 
 async fn execute(database: &Database, statement: &sqlx::SqlStr, limit: usize) -> Result<u64, sqlx::Error> {
     let execute = || async {
-        let query = sqlx::query(statement.clone()).bind(codec::limit(limit));
-        let mut lent = database.workers.lend().await?;
-        let touched = query.execute(&mut *lent).await?.rows_affected();
-        lent.give_back();
+        let query = database.statements.query(statement).bind(codec::limit(limit));
+        let mut using = Using::lend(&database.workers).await?;
+        let touched = query.execute(&mut *using).await?.rows_affected();
+        using.give_back().await?;
         Ok(touched)
     };
     database.retried(execute).await

@@ -60,6 +60,7 @@ impl Transaction for Joined<'_> {
         let (database, history) = (&self.store.database, self.store.history);
         for _ in 0..TRIES {
             let query = guarded::query(&database.statements.finish, done.iter(), history);
+            let query = query.persistent(database.statements.prepared);
             let rows = query.fetch_all(&mut *self.connection).await.map_err(failed)?;
             match guarded::came(&rows).map_err(failed)?.of(id, version) {
                 Guarded::Done => return Ok(true),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::change::change_scheduled;
-use super::connections::{Database, Writing};
+use super::connections::{Database, Using, Writing};
 use super::errors;
 use super::read;
 use super::session::{PostgresSession, Whose};
@@ -50,15 +50,15 @@ impl Verbs for Database {
     async fn add(&self, rows: &[NewRow]) -> Result<Stamped<BTreeSet<TaskId>>, sqlx::Error> {
         // It is one statement, which needs no transaction around it.
         let add = || async {
-            let mut lent = self.callers.lend().await?;
-            let mut session = PostgresSession::new(&mut lent, self, Whose::Own(Locked::Leave));
+            let mut using = Using::lend(&self.callers).await?;
+            let mut session = PostgresSession::new(&mut using, self, Whose::Own(Locked::Leave));
             let added = session.add(rows, None).await;
             if added
                 .as_ref()
                 .err()
                 .is_none_or(|error| errors::blame(error).is_some())
             {
-                lent.give_back();
+                using.give_back().await?;
             }
             added
         };

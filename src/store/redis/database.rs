@@ -8,6 +8,7 @@ use redis::ToRedisArgs;
 
 use super::answer::Answer;
 use super::away::Away;
+use super::fitness::Fitness;
 use super::listen::{Horizon, Listener};
 use super::quiet::Quiet;
 use super::shards::{Shard, Shards};
@@ -52,6 +53,7 @@ pub(super) struct Database {
     pub(super) clock: Clock,
     pub(super) quiet: Arc<Quiet>,
     pub(super) listener: Listener,
+    pub(super) fitness: Fitness,
     away: Away,
     link: Arc<Link>,
     shards: Shards,
@@ -79,6 +81,7 @@ impl Database {
         );
         Self {
             away: Away::default(),
+            fitness: Fitness::default(),
             link: Arc::new(Link::new(address, Role::Store, patience)),
             settings,
             clock,
@@ -136,7 +139,11 @@ impl Database {
             false => call.arg("").arg(""),
         };
         call.arg(Horizon::of(shards).told_within_millis());
-        Request { call, shard }
+        Request {
+            call,
+            shard,
+            adds: false,
+        }
     }
 
     /// The answer of a script that only reads.
@@ -153,6 +160,10 @@ impl Database {
             request.call.confirmed_by(replicas, within);
         }
         let shard = request.shard;
+        let kept = self.keeps(shard).await;
+        if request.adds {
+            kept?;
+        }
         let writing = self.quiet.writing(shard);
         let answer = self.asked(&request, self.limit()).await?;
         writing.answered(answer.soon);
@@ -216,11 +227,19 @@ fn is_out_of_reach(error: &Error) -> bool {
 pub(super) struct Request {
     call: Call,
     shard: Shard,
+    /// Whether it writes new rows: what is there goes its way also where rows may get lost.
+    adds: bool,
 }
 
 impl Request {
     pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
         self.call.arg(arg);
+        self
+    }
+
+    /// Says that it writes new rows.
+    pub(super) fn adding(mut self) -> Self {
+        self.adds = true;
         self
     }
 }

@@ -207,7 +207,7 @@ impl Inserting<'_> {
         let asking = Asking {
             database,
             call: &|shard, news: &[&(usize, New)]| {
-                let mut call = database.script(&INSERT, shard, shards, true);
+                let mut call = database.script(&INSERT, shard, shards, true).adding();
                 for (_, new) in news {
                     new.add(shard, &mut call);
                 }

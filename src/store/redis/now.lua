@@ -1,12 +1,17 @@
--- Says the time, and whether the server may throw rows away when its memory is full.
+-- Says the time; and whether the server may throw rows away when its memory is full, and others can be told of them.
 --
 -- ARGV[4]  whether that is asked (1 or 0)
--- Returns  the part of INFO that says so, or nothing
+-- Returns  nothing; or an array: the part of INFO that says so, or nothing if it may not be asked; and why others cannot be
+--          told, or nothing
 
-local info = ''
-if ARGV[4] == '1' then
-  -- A user who may not ask can still use the store.
-  local told = redis.pcall('INFO', 'memory')
-  info = type(told) == 'string' and told or ''
+if ARGV[4] ~= '1' then
+  return answer('')
 end
-return answer(info)
+-- A user who may do neither can still use the store.
+local info = redis.pcall('INFO', 'memory')
+-- Who listens takes it for no message.
+local told = redis.pcall('PUBLISH', channel, '')
+return answer({
+  type(info) == 'string' and info or '',
+  type(told) == 'table' and told.err or '',
+})

@@ -9,11 +9,11 @@ use redis::Value;
 use super::answer::{Items, bytes};
 use super::change::{name, shard_of};
 use super::codec::{self, lane};
-use super::database::{Database, NOW};
+use super::database::Database;
 use super::look::Place;
 use super::parts::Asking;
 use super::shards::of_id;
-use crate::redis::{Lua, Node, Role, lua};
+use crate::redis::{Lua, lua};
 use crate::store::{Noted, Page, Stamped, Target};
 use crate::timestamp::millis;
 use crate::{Error, Kind, State, Task, TaskId, Timestamp};
@@ -31,28 +31,8 @@ const MOST_KINDS: usize = 1_000;
 /// Fails unless every shard can be asked, on a server that keeps what it is given.
 pub(super) async fn check(database: &Database) -> Result<(), Error> {
     let shards = database.shards_now().await?;
-    let calls = (0..shards).map(|shard| {
-        let mut call = database.script(&NOW, shard, shards, false);
-        call.arg(1);
-        database.read(call)
-    });
-    for answer in join_all(calls).await {
-        let mut info = Items::of(Value::Array(vec![answer?.found]))?;
-        refuse_eviction(&Node::read(&info.text()?))?;
-    }
-    Ok(())
-}
-
-/// Refuses a server that removes any keys when its memory is full: they would be tasks.
-fn refuse_eviction(node: &Node) -> Result<(), Error> {
-    if !node.evicts() {
-        return Ok(());
-    }
-    let why = format!(
-        "the server's `maxmemory-policy` is {}: it would remove tasks when its memory is full; `noeviction` is safe",
-        node.policy
-    );
-    Err(Role::Store.error(false, why))
+    let calls = (0..shards).map(|shard| database.ask_fitness(shard, shards));
+    join_all(calls).await.into_iter().collect()
 }
 
 pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
@@ -226,28 +206,4 @@ pub(super) async fn due_within(
         }
     }
     Ok(Stamped { now, found })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_removes_keys_is_refused() {
-        let info = |most: u64, policy: &str| {
-            format!("# Memory\r\nmaxmemory:{most}\r\nmaxmemory_policy:{policy}\r\n")
-        };
-        for (most, policy, is_refused) in [
-            (0, "allkeys-lru", false),
-            (1 << 30, "allkeys-lru", true),
-            (1 << 30, "allkeys-random", true),
-            (1 << 30, "noeviction", false),
-            (1 << 30, "volatile-ttl", false),
-        ] {
-            let refused = refuse_eviction(&Node::read(&info(most, policy)));
-            assert_eq!(refused.is_err(), is_refused, "{policy}");
-            assert!(refused.is_ok() || !refused.unwrap_err().is_transient());
-        }
-        assert!(refuse_eviction(&Node::read("")).is_ok());
-    }
 }

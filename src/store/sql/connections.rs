@@ -146,6 +146,12 @@ pub(in crate::store) struct Lent<'a, D: Dial> {
 }
 
 impl<D: Dial> Lent<'_, D> {
+    /// By what it was opened.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn dial(&self) -> &D {
+        &self.home.dial
+    }
+
     /// Gives the connection back as it was.
     pub(in crate::store) fn give_back(self) {
         let Self {

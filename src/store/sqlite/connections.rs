@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::presence::Presence;
 use crate::clock::Clock;
 use crate::store::sql::Why;
 use crate::{Error, Timestamp};
@@ -31,25 +32,34 @@ const PAUSE: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Connections {
     options: SqliteConnectOptions,
+    presence: Arc<Presence>,
     places: Arc<Semaphore>,
     idle: Mutex<Vec<SqliteConnection>>,
     clock: Clock,
 }
 
 impl Connections {
-    pub(super) fn new(options: SqliteConnectOptions, count: usize, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(
+        options: SqliteConnectOptions,
+        presence: &Arc<Presence>,
+        count: usize,
+        clock: Clock,
+    ) -> Arc<Self> {
         Arc::new(Self {
             options,
+            presence: Arc::clone(presence),
             places: Arc::new(Semaphore::new(count)),
             idle: Mutex::default(),
             clock,
         })
     }
 
-    /// Lends a connection.
+    /// Lends a connection, to the file that was opened first.
     pub(super) async fn lend(self: &Arc<Self>) -> Result<Lent, sqlx::Error> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| sqlx::Error::PoolClosed)?;
+        // Another file must not be opened either: what is in the log beside it is not its own.
+        self.presence.check()?;
         let home = Arc::clone(self);
         if let Some(connection) = self.idle().pop() {
             return Ok(Lent::new(connection, home, place));
@@ -172,13 +182,15 @@ impl Writing {
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         sqlx::query("COMMIT").execute(&mut *self.lent).await?;
-        self.end();
-        Ok(())
+        self.end()
     }
 
     /// Ends it where a statement has made it durable.
-    pub(super) fn end(self) {
+    pub(super) fn end(self) -> Result<(), sqlx::Error> {
+        // In a file that is still there?
+        self.lent.home.presence.check()?;
         self.lent.give_back();
+        Ok(())
     }
 }
 

@@ -58,7 +58,7 @@ async fn insert_part(
     // Nearly always all of them are new.
     let now = writing.now;
     if (1..=MOST).contains(&rows.len()) && write::add_and_commit(&mut writing, &rows, now).await? {
-        writing.end();
+        writing.end()?;
         first.get_or_init(|| now);
         return Ok(rows
             .into_iter()

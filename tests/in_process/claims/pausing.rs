@@ -1,9 +1,9 @@
 //! Claims of kinds that are paused.
 
-use delayline::defaults;
+use delayline::{State, defaults};
 
 use super::{LEASE, kinds, schedule, take, wait};
-use crate::support::{KIND, World, at, secs};
+use crate::support::{KIND, Op, World, at, secs};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_paused_kind_is_given_and_everything_of_the_others() {
@@ -37,4 +37,54 @@ async fn who_waits_for_a_paused_kind_is_served_when_it_is_resumed() {
     assert!(waiting.is_finished());
     let taken = waiting.await.unwrap();
     assert_eq!((taken.len(), taken[0].task.due_at), (1, at(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_given_while_the_store_does_not_say_what_is_paused() {
+    for hangs in [false, true] {
+        let world = World::new();
+        let claims = world.scheduler.claims();
+        let row = schedule(&world, secs(0)).await;
+        if hangs {
+            world.store.hold(Op::List);
+        } else {
+            world.store.fail(Op::List, 1_000);
+        }
+        for _ in 0..2 {
+            let error = claims.take(&kinds(&[KIND]), 1, LEASE, "a").await.unwrap_err();
+            assert!(error.is_transient(), "{error}");
+        }
+        let waiting = tokio::spawn({
+            let claims = claims.clone();
+            async move { wait(&claims, secs(60)).await }
+        });
+        world.pass(secs(10)).await;
+        assert!(!waiting.is_finished());
+        let untouched = world.row(row.id).await;
+        assert_eq!(
+            (untouched.state, untouched.version),
+            (State::Scheduled, row.version)
+        );
+        world.store.free(Op::List);
+        world.store.mend();
+        world.pass(secs(2)).await;
+        assert_eq!(waiting.await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_store_has_claimed_is_given_back_if_its_kind_was_paused_meanwhile() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let row = schedule(&world, secs(0)).await;
+    world.store.hold(Op::Ready);
+    let taking = tokio::spawn(async move { take(&claims, 1).await });
+    world.pass(secs(1)).await;
+    assert_eq!(world.store.waiting(Op::Ready), 1);
+    world.another_scheduler().pause(KIND, None, "").await.unwrap();
+    world.pass(defaults::PAUSE_SEEN).await;
+    world.store.free(Op::Ready);
+    assert_eq!(taking.await.unwrap(), []);
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.attempt), (State::Scheduled, 0));
 }

@@ -251,7 +251,7 @@ pub(super) async fn wait(State(app): State<Shared>, request: Request, next: Next
 /// Who asks, where a token says so.
 fn caller(request: &Request) -> &str {
     let caller = request.extensions().get::<Caller>();
-    caller.map_or("", |Caller(name)| name)
+    caller.map_or("", Caller::name)
 }
 
 pub(super) const FULL: &str =

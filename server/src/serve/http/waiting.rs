@@ -9,16 +9,19 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::connection::Listening;
 use super::problem::Problem;
+use super::serving::serve;
 
 /// For how long the store may take to open, before requests are answered without it.
 const SOON: Duration = Duration::from_millis(500);
 /// For how long requests that are under way then may take to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How many connections are open at once, which only ask whether the server is there.
+const CONNECTIONS: usize = 256;
 
 /// Answers requests while the store, of this name, is being opened: the process is alive, and not ready.
 pub(crate) async fn answer_while<T>(
@@ -35,17 +38,11 @@ pub(crate) async fn answer_while<T>(
     }
     // Another handle of the same socket: connections that are not accepted by it are left to the next one.
     let listener = TcpListener::from_std(listener.try_clone()?)?;
-    let (done, is_done) = oneshot::channel::<()>();
-    let serving = axum::serve(Listening(listener), router(base_path, store));
-    let mut serving = tokio::spawn(
-        serving
-            .with_graceful_shutdown(async {
-                let _ = is_done.await;
-            })
-            .into_future(),
-    );
+    let (stop, stopping) = watch::channel(false);
+    let router = router(base_path, store);
+    let mut serving = tokio::spawn(serve(listener, router, CONNECTIONS, stopping));
     let opened = opening.await;
-    drop(done);
+    let _ = stop.send(true);
     if timeout(LAST_ANSWERS, &mut serving).await.is_err() {
         serving.abort();
     }

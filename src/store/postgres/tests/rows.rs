@@ -118,7 +118,7 @@ async fn one_row_may_be_named_twice_in_a_batch() {
 async fn the_last_moment_in_the_statements_is_the_last_moment() {
     let last = Timestamp::MAX.as_millis().to_string();
     let table = Table::new(Some("s".to_owned()), "t".to_owned());
-    let statements = super::super::sql::Statements::of(&table);
+    let statements = super::super::sql::Statements::of(&table, true);
     let advance = statements.advance.as_str();
     assert!(advance.contains(&last), "{advance}");
     assert!(

@@ -11,7 +11,10 @@ use crate::store::proxy::{Network, Proxy};
 async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
     let target: SocketAddr = server.url()["redis://".len()..].parse().unwrap();
     let proxy = Proxy::start(target).await;
-    (RedisStore::new(&proxy.url(&server.url())).unwrap(), proxy)
+    let store = RedisStore::new(&proxy.url(&server.url())).unwrap();
+    // It has asked what it asks before its first write: what is lost then is the answer to a write.
+    store.check().await.unwrap();
+    (store, proxy)
 }
 
 /// The row as the call has made it, whose answer is still on its way.

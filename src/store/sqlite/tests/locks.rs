@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::{Fixture, LEASE, claim, due_rows, each, id, in_time, new_row, run, wa
 use crate::clock::Clock;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connections::{Connections, failed};
+use crate::store::sqlite::presence::Presence;
 use crate::store::{Ahead, NewRow, Store, Sweep};
 use crate::{Error, Kind, Scheduled, State};
 
@@ -182,7 +184,9 @@ async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
     let mut other = fixture.foreign().await;
     run(&mut other, "BEGIN IMMEDIATE").await;
     let options = SqliteConnectOptions::new().filename(fixture.path());
-    let hasty = Connections::new(options.busy_timeout(Duration::ZERO), 1, Clock::system());
+    let options = options.busy_timeout(Duration::ZERO);
+    let presence = Arc::new(Presence::new(&fixture.path()));
+    let hasty = Connections::new(options, &presence, 1, Clock::system());
     // Long after the first refusal; a second one usually comes as well.
     let release = async {
         tokio::time::sleep(Duration::from_millis(30)).await;

@@ -103,3 +103,43 @@ async fn a_path_that_cannot_be_used_is_named() {
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_is_written_to_no_more() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.insert(due_rows([1])).await;
+    let (path, aside) = (fixture.path(), fixture.folder.path().join("aside.db"));
+    let fails = async |told: &str| {
+        for error in [
+            store.insert(due_rows([2])).await.unwrap_err(),
+            store.ready(&claim(1)).await.unwrap_err(),
+            store.find(&id(1).into()).await.unwrap_err(),
+            store.check().await.unwrap_err(),
+        ] {
+            assert!(error.is_transient(), "{error}");
+            let error = error.to_string();
+            assert!(error.contains(told) && error.contains("tasks.db"), "{error}");
+        }
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    fails("deleted").await;
+    // As a restored backup does.
+    std::fs::copy(&aside, &path).unwrap();
+    fails("replaced").await;
+    std::fs::rename(&aside, &path).unwrap();
+    fixture.find(id(1)).await;
+    fixture.insert(due_rows([3])).await;
+    let again = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(again.find(&id(2).into()).await.unwrap(), None);
+    assert!(again.find(&id(3).into()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn what_was_committed_to_a_file_that_went_meanwhile_is_not_acknowledged() {
+    let fixture = Fixture::new().await;
+    let writing = fixture.store.file.writer.write().await.unwrap();
+    std::fs::remove_file(fixture.path()).unwrap();
+    let error = writing.commit().await.unwrap_err();
+    assert!(error.to_string().contains("would be lost"), "{error}");
+}
