@@ -14,6 +14,11 @@ mod open;
 mod recent;
 mod text;
 mod traces;
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build adds to it")
+)]
+mod unscheduled;
 mod webhook;
 
 use std::future::IntoFuture as _;
@@ -29,6 +34,7 @@ use self::config::{Config, Delivery};
 use self::http::{Access, App, Jobs, Listening, Pages, Peer, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::traces::Traces;
+use self::unscheduled::Unscheduled;
 use self::webhook::Webhook;
 use crate::Failure;
 
@@ -80,11 +86,13 @@ impl Serve {
         let address = listener.local_addr().map_err(Failure::Runtime)?;
         let scheduler = parts.scheduler()?;
         let (mut worker, claims) = delivering(&config, &scheduler, &traces).await?;
+        let unscheduled = Unscheduled::default();
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
             (Some(gateway), Some(rocketmq)) => {
                 let gateway = gateway.get_ref().clone();
-                let gateway = gateway::Gateway::open(gateway, rocketmq.options(), traces.clone()).await?;
+                let (options, traces) = (rocketmq.options(), traces.clone());
+                let gateway = gateway::Gateway::open(gateway, options, traces, unscheduled.clone()).await?;
                 worker = gateway.handlers(worker);
                 Some(gateway)
             }
@@ -115,6 +123,7 @@ impl Serve {
             room_for_scrapes: Room::for_scrapes(),
             figures: recorded.for_prometheus,
             recent: recorded.recent,
+            unscheduled,
             delivered: config
                 .kinds()
                 .into_iter()

@@ -22,10 +22,10 @@ use toml::Spanned;
 pub(crate) use self::delivery::{Delivery, Topic};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::gateway::Gateway;
-#[cfg(all(test, feature = "rocketmq"))]
-pub(crate) use self::gateway::Targets;
 #[cfg(feature = "rocketmq")]
-pub(crate) use self::gateway::USUAL_KIND;
+pub(crate) use self::gateway::{KeyProperty, USUAL_KIND};
+#[cfg(all(test, feature = "rocketmq"))]
+pub(crate) use self::gateway::{Replies, Route, Targets};
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
 #[cfg(test)]
@@ -294,6 +294,11 @@ impl Config {
         if let Some(gateway) = &self.gateway {
             let is_kind = |kind: &str| self.kinds.keys().any(|name| name.get_ref() == kind);
             let wrong = match self.rocketmq {
+                Some(_) if self.history.0 == History::Off => Some(
+                    "gateway is there, and history is \"off\": allowed with a gateway are changes and all, by which it knows \
+                     what it has dealt with already"
+                        .to_owned(),
+                ),
                 Some(_) => gateway.get_ref().contradiction(is_kind),
                 None => Some(
                     "gateway is there, and there is no [rocketmq]: allowed is a gateway beside brokers"

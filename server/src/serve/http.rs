@@ -53,6 +53,7 @@ pub(super) use self::room::Room;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
 use super::traces::Traces;
+use super::unscheduled::Unscheduled;
 
 /// For how long a request may take that does not wait for tasks.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -79,6 +80,8 @@ pub(crate) struct App {
     pub(crate) room_for_scrapes: Room,
     pub(crate) figures: PrometheusHandle,
     pub(crate) recent: Recent,
+    /// The messages to the gateway that will not come out.
+    pub(crate) unscheduled: Unscheduled,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
     /// What does not answer.
