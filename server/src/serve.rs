@@ -17,6 +17,11 @@ mod recent;
 mod text;
 mod topics;
 mod traces;
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build adds to it")
+)]
+mod unscheduled;
 mod webhook;
 
 use std::path::PathBuf;
@@ -32,6 +37,7 @@ use self::http::{Access, App, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::topics::Topics;
 use self::traces::Traces;
+use self::unscheduled::Unscheduled;
 use self::webhook::Webhook;
 use crate::Failure;
 
@@ -104,11 +110,13 @@ impl Serve {
         let scheduler = parts.scheduler()?;
         let topics = Arc::new(Topics::default());
         let (mut worker, claims) = delivering(&config, &scheduler, &traces, &topics).await?;
+        let unscheduled = Unscheduled::default();
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
             (Some(gateway), Some(rocketmq)) => {
                 let gateway = gateway.get_ref().clone();
-                let gateway = gateway::Gateway::open(gateway, rocketmq.options(), traces.clone()).await?;
+                let (options, traces) = (rocketmq.options(), traces.clone());
+                let gateway = gateway::Gateway::open(gateway, options, traces, unscheduled.clone()).await?;
                 worker = gateway.handlers(worker);
                 Some(gateway)
             }
@@ -145,6 +153,7 @@ impl Serve {
             room_for_waiting: Room::new(most_connections - most_connections / 4, several),
             figures: recorded.for_prometheus,
             recent: recorded.recent,
+            unscheduled,
             delivered: config
                 .kinds()
                 .into_iter()

@@ -5,6 +5,7 @@ use std::fmt;
 
 use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::{MessageConst, MessageTrait};
+use rocketmq_model::utils::message_utils::build_message_id;
 
 use super::{Message, body, message};
 use crate::Timestamp;
@@ -22,6 +23,13 @@ pub struct Received {
     /// When its broker stored it, by that broker's clock; for one that was given back to the broker, as far as is known, when
     /// it was first stored.
     pub stored_at: Timestamp,
+    /// When its producer sent it, by the producer's clock.
+    pub born_at: Timestamp,
+    /// The name of its broker.
+    pub broker: String,
+    /// Where it is in the log of its broker: what was stored later is further on. Of a message that was given back, where it
+    /// was at first; none, if that is not known.
+    pub place: Option<u64>,
     /// As it was sent; or why it cannot be had, and then [`raw_body`](Self::raw_body) is what came.
     pub body: Result<Vec<u8>, String>,
     /// All of them, RocketMQ's own among them.
@@ -46,6 +54,9 @@ impl Received {
             topic: topic.into(),
             id: id.into(),
             stored_at,
+            born_at: stored_at,
+            broker: String::new(),
+            place: None,
             body: Ok(body.into()),
             properties: BTreeMap::new(),
             raw: (Vec::new(), 0),
@@ -66,6 +77,9 @@ impl Received {
             topic: message.topic().to_string(),
             id: id.cloned().unwrap_or_else(|| message.msg_id().to_string()),
             stored_at: Timestamp::from_millis(message.store_timestamp()),
+            born_at: Timestamp::from_millis(message.born_timestamp()),
+            broker: message.broker_name().to_owned(),
+            place: place(message),
             body: Ok(Vec::new()),
             properties,
             raw: (
@@ -150,11 +164,56 @@ impl Received {
     }
 }
 
+/// Where a message is in the log of its broker, or was before it was given back.
+fn place(message: &MessageExt) -> Option<u64> {
+    let Some(first) = message.properties().get(MessageConst::PROPERTY_ORIGIN_MESSAGE_ID) else {
+        return u64::try_from(message.commit_log_offset()).ok();
+    };
+    // The address of a broker, and a place of 16 digits. What its client sent again itself has another id there, and may be
+    // on another broker than at first.
+    let of_this_broker = build_message_id(message.store_host(), 0);
+    let address = of_this_broker.strip_suffix("0000000000000000")?;
+    u64::from_str_radix(first.strip_prefix(address)?, 16).ok()
+}
+
 impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Received")
             .field("topic", &self.topic)
             .field("id", &self.id)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(first: Option<&str>) -> MessageExt {
+        let mut message = MessageExt::default();
+        message.set_store_host("10.0.0.7:10911".parse().unwrap());
+        message.set_commit_log_offset(4_096);
+        if let Some(first) = first {
+            message.put_property(
+                MessageConst::PROPERTY_ORIGIN_MESSAGE_ID.into(),
+                first.to_owned().into(),
+            );
+        }
+        message
+    }
+
+    #[test]
+    fn what_was_given_back_has_the_place_of_its_first_time() {
+        assert_eq!(place(&stored(None)), Some(4_096));
+        let first = build_message_id("10.0.0.7:10911".parse().unwrap(), 255);
+        assert_eq!(place(&stored(Some(&first))), Some(255), "{first}");
+        for unknown in [
+            &build_message_id("10.0.0.8:10911".parse().unwrap(), 255),
+            // As clients name messages.
+            "7F000001000078A4B4A12F9D00000001",
+            "",
+        ] {
+            assert_eq!(place(&stored(Some(unknown))), None, "{unknown}");
+        }
     }
 }

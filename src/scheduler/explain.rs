@@ -1,7 +1,7 @@
 //! What has become of a task, and what comes next.
 
 use super::Scheduler;
-use crate::history::{Explanation, Sent, WakeUp};
+use crate::history::{Entry, Explanation, Sent, WakeUp};
 use crate::store::{Noted, Target};
 use crate::timestamp::duration;
 use crate::{Error, State, Task};
@@ -81,6 +81,17 @@ impl Scheduler {
         };
         explanation.words = explanation.in_words();
         Ok(Some(explanation))
+    }
+
+    /// A task and what was [noted](crate::SchedulerBuilder::history) of it until then, the oldest first; by key of the live
+    /// task, else of the one that was live last. Nothing if there is none.
+    ///
+    /// [`explain`](Self::explain) tells more, and asks the store for more.
+    pub async fn history(&self, target: impl Into<Target>) -> Result<Option<(Task, Vec<Entry>)>, Error> {
+        let target = target.into();
+        target.check()?;
+        let noted = self.noted(&target).await?;
+        Ok(noted.map(|(task, noted)| (task, noted.entries().0)))
     }
 
     /// A task, and what is noted of it as it is then, unless it changes all the time.

@@ -24,10 +24,10 @@ use toml::Spanned;
 pub(crate) use self::delivery::{Delivery, Topic};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::gateway::Gateway;
-#[cfg(all(test, feature = "rocketmq"))]
-pub(crate) use self::gateway::Targets;
 #[cfg(feature = "rocketmq")]
-pub(crate) use self::gateway::USUAL_KIND;
+pub(crate) use self::gateway::{KeyProperty, USUAL_KIND};
+#[cfg(all(test, feature = "rocketmq"))]
+pub(crate) use self::gateway::{Replies, Route, Targets};
 pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
@@ -334,6 +334,11 @@ impl Config {
         if let Some(gateway) = &self.gateway {
             let is_kind = |kind: &str| self.kinds.keys().any(|name| name.get_ref() == kind);
             let wrong = match self.rocketmq {
+                Some(_) if self.history.0 == History::Off => Some(
+                    "gateway is there, and history is \"off\": allowed with a gateway are changes and all, by which it knows \
+                     what it has dealt with already"
+                        .to_owned(),
+                ),
                 Some(_) => gateway.get_ref().contradiction(is_kind),
                 None => Some(
                     "gateway is there, and there is no [rocketmq]: allowed is a gateway beside brokers"
@@ -370,8 +375,8 @@ impl Config {
     /// The kinds of messages that the gateway takes.
     pub(crate) fn gateway_kinds(&self) -> BTreeSet<Kind> {
         let gateways = self.gateway.iter();
-        let kinds = gateways.flat_map(|gateway| &gateway.get_ref().kinds);
-        kinds.map(|kind| Kind::from(kind.as_str())).collect()
+        let kinds = gateways.flat_map(|gateway| gateway.get_ref().all_kinds());
+        kinds.map(Kind::from).collect()
     }
 
     /// The kinds whose tasks are delivered otherwise than to those who claim them.

@@ -2,10 +2,16 @@
 
 mod answer;
 mod batch;
+mod changing;
 mod delivery;
+mod known;
+mod origin;
 mod overtaken;
 mod rejected;
 mod request;
+mod scheduling;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +24,11 @@ use tokio::task::JoinSet;
 use self::batch::Asked;
 use super::config;
 use super::traces::Traces;
+use super::unscheduled::{self, Unscheduled};
 use crate::Failure;
 
+/// What messages are counted by.
+const MESSAGES: &str = "delayline.gateway.messages";
 /// How many messages are dealt with at once, at the most.
 const BATCH: usize = 500;
 /// For how long the gateway waits after the store has failed: doubled each time, up to the longest.
@@ -40,6 +49,7 @@ pub(super) struct Gateway {
     publisher: Publisher,
     config: Arc<config::Gateway>,
     traces: Traces,
+    unscheduled: Unscheduled,
 }
 
 impl Gateway {
@@ -48,25 +58,28 @@ impl Gateway {
         config: config::Gateway,
         rocketmq: RocketMqOptions,
         traces: Traces,
+        unscheduled: Unscheduled,
     ) -> Result<Self, Failure> {
+        ::metrics::describe_counter!(MESSAGES, "messages to the gateway, and what was answered");
         let options = rocketmq.group(&config.group).lazy();
         Ok(Self {
             publisher: Publisher::connect(options.clone()).await?,
             inbox: Inbox::connect(options, config.topics()).await?,
             config: Arc::new(config),
             traces,
+            unscheduled,
         })
     }
 
     /// Has the worker publish what is due.
     pub(super) fn handlers(&self, mut worker: Worker) -> Worker {
-        for kind in &self.config.kinds {
+        for kind in self.config.all_kinds() {
             let policy = Policy::new()
                 .max_attempts(self.config.attempts.get())
                 .concurrency(PUBLISHED_AT_ONCE);
             let (publisher, config) = (self.publisher.clone(), Arc::clone(&self.config));
             let traces = self.traces.clone();
-            worker = worker.handle_bytes(kind.as_str(), policy, move |context| {
+            worker = worker.handle_bytes(kind, policy, move |context| {
                 let (publisher, config) = (publisher.clone(), Arc::clone(&config));
                 let span = traces.process(context.task());
                 async move {
@@ -114,6 +127,7 @@ impl Gateway {
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(AGAIN_AT_MOST);
             }
+            asked.iter().for_each(|asked| self.tell(asked));
             let answers = asked.iter().filter_map(|asked| self.answer(asked));
             let answers: Vec<_> = answers
                 .map(|(to, answer)| send(self.publisher.clone(), to, answer))
@@ -144,16 +158,33 @@ impl Gateway {
         asked
     }
 
+    /// Counts a message, and says if it will not come out, though it was to be scheduled.
+    fn tell(&self, asked: &Asked<'_>) {
+        let (Some(reply), message) = (&asked.reply, asked.message) else {
+            return;
+        };
+        ::metrics::counter!(MESSAGES, "answer" => reply.answer).increment(1);
+        if let Some(reason) = &reply.unscheduled {
+            tracing::warn!(
+                topic = message.topic,
+                message = message.id,
+                answer = reply.answer,
+                reason,
+                "a message was not scheduled, and will not come out"
+            );
+            self.unscheduled.add(unscheduled::Message {
+                topic: message.topic.clone(),
+                id: message.id.clone(),
+                stored_at: message.stored_at,
+                answer: reply.answer,
+                reason: reason.clone(),
+            });
+        }
+    }
+
     /// What the sender of a message is told, if it wants to know, and the id of the message.
     fn answer(&self, asked: &Asked<'_>) -> Option<(String, Message)> {
         let reply = asked.reply.as_ref()?;
-        if reply.answer == "rejected" {
-            tracing::warn!(
-                topic = asked.message.topic,
-                message = asked.message.id,
-                "a message was rejected; its dead task of the kind delayline.rejected says why"
-            );
-        }
         let answer = self.addressed(asked, reply)?;
         Some((asked.message.id.clone(), answer))
     }

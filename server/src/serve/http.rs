@@ -63,6 +63,7 @@ use super::config::{Right, TraceUrl};
 use super::recent::Recent;
 use super::topics::Topics;
 use super::traces::Traces;
+use super::unscheduled::Unscheduled;
 
 /// For how long a request may take that does not wait for tasks.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -93,6 +94,8 @@ pub(crate) struct App {
     pub(crate) room_for_waiting: Room,
     pub(crate) figures: PrometheusHandle,
     pub(crate) recent: Recent,
+    /// The messages to the gateway that will not come out.
+    pub(crate) unscheduled: Unscheduled,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
     /// The kinds whose tasks this server or the gateway delivers, so that no worker may claim them.

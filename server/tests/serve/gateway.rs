@@ -1,8 +1,10 @@
 //! The gateway on brokers that are there: messages in, messages out, and answers.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use delayline::backend::{Backend as _, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::{Inbox, Message, Publisher, Received, RocketMqOptions};
+use delayline::{Kind, TaskId};
 use serde_json::Value;
 
 use crate::brokers::{fresh, nameserver};
@@ -58,6 +60,7 @@ impl Shop {
     fn asking(&self, key: &str, action: &str) -> Message {
         self.message(*b"{}")
             .key(key)
+            .property("DELAYLINE_KEY", key)
             .property("DELAYLINE_ACTION", action)
             .property("DELAYLINE_REPLY_TOPIC", self.topic("answers"))
     }
@@ -94,7 +97,7 @@ impl Shop {
 pub(crate) fn config(nameserver: &str, name: &str) -> String {
     format!(
         "[rocketmq]\nnameserver = \"{nameserver}\"\ntopic = \"{name}-wakes\"\ngroup = \"{name}-wakes\"\n\
-         [gateway]\ninbox = \"{name}-in\"\ngroup = \"{name}\"\ntargets = [\"{name}-out\", \"{name}-answers\"]\n\
+         [gateway]\ninbox = \"{name}-in\"\ngroup = \"{name}\"\ntargets = [\"{name}-out\"]\nreplies = [\"{name}-answers\"]\n\
          routes = {{ {name}-routed = \"{name}-out\" }}\n{ANY_PORT}"
     )
 }
@@ -122,6 +125,7 @@ async fn a_message_comes_out_at_its_time_as_it_was_sent() {
         .key("order-42")
         .key("customer-7")
         .sharding_key("7")
+        .property("DELAYLINE_KEY", "order-42")
         .property("source", "shop")
         .property("DELAYLINE_TOPIC", shop.topic("out"))
         .property("DELAYLINE_AFTER", "2500ms");
@@ -184,13 +188,13 @@ async fn its_sender_may_change_its_mind_and_is_told_what_came_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_that_overtakes_its_message_still_cancels_it() {
+async fn a_cancel_is_for_what_was_sent_before_it() {
     let shop = Shop::open().await;
     shop.answers(shop.asking("a", "cancel"), "not_found").await;
     // Its mark is no task that could be run, moved or cancelled.
     shop.answers(shop.asking("a", "cancel"), "not_found").await;
-    shop.answers(shop.scheduling("a", "0"), "cancelled").await;
-    // The next one of that key is another matter.
+    shop.answers(shop.asking("a", "run"), "not_found").await;
+    // And for what comes later it is nothing.
     shop.answers(shop.scheduling("a", "1h"), "new").await;
     shop.answers(shop.scheduling("a", "1h"), "existing").await;
     shop.answers(shop.asking("a", "cancel"), "done").await;
@@ -199,14 +203,136 @@ async fn a_cancel_that_overtakes_its_message_still_cancels_it() {
     assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
 }
 
+/// Messages of one order, found on a broker by the same `KEYS`.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_share_keys_all_come_out_and_are_cancelled_by_their_ids() {
+    let shop = Shop::open().await;
+    let of_order = |after: &str| {
+        shop.message(*b"{}")
+            .key("order-42")
+            .property("DELAYLINE_TOPIC", shop.topic("out"))
+            .property("DELAYLINE_AFTER", after)
+            .property("DELAYLINE_REPLY_TOPIC", shop.topic("answers"))
+    };
+    let first = shop.answers(of_order("2s"), "new").await;
+    // What `send` gave its sender is told with the answer as well.
+    shop.send(of_order("1h")).await;
+    let second = received(&shop.answers).await;
+    let second = &second.properties["DELAYLINE_MESSAGE_ID"];
+    let cancel = shop
+        .message(*b"-")
+        .key("order-42")
+        .property("DELAYLINE_ACTION", "cancel")
+        .property("DELAYLINE_REPLY_TOPIC", shop.topic("answers"));
+    let named = shop.answers(cancel.clone(), "rejected").await;
+    let error = named["error"].as_str().unwrap();
+    assert!(error.contains("DELAYLINE_MESSAGE_ID"), "{error}");
+    shop.answers(cancel.property("DELAYLINE_MESSAGE_ID", second), "done")
+        .await;
+    shop.answers(of_order("2s"), "new").await;
+    let mut ids =
+        [shop.comes_out().await, shop.comes_out().await].map(|out| out.properties["DELAYLINE_ID"].clone());
+    ids.sort();
+    assert!(ids.contains(&first["task"]["id"].as_str().unwrap().to_owned()));
+    assert_ne!(ids[0], ids[1]);
+}
+
+/// A message that was sent with `setDelayTimeLevel` alone, as wake-ups are.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_broker_has_held_back_in_a_level_goes_on_when_it_comes() {
+    let shop = Shop::open().await;
+    let options = RocketMqOptions::new(nameserver())
+        .topic(shop.topic("routed"))
+        .group(fresh("group"));
+    let sender = RocketMqBackend::connect(options).await.unwrap();
+    let wake = Wake {
+        id: TaskId::from_bytes([7; 16]),
+        kind: Kind::from("any"),
+        version: 1,
+    };
+    let delay = Duration::from_secs(1);
+    sender.send(&[Departure { wake, delay }]).await.unwrap();
+    let out = shop.comes_out().await;
+    assert!(
+        out.properties.contains_key("DELAYLINE_DUE_AT"),
+        "{:?}",
+        out.properties
+    );
+    sender.close().await.unwrap();
+}
+
+/// How far messages are consumed reaches the broker every five seconds: the last come again to the next server.
+#[tokio::test(flavor = "multi_thread")]
+async fn verbs_that_come_again_after_a_kill_leave_what_was_scheduled_later() {
+    let mut shop = Shop::open().await;
+    let of_one_queue = |message: Message| message.sharding_key("one queue");
+    let mut expected = Vec::new();
+    for key in ["a", "b", "c"] {
+        let shift = shop.asking(key, "shift").property("DELAYLINE_AFTER", "1h");
+        for (message, answer) in [
+            (shop.scheduling(key, "1h"), "new"),
+            (shop.asking(key, "cancel"), "done"),
+            (shop.scheduling(key, "2h"), "new"),
+        ] {
+            shop.answers(of_one_queue(message), answer).await;
+        }
+        expected.push((key, shop.answers(of_one_queue(shift), "done").await));
+    }
+    shop.server.kill_and_start();
+    // Dealt with when all before it have been.
+    shop.send(of_one_queue(shop.asking("last", "run"))).await;
+    while received(&shop.answers).await.keys().next() != Some("last") {}
+    for (key, shifted) in expected {
+        let task = shop.server.get(&format!("/v1/tasks/message/{key}")).await.body;
+        for field in ["id", "state", "due_at"] {
+            assert_eq!(task[field], shifted["task"][field], "{field} of {task}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_scheduled_is_logged_counted_and_shown() {
+    let shop = Shop::open().await;
+    shop.answers(shop.scheduling("a", "1h"), "new").await;
+    shop.send(shop.scheduling("a", "2h")).await;
+    let answer = received(&shop.answers).await;
+    let id = answer.properties["DELAYLINE_MESSAGE_ID"].as_str();
+    let why = "another message of its key waits already";
+    let log = shop.server.log();
+    let said = log.lines().find(|line| line.contains(id));
+    assert!(
+        said.is_some_and(|line| line.contains("WARN") && line.contains(why)),
+        "{log}"
+    );
+    let figures = shop.server.get("/metrics").await.body;
+    let figures = figures.as_str().unwrap();
+    assert!(
+        figures.contains("delayline_gateway_messages_total{answer=\"existing\"} 1"),
+        "{figures}"
+    );
+    let page = shop.server.get("/brokers").await.body;
+    let page = page.as_str().unwrap();
+    assert!(page.contains(id) && page.contains(why), "{page}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_route_all_go_to_its_target() {
     let shop = Shop::open().await;
-    let routed = Message::new(shop.topic("routed"), *b"{}")
-        .key("a")
-        .property("DELAYLINE_AFTER", "0");
-    shop.send(routed).await;
+    let routed = |after: &str| {
+        Message::new(shop.topic("routed"), *b"{}")
+            .key("a")
+            .property("DELAYLINE_KEY", "a")
+            .property("DELAYLINE_AFTER", after)
+    };
+    shop.send(routed("0")).await;
     assert_eq!(shop.comes_out().await.keys().next(), Some("a"));
+    // Their keys are their own.
+    shop.answers(shop.scheduling("b", "1h"), "new").await;
+    let cancel = Message::new(shop.topic("routed"), *b"-")
+        .property("DELAYLINE_KEY", "b")
+        .property("DELAYLINE_ACTION", "cancel")
+        .property("DELAYLINE_REPLY_TOPIC", shop.topic("answers"));
+    shop.answers(cancel, "not_found").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -392,6 +518,23 @@ fn a_gateway_that_could_not_work_is_refused_by_line() {
         (
             format!("{brokers}[gateway]\ntargets = [\"a*b\"]\n"),
             "gateway.targets has \"a*b\"",
+        ),
+        (
+            format!("{brokers}[gateway]\nreplies = [\"a*b\"]\n"),
+            "gateway.replies has \"a*b\"",
+        ),
+        (
+            format!("{brokers}[gateway]\nroutes = {{ later = {{ to = \"orders\", kind = \"message\" }} }}\n"),
+            "a kind of its own",
+        ),
+        (
+            format!("{brokers}[gateway]\nroutes = {{ later = {{ to = \"orders\", keys = \"KEYS\" }} }}\n"),
+            "unknown field `keys`",
+        ),
+        (format!("{brokers}[gateway]\nkey = \"TAGS\"\n"), "unknown variant"),
+        (
+            format!("history = \"off\"\n{brokers}[gateway]\n"),
+            "allowed with a gateway are changes and all",
         ),
         (
             format!("{brokers}[gateway]\ntarget = []\n"),

@@ -1,11 +1,14 @@
 //! Which messages are delayed, and where they may go.
 
+mod route;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use delayline::Kind;
 use serde::Deserialize;
 
+pub(crate) use self::route::Route;
 use crate::reserved;
 
 /// The gateway: ordinary messages that come in on a topic, and go out at their time.
@@ -22,10 +25,14 @@ pub(crate) struct Gateway {
     pub(crate) group: String,
     /// Where messages may say that they go.
     pub(crate) targets: Targets,
+    /// Where messages may say that their answers go.
+    pub(crate) replies: Replies,
     /// Topics whose messages all go to one, by their name.
-    pub(crate) routes: BTreeMap<String, String>,
-    /// The kinds that messages may say they are of.
+    pub(crate) routes: BTreeMap<String, Route>,
+    /// The kinds that messages of the inbox may say they are of.
     pub(crate) kinds: BTreeSet<String>,
+    /// Which property of a message is its key.
+    pub(crate) key: KeyProperty,
     /// How often a message that is due is published at the most, before it is dead.
     pub(crate) attempts: NonZeroU32,
 }
@@ -36,8 +43,10 @@ impl Default for Gateway {
             inbox: "delayline_in".to_owned(),
             group: "delayline_gateway".to_owned(),
             targets: Targets::default(),
+            replies: Replies::default(),
             routes: BTreeMap::new(),
             kinds: [USUAL_KIND.to_owned()].into(),
+            key: KeyProperty::default(),
             attempts: USUAL_ATTEMPTS,
         }
     }
@@ -56,12 +65,29 @@ impl Gateway {
         std::iter::once(self.inbox.as_str()).chain(self.routes.keys().map(String::as_str))
     }
 
+    /// The kinds of its tasks, those of routes among them.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn all_kinds(&self) -> impl Iterator<Item = String> {
+        let of_routes = self.routes.iter().map(|(topic, route)| route.kind(topic));
+        self.kinds.iter().cloned().chain(of_routes)
+    }
+
     /// Whether a message may go there that comes from wherever it says.
     #[cfg(feature = "rocketmq")]
     pub(crate) fn may_publish_to(&self, topic: &str) -> bool {
-        let is_ours = topic == self.inbox || self.routes.contains_key(topic);
-        // It would come in again, and again.
-        !is_ours && (self.targets.allow(topic) || self.routes.values().any(|target| target == topic))
+        let has_route = self.routes.values().any(|route| route.to == topic);
+        !self.consumes(topic) && (self.targets.allow(topic) || has_route)
+    }
+
+    /// Whether an answer may go there.
+    #[cfg(feature = "rocketmq")]
+    pub(crate) fn may_answer_to(&self, topic: &str) -> bool {
+        !self.consumes(topic) && self.replies.0.allow(topic)
+    }
+
+    /// What is published there comes in again, and again.
+    fn consumes(&self, topic: &str) -> bool {
+        topic == self.inbox || self.routes.contains_key(topic)
     }
 
     /// What is right by itself and wrong beside the rest.
@@ -72,30 +98,48 @@ impl Gateway {
                 self.inbox
             ));
         }
-        let circle = self
-            .routes
-            .iter()
-            .find(|(_, target)| **target == self.inbox || self.routes.contains_key(*target));
-        if let Some((topic, target)) = circle {
+        let circle = self.routes.iter().find(|(_, route)| self.consumes(&route.to));
+        if let Some((topic, Route { to, .. })) = circle {
             return Some(format!(
-                "gateway.routes leads {topic:?} to {target:?}, which the gateway consumes itself: allowed are topics that it \
+                "gateway.routes leads {topic:?} to {to:?}, which the gateway consumes itself: allowed are topics that it \
                  does not"
             ));
         }
-        self.kinds.iter().find_map(|kind| {
-            if let Err(error) = Kind::from(kind.as_str())
-                .check()
-                .and_then(|()| reserved::check(kind))
-            {
-                return Some(format!("gateway.kinds: {error}"));
+        let mut seen = BTreeSet::new();
+        let mut wrong = |kind: &str, whose: &str| {
+            if let Err(error) = Kind::from(kind).check().and_then(|()| reserved::check(kind)) {
+                return Some(format!("{whose}: {error}"));
             }
-            kinds(kind).then(|| {
+            if kinds(kind) {
+                return Some(format!(
+                    "{whose} has {kind:?}, and so have the kinds, with a delivery of their own: allowed is one of both"
+                ));
+            }
+            (!seen.insert(kind.to_owned())).then(|| {
                 format!(
-                    "gateway.kinds has {kind:?}, and so have the kinds, with a delivery of their own: allowed is one of both"
+                    "{whose} has {kind:?}, and so has the inbox or another route: allowed is for each a kind of its own, as \
+                     keys are unique within one"
                 )
             })
+        };
+        let of_inbox = self.kinds.iter().find_map(|kind| wrong(kind, "gateway.kinds"));
+        of_inbox.or_else(|| {
+            let mut routes = self.routes.iter();
+            routes.find_map(|(topic, route)| wrong(&route.kind(topic), &format!("gateway.routes.{topic}")))
         })
     }
+}
+
+/// Which property of a message is its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum KeyProperty {
+    /// Only the one that is meant for it.
+    #[default]
+    #[serde(rename = "DELAYLINE_KEY")]
+    Ours,
+    /// Else the first of those by which messages are found on a broker.
+    #[serde(rename = "KEYS")]
+    Keys,
 }
 
 /// Names of topics, each as it is or, with a `*` at its end, as what they begin with.
@@ -133,6 +177,29 @@ impl TryFrom<Vec<String>> for Targets {
     type Error = String;
 
     fn try_from(patterns: Vec<String>) -> Result<Self, String> {
+        Self::of("gateway.targets", patterns)
+    }
+}
+
+/// Names of topics for answers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+#[cfg_attr(
+    not(feature = "rocketmq"),
+    allow(dead_code, reason = "another build reads it")
+)]
+pub(crate) struct Replies(Targets);
+
+impl TryFrom<Vec<String>> for Replies {
+    type Error = String;
+
+    fn try_from(patterns: Vec<String>) -> Result<Self, String> {
+        Targets::of("gateway.replies", patterns).map(Self)
+    }
+}
+
+impl Targets {
+    fn of(setting: &str, patterns: Vec<String>) -> Result<Self, String> {
         let is_pattern = |pattern: &String| {
             let name = pattern.strip_suffix('*').unwrap_or(pattern);
             !pattern.is_empty()
@@ -142,7 +209,7 @@ impl TryFrom<Vec<String>> for Targets {
         };
         match patterns.iter().find(|pattern| !is_pattern(pattern)) {
             Some(pattern) => Err(format!(
-                "gateway.targets has {pattern:?}: allowed are names of topics, letters, digits, - and _, and a * at the end \
+                "{setting} has {pattern:?}: allowed are names of topics, letters, digits, - and _, and a * at the end \
                  for whatever follows"
             )),
             None => Ok(Self(patterns)),
@@ -158,8 +225,52 @@ mod tests {
     fn gateway() -> Gateway {
         Gateway {
             targets: Targets::try_from(vec!["order_*".to_owned(), "coupon".to_owned()]).unwrap(),
-            routes: [("orders_later".to_owned(), "orders".to_owned())].into(),
+            replies: Replies::try_from(vec!["answers".to_owned(), "delayline_*".to_owned()]).unwrap(),
+            routes: [("orders_later".to_owned(), Route::to("orders"))].into(),
             ..Gateway::default()
+        }
+    }
+
+    #[test]
+    fn answers_go_where_they_may_and_messages_do_not() {
+        let gateway = gateway();
+        assert!(gateway.may_answer_to("answers") && !gateway.may_publish_to("answers"));
+        for topic in [
+            "order_timeouts",
+            "orders",
+            "orders_later",
+            "delayline_in",
+            "payments",
+        ] {
+            assert!(!gateway.may_answer_to(topic), "{topic}");
+        }
+        assert!(!Gateway::default().may_answer_to("answers"), "none by default");
+    }
+
+    #[test]
+    fn each_route_has_a_kind_of_its_own() {
+        let mut gateway = gateway();
+        assert_eq!(
+            gateway.all_kinds().collect::<Vec<_>>(),
+            ["message", "message.orders_later"]
+        );
+        assert_eq!(gateway.contradiction(|_| false), None);
+        let said = gateway
+            .contradiction(|kind| kind == "message.orders_later")
+            .unwrap();
+        assert!(said.contains("a delivery of their own"), "{said}");
+        for (kind, allowed) in [("message", "a kind of its own"), ("", "1 to 100 bytes")] {
+            let kind = Some(kind.to_owned());
+            let route = Route {
+                kind,
+                ..Route::to("orders")
+            };
+            gateway.routes.insert("later".to_owned(), route);
+            let said = gateway.contradiction(|_| false).unwrap();
+            assert!(
+                said.contains("gateway.routes.later") && said.contains(allowed),
+                "{said}"
+            );
         }
     }
 

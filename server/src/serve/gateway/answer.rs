@@ -1,6 +1,6 @@
 //! What is answered to who sent a message.
 
-use delayline::{Answer, Scheduled, Task};
+use delayline::{Answer, Task};
 use serde::Serialize;
 
 use super::overtaken;
@@ -16,6 +16,9 @@ pub(super) struct Reply {
     task: Option<TaskView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Why the message will not come out, if it was to be scheduled, and was not.
+    #[serde(skip)]
+    pub(super) unscheduled: Option<String>,
 }
 
 impl Reply {
@@ -23,29 +26,38 @@ impl Reply {
         Self {
             answer: "rejected",
             task: None,
-            error: Some(reason),
+            error: Some(reason.clone()),
+            unscheduled: Some(reason),
+        }
+    }
+
+    /// A message was scheduled, and perhaps in the place of another one.
+    pub(super) fn new(task: Task, replaces: bool) -> Self {
+        Self::of(if replaces { "replaced" } else { "new" }, Some(task))
+    }
+
+    /// A message has come before, and this is its task.
+    pub(super) fn again(task: Task) -> Self {
+        match overtaken::is_mark(&task) {
+            true => Self::cancelled(),
+            false => Self::of("existing", Some(task)),
         }
     }
 
     pub(super) fn cancelled() -> Self {
-        Self {
-            answer: "cancelled",
-            task: None,
-            error: None,
-        }
+        Self::of("cancelled", None).because("it was cancelled before it came")
     }
 
-    /// `instead_of_mark`: what it replaced was no task.
-    pub(super) fn scheduled(scheduled: Scheduled, instead_of_mark: bool) -> Self {
-        let answer = match &scheduled {
-            Scheduled::Replaced(_) if instead_of_mark => "new",
-            scheduled => scheduled.word(),
-        };
-        let (Scheduled::New(task)
-        | Scheduled::Existing(task)
-        | Scheduled::Replaced(task)
-        | Scheduled::Running(task)) = scheduled;
-        Self::of(answer, Some(task))
+    pub(super) fn existing(task: Task) -> Self {
+        Self::of("existing", Some(task)).because("another message of its key waits already")
+    }
+
+    pub(super) fn running(task: Task) -> Self {
+        Self::of("running", Some(task)).because("another message of its key is being published")
+    }
+
+    pub(super) fn conflict(task: Task) -> Self {
+        Self::of("conflict", Some(task)).because("a message of its key came first that was sent later")
     }
 
     /// A mark for what is still to come is no task.
@@ -61,12 +73,24 @@ impl Reply {
         }
     }
 
-    /// The payload is the message's body, which its sender has.
+    /// Body and properties are whose message it was, and an answer goes to who asks.
     fn of(answer: &'static str, task: Option<Task>) -> Self {
+        let bare = |mut task: Task| {
+            task.headers.clear();
+            TaskView::without_payload(task)
+        };
         Self {
             answer,
-            task: task.map(TaskView::without_payload),
+            task: task.map(bare),
             error: None,
+            unscheduled: None,
+        }
+    }
+
+    fn because(self, reason: &str) -> Self {
+        Self {
+            unscheduled: Some(reason.to_owned()),
+            ..self
         }
     }
 }

@@ -1,45 +1,41 @@
 //! A cancel that comes before what it cancels.
 //!
-//! Two messages of one key in different queues may overtake each other. A cancel that finds nothing leaves a mark for ten
-//! minutes: a task of the same kind and key, which is never published. What is then scheduled under that key meets the mark,
-//! is answered "cancelled", and writes its own name on it: the same message that comes again is answered the same, and
-//! another one is scheduled in the mark's place.
+//! Two messages in different queues may overtake each other. A cancel that finds nothing leaves a mark for ten minutes: a
+//! task of the same kind and key, or of the same id, which is never published. It is for all messages that were sent before
+//! the cancel, however often they come: they are answered "cancelled". What was sent later takes the mark's place.
 
 use std::time::Duration;
 
-use delayline::{Key, Kind, NewTask, Task};
+use delayline::store::Target;
+use delayline::{Kind, NewTask, Task};
 
-/// The header by which a mark is known; its value is the id of the message that has met it, if one has.
+use super::known::ORIGIN;
+use super::origin::Origin;
+
+/// The header by which a mark is known.
 const MARK: &str = "DELAYLINE_OVERTAKEN";
-/// The value before that.
-const NOT_YET: &str = "-";
-/// For how long a cancel is kept.
+/// For how long nothing else can take its place unseen.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// The mark of a cancel.
-pub(super) fn mark(kind: &Kind, key: &Key) -> NewTask {
-    NewTask::from_bytes(kind.clone(), *b"null")
-        .key(key.clone())
+pub(super) fn mark(kind: &Kind, target: &Target, origin: &Origin) -> NewTask {
+    let (kind, key, id) = match target {
+        Target::Key(kind, key) => (kind, Some(key), None),
+        Target::Id(id) => (kind, None, Some(id)),
+    };
+    let mut mark = NewTask::from_bytes(kind.clone(), *b"null")
         .after(KEPT)
-        .header(MARK, NOT_YET)
-}
-
-/// The same mark, met by the message of this id.
-pub(super) fn met(mark: &Task, key: &Key, message: &str) -> NewTask {
-    NewTask::from_bytes(mark.kind.clone(), *b"null")
-        .key(key.clone())
-        .at(mark.due_at)
-        .header(MARK, message)
-        .replace()
+        .header(MARK, "-")
+        .header(ORIGIN, origin.to_string());
+    if let Some(key) = key {
+        mark = mark.key(key.clone());
+    }
+    if let Some(id) = id {
+        mark = mark.id(*id);
+    }
+    mark
 }
 
 pub(super) fn is_mark(task: &Task) -> bool {
     task.headers.contains_key(MARK)
-}
-
-/// Whether a mark is for the message of this id: nobody has met it, or this one has.
-pub(super) fn is_for(task: &Task, message: &str) -> bool {
-    task.headers
-        .get(MARK)
-        .is_some_and(|met_by| met_by == NOT_YET || met_by == message)
 }

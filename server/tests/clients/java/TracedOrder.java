@@ -50,6 +50,7 @@ public final class TracedOrder {
         producer.start();
         Message order = new Message(arguments[1], "paid?".getBytes(StandardCharsets.UTF_8));
         order.setKeys("order-1");
+        order.putUserProperty("DELAYLINE_KEY", "order-1");
         order.putUserProperty("DELAYLINE_TOPIC", arguments[2]);
         order.putUserProperty("DELAYLINE_AFTER", arguments[3]);
         order.putUserProperty("traceparent", arguments[4]);

@@ -24,6 +24,19 @@ struct BrokersPage {
     since: Moment,
     sent: Vec<Count>,
     came: Vec<Count>,
+    /// How many messages to the gateway were not scheduled, and the last of them.
+    unscheduled: String,
+    last: Vec<UnscheduledRow>,
+}
+
+/// A message to the gateway that will not come out.
+#[derive(Debug)]
+struct UnscheduledRow {
+    stored: Moment,
+    topic: String,
+    id: String,
+    answer: &'static str,
+    reason: String,
 }
 
 /// A server that this one cannot do without.
@@ -61,6 +74,14 @@ pub(super) async fn show(
     });
     let held = [("the tasks".to_owned(), None)].into_iter().chain(held);
     let stats = app.scheduler.stats();
+    let (unscheduled, now) = (app.unscheduled.kept(), now());
+    let last = unscheduled.last.into_iter().map(|message| UnscheduledRow {
+        stored: Moment::of(message.stored_at, now),
+        topic: message.topic,
+        id: message.id,
+        answer: message.answer,
+        reason: message.reason,
+    });
     let count = |what, count, is_bad| Count {
         what,
         count: grouped(count),
@@ -79,7 +100,9 @@ pub(super) async fn show(
             })
             .collect(),
         levels: Levels::of(app.recent.levels()),
-        since: Moment::of(app.started_at, now()),
+        since: Moment::of(app.started_at, now),
+        unscheduled: grouped(unscheduled.count),
+        last: last.collect(),
         sent: vec![
             count("through the broker", stats.sent_by_carrier, false),
             count(

@@ -1,0 +1,92 @@
+//! The task that a message is about, and what messages have done to it.
+
+use std::time::Duration;
+
+use delayline::history::Entry;
+use delayline::store::{Expect, Target};
+use delayline::{Error, Scheduler, Task};
+
+use super::origin::Origin;
+
+/// The header of a task that says which message made it.
+pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
+
+/// By how much the clocks of brokers and of the store may differ, for a task to have been changed last before a message was
+/// sent.
+const CLOCKS_APART: Duration = Duration::from_secs(600);
+
+/// A task as it was found by a message.
+pub(super) struct Known {
+    pub(super) task: Task,
+    /// The message that made it, if one did.
+    made_by: Option<Origin>,
+    /// The last message that made or changed it.
+    last: Option<Origin>,
+    /// Whether the message by which it was found has changed it already.
+    pub(super) is_done: bool,
+}
+
+impl Known {
+    /// The task of a target, as it matters to the message from `origin`.
+    pub(super) async fn find(
+        scheduler: &Scheduler,
+        target: &Target,
+        origin: &Origin,
+    ) -> Result<Option<Self>, Error> {
+        let Some(task) = scheduler.find(target.clone()).await? else {
+            return Ok(None);
+        };
+        let known = Self::made(task);
+        if known.is_past(origin) || known.is_unchanged_since(origin) {
+            return Ok(Some(known));
+        }
+        let found = scheduler.history(known.task.id).await?;
+        Ok(found.map(|(task, history)| Self::made(task).changed(&history, origin)))
+    }
+
+    fn made(task: Task) -> Self {
+        let origin: Option<Origin> = task.headers.get(ORIGIN).and_then(|origin| origin.parse().ok());
+        Self {
+            task,
+            last: origin.clone(),
+            made_by: origin,
+            is_done: false,
+        }
+    }
+
+    fn changed(mut self, history: &[Entry], origin: &Origin) -> Self {
+        for by in history.iter().filter_map(changed_by) {
+            self.is_done |= by.is_same(origin);
+            self.last = Some(by);
+        }
+        self
+    }
+
+    /// Whether a later message has made or changed the task: then this one is past.
+    pub(super) fn is_past(&self, origin: &Origin) -> bool {
+        self.last.as_ref().is_some_and(|last| origin.is_before(last))
+    }
+
+    /// Whether no earlier message made it: a cancel that is kept is for all that were sent before it.
+    pub(super) fn is_made_no_earlier(&self, origin: &Origin) -> bool {
+        let made_by = self.made_by.as_ref();
+        made_by.is_some_and(|made_by| !made_by.is_before(origin))
+    }
+
+    /// How it has to be for what follows from this look at it.
+    pub(super) fn as_found(&self) -> Expect {
+        Expect::Version(self.task.version)
+    }
+
+    /// So that its history has nothing to tell: nothing but hops came after it was made, or all that did was long before.
+    fn is_unchanged_since(&self, origin: &Origin) -> bool {
+        let is_as_made = self.task.version == u64::from(self.task.hop) + 1;
+        is_as_made || self.task.updated_at.after(CLOCKS_APART) < origin.at()
+    }
+}
+
+/// The message that changed a task, if one did.
+fn changed_by(entry: &Entry) -> Option<Origin> {
+    let by_gateway = entry.actor.as_ref()?.starts_with("gateway:");
+    by_gateway.then(|| entry.reason.as_ref()?.parse().ok()).flatten()
+}

@@ -1,0 +1,138 @@
+//! When a message is due, by its properties.
+
+use std::time::Duration;
+
+use delayline::rocketmq::Received;
+use delayline::{Shift, Timestamp};
+
+use crate::span::Span;
+
+/// The longest that a message may wait: beyond it a time is taken for a mistake, and never for "at once".
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// How long ago a time in ms may be: what is said in seconds is of 1970.
+const LONGEST_AGO: Duration = Duration::from_secs(86_400);
+
+const NO_TIME: &str =
+    "DELAYLINE_AFTER is missing: allowed is one of DELAYLINE_AFTER, DELAYLINE_AT and __STARTDELIVERTIME";
+
+/// How a property says a time.
+type ReadTime = fn(&str, stored_at: Timestamp) -> Option<Timestamp>;
+
+/// The properties that say when, and what is allowed in each.
+const TIMES: [(&str, ReadTime, &str); 6] = [
+    (
+        "DELAYLINE_AFTER",
+        after,
+        "a duration such as 15m or 1h30m, or whole ms",
+    ),
+    (
+        "DELAYLINE_AT",
+        |text, _| text.parse().ok(),
+        "a time in RFC 3339, such as 2026-12-24T18:00:00Z",
+    ),
+    // Of Alibaba's and Tencent's clouds. Brokers of Apache's take it for any other property.
+    ("__STARTDELIVERTIME", moment, "a time in ms since 1970"),
+    ("TIMER_DELIVER_MS", moment, "a time in ms since 1970"),
+    (
+        "TIMER_DELAY_MS",
+        |text, stored_at| Some(stored_at.after(Duration::from_millis(text.parse().ok()?))),
+        "whole ms",
+    ),
+    (
+        "TIMER_DELAY_SEC",
+        |text, stored_at| Some(stored_at.after(Duration::from_secs(text.parse().ok()?))),
+        "whole seconds",
+    ),
+];
+
+fn moment(text: &str, _: Timestamp) -> Option<Timestamp> {
+    text.parse().ok().map(Timestamp::from_millis)
+}
+
+fn after(text: &str, stored_at: Timestamp) -> Option<Timestamp> {
+    delay(text).map(|delay| stored_at.after(delay))
+}
+
+fn delay(text: &str) -> Option<Duration> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse().ok().map(Duration::from_millis),
+        false => text.parse().ok().map(|Span(delay)| delay),
+    }
+}
+
+/// When the message is due.
+pub(super) fn due(message: &Received) -> Result<Timestamp, String> {
+    said(message)?.ok_or_else(|| NO_TIME.to_owned())
+}
+
+/// The same. That its broker has held it back in a level of its own (`setDelayTimeLevel`) says, if nothing else does, that
+/// its time has come.
+///
+/// What is given back to a broker comes back through a level, too, and then it is not known whether it was sent so.
+pub(super) fn due_if_held(message: &Received) -> Result<Timestamp, String> {
+    let was_held = message.properties.contains_key("DELAY");
+    let due = said(message)?.or(was_held.then_some(message.stored_at));
+    due.ok_or_else(|| NO_TIME.to_owned())
+}
+
+fn said(message: &Received) -> Result<Option<Timestamp>, String> {
+    // A broker of 5.x takes timers for itself, and leaves this when it has done so: their time has come.
+    let timer_is_over = message.properties.contains_key("TIMER_OUT_MS");
+    let mut due = timer_is_over.then_some((message.stored_at, "TIMER_OUT_MS"));
+    for (name, read, allowed) in TIMES {
+        let Some(text) = message.properties.get(name) else {
+            continue;
+        };
+        if timer_is_over && name.starts_with("TIMER_") {
+            continue;
+        }
+        let time = read(text, message.stored_at)
+            .ok_or_else(|| format!("{name} is {text:?}: allowed is {allowed}"))?;
+        if time.millis_since(message.stored_at) > i64::try_from(LONGEST.as_millis()).unwrap_or(i64::MAX) {
+            return Err(format!("{name} is {text:?}: allowed are up to 366 days"));
+        }
+        let is_in_ms = matches!(name, "__STARTDELIVERTIME" | "TIMER_DELIVER_MS");
+        if is_in_ms && time.after(LONGEST_AGO) < message.stored_at {
+            return Err(format!(
+                "{name} is {text:?}, more than a day past: allowed are ms since 1970; these may be seconds"
+            ));
+        }
+        match due {
+            Some((_, earlier)) if earlier != "TIMER_OUT_MS" => {
+                return Err(format!(
+                    "{name} is {text:?}, and there is {earlier}: allowed is one of both"
+                ));
+            }
+            _ => due = Some((time, name)),
+        }
+    }
+    Ok(due.map(|(time, _)| time))
+}
+
+/// How much later, or earlier.
+pub(super) fn shift(message: &Received) -> Result<Shift, String> {
+    let text = message
+        .properties
+        .get("DELAYLINE_AFTER")
+        .map_or("", String::as_str);
+    let by = match text.strip_prefix('-') {
+        Some(earlier) => delay(earlier).map(Shift::Earlier),
+        None => delay(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
+    };
+    by.filter(|_| !text.is_empty()).ok_or_else(|| {
+        format!("DELAYLINE_AFTER is {text:?}: allowed for a shift is a duration with a sign, such as +10m or -30s, or whole ms")
+    })
+}
+
+/// Refuses a time where it would mean nothing.
+pub(super) fn none(message: &Received) -> Result<(), String> {
+    match TIMES
+        .iter()
+        .find(|(name, ..)| message.properties.contains_key(*name))
+    {
+        Some((name, ..)) if !name.starts_with("TIMER_") => Err(format!(
+            "{name} is there: allowed is no time where DELAYLINE_ACTION is cancel or run"
+        )),
+        _ => Ok(()),
+    }
+}

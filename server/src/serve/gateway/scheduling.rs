@@ -1,0 +1,167 @@
+//! Messages that are to be scheduled.
+//!
+//! A message is found again by the id of its task, so what comes twice is scheduled once. One with a key looks first what
+//! there is of that key: what a later message has made or changed is not replaced, and what was cancelled later is not
+//! scheduled. A task that is replaced is cancelled, and the new one has the id of its own message: so another server that
+//! does the same at the same time, or again after this one was killed, comes to the same end.
+
+use std::time::Duration;
+
+use delayline::store::Target;
+use delayline::{Error, NewTask, Scheduled, Scheduler, State};
+use futures_util::future::join_all;
+
+use super::answer::Reply;
+use super::batch::{Asked, kept, reject, rejected_task};
+use super::known::Known;
+use super::request::{Action, Request};
+use super::{overtaken, rejected};
+use crate::serve::traces::Traces;
+
+/// For how long a key is left alone that another message has just taken.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// What is to be done for a message.
+enum Next {
+    /// Its task is to be written.
+    Write { replaces: bool },
+    /// Nothing is, and this is answered.
+    Tell(Reply),
+}
+
+/// Schedules messages, and those that are rejected, to be seen: in as few calls of the store as there can be.
+pub(super) async fn schedule(
+    scheduler: &Scheduler,
+    traces: &Traces,
+    asked: &[Asked<'_>],
+    places: &[usize],
+) -> Vec<Result<Reply, Error>> {
+    let looked = join_all(places.iter().map(|&at| look(scheduler, &asked[at]))).await;
+    // Of those that are written the replies follow.
+    let (mut told, mut written) = (Vec::with_capacity(places.len()), Vec::new());
+    let (mut tasks, mut spans) = (Vec::new(), Vec::new());
+    for (&at, next) in places.iter().zip(looked) {
+        let asked = &asked[at];
+        match next {
+            Ok(Next::Write { replaces }) => {
+                let (task, rejected) = asked.to_write();
+                let kind = asked.request.as_ref();
+                let kind = kind.map_or(rejected::KIND, |request| request.kind.as_str());
+                let span = traces.create(kind, asked.place());
+                tasks.push(span.kept_by(task));
+                spans.push(span);
+                written.push((asked, rejected, replaces));
+                told.push(None);
+            }
+            Ok(Next::Tell(reply)) => told.push(Some(Ok(reply))),
+            Err(error) => told.push(Some(Err(error))),
+        }
+    }
+    let answers = scheduler.schedule_each(tasks).await;
+    for (span, answer) in spans.into_iter().zip(&answers) {
+        span.ends(answer);
+    }
+    let written = written.into_iter().zip(answers);
+    let replies = written.map(|((asked, rejected, replaces), answer)| async move {
+        match rejected {
+            Some(reason) => kept(scheduler, asked.message, reason, answer).await,
+            None => after_schedule(scheduler, asked, replaces, answer).await,
+        }
+    });
+    let mut replies = join_all(replies).await.into_iter();
+    let each = told
+        .into_iter()
+        .filter_map(|told| told.or_else(|| replies.next()));
+    each.collect()
+}
+
+async fn after_schedule(
+    scheduler: &Scheduler,
+    asked: &Asked<'_>,
+    mut replaces: bool,
+    mut answer: Result<Scheduled, Error>,
+) -> Result<Reply, Error> {
+    loop {
+        let scheduled = match answer {
+            Err(error) if error.is_invalid() => {
+                return reject(scheduler, asked.message, error.to_string()).await;
+            }
+            answer => answer?,
+        };
+        match scheduled {
+            Scheduled::New(task) | Scheduled::Replaced(task) => return Ok(Reply::new(task, replaces)),
+            Scheduled::Existing(task) | Scheduled::Running(task) if task.id == asked.id() => {
+                return Ok(Reply::again(task));
+            }
+            // Another one was quicker to take the key, or a cancel that was kept for it is about to end.
+            Scheduled::Existing(_) | Scheduled::Running(_) => tokio::time::sleep(AGAIN).await,
+        }
+        match look(scheduler, asked).await? {
+            Next::Tell(reply) => return Ok(reply),
+            Next::Write { replaces: does } => replaces = does,
+        }
+        answer = scheduler.schedule(asked.to_write().0).await;
+    }
+}
+
+/// Looks what there is of a message's key, and makes room where its task is to take the place of another one.
+async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
+    let Ok(Request {
+        key: Some(key),
+        kind,
+        action: Action::Schedule { replace, .. },
+        ..
+    }) = &asked.request
+    else {
+        return Ok(Next::Write { replaces: false });
+    };
+    let (origin, target) = (&asked.origin, Target::Key(kind.clone(), key.clone()));
+    loop {
+        let Some(known) = Known::find(scheduler, &target, origin).await? else {
+            return Ok(Next::Write { replaces: false });
+        };
+        let task = &known.task;
+        if task.id == asked.id() {
+            return Ok(Next::Tell(Reply::again(known.task)));
+        }
+        let is_mark = overtaken::is_mark(task);
+        let is_over = match is_mark {
+            true => known.is_made_no_earlier(origin),
+            false => known.is_past(origin),
+        };
+        let takes_its_place = task.state == State::Scheduled && (is_mark || *replace);
+        if (is_over || takes_its_place)
+            && let Some(own) = scheduler.find(asked.id()).await?
+        {
+            return Ok(Next::Tell(Reply::again(own)));
+        }
+        if is_over && is_mark {
+            return Ok(Next::Tell(Reply::cancelled()));
+        }
+        if takes_its_place && !is_over {
+            let by_message = scheduler.because(&origin.to_string());
+            if by_message.cancel_if(task.id, known.as_found()).await?.is_done() {
+                return Ok(Next::Write { replaces: !is_mark });
+            }
+            continue;
+        }
+        return Ok(match task.state {
+            State::Running if !is_mark => Next::Tell(Reply::running(known.task)),
+            State::Scheduled if !*replace => Next::Tell(Reply::existing(known.task)),
+            _ if is_over => Next::Tell(Reply::conflict(known.task)),
+            // Cancelled to make room, and then this was interrupted.
+            State::Cancelled if known.is_done && !is_mark => Next::Write { replaces: true },
+            _ => Next::Write { replaces: false },
+        });
+    }
+}
+
+impl Asked<'_> {
+    /// The task of the message, or else the one that keeps it and says why it is rejected.
+    fn to_write(&self) -> (NewTask, Option<String>) {
+        match self.task() {
+            Ok(task) => (task, None),
+            Err(reason) => (rejected_task(self.message, &reason), Some(reason)),
+        }
+    }
+}
