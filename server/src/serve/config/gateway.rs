@@ -66,7 +66,6 @@ impl Gateway {
     }
 
     /// The kinds of its tasks, those of routes among them.
-    #[cfg(feature = "rocketmq")]
     pub(crate) fn all_kinds(&self) -> impl Iterator<Item = String> {
         let of_routes = self.routes.iter().map(|(topic, route)| route.kind(topic));
         self.kinds.iter().cloned().chain(of_routes)
