@@ -51,7 +51,9 @@ job() {
     shift
     while ((${#running[@]} >= slots)); do reap; done
     began[$name]=$SECONDS
-    timeout --kill-after 30 "$limit" "$@" >"$logs/$name" 2>&1 </dev/null &
+    # What is a function of these scripts ends by itself.
+    [[ $(type -t "$1") == function ]] || set -- timeout --kill-after 30 "$limit" "$@"
+    "$@" >"$logs/$name" 2>&1 </dev/null &
     running[$!]=$name
 }
 
