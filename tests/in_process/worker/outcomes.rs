@@ -115,7 +115,7 @@ async fn a_payload_that_cannot_be_decoded_is_tried_again_and_a_later_release_may
     assert_eq!((failed.state, failed.attempt), (State::Scheduled, 1));
     let error = failed.last_error.unwrap();
     let expected = format!(
-        "the payload of this {KIND} task is no worker::outcomes::Order: missing field \"lines\" (line 1, column 32)"
+        "the payload of this {KIND} task is no in_process::worker::outcomes::Order: missing field \"lines\" (line 1, column 32)"
     );
     assert_eq!(error, expected);
     old.stop().await.unwrap();

@@ -1,5 +1,7 @@
 //! Kinds that are paused: their tasks wait, and nothing else does.
 
+use std::sync::Arc;
+
 use delayline::{Context, Kind, NewTask, Outcome, Policy, Scheduler, State, Task, Worker, defaults};
 
 use crate::support::{KIND, Op, Running, World, at, ms, secs};
@@ -156,7 +158,9 @@ async fn nothing_starts_while_the_store_does_not_say_what_is_paused() {
         } else {
             world.store.fail(Op::List, 1_000);
         }
-        world.scheduler.pause(KIND, None, "").await.unwrap();
+        // By a process that the store answers.
+        let operator = world.another_scheduler_over(Arc::new(world.rows.clone()));
+        operator.pause(KIND, None, "").await.unwrap();
         for kind in [KIND, OTHER] {
             schedule_each(&world.scheduler, kind, 1_000, 1).await;
         }
