@@ -73,6 +73,8 @@ nemesis() {
 }
 
 long_outages() {
+    # Longer than RocketMQ's client lets a listener have a message, which is 15 minutes.
+    DELAYLINE_HOLD_SECONDS=1080 tests inbox rocketmq 1 inbox::what_is_not_acknowledged
     export DELAYLINE_OUTAGE_SECONDS=60 DELAYLINE_OUTAGE_RATE=2000
     tests redis_outage redis_outage 2
     all_jobs

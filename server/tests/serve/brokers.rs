@@ -104,7 +104,8 @@ async fn a_server_starts_while_nameservers_are_away_and_tells_it_until_they_and_
     let server = tokio::task::spawn_blocking(move || Server::configured(&config))
         .await
         .unwrap();
-    let body = json!({"after": "0s", "payload": 1});
+    // Later, as a broker makes a topic that something is published to.
+    let body = json!({"after": "1h", "payload": 1});
     server.put("/v1/tasks/order.cancel/1", body).await.is(201, "new");
     let topics_are_there = async || {
         let body = reqwest::get(format!("{}/readyz", server.url)).await.unwrap();
@@ -125,6 +126,8 @@ async fn a_server_starts_while_nameservers_are_away_and_tells_it_until_they_and_
     while !topics_are_there().await {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let run = server.post("/v1/tasks/order.cancel/1/run", json!({})).await;
+    run.is(200, "done");
     server
         .until("/v1/tasks/order.cancel/1", |task| task["state"] == "done")
         .await;
