@@ -68,6 +68,7 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     for pool in [&store.server.pools.callers, &store.server.pools.workers] {
         let mut lent = pool.lend().await.unwrap();
         run(&mut lent, "SET SESSION TRANSACTION READ ONLY").await;
+        lent.give_back();
     }
     let error = store.insert_all(due_rows([1])).await.unwrap_err();
     assert!(error.is_transient(), "{error}");

@@ -92,6 +92,7 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     for pool in [&store.database.callers, &store.database.workers] {
         let mut lent = pool.lend().await.unwrap();
         run(&mut lent, "SET default_transaction_read_only = on").await;
+        lent.give_back();
     }
     let error = store.insert_all(due_rows([1])).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
