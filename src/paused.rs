@@ -97,10 +97,10 @@ pub(crate) async fn pause(
         .await?;
     let mark = Target::from((Paused::KIND, kind.as_str()));
     if counted.found.contains(&MOST)
-        && !store
+        && store
             .find(&mark)
             .await?
-            .is_some_and(|mark| mark.state == State::Scheduled)
+            .is_none_or(|mark| mark.state != State::Scheduled)
     {
         return Err(Error::invalid(
             "kind",

@@ -67,9 +67,9 @@ histories() {
 
 # Without the second compiler where brokers live shortly, and with it where they live long.
 nemesis() {
-    JAVA_TOOL_OPTIONS="" DELAYLINE_NEMESIS_SECONDS=600 tests nemesis nemesis 2 --nocapture
+    JAVA_TOOL_OPTIONS="" DELAYLINE_NEMESIS_SECONDS=600 tests nemesis-on nemesis 2 --nocapture on_
     all_jobs
-    sed -n 's/^\(.*seed [0-9]*.*\)$/          nemesis: \1/p' "$logs/nemesis" | sort -u | head -n 10 >>"$logs/summary"
+    sed -n 's/^\(.*seed [0-9]*.*\)$/          nemesis: \1/p' "$logs/nemesis-on" | sort -u | head -n 10 >>"$logs/summary"
 }
 
 long_outages() {
@@ -107,6 +107,7 @@ night() {
     noted "a million histories" histories
     noted "planted mistakes" scripts/mutants
     noted "benches, beside what they were" floors
+    noted "lints and documentation of everything" full_lints
     noted "lints of each feature" lints_of_features
     step "summary"
     cat "$logs/summary"

@@ -314,7 +314,8 @@ mod servers {
         shop.kill().await;
         wipe(&redis);
         let line = summary(&run(&[&servers[..], &["--orders", "0", "--json"]].concat()).await);
-        assert_all_ended(&line, 60);
+        // However many there were by then.
+        assert_all_ended(&line, 10);
     }
 
     /// As 15 minutes are `10m` and `5m` of RocketMQ's own table, 15 seconds are two levels of the tests' broker.
