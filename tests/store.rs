@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 #[path = "store/crowded.rs"]
 mod crowded;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
