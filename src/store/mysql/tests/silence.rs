@@ -65,14 +65,16 @@ async fn a_server_that_answers_nobody_is_a_passing_error() {
 async fn connections_on_which_nothing_may_be_written_are_replaced() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    for pool in [&store.server.pools.callers, &store.server.pools.workers] {
-        let mut lent = pool.lend().await.unwrap();
-        run(&mut lent, "SET SESSION TRANSACTION READ ONLY").await;
-        lent.give_back();
-    }
+    let mut lent = store.server.pools.callers.lend().await.unwrap();
+    run(&mut lent, "SET SESSION TRANSACTION READ ONLY").await;
+    lent.give_back();
     let error = store.insert_all(due_rows([1])).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     store.insert_all(due_rows([1])).await.unwrap();
+
+    let mut lent = store.server.pools.workers.lend().await.unwrap();
+    run(&mut lent, "SET SESSION TRANSACTION READ ONLY").await;
+    lent.give_back();
     let error = store.ready(&claim(1)).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     assert_eq!(store.ready(&claim(1)).await.unwrap().found.len(), 1);
