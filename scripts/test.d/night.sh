@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154 # scripts/test sets what stands here
 # What takes long, or finds by chance. Sourced by scripts/test.
 
-# noted WHAT COMMAND...: does it, and keeps for the summary how long it took and what of it failed.
+# noted WHAT COMMAND...: does it, and keeps for the summary how long it took and what of it failed. The shell does not end a
+# function before ||, so each says itself when a command of it has failed.
 noted() {
     local what=$1 before=${#failed[@]} since=$SECONDS
     step "$what"
@@ -50,19 +51,20 @@ on_version() {
 lints_of_features() {
     local features
     for features in "" sqlite postgres mysql redis rocketmq metrics testing postgres,mysql,sql-tls redis-tls rocketmq-tls; do
-        cargo clippy --quiet --package delayline --lib --no-default-features --features "$features" -- --deny warnings
+        cargo clippy --quiet --package delayline --lib --no-default-features --features "$features" -- --deny warnings || return
     done
     for features in "" sqlite postgres mysql redis rocketmq; do
-        cargo clippy --quiet --package delayline-server --bins --no-default-features --features "$features" -- --deny warnings
+        cargo clippy --quiet --package delayline-server --bins --no-default-features --features "$features" -- --deny warnings || return
     done
 }
 
 # A million histories, from a seed that is printed and kept for the summary.
 histories() {
-    local log=$logs/histories
+    local log=$logs/histories status=0
     DELAYLINE_HISTORIES=1000000 cargo test --release --no-default-features --features testing --test simulation -- \
-        --color never --nocapture 2>&1 | tee "$log"
+        --color never --nocapture 2>&1 | tee "$log" || status=1
     sed -n 's/^\([0-9]* histories from seed [0-9]*\)$/          \1/p' "$log" >>"$logs/summary"
+    return "$status"
 }
 
 # Without the second compiler where brokers live shortly, and with it where they live long.
@@ -86,10 +88,10 @@ long_outages() {
 # The library beside the bare statements of each store, which must not fall behind what it was.
 floors() {
     local log=$logs/bench.json
-    cargo build --release --package delayline-server
-    target/release/delayline bench W1 W2 W6 --json --store "$DELAYLINE_POSTGRES" --store "$DELAYLINE_MYSQL" \
-        --store "$servers/bench.db" --store "$(<"$servers/redis/url")" >"$log"
-    python3 scripts/test.d/floors.py benches/floors.tsv "$log"
+    cargo build --release --package delayline-server &&
+        target/release/delayline bench W1 W2 W6 --json --store "$DELAYLINE_POSTGRES" --store "$DELAYLINE_MYSQL" \
+        --store "$servers/bench.db" --store "$(<"$servers/redis/url")" >"$log" &&
+        python3 scripts/test.d/floors.py benches/floors.tsv "$log"
 }
 
 night() {
