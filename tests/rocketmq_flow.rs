@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use self::logged::Logged;
 
 /// Only so that a test which would hang fails.
-const SAFETY: Duration = Duration::from_secs(120);
+const SAFETY: Duration = Duration::from_secs(300);
 const STOPPED: &str = "a broker delivers wake-ups and no worker consumes them";
 const FLOWS: &str = "the wake-ups of a broker are consumed again";
 

@@ -18,7 +18,7 @@ use delayline::TaskId;
 use delayline::backend::{Backend, Departure, RocketMqBackend, Wake};
 use delayline::rocketmq::RocketMqOptions;
 
-const SAFETY: Duration = Duration::from_secs(60);
+const SAFETY: Duration = Duration::from_secs(300);
 const MIB: u64 = 1_024 * 1_024;
 /// How many foreign messages of 1 MiB are sent.
 const FOREIGN: u64 = 200;

@@ -17,7 +17,7 @@ use self::logged::Logged;
 use self::servers::RocketMqServers;
 
 /// Only so that a test which would hang fails.
-const SAFETY: Duration = Duration::from_secs(120);
+const SAFETY: Duration = Duration::from_secs(300);
 const ONE: Duration = Duration::from_secs(1);
 const WRONG: &str = "a-secret-that-is-wrong";
 

@@ -17,7 +17,7 @@ use crate::service::{OnSqlite, Service};
 
 pub(crate) const KIND: &str = "order.cancel";
 /// Only so that a test which would hang fails.
-pub(crate) const SAFETY: Duration = Duration::from_secs(180);
+pub(crate) const SAFETY: Duration = Duration::from_secs(300);
 
 /// Where the wake-ups of one service travel.
 #[derive(Clone)]

@@ -32,7 +32,7 @@ const FOREIGN: &str = "{delayline:wakes:0}:foreign";
 const HINTS: &str = "{delayline:wakes}:hints:0";
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only so that a defect does not hang the tests.
-const SAFETY: Duration = Duration::from_secs(60);
+const SAFETY: Duration = Duration::from_secs(300);
 
 fn wake(number: u64) -> Wake {
     Wake {

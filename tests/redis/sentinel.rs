@@ -28,14 +28,14 @@ async fn loses_a_master(
     let [sender, receiver, idle] = [(); 3].map(|()| connect());
     safely(idle.health()).await.unwrap();
     let first = receiving(&receiver);
-    safely(sender.send(&[departure(0, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&sender, &[departure(0, Duration::ZERO)]).await;
     let arrivals = safely(first).await.unwrap();
     safely(receiver.acknowledge(arrivals)).await;
-    safely(sender.send(&[departure(1, Duration::from_secs(1)), departure(2, HOUR)]))
-        .await
-        .unwrap();
+    send_until_taken(
+        &sender,
+        &[departure(1, Duration::from_secs(1)), departure(2, HOUR)],
+    )
+    .await;
     replicate(&servers);
     let waiting = receiving(&receiver);
 
@@ -47,9 +47,7 @@ async fn loses_a_master(
     // One that had nothing to say meanwhile, and one that is new.
     send_until_taken(&idle, &[departure(4, Duration::ZERO)]).await;
     assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(4)]);
-    safely(connect().send(&[departure(5, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&connect(), &[departure(5, Duration::ZERO)]).await;
     assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(5)]);
 }
 

@@ -98,7 +98,7 @@ impl StoreFixture for Servers {
 }
 
 /// Only so that a defect does not hang the tests.
-const SAFETY: Duration = Duration::from_secs(60);
+const SAFETY: Duration = Duration::from_secs(300);
 
 /// The client's own limit, after which a node of a Cluster counts as hanging, must not cut it off.
 #[tokio::test(flavor = "multi_thread")]

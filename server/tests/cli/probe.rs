@@ -17,7 +17,14 @@ fn nameserver() -> String {
 
 /// Whether a warning is not of the tool's doing, but of a full or slow machine's.
 fn is_of_the_machine(warning: &str) -> bool {
-    warning.contains("the disk of broker-a") || warning.contains("had to be sent more than once")
+    // What a busy broker answered too late is sent once more, and so may come twice.
+    [
+        "the disk of broker-a",
+        "had to be sent more than once",
+        "came more than once",
+    ]
+    .iter()
+    .any(|own| warning.contains(own))
 }
 
 #[test]
@@ -55,7 +62,8 @@ fn a_probe_is_printed_for_people() {
     assert!(
         lines[13..]
             .iter()
-            .all(|line| line.is_empty() || is_of_the_machine(line))
+            .all(|line| line.is_empty() || is_of_the_machine(line)),
+        "{text}"
     );
     assert!(!text.contains('\u{1b}'), "{text:?}");
 }

@@ -26,7 +26,13 @@ enum Next {
     /// Its task is to be written.
     Write { replaces: bool },
     /// Nothing is, and this is answered.
-    Tell(Reply),
+    Tell(Box<Reply>),
+}
+
+impl Next {
+    fn tell(reply: Reply) -> Self {
+        Self::Tell(Box::new(reply))
+    }
 }
 
 /// Schedules messages, and those that are rejected, to be seen: in as few calls of the store as there can be.
@@ -53,7 +59,7 @@ pub(super) async fn schedule(
                 written.push((asked, rejected, replaces));
                 told.push(None);
             }
-            Ok(Next::Tell(reply)) => told.push(Some(Ok(reply))),
+            Ok(Next::Tell(reply)) => told.push(Some(Ok(*reply))),
             Err(error) => told.push(Some(Err(error))),
         }
     }
@@ -97,7 +103,7 @@ async fn after_schedule(
             Scheduled::Existing(_) | Scheduled::Running(_) => tokio::time::sleep(AGAIN).await,
         }
         match look(scheduler, asked).await? {
-            Next::Tell(reply) => return Ok(reply),
+            Next::Tell(reply) => return Ok(*reply),
             Next::Write { replaces: does } => replaces = does,
         }
         answer = scheduler.schedule(asked.to_write().0).await;
@@ -122,7 +128,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
         };
         let task = &known.task;
         if task.id == asked.id() {
-            return Ok(Next::Tell(Reply::again(known.task)));
+            return Ok(Next::tell(Reply::again(known.task)));
         }
         let is_mark = overtaken::is_mark(task);
         let is_over = match is_mark {
@@ -133,10 +139,10 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
         if (is_over || takes_its_place)
             && let Some(own) = scheduler.find(asked.id()).await?
         {
-            return Ok(Next::Tell(Reply::again(own)));
+            return Ok(Next::tell(Reply::again(own)));
         }
         if is_over && is_mark {
-            return Ok(Next::Tell(Reply::cancelled()));
+            return Ok(Next::tell(Reply::cancelled()));
         }
         if takes_its_place && !is_over {
             let by_message = scheduler.because(&origin.to_string());
@@ -146,9 +152,9 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
             continue;
         }
         return Ok(match task.state {
-            State::Running if !is_mark => Next::Tell(Reply::running(known.task)),
-            State::Scheduled if !*replace => Next::Tell(Reply::existing(known.task)),
-            _ if is_over => Next::Tell(Reply::conflict(known.task)),
+            State::Running if !is_mark => Next::tell(Reply::running(known.task)),
+            State::Scheduled if !*replace => Next::tell(Reply::existing(known.task)),
+            _ if is_over => Next::tell(Reply::conflict(known.task)),
             // Cancelled to make room, and then this was interrupted.
             State::Cancelled if known.is_done && !is_mark => Next::Write { replaces: true },
             _ => Next::Write { replaces: false },

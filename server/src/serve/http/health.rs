@@ -81,7 +81,9 @@ pub(super) async fn ready(State(app): State<Shared>) -> Response {
 
 /// What was said last, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Arc<Mutex<Option<(Instant, Vec<Part>)>>>);
+pub(crate) struct Known(Arc<Mutex<Option<Said>>>);
+
+type Said = (Instant, Vec<Part>);
 
 impl Known {
     /// What is known, or what `ask` says: of all who want to know at once it is asked for one, and then not for a second.

@@ -1,12 +1,12 @@
 """Says of webhooks whether they are genuine, by the verifier that is published for Python and by the example's own.
 
-Reads a line of JSON for each: `secret`, `headers`, `body`, and `later`, the seconds after now at which it is looked at.
+Reads a line of JSON for each: `secret`, `headers`, `body`, and `later`, the seconds after its timestamp at which it is
+looked at.
 """
 
 import importlib.util
 import json
 import sys
-import time
 from datetime import datetime, timezone
 from unittest import mock
 
@@ -35,7 +35,7 @@ def main():
     spec.loader.exec_module(example)
     for line in sys.stdin:
         given = json.loads(line)
-        now = time.time() + given["later"]
+        now = int(given["headers"]["webhook-timestamp"]) + given["later"]
         asked = given["secret"], given["headers"], given["body"].encode(), now
         print(json.dumps([said_by_published(*asked), said_by_example(example, *asked)]), flush=True)
 
