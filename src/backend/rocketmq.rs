@@ -20,19 +20,14 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{sleep, timeout};
 
 use self::connection::BrokerConnection;
 use self::delay_mode::DelayMode;
+use crate::Error;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
-use crate::rocketmq::{Delivered, NAME, RocketMqOptions, joined, transient};
-use crate::{Error, defaults};
-
-/// How long after a failure the consumer is started again.
-const RESTART_AFTER: Duration = Duration::from_secs(1);
+use crate::rocketmq::{NAME, RocketMqOptions};
 
 /// Carries wake-ups as delayed messages of RocketMQ brokers, through their delay levels.
 ///
@@ -105,11 +100,7 @@ macro_rules! backend {
             }
 
             async fn send(&self, batch: &[Departure]) -> Result<(), SendError> {
-                let (producer, masters) = (self.0.clients.producer(), self.0.masters.clone());
-                let level_samples = self.0.listener.level_samples.clone();
-                let sending = producer::send(producer, masters, level_samples, batch.to_vec());
-                let sent = self.0.client.run(sending).await;
-                sent.unwrap_or_else(|cause| Err(SendError::all(batch.len(), cause)))
+                self.0.send(batch).await
             }
 
             /// Does nothing: a broker does not give a delayed message back.
@@ -118,21 +109,7 @@ macro_rules! backend {
             }
 
             async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
-                while let Err(error) = self.0.consume().await {
-                    if !error.is_transient() {
-                        return Err(error);
-                    }
-                    tracing::warn!(
-                        %error,
-                        "the RocketMQ consumer cannot start, so no wake-ups arrive from brokers and each task waits for \
-                         the sweep, half a second or more; it is tried again every second: see that the nameservers and \
-                         brokers are up"
-                    );
-                    sleep(RESTART_AFTER).await;
-                }
-                let taken = self.0.listener.delivery_queue.take(max).await?;
-                let arrival = |Delivered { item: wake, ticket }| Arrival { wake, ticket };
-                Ok(taken.into_iter().map(arrival).collect())
+                self.0.receive(max).await
             }
 
             async fn acknowledge(&self, arrivals: Vec<Arrival>) {
@@ -145,17 +122,7 @@ macro_rules! backend {
             }
 
             async fn health(&self) -> Result<(), Error> {
-                let (masters, checks) = (self.0.masters.clone(), self.0.checks.clone());
-                let asking = self.0.client.spawn(async move {
-                    if !masters.routes().has_any() {
-                        checks.check().await;
-                    }
-                    checks.probe_any().await
-                });
-                match timeout(defaults::SEND_TIMEOUT, joined(asking)).await {
-                    Ok(answer) => answer.flatten(),
-                    Err(_) => Err(transient("no broker answered in time")),
-                }
+                self.0.health().await
             }
 
             /// What has been received and not been acknowledged is left to other workers of the group.

@@ -1,29 +1,40 @@
 //! What a backend is connected with.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use super::clients::Clients;
 use super::delay_mode::DelayMode;
 use super::first_check;
 use super::health_check::HealthCheck;
 use super::masters::Masters;
+use super::producer;
 use super::wake_listener::WakeListener;
-use crate::Error;
-use crate::rocketmq::{Client, ClientFactory, DeliveryQueue, RocketMqOptions, joined};
+use crate::backend::{Arrival, Departure, SendError};
+use crate::rocketmq::{Client, ClientFactory, Delivered, DeliveryQueue, RocketMqOptions, joined, transient};
+use crate::{Error, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
 
+/// How long after a failure the consumer is started again.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// A future whose type hides the client's. Where a trait's async functions hold them, the compiler looks through all of the
+/// client's types for each of these functions anew: half of the library's build time.
+type Hidden<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// A connection to the brokers of one set of nameservers.
 pub(super) struct BrokerConnection {
-    pub(super) client: Client,
-    pub(super) clients: Arc<Clients>,
+    client: Client,
+    clients: Arc<Clients>,
     pub(super) masters: Arc<Masters>,
-    pub(super) checks: Arc<HealthCheck>,
+    checks: Arc<HealthCheck>,
     /// Until closed.
     checking: Mutex<Option<JoinHandle<()>>>,
     pub(super) listener: Arc<WakeListener>,
@@ -59,8 +70,54 @@ impl BrokerConnection {
         })
     }
 
+    pub(super) fn send<'a>(&'a self, batch: &'a [Departure]) -> Hidden<'a, Result<(), SendError>> {
+        let (producer, masters) = (self.clients.producer(), self.masters.clone());
+        let level_samples = self.listener.level_samples.clone();
+        let sending = producer::send(producer, masters, level_samples, batch.to_vec());
+        Box::pin(async move {
+            let sent = self.client.run(sending).await;
+            sent.unwrap_or_else(|cause| Err(SendError::all(batch.len(), cause)))
+        })
+    }
+
+    pub(super) fn receive(&self, max: usize) -> Hidden<'_, Result<Vec<Arrival>, Error>> {
+        Box::pin(async move {
+            while let Err(error) = self.consume().await {
+                if !error.is_transient() {
+                    return Err(error);
+                }
+                tracing::warn!(
+                    %error,
+                    "the RocketMQ consumer cannot start, so no wake-ups arrive from brokers and each task waits for the \
+                     sweep, half a second or more; it is tried again every second: see that the nameservers and brokers \
+                     are up"
+                );
+                sleep(RESTART_AFTER).await;
+            }
+            let taken = self.listener.delivery_queue.take(max).await?;
+            let arrival = |Delivered { item: wake, ticket }| Arrival { wake, ticket };
+            Ok(taken.into_iter().map(arrival).collect())
+        })
+    }
+
+    pub(super) fn health(&self) -> Hidden<'_, Result<(), Error>> {
+        let (masters, checks) = (self.masters.clone(), self.checks.clone());
+        Box::pin(async move {
+            let asking = self.client.spawn(async move {
+                if !masters.routes().has_any() {
+                    checks.check().await;
+                }
+                checks.probe_any().await
+            });
+            match timeout(defaults::SEND_TIMEOUT, joined(asking)).await {
+                Ok(answer) => answer.flatten(),
+                Err(_) => Err(transient("no broker answered in time")),
+            }
+        })
+    }
+
     /// Starts the consumer, unless it is started.
-    pub(super) async fn consume(&self) -> Result<(), Error> {
+    async fn consume(&self) -> Result<(), Error> {
         if !self.consuming.load(Ordering::Acquire) {
             let clients = self.clients.clone();
             // To its end even if the caller goes away.
@@ -71,7 +128,11 @@ impl BrokerConnection {
     }
 
     /// Ends the health checks, the producer and the consumer, and then the client.
-    pub(super) async fn close(&self) {
+    pub(super) fn close(&self) -> Hidden<'_, ()> {
+        Box::pin(self.end())
+    }
+
+    async fn end(&self) {
         self.listener.delivery_queue.close();
         let checking = self
             .checking
