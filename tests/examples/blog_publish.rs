@@ -1,30 +1,10 @@
 //! The example `blog_publish`, as a user runs it, on each kind of database.
 
-use std::process::{Output, Stdio};
-
-use tokio::process::Command;
-use tokio::time::timeout;
-
-use crate::HANGS_AFTER;
-use crate::example::example;
-
-async fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(example("blog_publish"));
-    let output = command
-        .args(arguments)
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap()
-}
+use crate::program;
 
 /// Runs the morning, which looks at its posts itself: it ends well only if four are out and two are not.
 async fn publishes_four_posts(arguments: &[&str]) {
-    let output = run(arguments).await;
-    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    assert_eq!(complained, "", "{said}");
+    let said = program::said("blog_publish", arguments).await;
     let published = said.lines().filter(|line| line.contains(" INFO published "));
     assert_eq!(published.count(), 4, "{said}");
     let last = said.lines().last().unwrap();
@@ -55,7 +35,7 @@ async fn four_posts_are_published_in_mariadb() {
 
 /// Fails, and says so in one line without the password.
 async fn complains(arguments: &[&str], expected: &str) {
-    let output = run(arguments).await;
+    let output = program::run("blog_publish", arguments).await;
     let complained = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {complained}");
     assert_eq!(complained.lines().count(), 1, "{arguments:?}: {complained}");

@@ -1,12 +1,11 @@
 //! The example `forward_to_topic`, as a user runs it.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
-use crate::example::example;
+use crate::program;
 
-#[test]
-fn a_consumer_that_knows_nothing_of_delayline_gets_each_order() {
+#[tokio::test]
+async fn a_consumer_that_knows_nothing_of_delayline_gets_each_order() {
     let nameserver = std::env::var("DELAYLINE_ROCKETMQ").unwrap_or_else(|_| {
         panic!(
             "DELAYLINE_ROCKETMQ must be the HOST:PORT of a nameserver: run scripts/test, \
@@ -14,10 +13,8 @@ fn a_consumer_that_knows_nothing_of_delayline_gets_each_order() {
         )
     });
     let topic = format!("orders-{:016x}", fastrand::u64(..));
-    let output = Command::new(example("forward_to_topic"))
-        .args(["--rocketmq", &nameserver, "--topic", &topic, "--orders", "5"])
-        .output()
-        .unwrap();
+    let arguments = ["--rocketmq", &nameserver, "--topic", &topic, "--orders", "5"];
+    let output = program::run("forward_to_topic", &arguments).await;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);

@@ -1,33 +1,19 @@
 //! The example `order_auto_cancel`, as a user runs it: to its end, and killed in the middle and started again.
 
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use delayline::store::{SqliteStore, Target};
 use delayline::{Scheduler, Shift, State};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
 
-use crate::HANGS_AFTER;
-use crate::example::example;
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(example("order_auto_cancel"));
-    command
-        .args(arguments)
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command
-}
+use crate::program::{self, HANGS_AFTER};
 
 async fn run(arguments: &[&str]) -> Output {
-    let output = command(arguments).output();
-    timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap()
+    program::run("order_auto_cancel", arguments).await
 }
 
 /// The last line of what it said, if it went well.
@@ -46,7 +32,7 @@ struct Watched {
 
 impl Watched {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = command(arguments).spawn().unwrap();
+        let mut child = program::command("order_auto_cancel", arguments).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -58,8 +44,12 @@ impl Watched {
             let line = timeout(HANGS_AFTER, self.lines.next_line())
                 .await
                 .expect("it hangs");
-            let line = line.unwrap();
-            let line = line.unwrap_or_else(|| panic!("it ended before it said {moment:?} {times} times"));
+            let Some(line) = line.unwrap() else {
+                let mut complained = String::new();
+                let errors = self.child.stderr.as_mut().unwrap();
+                errors.read_to_string(&mut complained).await.unwrap();
+                panic!("it ended before it said {moment:?} {times} times: {complained}");
+            };
             seen += usize::from(line.contains(moment));
         }
     }

@@ -1,26 +1,10 @@
 //! The example `pet_feeding`, as a user runs it.
 
-use std::process::Stdio;
-
-use tokio::process::Command;
-use tokio::time::timeout;
-
-use crate::HANGS_AFTER;
-use crate::example::example;
+use crate::program;
 
 /// Runs the game, which counts by itself: it ends well only if every pet was hungry once, at its time.
 async fn everybody_is_hungry_once(arguments: &[&str]) {
-    let mut command = Command::new(example("pet_feeding"));
-    let output = command
-        .args(arguments)
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap();
-    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    assert_eq!(complained, "", "{said}");
+    let said = program::said("pet_feeding", arguments).await;
     let last = said.lines().last().unwrap();
     assert!(last.contains("everybody is hungry feedings=80"), "{last}");
     let number = |name: &str| -> usize {

@@ -3,27 +3,14 @@
 #[path = "../../examples/reminders/calendar.rs"]
 mod calendar;
 
-use std::process::Stdio;
-
 use jiff::{Span, ToSpan, Zoned};
-use tokio::process::Command;
-use tokio::time::timeout;
 
-use crate::HANGS_AFTER;
-use crate::example::example;
+use crate::program;
 
 /// It counts by itself: it ends well only if everybody was told once, of the last time, and nobody of what was struck out.
 #[tokio::test]
 async fn everybody_is_told_in_time_and_by_day() {
-    let output = Command::new(example("reminders"))
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap();
-    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    assert_eq!(complained, "", "{said}");
+    let said = program::said("reminders", &[]).await;
     let told: Vec<Zoned> = said
         .lines()
         .filter_map(|line| line.split_once(": it is ")?.1.parse().ok())
