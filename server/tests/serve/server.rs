@@ -100,7 +100,7 @@ impl Server {
             if is_so(&found) {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 

@@ -15,6 +15,6 @@ pub(super) fn until<T>(wished: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return seen;
         }
         assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?} not: {wished}");
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(50));
     }
 }
