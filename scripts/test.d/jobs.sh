@@ -45,16 +45,48 @@ reap() {
     ((status == 0)) || failed+=("$name")
 }
 
+# idle: how many percent of two seconds the processors have nothing to do that is not niced; all of it where the system does
+# not tell.
+idle() {
+    [[ -r /proc/stat ]] || { echo 100 && return; }
+    local before after
+    before=$(head -n 1 /proc/stat)
+    sleep 2
+    after=$(head -n 1 /proc/stat)
+    printf '%s\n' "$before" "$after" | awk '
+        NR == 1 { for (i = 2; i <= NF; i++) before[i] = $i }
+        NR == 2 {
+            for (i = 2; i <= NF; i++) all += $i - before[i]
+            # Of niced processes, of none, and of none while a disk works.
+            free = $3 - before[3] + $5 - before[5] + $6 - before[6]
+            print int(all > 0 ? 100 * free / all : 100)
+        }'
+}
+
+# room: waits until another job may begin. Where the processors are busy, jobs go one after the other: tests that get too
+# little of a machine wait for long, and what asks meanwhile whether it is so far takes the rest.
+room() {
+    while ((${#running[@]} >= slots)); do reap; done
+    while ((${#running[@]} > 0 && $(idle) < 25)); do
+        local process
+        for process in "${!running[@]}"; do
+            kill -0 "$process" 2>/dev/null || { reap && break; }
+        done
+    done
+}
+
 # job NAME COMMAND...: runs it when there is room.
 job() {
     local name=$1
     shift
-    while ((${#running[@]} >= slots)); do reap; done
+    room
     began[$name]=$SECONDS
     # What is a function of these scripts ends by itself.
     [[ $(type -t "$1") == function ]] || set -- timeout --kill-after 30 "$limit" "$@"
     "$@" >"$logs/$name" 2>&1 </dev/null &
     running[$!]=$name
+    # Until it has begun to work.
+    [[ $slots == 1 ]] || sleep 3
 }
 
 all_jobs() {

@@ -98,6 +98,7 @@ night() {
     limit=14400
     local DELAYLINE_FUZZ_CASES=${DELAYLINE_FUZZ_CASES:-10000}
     export DELAYLINE_FUZZ_CASES
+    export DELAYLINE_GATEWAY_ORDERS=${DELAYLINE_GATEWAY_ORDERS:-1000}
     noted "what a change must pass, the fuzzer, and rows over TLS" promises
     noted "servers that are gone for a minute, under 2,000 tasks a second" long_outages
     noted "MySQL" on_mysql

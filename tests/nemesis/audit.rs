@@ -198,16 +198,17 @@ impl One<'_> {
         if before().any(|call| matches!(call.said, Said::Unknown(_))) {
             return true;
         }
-        let mut last: Option<(u64, i64)> = None;
+        // A caller's calls go one after the other. Versions would not do, as an answer by a lost try shows none.
+        let mut last = None;
         for (call, changed) in self.changes().filter(|(call, _)| call.asked <= start.at) {
             if call.answered < start.at {
-                last = last.max(Some((changed.version, changed.planned_at)));
+                last = Some(changed.planned_at);
             } else if changed.planned_at == start.planned_at {
                 // At the same time: before or after it.
                 return true;
             }
         }
-        last.is_none_or(|(_, planned_at)| planned_at == start.planned_at)
+        last.is_none_or(|planned_at| planned_at == start.planned_at)
     }
 }
 

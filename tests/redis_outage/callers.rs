@@ -38,6 +38,9 @@ impl Callers {
             let room = Arc::new(Semaphore::new(UNANSWERED));
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
                 tick.tick().await;
+                if shop.is_behind() {
+                    continue;
+                }
                 let room = room.clone().acquire_owned().await.unwrap();
                 let shop = shop.clone();
                 calls.spawn(async move {

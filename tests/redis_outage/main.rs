@@ -44,7 +44,7 @@ fn setting(name: &str, default: usize) -> usize {
 
 /// How many tasks are scheduled each second.
 fn rate() -> usize {
-    setting("DELAYLINE_OUTAGE_RATE", 400)
+    setting("DELAYLINE_OUTAGE_RATE", 200)
 }
 
 /// The time by the clock of a database in a file, which is this machine's.

@@ -49,6 +49,9 @@ impl Callers {
                     break;
                 }
                 tick.tick().await;
+                if shop.is_behind() {
+                    continue;
+                }
                 let room = room.clone().acquire_owned().await.unwrap();
                 let shop = shop.clone();
                 calls.spawn(async move {

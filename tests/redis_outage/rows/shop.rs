@@ -18,6 +18,9 @@ use crate::{now, rate, until};
 /// Short, so that what a master claimed for a worker which did not hear of it is soon somebody's.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
 
+/// So late callers ask for no more.
+const BEHIND: Duration = Duration::from_secs(2);
+
 /// A start of a handler.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -127,6 +130,14 @@ impl Shop {
     /// How many handlers were started.
     pub(super) fn started(&self) -> usize {
         self.runs.lock().unwrap().len()
+    }
+
+    /// Whether tasks have lately been started seconds late, as on a machine that is too slow for so many: then leases end,
+    /// and what is started again proves nothing.
+    pub(super) fn is_behind(&self) -> bool {
+        let runs = self.runs.lock().unwrap();
+        runs.last()
+            .is_some_and(|run| run.late > BEHIND && now().as_millis() - run.at.as_millis() < 1_000)
     }
 
     /// Says what a caller was told.

@@ -14,13 +14,13 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
 use super::access::Caller;
 use super::answer::TaskView;
 use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::room::{full, sent_with};
 use super::texts;
+use super::{App, Shared};
 use crate::reserved;
 use crate::span::Span;
 
@@ -194,6 +194,9 @@ pub(super) async fn take(
             "as many bytes are on their way to workers as http.memory_limit allows; nothing was claimed: ask again",
         ));
     }
+    if app.must_know_kinds(&caller) {
+        app.given.remember(&claimed);
+    }
     let claims = claimed.iter_mut().map(ClaimView::of).collect();
     let given = serde_json::to_vec(&Given { claims }).map_err(|error| {
         tracing::error!(%error, "claims could not be written as JSON; they end with their leases");
@@ -296,16 +299,30 @@ ends!(
 );
 
 /// Whether a claim may be one of this caller's: not of a task that the server delivers itself, nor of a kind that its token
-/// is not for. A claim says nothing of its kind, so the task is read for it; not where every kind may be claimed by all.
+/// is not for. Of a claim that another server has given the task is read for it.
 async fn may_end(app: &Shared, caller: &Caller, claim: ClaimId) -> Result<bool, Error> {
-    if app.delivered_here.is_empty() && caller.reaches_all() {
+    if !app.must_know_kinds(caller) {
         return Ok(true);
     }
-    let task = app.store.find(&Target::Id(claim.task_id())).await?;
-    Ok(task.is_none_or(|task| {
-        let is_ours = reserved::is_reserved(task.kind.as_str()) || app.delivered_here.contains(&task.kind);
-        !is_ours && caller.reaches(&task.kind)
+    let kind = match app.given.kind_of(claim) {
+        None => app
+            .store
+            .find(&Target::Id(claim.task_id()))
+            .await?
+            .map(|task| task.kind),
+        known => known,
+    };
+    Ok(kind.is_none_or(|kind| {
+        let is_ours = reserved::is_reserved(kind.as_str()) || app.delivered_here.contains(&kind);
+        !is_ours && caller.reaches(&kind)
     }))
+}
+
+impl App {
+    /// Whether it depends on a claim's kind who may end it; not where every kind may be claimed by all.
+    fn must_know_kinds(&self, caller: &Caller) -> bool {
+        !self.delivered_here.is_empty() || !caller.reaches_all()
+    }
 }
 
 fn held(held: bool) -> Result<Response, Problem> {
