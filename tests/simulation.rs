@@ -2,7 +2,7 @@
 //!
 //! Each history draws from its seed how many processes there are, how often they die and between which two steps, when they
 //! are suspended, how their clocks differ and the store's is stepped, what the backends do to wake-ups, how calls of the
-//! store fail, hang and are late, which rows are locked by transactions, what callers ask for and what handlers answer. Then
+//! store fail, hang and are late, which rows are locked by transactions, when kinds are paused, what callers ask for and what handlers answer. Then
 //! everything is healed. The store is held to its contract at every step (`model.rs`), every answer to what became of the
 //! rows, every start and every end of a claim to the promises of `README.md` (`ledger.rs`).
 //!
@@ -22,6 +22,8 @@ mod ground;
 mod ledger;
 #[path = "simulation/model.rs"]
 mod model;
+#[path = "simulation/operator.rs"]
+mod operator;
 #[path = "simulation/plan.rs"]
 mod plan;
 #[path = "simulation/process.rs"]

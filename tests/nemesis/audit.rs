@@ -5,16 +5,25 @@ use std::fmt;
 
 use delayline::{State, Task, TaskId};
 
-use crate::home::{EFFECT, PLAIN_ATTEMPTS};
+use crate::ends::{self, Ended};
+use crate::home::{CLAIMED, EFFECT, PLAIN, PLAIN_ATTEMPTS};
 use crate::ledger::{Asked, Call, What};
+use crate::pauses::Held;
+use crate::starts::Start;
 use crate::verbs::{Changed, Said};
-use crate::worker::Start;
+use crate::world::Stop;
 
 /// All that is known at the end.
 pub(crate) struct Audit {
     pub(crate) asked: Vec<Asked>,
     pub(crate) starts: BTreeMap<TaskId, Vec<Start>>,
+    /// How claimants ended what they had started.
+    pub(crate) ends: BTreeMap<TaskId, Vec<Ended>>,
     pub(crate) rows: BTreeMap<TaskId, Task>,
+    /// When nothing of a kind may have started.
+    pub(crate) held: Vec<Held>,
+    /// When workers were stopped.
+    pub(crate) stops: Vec<Stop>,
     pub(crate) effects: Vec<String>,
     /// Whether effects are in transactions.
     pub(crate) has_transactions: bool,
@@ -37,8 +46,18 @@ pub(crate) enum Wrong {
     StartedAfterCancel,
     /// It was started for what it was before, though its caller had been told that it was changed.
     StartedAfterChange,
+    /// It was started though its kind was paused.
+    StartedWhilePaused,
+    /// It was started twice by the same claim.
+    StartedTwice,
     /// It was started, or is there, though its transaction was rolled back.
     RolledBack,
+    /// It has ended otherwise than by a claim that held, as far as claimants were told.
+    EndedByNobody,
+    /// A claimant was told that it had ended its claim, and it has not, or not alone.
+    NotItsEnd,
+    /// It was started while another claimant's claim was extended.
+    TwoOwners,
     /// Its effect and its row do not agree.
     Effect,
     /// The row and what was written in the same transaction do not agree.
@@ -46,6 +65,11 @@ pub(crate) enum Wrong {
     /// Nobody has asked for it.
     Unasked,
 }
+
+/// How many starts a process may be in the midst of when it is stopped.
+const MOST_ON_THE_WAY: usize = 4;
+/// How soon after it goes on these are noted, in ms.
+const GOES_ON_WITHIN: i64 = 500;
 
 /// What is wrong, and with which task.
 pub(crate) type Findings = Vec<(Wrong, TaskId)>;
@@ -70,6 +94,12 @@ impl Audit {
                 };
                 one.end().into_iter().for_each(&mut found);
                 one.starts().into_iter().for_each(&mut found);
+                if let (CLAIMED, Some(row)) = (asked.kind, row) {
+                    let ends = self.ends.get(&id).map_or(&[][..], Vec::as_slice);
+                    ends::wrong(ends, one.starts, row)
+                        .into_iter()
+                        .for_each(&mut found);
+                }
                 if !self.has_transactions {
                     continue;
                 }
@@ -86,9 +116,40 @@ impl Audit {
                 }
             }
         }
+        findings.extend(self.started_while_paused());
         let known: BTreeSet<_> = self.asked.iter().flat_map(|asked| &asked.ids).collect();
         let all: BTreeSet<_> = self.starts.keys().chain(self.rows.keys()).collect();
         findings.extend(all.difference(&known).map(|id| (Wrong::Unasked, **id)));
+        findings
+    }
+
+    /// What was started in a pause of its kind.
+    fn started_while_paused(&self) -> Findings {
+        let mut on_the_way = vec![0; self.stops.len()];
+        let mut findings = Vec::new();
+        for asked in &self.asked {
+            for id in &asked.ids {
+                for start in self.starts.get(id).into_iter().flatten() {
+                    let mut held = self.held.iter();
+                    let Some(held) = held.find(|held| held.forbids(asked.kind, start.at)) else {
+                        continue;
+                    };
+                    // It had looked, and was stopped before it noted the start.
+                    let stop = self.stops.iter().position(|stop| {
+                        stop.process == start.process
+                            && stop.from < held.from
+                            && (stop.until..stop.until + GOES_ON_WITHIN).contains(&start.at)
+                    });
+                    if let Some(stop) = stop
+                        && on_the_way[stop] < MOST_ON_THE_WAY
+                    {
+                        on_the_way[stop] += 1;
+                        continue;
+                    }
+                    findings.push((Wrong::StartedWhilePaused, *id));
+                }
+            }
+        }
         findings
     }
 
@@ -107,9 +168,13 @@ impl Audit {
                     .iter()
                     .map(|call| (call.asked, format!("asked {call:?}"))),
             );
+            let held = self.held.iter().filter(|held| held.kind == asked.kind);
+            lines.extend(held.map(|held| (held.answered, format!("paused {held:?}"))));
         }
         let starts = self.starts.get(&id).into_iter().flatten();
         lines.extend(starts.map(|start| (start.at, format!("started {start:?}"))));
+        let ends = self.ends.get(&id).into_iter().flatten();
+        lines.extend(ends.map(|ended| (ended.asked, format!("ended {ended:?}"))));
         lines.sort();
         told.extend(lines.into_iter().map(|(at, line)| format!("  {at} {line}")));
         told.push(format!("  ends as {:?}", self.rows.get(&id)));
@@ -156,7 +221,13 @@ impl One<'_> {
             State::Dead => {
                 // A start that was noted may not have happened where the answer was lost, and the claim with it.
                 let attempts = u32::try_from(self.starts.len()).unwrap() + row.stalls;
-                (self.asked.kind == EFFECT || attempts < PLAIN_ATTEMPTS).then_some(Wrong::Dead)
+                let is_too_soon = match self.asked.kind {
+                    PLAIN => attempts < PLAIN_ATTEMPTS,
+                    // Its claimants say why.
+                    CLAIMED => false,
+                    _ => true,
+                };
+                is_too_soon.then_some(Wrong::Dead)
             }
             State::Cancelled => {
                 let may_be = |call: &Call| match &call.said {
@@ -173,6 +244,10 @@ impl One<'_> {
     /// What is wrong with when it was started.
     fn starts(&self) -> BTreeSet<Wrong> {
         let mut found = BTreeSet::new();
+        let claims: BTreeSet<_> = self.starts.iter().map(|start| start.version).collect();
+        if claims.len() < self.starts.len() {
+            found.insert(Wrong::StartedTwice);
+        }
         for start in self.starts {
             if start.at < start.due_at {
                 found.insert(Wrong::Early);
@@ -228,11 +303,12 @@ impl fmt::Display for Audit {
             let at = (late.len() * percent).div_ceil(100).saturating_sub(1);
             late.get(at).copied().unwrap_or(0)
         });
+        let paused: i64 = self.held.iter().map(|held| held.until - held.from).sum();
         let repeated = starts().count() - self.starts.len();
         write!(
             f,
             "{} callers made {} calls; rows {states:?}; {} starts, {repeated} of them again, woken by {woken_by:?}, late \
-             p50 {} ms, p99 {} ms, max {} ms; {} effects; not answered {unknown:#?}",
+             p50 {} ms, p99 {} ms, max {} ms; {} effects; nothing may have started in {} pauses of {} s in all; not answered {unknown:#?}",
             self.asked.len(),
             calls().count(),
             starts().count(),
@@ -240,6 +316,8 @@ impl fmt::Display for Audit {
             late[1],
             late[2],
             self.effects.len(),
+            self.held.len(),
+            paused / 1_000,
         )
     }
 }

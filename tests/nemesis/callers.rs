@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::home::{EFFECT, Home, PLAIN, Within};
+use crate::home::{Home, KINDS, Within};
 use crate::ledger::{Ledger, What};
 use crate::verbs::{self, Ask, Said};
 
@@ -65,7 +65,7 @@ impl Caller {
     /// Schedules a task, and changes its mind up to three times.
     async fn call(mut self) {
         let id = self.home.scheduler.new_id();
-        let kind = *self.chance.choice([&EFFECT, &PLAIN]).unwrap();
+        let kind = *self.chance.choice(&KINDS).unwrap();
         let key = self.chance.bool().then(|| format!("order {id}"));
         let within = self.within(&format!("order {id}"), 5);
         let effect = within.as_ref().and_then(|within| within.effect.clone());

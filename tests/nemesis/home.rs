@@ -17,6 +17,10 @@ use crate::verbs::{self, Ask, Said};
 pub(crate) const EFFECT: &str = "order.cancel";
 /// The kind whose handlers only start.
 pub(crate) const PLAIN: &str = "order.remind";
+/// The kind whose tasks are claimed without a worker.
+pub(crate) const CLAIMED: &str = "order.print";
+/// All kinds, each paused and resumed by the operator.
+pub(crate) const KINDS: [&str; 3] = [EFFECT, PLAIN, CLAIMED];
 /// After how many attempts one of these is dead.
 pub(crate) const PLAIN_ATTEMPTS: u32 = 4;
 /// Short, so that what the dead held is soon somebody else's.

@@ -1,7 +1,8 @@
 //! A nemesis that is not only a killer: connections that freeze, are cut, slow, reset and refused, machines that are
 //! suspended, servers that die, hang, fill up and withdraw rights, tables that are away and rows that strangers lock, at
-//! moments from a seed; and callers, workers and handlers that go on. Then nothing is lost, nothing was early, no answer
-//! was false, effects happened once, and all has ended.
+//! moments from a seed; and callers, workers, handlers and claimants without a worker that go on, of
+//! kinds that an operator pauses and resumes. Then nothing is lost, nothing was early, no answer
+//! was false, nothing started that was paused, effects happened once, and all has ended.
 //!
 //! `DELAYLINE_NEMESIS_SECONDS` sets for how long this goes (default 120), `DELAYLINE_NEMESIS_SEED` repeats what a run has
 //! printed. Each test has servers of its own, so several may run at once, as far as the machine can. With `RUST_LOG=delayline=warn` workers tell what they go through.
@@ -16,15 +17,20 @@ macro_rules! tell {
 
 mod audit;
 mod callers;
+mod claimant;
 mod clocks;
+mod ends;
 mod fault;
 mod home;
 mod ledger;
 mod network;
+mod operator;
+mod pauses;
 mod place;
 mod plan;
 mod process;
 mod run;
+mod starts;
 mod suspended;
 mod verbs;
 mod worker;
@@ -67,15 +73,15 @@ async fn on_mariadb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_sqlite() {
-    run(Kept::Sqlite, Sqlite::start).await;
+    run(Kept::Sqlite, |_| Sqlite::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_redis() {
-    run(Kept::Redis, OneRedis::start).await;
+    run(Kept::Redis, |_| OneRedis::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_redis_cluster() {
-    run(Kept::Redis, Cluster::start).await;
+    run(Kept::Redis, |_| Cluster::start()).await;
 }

@@ -47,6 +47,10 @@ impl Process {
         assert_eq!(self.child.try_wait().unwrap(), None, "a process ended by itself");
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How much memory it has, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

@@ -13,12 +13,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::audit::Audit;
 use crate::callers::Callers;
-use crate::home::{AGAIN, EFFECT, Home, Kept, PLAIN};
+use crate::home::{AGAIN, Home, KINDS, Kept};
 use crate::ledger::Ledger;
+use crate::operator::{Operator, resume_all};
+use crate::pauses::Pauses;
 use crate::place::{Place, WakesInRedis};
 use crate::plan::{Planned, QUIET, plan};
-use crate::worker;
 use crate::world::{World, start_brokers};
+use crate::{ends, starts};
 
 /// For how many seconds things happen, by default.
 const SECONDS: u64 = 120;
@@ -37,20 +39,27 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
 }
 
 /// Lets things happen to a store, and to all that speak to it.
-pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce() -> P) {
+///
+/// `start` is told whether its server is to be hostile, as far as it can be.
+pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool) -> P) {
     let brokers = block_in_place(start_brokers);
     let span = Duration::from_secs(number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
     let seed = number("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let name = std::any::type_name::<P>().rsplit("::").next().unwrap();
     tell!("{name}: {span:?} of faults; again by DELAYLINE_NEMESIS_SEED={seed}");
 
-    let store = Box::new(block_in_place(start));
+    let is_hostile = seed / 2 % 2 == 1;
+    let store = Box::new(block_in_place(|| start(is_hostile)));
     let precise = seed
         .is_multiple_of(2)
         .then(|| block_in_place(WakesInRedis::start));
     tell!(
-        "{name}: wake-ups in levels and in {}",
-        if precise.is_some() { "Redis" } else { "the table" }
+        "{name}: wake-ups in levels and in {}{}",
+        if precise.is_some() { "Redis" } else { "the table" },
+        match kept {
+            Kept::Postgres | Kept::MariaDb if is_hostile => "; its settings are hostile",
+            _ => "",
+        }
     );
     let mut world = World::start(kept, store, precise, brokers).await;
     let home = Home::open(world.for_test.clone()).await;
@@ -61,14 +70,18 @@ pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce() -> 
     let rate = if kept == Kept::Sqlite { 40 } else { 200 };
     let callers = Home::open(world.for_callers.clone()).await;
     let callers = Callers::start(callers, ledger.clone(), seed, rate);
+    let pauses = Arc::new(Pauses::default());
+    let operator = Operator::start(&home, &pauses, seed);
     let began = Instant::now();
     let plan = plan(seed, span, &world.possible());
     let before = happen(&mut world, began, plan).await;
     callers.stop().await;
+    operator.stop().await;
 
     let calm = Instant::now();
     let mut left = live(&home).await;
     while left > 0 && calm.elapsed() < ENDS_WITHIN {
+        resume_all(&home).await;
         sleep(Duration::from_millis(200)).await;
         left = live(&home).await;
     }
@@ -80,8 +93,11 @@ pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce() -> 
     let memory = world.memory_of_workers();
     world.end_workers();
     let audit = Audit {
-        starts: worker::noted(&world.starts()),
+        starts: starts::noted(&world.starts()),
+        ends: ends::noted(&world.ends()),
         rows: rows(&home).await,
+        held: pauses.held(),
+        stops: world.stops(),
         effects: home.effects().await,
         has_transactions: home.has_transactions(),
         asked: Arc::into_inner(ledger).unwrap().into_all(),
@@ -142,7 +158,7 @@ async fn happen(world: &mut World, began: Instant, plan: Vec<Planned>) -> u64 {
 /// All rows of a state.
 async fn all(home: &Home, state: State) -> Vec<Task> {
     let mut rows = Vec::new();
-    for kind in [EFFECT, PLAIN] {
+    for kind in KINDS {
         let mut page = Page::new(kind, state).limit(500);
         loop {
             // A Cluster elects masters for a while after the last fault.

@@ -1,21 +1,17 @@
-//! A worker in a process of its own, and what it notes of its handlers.
+//! A worker in a process of its own.
 
-use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::time::Duration;
 
-use delayline::{Context, Outcome, Policy, TaskId, Worker};
+use delayline::{Outcome, Policy, Worker};
 use tokio::time::sleep;
 use tracing_subscriber::EnvFilter;
 
 use crate::home::{AGAIN, Address, EFFECT, Home, LEASE, PLAIN, PLAIN_ATTEMPTS};
-use crate::now;
 use crate::process::Process;
+use crate::starts::note;
 
-const STARTS: &str = "DELAYLINE_NEMESIS_STARTS";
+pub(crate) const STARTS: &str = "DELAYLINE_NEMESIS_STARTS";
 
 /// Starts a process with a worker, which notes in a file what it starts.
 pub(crate) fn start(address: &Address, starts: &Path) -> Process {
@@ -43,7 +39,7 @@ async fn process() {
         let worker = worker.handle_with(EFFECT, policy, move |(), context| {
             let (home, starts) = (effects.clone(), noted.clone());
             async move {
-                note(&starts, &context)?;
+                note(&starts, context.task(), context.woken_by())?;
                 home.finish(&context).await?;
                 Ok(Outcome::Done)
             }
@@ -53,7 +49,7 @@ async fn process() {
         let worker = worker.handle_with(PLAIN, policy, move |(), context| {
             let starts = noted.clone();
             async move {
-                note(&starts, &context)?;
+                note(&starts, context.task(), context.woken_by())?;
                 // Some for longer than a lease, which is renewed.
                 let takes = match context.id().as_bytes()[15] {
                     0..4 => LEASE * 2,
@@ -80,62 +76,4 @@ fn policy() -> Policy {
 
 fn policy_of_plain() -> Policy {
     policy().max_attempts(PLAIN_ATTEMPTS).concurrency(32)
-}
-
-/// What a handler was started for.
-#[derive(Clone, Debug)]
-#[allow(dead_code)] // Some of it is only shown.
-pub(crate) struct Start {
-    pub(crate) version: u64,
-    pub(crate) attempt: u32,
-    /// In ms, as is all time here.
-    pub(crate) planned_at: i64,
-    pub(crate) due_at: i64,
-    pub(crate) at: i64,
-    pub(crate) process: u32,
-    pub(crate) woken_by: String,
-}
-
-fn note(starts: &Path, context: &Context) -> std::io::Result<()> {
-    let at = now();
-    let task = context.task();
-    let line = format!(
-        "{} {} {} {} {} {at} {} {}\n",
-        task.id,
-        task.version,
-        task.attempt,
-        task.planned_at.as_millis(),
-        task.due_at.as_millis(),
-        process::id(),
-        context.woken_by(),
-    );
-    // In one piece, whoever else writes.
-    let mut file = OpenOptions::new().append(true).open(starts)?;
-    file.write_all(line.as_bytes())
-}
-
-/// All that was noted, in order.
-pub(crate) fn noted(starts: &Path) -> BTreeMap<TaskId, Vec<Start>> {
-    let mut noted = BTreeMap::<_, Vec<_>>::new();
-    for line in fs::read_to_string(starts).unwrap().lines() {
-        let [id, version, attempt, planned_at, due_at, at, process, woken_by] =
-            *line.split(' ').collect::<Vec<_>>()
-        else {
-            panic!("no line of starts: {line}");
-        };
-        let start = Start {
-            version: version.parse().unwrap(),
-            attempt: attempt.parse().unwrap(),
-            planned_at: planned_at.parse().unwrap(),
-            due_at: due_at.parse().unwrap(),
-            at: at.parse().unwrap(),
-            process: process.parse().unwrap(),
-            woken_by: woken_by.to_owned(),
-        };
-        noted.entry(id.parse().unwrap()).or_default().push(start);
-    }
-    for starts in noted.values_mut() {
-        starts.sort_by_key(|start| start.at);
-    }
-    noted
 }

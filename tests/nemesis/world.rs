@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -16,9 +16,11 @@ use crate::process::Process;
 use crate::proxy::{Network, Proxy};
 use crate::rocketmq_servers::{BROKER, RocketMqServers};
 use crate::suspend::{Stopped, signal};
-use crate::worker;
+use crate::{claimant, now, worker};
 
+/// The processes with a worker, and after them those that claim without one: to faults all are workers.
 const WORKERS: usize = 3;
+const CLAIMANTS: usize = 2;
 /// Where the broker says that it is; there is a proxy.
 const BROKER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -38,6 +40,8 @@ pub(crate) struct World {
     brokers: RocketMqServers,
     lines: BTreeMap<Line, Vec<Proxy>>,
     workers: Vec<Worker>,
+    /// When workers were stopped.
+    stops: Vec<Stop>,
     /// How a worker reaches everything, and a caller.
     pub(crate) for_workers: Address,
     pub(crate) for_callers: Address,
@@ -48,7 +52,15 @@ pub(crate) struct World {
 
 struct Worker {
     process: Process,
-    stopped: Option<Stopped>,
+    stopped: Option<(i64, Stopped)>,
+}
+
+/// That a worker's process was stopped, in ms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    pub(crate) process: u32,
+    pub(crate) from: i64,
+    pub(crate) until: i64,
 }
 
 impl World {
@@ -100,7 +112,9 @@ impl World {
             ..for_workers.clone()
         };
         let folder = TempDir::new().unwrap();
-        std::fs::write(folder.path().join(STARTS), "").unwrap();
+        for notes in [STARTS, ENDS] {
+            std::fs::write(folder.path().join(notes), "").unwrap();
+        }
         Self {
             for_callers: over(callers_url),
             for_test: over(test_url),
@@ -110,6 +124,7 @@ impl World {
             brokers,
             lines,
             workers: Vec::new(),
+            stops: Vec::new(),
             folder,
         }
     }
@@ -117,21 +132,38 @@ impl World {
     pub(crate) fn possible(&self) -> Possible {
         Possible {
             lines: self.lines.keys().copied().collect(),
-            workers: WORKERS,
+            workers: WORKERS + CLAIMANTS,
             store: self.store.harms(),
             precise: self.precise.iter().flat_map(Place::harms).collect(),
             broker: vec![Harm::Killed, Harm::Hung],
         }
     }
 
-    /// What the workers have noted of their handlers.
+    /// What the workers have noted of their handlers, and the claimants of their starts.
     pub(crate) fn starts(&self) -> PathBuf {
         self.folder.path().join(STARTS)
     }
 
+    /// What the claimants have noted of the ends of their claims.
+    pub(crate) fn ends(&self) -> PathBuf {
+        self.folder.path().join(ENDS)
+    }
+
     pub(crate) fn start_workers(&mut self) {
-        for _ in 0..WORKERS {
-            self.workers.push(worker(&self.for_workers, &self.starts()));
+        for number in 0..WORKERS + CLAIMANTS {
+            self.workers.push(self.start_worker(number));
+        }
+    }
+
+    fn start_worker(&self, number: usize) -> Worker {
+        let (address, starts) = (&self.for_workers, self.starts());
+        let process = match number {
+            0..WORKERS => worker::start(address, &starts),
+            _ => claimant::start(address, &starts, &self.ends()),
+        };
+        Worker {
+            process,
+            stopped: None,
         }
     }
 
@@ -148,7 +180,7 @@ impl World {
             Fault::Killed(worker) => self.workers[worker].process.kill(),
             Fault::Still(worker, still) => {
                 let worker = &mut self.workers[worker];
-                worker.stopped = Some(worker.process.stop(still));
+                worker.stopped = Some((now(), worker.process.stop(still)));
             }
             Fault::Store(harm) => self.store.apply(harm).await,
             Fault::Precise(harm) => self.precise.as_mut().unwrap().apply(harm).await,
@@ -162,9 +194,9 @@ impl World {
             Fault::Network(line, _) => self.set(line, Network::Open),
             Fault::Reset(_) => {}
             Fault::Killed(number) => {
-                self.workers[number] = worker(&self.for_workers, &self.starts());
+                self.workers[number] = self.start_worker(number);
             }
-            Fault::Still(worker, _) => drop(self.workers[worker].stopped.take()),
+            Fault::Still(worker, _) => self.let_go_on(worker),
             Fault::Store(harm) => self.store.undo(harm).await,
             Fault::Precise(harm) => self.precise.as_mut().unwrap().undo(harm).await,
             Fault::Broker(Harm::Killed) => block_in_place(|| self.brokers.start_again()),
@@ -172,10 +204,25 @@ impl World {
         }
     }
 
+    fn let_go_on(&mut self, worker: usize) {
+        let Worker { process, stopped } = &mut self.workers[worker];
+        let (from, stopped) = stopped.take().unwrap();
+        self.stops.push(Stop {
+            process: process.id(),
+            from,
+            until: now(),
+        });
+        drop(stopped);
+    }
+
     fn set(&self, line: Line, network: Network) {
         for proxy in &self.lines[&line] {
             proxy.set(network);
         }
+    }
+
+    pub(crate) fn stops(&self) -> Vec<Stop> {
+        self.stops.clone()
     }
 
     /// All workers live.
@@ -192,13 +239,7 @@ impl World {
 }
 
 const STARTS: &str = "starts";
-
-fn worker(address: &Address, starts: &Path) -> Worker {
-    Worker {
-        process: worker::start(address, starts),
-        stopped: None,
-    }
-}
+const ENDS: &str = "ends";
 
 async fn lead_to(targets: &[SocketAddr]) -> Vec<Proxy> {
     let mut proxies = Vec::new();

@@ -11,8 +11,8 @@ use std::time::Duration;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Noted, Page, Renewal, Stamped, Step, Store,
-    Sweep, Target, Verb,
+    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Noted, Page, Paused, Renewal, Stamped, Step,
+    Store, Sweep, Target, Verb,
 };
 use delayline::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
@@ -193,9 +193,13 @@ impl Ground {
         self.list_all()
     }
 
-    /// The rows as they are, by id.
+    /// The rows of tasks as they are, by id: no pauses.
     pub(crate) fn rows(&self) -> Vec<Task> {
-        self.state().model.rows.values().cloned().collect()
+        let state = self.state();
+        let rows = state.model.rows.values();
+        rows.filter(|row| row.kind.as_str() != Paused::KIND)
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn row(&self, id: TaskId) -> Option<Task> {

@@ -6,6 +6,8 @@ mod answers;
 mod chains;
 #[path = "ledger/endings.rs"]
 mod endings;
+#[path = "ledger/pauses.rs"]
+mod pauses;
 #[path = "ledger/starts.rs"]
 mod starts;
 
@@ -21,6 +23,8 @@ use delayline::{Key, State, Task, TaskId, Timestamp};
 use tokio::time::Instant;
 
 pub(crate) use self::answers::Asked;
+use self::pauses::Pause;
+pub(crate) use self::pauses::Pausing;
 pub(crate) use self::starts::{CameOfIt, Handling};
 use crate::model::{Cause, Entry};
 use crate::plan::Plan;
@@ -51,6 +55,7 @@ struct Book {
     /// By how many ms the store's clock is ahead of what it was at first, after each of its steps.
     steps: Vec<i64>,
     healed: Option<Duration>,
+    pauses: Vec<Pause>,
     /// What the service's own table says, and since when.
     tables: BTreeMap<Key, (Expected, Duration)>,
     /// When a process last asked about a key, and what it was told.

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) suspensions: u64,
     pub(crate) outages: u64,
     pub(crate) steps: u64,
+    /// How many times a kind is paused.
+    pub(crate) pauses: u64,
     pub(crate) store: StoreFaults,
     pub(crate) faults: Faults,
     /// Whether the backends stay as they are when all else is healed.
@@ -109,6 +111,7 @@ impl Plan {
             suspensions: up_to(4),
             outages: if reliable { 0 } else { up_to(3) },
             steps: if chance(70) { 0 } else { up_to(4) },
+            pauses: if chance(50) { 0 } else { up_to(4) },
             store: StoreFaults {
                 fail: faults(100),
                 lose: faults(100),

@@ -12,6 +12,7 @@ pub(crate) struct Report {
     pub(crate) deaths: u64,
     pub(crate) tasks: u64,
     pub(crate) starts: u64,
+    pub(crate) pauses: u64,
     stats: Stats,
 }
 
@@ -23,6 +24,7 @@ macro_rules! counts {
                 self.deaths += other.deaths;
                 self.tasks += other.tasks;
                 self.starts += other.starts;
+                self.pauses += other.pauses;
                 self.add_stats(&other.stats);
             }
 
@@ -34,6 +36,7 @@ macro_rules! counts {
                 vec![
                     ("tasks", self.tasks),
                     ("handler starts", self.starts),
+                    ("pauses", self.pauses),
                     ("processes gone", self.deaths),
                     $(($name, self.stats.$count),)*
                 ]

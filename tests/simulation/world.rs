@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 use crate::gate::{Gate, Gates};
 use crate::ground::Ground;
 use crate::ledger::Ledger;
+use crate::operator::Operator;
 use crate::plan::{Plan, Precise};
 use crate::process::{Process, all_stats};
 use crate::report::Report;
@@ -137,8 +138,12 @@ async fn history(seed: u64, verbose: bool) -> Report {
     for what in [Weather::Suspension, Weather::Outage, Weather::Step] {
         weather.push(clock.spawn(rough(what, turmoil, Arc::clone(&world))));
     }
+    let operator = Arc::new(Operator::new(&world));
+    let operating = Arc::clone(&operator);
+    let operating = clock.spawn(async move { operating.operate().await });
     clock.sleep(turmoil).await;
-    drop(weather);
+    drop((weather, operating));
+    operator.resume_all().await;
     heal(&world, &healing);
     // Callers go on for a while.
     clock.sleep(Duration::from_secs(2)).await;
@@ -164,6 +169,7 @@ async fn history(seed: u64, verbose: bool) -> Report {
     }
     report.tasks = ledger.tasks() as u64;
     report.starts = ledger.starts() as u64;
+    report.pauses = ledger.pauses() as u64;
     report.deaths = world.deaths.load(Ordering::Relaxed);
     (report.lines, report.broken) = ledger.result();
     report

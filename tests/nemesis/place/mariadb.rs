@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 use super::space::Space;
-use super::{Place, loopback};
+use super::{Place, hostile, loopback};
 use crate::database::{Database, Server};
 use crate::fault::Harm;
 use crate::suspend::signal;
@@ -24,16 +24,18 @@ pub(crate) struct MariaDb {
 }
 
 impl MariaDb {
-    pub(crate) fn start() -> Self {
+    /// Starts one, perhaps with hostile settings.
+    pub(crate) fn start(is_hostile: bool) -> Self {
         let folder = TempDir::new().unwrap();
         let space = Space::mount(&folder, "600m");
+        // A transaction of the service whose connection hangs does not keep its locks for ever.
+        let mut settings = vec!["--idle-transaction-timeout=20"];
+        if is_hostile {
+            settings.extend(hostile::MARIADB);
+        }
+        let settings = settings.into_iter().map(str::to_owned).collect();
         Self {
-            // A transaction of the service whose connection hangs does not keep its locks for ever.
-            server: Server::start_in_with(
-                folder,
-                Database::MariaDb,
-                vec!["--idle-transaction-timeout=20".to_owned()],
-            ),
+            server: Server::start_in_with(folder, Database::MariaDb, settings),
             held: None,
             space,
         }

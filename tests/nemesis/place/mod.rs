@@ -1,6 +1,7 @@
 //! Where the rows are, and what may happen there.
 
 mod cluster;
+mod hostile;
 mod mariadb;
 mod postgres;
 mod redis;

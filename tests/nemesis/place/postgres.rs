@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 use super::space::Space;
-use super::{Place, loopback};
+use super::{Place, hostile, loopback};
 use crate::database::{Database, Server};
 use crate::fault::Harm;
 use crate::suspend::signal;
@@ -30,20 +30,24 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    pub(crate) fn start() -> Self {
+    /// Starts one, perhaps with hostile settings.
+    pub(crate) fn start(is_hostile: bool) -> Self {
         let folder = TempDir::new().unwrap();
         let space = Space::mount(&folder, "500m");
         let server = Server::start_in(folder, Database::Postgres);
         let settings = server.folder().join("data/postgresql.conf");
         // So that the log alone does not fill the disk; and that a transaction of the service whose connection hangs does
         // not keep its locks for ever.
-        fs::OpenOptions::new()
-            .append(true)
-            .open(settings)
-            .unwrap()
-            .write_all(
-                b"max_wal_size = 128MB\nmin_wal_size = 32MB\nidle_in_transaction_session_timeout = 20s\n",
-            )
+        let mut lines = vec![
+            "max_wal_size = 128MB",
+            "min_wal_size = 32MB",
+            "idle_in_transaction_session_timeout = 20s",
+        ];
+        if is_hostile {
+            lines.extend(hostile::POSTGRES);
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(settings).unwrap();
+        file.write_all(format!("{}\n", lines.join("\n")).as_bytes())
             .unwrap();
         let place = Self {
             server,
@@ -57,7 +61,13 @@ impl Postgres {
     async fn admin(&self) -> PgConnection {
         let mut admin = PgConnection::connect(&self.server.url()).await.unwrap();
         // Whatever is so for the service; and it waits for none of its locks for long.
-        for setting in ["default_transaction_read_only = off", "lock_timeout = '5s'"] {
+        for setting in [
+            "default_transaction_read_only = off",
+            "default_transaction_isolation = 'read committed'",
+            "lock_timeout = '5s'",
+            "statement_timeout = 0",
+            "idle_session_timeout = 0",
+        ] {
             run(&mut admin, &format!("SET {setting}")).await.unwrap();
         }
         admin

@@ -56,6 +56,7 @@ impl Ledger {
         let attempt = began.map_or(task.attempt, |seen| seen.task.attempt);
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
         let life = held.life;
+        let was_paused = book.was_paused(&task.kind, held.claimed_at);
         let is_stopping = book.lives.get(&life).is_some_and(|life| life.is_stopping);
         drop(book);
         let policy = &self.plan;
@@ -77,7 +78,7 @@ impl Ledger {
             _ => false,
         };
         let of_unstarted = || match ending {
-            Ending::Release => is_stopping,
+            Ending::Release => is_stopping || was_paused,
             Ending::Moved { .. } | Ending::Cancelled | Ending::Snooze { .. } => is_followed,
             Ending::Dead { give_back: true, .. } => {
                 task.attempt > limit && starts >= limit

@@ -117,6 +117,9 @@ impl Ledger {
         if highest < task.due_at {
             wrong.push(("1 never early", format!("{task:?} started at {now}")));
         }
+        if let Some(pause) = book.forbids(&task.kind, at) {
+            wrong.push(("3 definite answers", format!("{task:?} started in {pause:?}")));
+        }
         let steps = book.steps.clone();
         let is_followed = self.plan.is_followed(&task.kind);
         let asked = task
