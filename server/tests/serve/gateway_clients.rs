@@ -77,13 +77,22 @@ const PATIENCE_MS: &str = "240000";
 /// How many orders a service has delayed: `DELAYLINE_GATEWAY_ORDERS`.
 fn count() -> u64 {
     let set = std::env::var("DELAYLINE_GATEWAY_ORDERS");
-    set.map_or(200, |count| count.parse().expect("DELAYLINE_GATEWAY_ORDERS is a number"))
+    set.map_or(200, |count| {
+        count.parse().expect("DELAYLINE_GATEWAY_ORDERS is a number")
+    })
 }
 
 /// A service's orders, with delays of 0.3 to 20 s, a third of them moved or cancelled meanwhile: how they came
 /// out, and what it complains of.
 fn orders(mut program: Command, nameserver: &str, name: &str, seed: &str) -> JoinHandle<(Value, String)> {
-    program.args(["--nameserver", nameserver, "--count", &count().to_string(), "--seed", seed]);
+    program.args([
+        "--nameserver",
+        nameserver,
+        "--count",
+        &count().to_string(),
+        "--seed",
+        seed,
+    ]);
     program.args(["--patience-ms", PATIENCE_MS]);
     for (flag, topic) in [
         ("--inbox", "in"),
