@@ -69,9 +69,15 @@ histories() {
 
 # Without the second compiler where brokers live shortly, and with it where they live long.
 nemesis() {
-    JAVA_TOOL_OPTIONS="" DELAYLINE_NEMESIS_SECONDS=600 tests nemesis-on nemesis 2 --nocapture on_
+    export DELAYLINE_NEMESIS_SECONDS=600
+    JAVA_TOOL_OPTIONS="" tests nemesis-on nemesis 2 --nocapture on_
     all_jobs
-    sed -n 's/^\(.*seed [0-9]*.*\)$/          nemesis: \1/p' "$logs/nemesis-on" | sort -u | head -n 10 >>"$logs/summary"
+    # By itself: over a file and over PostgreSQL, as the seed says.
+    tests nemesis-server serve 1 --nocapture nemesis::
+    all_jobs
+    unset DELAYLINE_NEMESIS_SECONDS
+    sed -n 's/^\(.*\(seed \|SEED=\)[0-9]*.*\)$/          nemesis: \1/p' "$logs/nemesis-on" "$logs/nemesis-server" |
+        sort -u | head -n 12 >>"$logs/summary"
 }
 
 long_outages() {
@@ -106,7 +112,7 @@ night() {
     noted "RocketMQ 4.9.7 with a nameserver of 5.3.3" on_version 4.9.7 5.3.3
     noted "RocketMQ 4.9.7" on_version 4.9.7 4.9.7
     noted "RocketMQ 4.8.0" on_version 4.8.0 4.8.0
-    noted "the nemesis, ten minutes on each of five stores" nemesis
+    noted "the nemesis, ten minutes on each of five stores, and on the server" nemesis
     noted "a million histories" histories
     noted "planted mistakes" scripts/mutants
     noted "benches, beside what they were" floors

@@ -108,7 +108,7 @@ async fn received(inbox: &Inbox) -> Received {
     messages.remove(0)
 }
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap()
 }

@@ -26,6 +26,8 @@ mod kinds;
 #[cfg(target_os = "linux")]
 mod memory;
 mod metrics;
+#[cfg(all(feature = "rocketmq", feature = "postgres"))]
+mod nemesis;
 mod pages;
 mod programs;
 mod prometheus;

@@ -64,7 +64,7 @@ async fn two_share_the_work(url: &str) {
 
 /// The tables, as whoever operates the server makes them.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn migrate(database: &str, url: &str) {
+pub(crate) fn migrate(database: &str, url: &str) {
     let done = std::process::Command::new(env!("CARGO_BIN_EXE_delayline"))
         .args(["migrate", database, "--url", url])
         .output()

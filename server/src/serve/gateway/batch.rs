@@ -1,9 +1,9 @@
 //! What is done with the messages of a batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use delayline::rocketmq::Received;
-use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, TaskId};
+use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, Task, TaskId};
 use futures_util::future::join_all;
 
 use super::answer::Reply;
@@ -46,7 +46,8 @@ pub(super) async fn deal_with(
     traces: &Traces,
     asked: &mut [Asked<'_>],
 ) -> Result<(), Error> {
-    for round in rounds(asked) {
+    let named = named_by_id(scheduler, asked).await?;
+    for round in rounds(asked, &named) {
         for (at, _) in try_round(scheduler, traces, asked, round).await? {
             // Alone: beside it others may have failed that nothing is wrong with.
             let Some((_, error)) = try_round(scheduler, traces, asked, vec![at]).await?.pop() else {
@@ -90,18 +91,43 @@ async fn try_round(
     }
 }
 
+/// The tasks that verbs name by the ids of messages, if others of the batch name tasks by their keys: the key of such a task
+/// is that of messages before and behind the verb.
+async fn named_by_id(scheduler: &Scheduler, asked: &[Asked<'_>]) -> Result<Vec<Task>, Error> {
+    let waiting = || asked.iter().filter(|asked| asked.reply.is_none());
+    if !waiting().any(|asked| asked.names().1.is_some()) {
+        return Ok(Vec::new());
+    }
+    let ids: BTreeSet<_> = waiting()
+        .filter_map(|asked| asked.request.as_ref().ok()?.of)
+        .collect();
+    let mut named = Vec::new();
+    for found in join_all(ids.into_iter().map(|id| scheduler.find(id))).await {
+        match found {
+            Ok(task) => named.extend(task),
+            Err(error) if error.is_transient() => return Err(error),
+            // Told where the verb is dealt with.
+            Err(_) => {}
+        }
+    }
+    Ok(named)
+}
+
 /// The places of messages without a reply, so that those about one task are in different rounds, in their order.
-fn rounds(asked: &[Asked<'_>]) -> Vec<Vec<usize>> {
+fn rounds(asked: &[Asked<'_>], named: &[Task]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut next: BTreeMap<Name<'_>, usize> = BTreeMap::new();
-    let mut keys: BTreeMap<TaskId, Name<'_>> = BTreeMap::new();
+    let named = named.iter();
+    let mut keys: BTreeMap<TaskId, Name<'_>> = named
+        .filter_map(|task| Some((task.id, Name::Key(&task.kind, task.key.as_ref()?))))
+        .collect();
     for (at, asked) in asked
         .iter()
         .enumerate()
         .filter(|(_, asked)| asked.reply.is_none())
     {
         let (id, key) = asked.names();
-        // A verb that names a message of this batch by its id is about the key of that as well.
+        // A verb that names a message by its id is about the key of that as well.
         let key = key.or_else(|| keys.get(&id?).copied());
         if let (Some(id), Some(key)) = (id, key) {
             keys.insert(id, key);

@@ -336,6 +336,19 @@ async fn messages_without_a_key_are_all_scheduled_and_changed_by_their_ids() {
     );
 }
 
+/// Of a message that came earlier only the store has the key.
+#[tokio::test]
+async fn a_verb_by_id_is_in_the_order_of_the_key_of_a_message_that_came_earlier() {
+    let shop = Shop::open();
+    let first = shop.about(1, "schedule");
+    assert_eq!(shop.answers(&[&first]).await, ["new"]);
+    let cancel = shop.verb(3, "cancel", &first, &[]);
+    let said = shop
+        .answers(&[&shop.about(2, "shift"), &cancel, &shop.about(4, "schedule")])
+        .await;
+    assert_eq!(said, ["done", "done", "new"]);
+}
+
 #[tokio::test]
 async fn a_route_has_keys_of_its_own() {
     let shop = Shop::open();
