@@ -178,6 +178,10 @@ impl<'a> Audit<'a> {
             let excused = before.is_some_and(|before| match before.task.state {
                 State::Done => before.ended_at() >= Some(stored.stored_at),
                 State::Cancelled if matches!(sent.verb, Verb::Replace(_)) => before.claimed_at().is_some(),
+                // That ran, and was cancelled by one that came again when it had been put off.
+                State::Cancelled if before.claimed_at().is_some() => {
+                    before.ended_at() >= Some(stored.stored_at)
+                }
                 State::Cancelled => self.is_ended_after(before, stored),
                 _ => true,
             });
