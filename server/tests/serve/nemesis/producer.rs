@@ -149,6 +149,9 @@ pub(super) fn body(number: usize) -> Vec<u8> {
     format!("{{\"{NUMBER}\":{number}}}").into_bytes()
 }
 
+/// Takes note of a message that was received.
+type Note = fn(&mut Seen, Received);
+
 /// Who sends, and sees.
 pub(super) struct Producer {
     name: String,
@@ -165,7 +168,7 @@ impl Producer {
             seen: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
-        let listened: [(&str, fn(&mut Seen, Received)); 3] = [
+        let listened: [(&str, Note); 3] = [
             ("in", |seen, message| {
                 let number = number_of(&message).unwrap();
                 // One that was sent again by its client is the same message.
