@@ -2,8 +2,8 @@
 //!
 //! Each history draws from its seed how many processes there are, how often they die and between which two steps, when they
 //! are suspended, how their clocks differ and the store's is stepped, what the backends do to wake-ups, how calls of the
-//! store fail, hang and are late, which rows are locked by transactions, when kinds are paused, what callers ask for and what handlers answer. Then
-//! everything is healed. The store is held to its contract at every step (`model.rs`), every answer to what became of the
+//! store fail, hang and are late, which rows are locked by transactions, when kinds are paused, what callers ask for and
+//! what handlers answer. Then everything is healed. The store is held to its contract at every step (`model.rs`), every answer to what became of the
 //! rows, every start and every end of a claim to the promises of `README.md` (`ledger.rs`).
 //!
 //! `DELAYLINE_HISTORIES=N` runs N histories (default 20,000 in a release build, else 300), from seed
@@ -30,21 +30,16 @@ mod plan;
 mod process;
 #[path = "simulation/report.rs"]
 mod report;
+#[path = "support/setting.rs"]
+mod setting;
 #[path = "simulation/world.rs"]
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use report::Report;
+use setting::setting;
 use world::run;
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is {text:?}: allowed is a whole number")),
-    )
-}
 
 /// The history of a seed; what was wrong in it, a panic included, with the check that found it first.
 fn tried(seed: u64) -> Result<Report, String> {
@@ -62,16 +57,16 @@ fn tried(seed: u64) -> Result<Report, String> {
 #[test]
 fn the_promises_hold_in_every_history() {
     std::panic::set_hook(Box::new(quiet));
-    if let Some(seed) = number("DELAYLINE_SEED") {
+    if let Some(seed) = setting("DELAYLINE_SEED") {
         let report = run(seed, true);
         println!("{}", report.lines.join("\n"));
         assert!(report.broken.is_empty(), "seed {seed}: {:#?}", report.broken);
         return;
     }
-    let first = number("DELAYLINE_FIRST_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let first = setting("DELAYLINE_FIRST_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
     let histories =
-        number("DELAYLINE_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
-    let keep_going = number("DELAYLINE_KEEP_GOING").is_some();
+        setting("DELAYLINE_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
+    let keep_going = setting::<u64>("DELAYLINE_KEEP_GOING").is_some();
     println!("{histories} histories from seed {first}");
     let next = AtomicU64::new(first);
     let began = std::time::Instant::now();

@@ -16,6 +16,8 @@ mod restarts;
 mod servers;
 #[path = "../support/service.rs"]
 mod service;
+#[path = "../support/setting.rs"]
+mod setting;
 mod workers;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -33,17 +35,13 @@ use self::callers::Callers;
 use self::node::{Node, Place, SAFETY, Shop};
 use self::redis_server::RedisServer;
 use self::servers::{BROKER, RocketMqServers};
+use self::setting::setting;
 
 const LEVELS: &str = "1s 2s 5s 10s";
 
 /// For how long servers are away that are not started again at once: longer than a client keeps what it knows of them.
 fn outage() -> Duration {
-    let seconds = std::env::var("DELAYLINE_OUTAGE_SECONDS").map_or(15, |seconds| {
-        seconds
-            .parse()
-            .expect("DELAYLINE_OUTAGE_SECONDS is a number of seconds")
-    });
-    Duration::from_secs(seconds)
+    Duration::from_secs(setting("DELAYLINE_OUTAGE_SECONDS").unwrap_or(15))
 }
 
 /// Servers of a test's own, as few at a time as a small machine bears.

@@ -4,21 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{Error, NewTask, Shift, TaskId};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval};
 
-use crate::rate;
+use crate::pace::{Pace, tasks};
 use crate::shop::{KIND, Shop};
-
-/// How often some call.
-const EVERY: Duration = Duration::from_millis(10);
-/// How many calls may be without an answer. Without a limit a machine that is too slow for them falls behind for ever.
-const UNANSWERED: usize = 300;
-/// How many tasks they schedule each time.
-fn tasks() -> usize {
-    rate() / 100
-}
 
 /// Schedules tasks for 0.2 to 3 s; of each call one is moved and one cancelled at once.
 pub(crate) struct Callers {
@@ -32,16 +22,11 @@ impl Callers {
         let shop = shop.clone();
         let calling = tokio::spawn(async move {
             let mut calls = JoinSet::new();
-            let mut tick = interval(EVERY);
-            // What a busy machine missed is made up for, as far as it keeps pace.
-            tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
-            let room = Arc::new(Semaphore::new(UNANSWERED));
+            let mut pace = Pace::new();
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
-                tick.tick().await;
-                if shop.is_behind() {
+                let Some(room) = pace.next(|| shop.is_behind()).await else {
                     continue;
-                }
-                let room = room.clone().acquire_owned().await.unwrap();
+                };
                 let shop = shop.clone();
                 calls.spawn(async move {
                     let _room = room;

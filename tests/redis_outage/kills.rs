@@ -29,7 +29,7 @@ pub(crate) struct Left {
 /// Schedules tasks for 0.2 to 5 s, for as long as servers are away elsewhere, while one of four workers after the other is
 /// killed and another one started.
 pub(crate) async fn schedule_under_kills(scheduler: Scheduler, start: impl Fn() -> Process) -> Left {
-    let all = tasks() * 10 * setting("DELAYLINE_OUTAGE_SECONDS", 15);
+    let all = tasks() * 10 * setting("DELAYLINE_OUTAGE_SECONDS").unwrap_or(15);
     let scheduling = tokio::spawn(async move {
         let mut ids = Vec::new();
         let mut tick = interval(Duration::from_secs(1) / 10);

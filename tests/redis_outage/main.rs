@@ -1,7 +1,7 @@
 //! The whole library on Redis servers that die, move, forget, hang and cut connections under load, and with workers that
 //! are killed: no verb fails, nothing is lost, nothing is early, and nothing runs twice.
 //!
-//! `DELAYLINE_OUTAGE_RATE` sets how many tasks are scheduled each second (default 400), `DELAYLINE_OUTAGE_SECONDS` for how
+//! `DELAYLINE_OUTAGE_RATE` sets how many tasks are scheduled each second (default 200), `DELAYLINE_OUTAGE_SECONDS` for how
 //! long workers are killed, one each 5 s (default 15).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,6 +9,7 @@ mod callers;
 mod child;
 mod cluster;
 mod kills;
+mod pace;
 mod process;
 mod rows;
 mod shop;
@@ -21,6 +22,8 @@ mod database;
 mod servers;
 #[path = "../support/service.rs"]
 mod service;
+#[path = "../support/setting.rs"]
+mod setting;
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,23 +31,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use delayline::Timestamp;
 use tokio::sync::Semaphore;
 
+use self::setting::setting;
+
 /// Only so that a test which would hang fails.
 const SAFETY: Duration = Duration::from_secs(300);
 
 /// So many tests at a time as a small machine bears.
 static ROOM: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(if rate() > 1_000 { 1 } else { 3 }));
 
-/// What an environment variable sets.
-fn setting(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is {text:?}: allowed is a whole number"))
-    })
-}
-
 /// How many tasks are scheduled each second.
 fn rate() -> usize {
-    setting("DELAYLINE_OUTAGE_RATE", 200)
+    setting("DELAYLINE_OUTAGE_RATE").unwrap_or(200)
 }
 
 /// The time by the clock of a database in a file, which is this machine's.

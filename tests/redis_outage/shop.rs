@@ -9,13 +9,11 @@ use delayline::{Outcome, Policy, Scheduler, TaskId, Timestamp, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::pace::is_behind;
 use crate::service::{OnSqlite, Service};
 use crate::{now, until};
 
 pub(crate) const KIND: &str = "order.cancel";
-
-/// So late callers ask for no more.
-const BEHIND: Duration = Duration::from_secs(2);
 
 /// A start of a handler.
 #[derive(Clone, Copy, Debug)]
@@ -85,12 +83,10 @@ impl Shop {
         self.runs.lock().unwrap().len()
     }
 
-    /// Whether tasks have lately been started seconds late, as on a machine that is too slow for so many: then leases end,
-    /// and what is started again proves nothing.
+    /// Whether this machine is too slow for what callers ask for.
     pub(crate) fn is_behind(&self) -> bool {
         let runs = self.runs.lock().unwrap();
-        runs.last()
-            .is_some_and(|run| run.late > BEHIND && now().as_millis() - run.at.as_millis() < 1_000)
+        runs.last().is_some_and(|run| is_behind(run.late, run.at))
     }
 
     /// How many wake-ups were received through Redis.

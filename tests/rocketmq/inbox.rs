@@ -49,12 +49,7 @@ async fn what_was_given_back_to_its_broker_was_stored_when_it_came_first() {
 
 /// For how long messages are held.
 fn hold() -> Duration {
-    let seconds = std::env::var("DELAYLINE_HOLD_SECONDS").map_or(10, |seconds| {
-        seconds
-            .parse()
-            .expect("DELAYLINE_HOLD_SECONDS is a number of seconds")
-    });
-    Duration::from_secs(seconds)
+    Duration::from_secs(setting("DELAYLINE_HOLD_SECONDS").unwrap_or(10))
 }
 
 /// By night it takes longer than the client lets a listener have a message by itself, which is 15 minutes.

@@ -22,6 +22,8 @@ mod raw;
 mod security;
 #[path = "../support/rocketmq.rs"]
 mod servers;
+#[path = "../support/setting.rs"]
+mod setting;
 mod survey;
 mod timers;
 
@@ -36,6 +38,7 @@ use delayline::{Error, TaskId};
 use tokio::time::timeout;
 
 use self::raw::Raw;
+use self::setting::setting;
 
 /// The levels that the broker of these tests is started with.
 const LEVELS: &str = "1s 2s 5s 10s";

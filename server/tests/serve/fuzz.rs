@@ -8,18 +8,10 @@ use tokio::task::spawn_blocking;
 use crate::bulk::schedule_many;
 use crate::python::{files, python};
 use crate::server::Server;
+use crate::setting::setting;
 
 /// About how many requests are made, unless `DELAYLINE_FUZZ_CASES` says otherwise.
 const USUAL_CASES: u64 = 2_500;
-
-fn number(name: &str) -> Option<u64> {
-    let given = std::env::var(name).ok()?;
-    Some(
-        given
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is {given:?}: allowed is a number")),
-    )
-}
 
 /// The methods of all paths that are described.
 fn count_requests(described: &Value) -> u64 {
@@ -30,8 +22,8 @@ fn count_requests(described: &Value) -> u64 {
 
 #[tokio::test]
 async fn whatever_is_asked_is_answered_as_it_is_described() {
-    let cases = number("DELAYLINE_FUZZ_CASES").unwrap_or(USUAL_CASES);
-    let seed = number("DELAYLINE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let cases = setting("DELAYLINE_FUZZ_CASES").unwrap_or(USUAL_CASES);
+    let seed = setting("DELAYLINE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("DELAYLINE_FUZZ_SEED={seed} DELAYLINE_FUZZ_CASES={cases} repeats this");
     let python = python().await;
     let server = Server::start();

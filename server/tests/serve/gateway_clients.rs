@@ -14,6 +14,7 @@ use crate::brokers::{fresh, make_topic, nameserver};
 use crate::gateway::config;
 use crate::rocketmq_servers::{BROKER, RocketMqServers};
 use crate::server::Server;
+use crate::setting::setting;
 
 /// The programs of `server/tests/clients`, ready to be run.
 struct Programs {
@@ -76,10 +77,7 @@ const PATIENCE_MS: &str = "240000";
 
 /// How many orders a service has delayed: `DELAYLINE_GATEWAY_ORDERS`.
 fn count() -> u64 {
-    let set = std::env::var("DELAYLINE_GATEWAY_ORDERS");
-    set.map_or(200, |count| {
-        count.parse().expect("DELAYLINE_GATEWAY_ORDERS is a number")
-    })
+    setting("DELAYLINE_GATEWAY_ORDERS").unwrap_or(200)
 }
 
 /// A service's orders, with delays of 0.3 to 20 s, a third of them moved or cancelled meanwhile: how they came

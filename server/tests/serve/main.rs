@@ -47,6 +47,8 @@ mod rights;
 mod rocketmq_servers;
 mod schedule;
 mod server;
+#[path = "../../../tests/support/setting.rs"]
+mod setting;
 mod start;
 mod stores;
 mod tasks;

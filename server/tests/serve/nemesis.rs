@@ -24,6 +24,7 @@ use self::producer::Producer;
 use self::rows::Kept;
 use self::world::World;
 use crate::brokers::fresh;
+use crate::setting::setting;
 
 /// For how many seconds things fail, by default.
 const SECONDS: u64 = 20;
@@ -32,19 +33,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(120);
 /// How many histories are shown of what is wrong.
 const SHOWN: usize = 5;
 
-/// A number from the environment.
-fn number(name: &str) -> Option<u64> {
-    let told = std::env::var(name).ok()?;
-    Some(
-        told.parse()
-            .unwrap_or_else(|_| panic!("{name} is {told:?}: allowed is a number")),
-    )
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_gateway_and_bulk_changes_keep_what_they_answer() {
-    let span = Duration::from_secs(number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
-    let seed = number("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let span = Duration::from_secs(setting("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
+    let seed = setting("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let kept = Kept::by(seed).await;
     println!("{span:?} of faults over {kept}; again by DELAYLINE_NEMESIS_SEED={seed}");
     let name = fresh("shop");

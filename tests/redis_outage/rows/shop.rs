@@ -12,14 +12,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::audit::{SHARDS, shard_of};
+use crate::pace::is_behind;
 use crate::shop::KIND;
 use crate::{now, rate, until};
 
 /// Short, so that what a master claimed for a worker which did not hear of it is soon somebody's.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
-
-/// So late callers ask for no more.
-const BEHIND: Duration = Duration::from_secs(2);
 
 /// A start of a handler.
 #[derive(Clone, Copy, Debug)]
@@ -132,12 +130,10 @@ impl Shop {
         self.runs.lock().unwrap().len()
     }
 
-    /// Whether tasks have lately been started seconds late, as on a machine that is too slow for so many: then leases end,
-    /// and what is started again proves nothing.
+    /// Whether this machine is too slow for what callers ask for.
     pub(super) fn is_behind(&self) -> bool {
         let runs = self.runs.lock().unwrap();
-        runs.last()
-            .is_some_and(|run| run.late > BEHIND && now().as_millis() - run.at.as_millis() < 1_000)
+        runs.last().is_some_and(|run| is_behind(run.late, run.at))
     }
 
     /// Says what a caller was told.
