@@ -11,6 +11,9 @@ mod database;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 #[path = "store/hostile.rs"]
 mod hostile;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+#[path = "support/hostile.rs"]
+mod hostile_settings;
 #[cfg(feature = "redis")]
 #[path = "support/logged.rs"]
 mod logged;

@@ -53,7 +53,7 @@ pub(crate) enum Wrong {
     /// It was started, or is there, though its transaction was rolled back.
     RolledBack,
     /// It has ended otherwise than by a claim that held, as far as claimants were told.
-    EndedByNobody,
+    EndedByNoClaim,
     /// A claimant was told that it had ended its claim, and it has not, or not alone.
     NotItsEnd,
     /// It was started while another claimant's claim was extended.

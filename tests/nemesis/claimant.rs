@@ -101,7 +101,7 @@ impl Claimant {
             1 => self.end(claim, End::Discard).await,
             2 | 3 => self.end(claim, End::Retry).await,
             4 | 5 => self.end(claim, End::Snooze).await,
-            // It comes too late, or nobody has noticed.
+            // Late: lost, or held still if no other claimant has taken the task.
             6 => {
                 sleep(LEASE * 3 / 2).await;
                 self.end(claim, End::Done).await;

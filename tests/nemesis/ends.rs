@@ -124,13 +124,13 @@ pub(crate) fn wrong(ends: &[Ended], starts: &[Start], row: &Task) -> BTreeSet<Wr
         State::Scheduled | State::Running | State::Cancelled => true,
     };
     if !is_right {
-        found.insert(Wrong::EndedByNobody);
+        found.insert(Wrong::EndedByNoClaim);
     }
     let held = |ended: &Ended| matches!(ended.answered, Some((_, true)));
     for (at, ended) in ends.iter().enumerate().filter(|(_, ended)| held(ended)) {
         let (answered, _) = ended.answered.unwrap();
         if ended.end == End::Extend {
-            // Until then it is nobody else's, unless it was ended.
+            // Until then no other claimant has it, unless it was ended.
             let until = ended.asked + i64::try_from(LEASE.as_millis()).unwrap();
             let ends_by = |by: i64| {
                 let mut ends = ends.iter();
@@ -210,14 +210,14 @@ mod tests {
         for held in [Some(true), None] {
             assert_eq!(of(&[ended(2, End::Done, 5, held)]), [].into());
         }
-        assert_eq!(of(&[]), [Wrong::EndedByNobody].into());
+        assert_eq!(of(&[]), [Wrong::EndedByNoClaim].into());
         assert_eq!(
             of(&[ended(2, End::Done, 5, Some(false))]),
-            [Wrong::EndedByNobody].into()
+            [Wrong::EndedByNoClaim].into()
         );
         assert_eq!(
             of(&[ended(2, End::Discard, 5, None)]),
-            [Wrong::EndedByNobody].into()
+            [Wrong::EndedByNoClaim].into()
         );
         // An earlier call had its effect.
         let again = [ended(2, End::Done, 5, None), ended(2, End::Done, 20, Some(false))];

@@ -38,6 +38,8 @@ mod world;
 
 #[path = "../support/database.rs"]
 mod database;
+#[path = "../support/hostile.rs"]
+mod hostile_settings;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis/mod.rs"]
@@ -46,6 +48,8 @@ mod redis_servers;
 mod rocketmq_servers;
 #[path = "../support/service.rs"]
 mod service;
+#[path = "../support/setting.rs"]
+mod setting;
 #[path = "../support/suspend/mod.rs"]
 mod suspend;
 

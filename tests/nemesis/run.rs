@@ -1,8 +1,6 @@
 //! One run: load, faults, calm, and then the audit.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +17,7 @@ use crate::operator::{Operator, resume_all};
 use crate::pauses::Pauses;
 use crate::place::{Place, WakesInRedis};
 use crate::plan::{Planned, QUIET, plan};
+use crate::setting::setting;
 use crate::world::{World, start_brokers};
 use crate::{ends, starts};
 
@@ -31,20 +30,13 @@ const GROWTH: u64 = 64 << 20;
 /// How many histories are shown.
 const SHOWN: usize = 5;
 
-/// A number from the environment.
-fn number<T: FromStr>(name: &str) -> Option<T> {
-    let told = env::var(name).ok()?;
-    let number = told.parse();
-    Some(number.unwrap_or_else(|_| panic!("{name} is {told:?}: allowed is a number")))
-}
-
 /// Lets things happen to a store, and to all that speak to it.
 ///
 /// `start` is told whether its server is to be hostile, as far as it can be.
 pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool) -> P) {
     let brokers = block_in_place(start_brokers);
-    let span = Duration::from_secs(number("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
-    let seed = number("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let span = Duration::from_secs(setting("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
+    let seed = setting("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let name = std::any::type_name::<P>().rsplit("::").next().unwrap();
     tell!("{name}: {span:?} of faults; again by DELAYLINE_NEMESIS_SEED={seed}");
 
@@ -184,13 +176,7 @@ async fn live(home: &Home) -> usize {
 
 async fn rows(home: &Home) -> BTreeMap<TaskId, Task> {
     let mut rows = BTreeMap::new();
-    for state in [
-        State::Scheduled,
-        State::Running,
-        State::Done,
-        State::Dead,
-        State::Cancelled,
-    ] {
+    for state in State::ALL {
         rows.extend(all(home, state).await.into_iter().map(|row| (row.id, row)));
     }
     rows

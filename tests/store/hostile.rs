@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::database::{Database, Server};
+use crate::hostile_settings;
 use crate::pgbouncer::PgBouncer;
 
 /// Stores in tables of one database, however a URL leads there.
@@ -120,30 +121,20 @@ async fn main_cases(tables: &Tables) {
 async fn the_contract_holds_whatever_a_database_of_postgresql_is_set_to() {
     let url = Database::Postgres.fresh().await;
     let mut owner = PgConnection::connect(&url).await.unwrap();
-    for setting in [
+    let own = [
         "default_transaction_isolation = serializable",
         "default_transaction_read_only = on",
-        "default_transaction_deferrable = on",
         "synchronous_commit = off",
         "statement_timeout = '1s'",
         "lock_timeout = '1ms'",
         "idle_in_transaction_session_timeout = '1s'",
-        "idle_session_timeout = '1s'",
         "search_path = nowhere",
-        "timezone = 'America/St_Johns'",
-        "datestyle = 'SQL, DMY'",
-        "intervalstyle = iso_8601",
-        "standard_conforming_strings = off",
-        "transform_null_equals = on",
-        "bytea_output = escape",
         "array_nulls = off",
-        "row_security = off",
-        "enable_indexscan = off",
         "enable_indexonlyscan = off",
         "enable_nestloop = off",
         "join_collapse_limit = 1",
-        "plan_cache_mode = force_custom_plan",
-    ] {
+    ];
+    for setting in hostile_settings::POSTGRES.into_iter().chain(own) {
         let set = format!(
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET {}', current_database()); END $$",
             setting.replace('\'', "''")
@@ -155,19 +146,17 @@ async fn the_contract_holds_whatever_a_database_of_postgresql_is_set_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_contract_holds_whatever_a_server_of_mariadb_is_set_to() {
-    let settings = [
-        "--autocommit=0",
-        "--completion-type=CHAIN",
-        "--transaction-isolation=SERIALIZABLE",
+    let own = [
         "--transaction-read-only=ON",
-        "--default-time-zone=-11:00",
-        "--sql-mode=ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
         "--max-join-size=1",
-        "--lock-wait-timeout=1",
         "--init-connect=SET autocommit = 0, completion_type = 2, sql_safe_updates = 1, sql_select_limit = 1, \
          unique_checks = 0, sql_auto_is_null = 1, max_join_size = 1",
     ];
-    let settings = settings.map(str::to_owned).into();
+    let settings = hostile_settings::MARIADB
+        .into_iter()
+        .chain(own)
+        .map(str::to_owned)
+        .collect();
     let server = Server::start_in_with(TempDir::new().unwrap(), Database::MariaDb, settings);
     // They are what a session without settings of its own has.
     let mut plain = MySqlConnection::connect(&server.url()).await.unwrap();

@@ -12,6 +12,7 @@ use super::space::Space;
 use super::{Place, hostile, loopback};
 use crate::database::{Database, Server};
 use crate::fault::Harm;
+use crate::hostile_settings;
 use crate::suspend::signal;
 
 const SERVICE: &str = "delayline@'127.0.0.1'";
@@ -31,7 +32,8 @@ impl MariaDb {
         // A transaction of the service whose connection hangs does not keep its locks for ever.
         let mut settings = vec!["--idle-transaction-timeout=20"];
         if is_hostile {
-            settings.extend(hostile::MARIADB);
+            settings.extend(hostile_settings::MARIADB);
+            settings.push(hostile::MARIADB);
         }
         let settings = settings.into_iter().map(str::to_owned).collect();
         Self {

@@ -13,6 +13,7 @@ use super::space::Space;
 use super::{Place, hostile, loopback};
 use crate::database::{Database, Server};
 use crate::fault::Harm;
+use crate::hostile_settings;
 use crate::suspend::signal;
 
 /// What lets the service in, and nobody.
@@ -44,6 +45,7 @@ impl Postgres {
             "idle_in_transaction_session_timeout = 20s",
         ];
         if is_hostile {
+            lines.extend(hostile_settings::POSTGRES);
             lines.extend(hostile::POSTGRES);
         }
         let mut file = fs::OpenOptions::new().append(true).open(settings).unwrap();
