@@ -17,9 +17,7 @@ mod routing_table;
 mod wake_listener;
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 
 use async_trait::async_trait;
 
@@ -27,7 +25,7 @@ use self::connection::BrokerConnection;
 use self::delay_mode::DelayMode;
 use crate::Error;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
-use crate::rocketmq::{NAME, RocketMqOptions};
+use crate::rocketmq::{Hidden, NAME, RocketMqOptions};
 
 /// Carries wake-ups as delayed messages of RocketMQ brokers, through their delay levels.
 ///
@@ -36,7 +34,7 @@ use crate::rocketmq::{NAME, RocketMqOptions};
 /// acknowledged within 10 s is answered all the same and left to the sweep; none is ever sent back to the broker.
 ///
 /// Nameservers and brokers may be of any version since 4.8, with or without access control and TLS.
-pub struct RocketMqBackend(Hidden);
+pub struct RocketMqBackend(Connection);
 
 impl RocketMqBackend {
     /// Connects to the nameservers, reads the masters' level tables, and makes the topic where it is missing.
@@ -57,7 +55,7 @@ impl RocketMqBackend {
 ///
 /// Every master must have `timerWheelEnable`, which is the default. A delay may be as long as the least
 /// `timerMaxDelaySec` of them, so that each can stand in for each.
-pub struct RocketMqTimers(Hidden);
+pub struct RocketMqTimers(Connection);
 
 impl RocketMqTimers {
     /// Connects to the nameservers, asks the masters how long they hold a timer, and makes the topic where it is
@@ -72,17 +70,17 @@ impl RocketMqTimers {
 
 /// A connection behind a pointer that hides what is in it: the client's types are nested so deeply that whoever compiles
 /// code with one of them in it must raise the compiler's limit.
-type Hidden = Box<dyn Deref<Target = BrokerConnection> + Send + Sync>;
+type Connection = Box<dyn Deref<Target = BrokerConnection> + Send + Sync>;
 
 /// Apart from `connect`, which is compiled where it is called.
 fn open(
     options: RocketMqOptions,
     mode: fn(&RocketMqOptions) -> DelayMode,
-) -> Pin<Box<dyn Future<Output = Result<Hidden, Error>> + Send>> {
+) -> Hidden<'static, Result<Connection, Error>> {
     Box::pin(async move {
         let mode = mode(&options);
         let connection = BrokerConnection::open(options, mode).await?;
-        Ok(Box::new(Box::new(connection)) as Hidden)
+        Ok(Box::new(Box::new(connection)) as Connection)
     })
 }
 

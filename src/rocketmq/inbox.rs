@@ -6,8 +6,6 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -19,8 +17,8 @@ use tokio::time::{sleep, timeout};
 use self::queue_order::{Patience, QueueOrder};
 use self::watch::Watch;
 use super::{
-    Admin, Client, ClientFactory, Consumption, Delivered, DeliveryQueue, Listener, Received, RocketMqOptions,
-    closed, joined, start_consumer, transient,
+    Admin, Client, ClientFactory, Consumption, Delivered, DeliveryQueue, Hidden, Listener, Received,
+    RocketMqOptions, closed, joined, start_consumer, transient,
 };
 use crate::Error;
 
@@ -47,14 +45,12 @@ pub struct Inbox(
     Arc<dyn Receives>,
 );
 
-type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 trait Receives: Send + Sync {
-    fn receive(&self, max: usize) -> Answered<'_, Result<Vec<Received>, Error>>;
+    fn receive(&self, max: usize) -> Hidden<'_, Result<Vec<Received>, Error>>;
 
     fn acknowledge(&self, messages: &[Received]);
 
-    fn close(&self) -> Answered<'_, ()>;
+    fn close(&self) -> Hidden<'_, ()>;
 }
 
 impl Inbox {
@@ -69,7 +65,7 @@ impl Inbox {
     }
 
     /// Apart from `connect`, which is compiled where it is called.
-    fn open(options: RocketMqOptions, topics: Vec<String>) -> Answered<'static, Result<Self, Error>> {
+    fn open(options: RocketMqOptions, topics: Vec<String>) -> Hidden<'static, Result<Self, Error>> {
         Box::pin(async move {
             let Some(first) = topics.first() else {
                 return Err(Error::invalid("topics", "empty", "allowed is one topic or more"));
@@ -138,7 +134,7 @@ struct Connected {
 }
 
 impl Receives for Connected {
-    fn receive(&self, max: usize) -> Answered<'_, Result<Vec<Received>, Error>> {
+    fn receive(&self, max: usize) -> Hidden<'_, Result<Vec<Received>, Error>> {
         Box::pin(async move {
             loop {
                 let next = self.next(max);
@@ -156,7 +152,7 @@ impl Receives for Connected {
         self.listener.delivery_queue.acknowledge(tickets);
     }
 
-    fn close(&self) -> Answered<'_, ()> {
+    fn close(&self) -> Hidden<'_, ()> {
         Box::pin(async {
             self.listener.delivery_queue.close();
             self.left().clear();

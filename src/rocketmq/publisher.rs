@@ -1,8 +1,6 @@
 //! The way to topics of services' own, with the client's types in it.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::absence::Absence;
 use super::{
-    Admin, Client, ClientFactory, Message, PublishError, RocketMqOptions, answer, closed, joined, transient,
+    Admin, Client, ClientFactory, Hidden, Message, PublishError, RocketMqOptions, answer, closed, joined,
+    transient,
 };
 use crate::Error;
 use crate::metrics::{Stopwatch, sent_to_broker};
@@ -48,14 +47,12 @@ trait Publishes: fmt::Debug + Send + Sync {
     /// How long a body may be.
     fn longest_body(&self) -> usize;
 
-    fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>>;
+    fn publish(&self, message: Message) -> Hidden<'_, Result<(), PublishError>>;
 
-    fn topic_exists(&self, topic: String) -> Answered<'_, Result<bool, Error>>;
+    fn topic_exists(&self, topic: String) -> Hidden<'_, Result<bool, Error>>;
 
-    fn close(&self) -> Answered<'_, ()>;
+    fn close(&self) -> Hidden<'_, ()>;
 }
-
-type Answered<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl Publisher {
     /// Connects to the nameservers. Of the options, those for wake-ups are no matter.
@@ -69,7 +66,7 @@ impl Publisher {
     pub(super) fn open(
         options: RocketMqOptions,
         topic: Option<String>,
-    ) -> Answered<'static, Result<(Self, bool), Error>> {
+    ) -> Hidden<'static, Result<(Self, bool), Error>> {
         Box::pin(async {
             let longest_body = options.max_message_size;
             let opening = |factory, options| CurrentProducer::open(factory, options, topic);
@@ -94,15 +91,15 @@ impl Publisher {
                 super::message::LONGEST_BODY
             }
 
-            fn topic_exists(&self, _: String) -> Answered<'_, Result<bool, Error>> {
+            fn topic_exists(&self, _: String) -> Hidden<'_, Result<bool, Error>> {
                 Box::pin(async { Ok(true) })
             }
 
-            fn publish(&self, _: Message) -> Answered<'_, Result<(), PublishError>> {
+            fn publish(&self, _: Message) -> Hidden<'_, Result<(), PublishError>> {
                 Box::pin(async { Ok(()) })
             }
 
-            fn close(&self) -> Answered<'_, ()> {
+            fn close(&self) -> Hidden<'_, ()> {
                 Box::pin(async {})
             }
         }
@@ -171,7 +168,7 @@ impl Publishes for Connected {
         self.longest_body
     }
 
-    fn topic_exists(&self, topic: String) -> Answered<'_, Result<bool, Error>> {
+    fn topic_exists(&self, topic: String) -> Hidden<'_, Result<bool, Error>> {
         let factory = self.client.factory();
         Box::pin(
             self.client
@@ -179,7 +176,7 @@ impl Publishes for Connected {
         )
     }
 
-    fn publish(&self, message: Message) -> Answered<'_, Result<(), PublishError>> {
+    fn publish(&self, message: Message) -> Hidden<'_, Result<(), PublishError>> {
         Box::pin(async move {
             let queue_key = message.queue_key.clone();
             let message = client_message(message)?;
@@ -192,7 +189,7 @@ impl Publishes for Connected {
         })
     }
 
-    fn close(&self) -> Answered<'_, ()> {
+    fn close(&self) -> Hidden<'_, ()> {
         Box::pin(async {
             let producer = self.producer.clone();
             // An error says that the runtime has ended.

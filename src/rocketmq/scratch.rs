@@ -1,13 +1,12 @@
 //! A topic and a consumer group for a while.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use rocketmq_model::common::message::message_single::Message;
 use tokio::time::sleep;
 
+use super::Hidden;
 use super::admin::{Admin, MasterAddresses};
 use super::client::{Client, ClientFactory};
 use super::options::RocketMqOptions;
@@ -33,7 +32,7 @@ impl Scratch {
     }
 
     /// Apart from `make`, which is compiled where it is called.
-    fn open(mut options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send>> {
+    fn open(mut options: RocketMqOptions) -> Hidden<'static, Result<Self, Error>> {
         Box::pin(async move {
             let mark = format!("_{:016x}", fastrand::u64(..));
             options.topic += &mark;
@@ -78,7 +77,7 @@ impl Scratch {
     }
 
     /// Apart from `delete`, which is compiled where it is called.
-    fn end(self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+    fn end(self) -> Hidden<'static, Result<(), Error>> {
         Box::pin(async move {
             let factory = self.client.factory();
             let deleting = self.client.run_within(async move {

@@ -1,12 +1,11 @@
 //! What brokers say of themselves: for people who run them.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
 use tokio::time::{sleep, timeout};
 
+use super::Hidden;
 use super::admin::{Admin, AskError};
 use super::broker_info::BrokerInfo;
 use super::client::Client;
@@ -97,7 +96,7 @@ impl Survey {
 }
 
 /// Apart from `Survey::take`, which is compiled where it is called.
-fn take(options: RocketMqOptions) -> Pin<Box<dyn Future<Output = Result<Survey, Error>> + Send>> {
+fn take(options: RocketMqOptions) -> Hidden<'static, Result<Survey, Error>> {
     Box::pin(async move {
         let client = Client::start(&options).await?;
         let factory = client.factory();

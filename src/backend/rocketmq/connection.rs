@@ -1,6 +1,5 @@
 //! What a backend is connected with.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,9 @@ use super::masters::Masters;
 use super::producer;
 use super::wake_listener::WakeListener;
 use crate::backend::{Arrival, Departure, SendError};
-use crate::rocketmq::{Client, ClientFactory, Delivered, DeliveryQueue, RocketMqOptions, joined, transient};
+use crate::rocketmq::{
+    Client, ClientFactory, Delivered, DeliveryQueue, Hidden, RocketMqOptions, joined, transient,
+};
 use crate::{Error, defaults};
 
 /// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
@@ -24,10 +25,6 @@ const ANSWER_AFTER: Duration = Duration::from_secs(10);
 
 /// How long after a failure the consumer is started again.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
-
-/// A future whose type hides the client's. Where a trait's async functions hold them, the compiler looks through all of the
-/// client's types for each of these functions anew: half of the library's build time.
-type Hidden<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A connection to the brokers of one set of nameservers.
 pub(super) struct BrokerConnection {
@@ -129,29 +126,27 @@ impl BrokerConnection {
 
     /// Ends the health checks, the producer and the consumer, and then the client.
     pub(super) fn close(&self) -> Hidden<'_, ()> {
-        Box::pin(self.end())
-    }
-
-    async fn end(&self) {
-        self.listener.delivery_queue.close();
-        let checking = self
-            .checking
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(checking) = checking {
-            let (checks, clients) = (self.checks.clone(), self.clients.clone());
-            let closing = self.client.spawn(async move {
-                checks.close().await;
-                // Clients that are half started cannot be closed.
-                let _ended = checking.await;
-                clients.close().await;
-            });
-            // An error says that the runtime has ended.
-            let _ended = joined(closing).await;
-        }
-        // Only now: a batch that was answered earlier would count as consumed.
-        self.listener.delivery_queue.release();
-        self.client.close().await;
+        Box::pin(async move {
+            self.listener.delivery_queue.close();
+            let checking = self
+                .checking
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(checking) = checking {
+                let (checks, clients) = (self.checks.clone(), self.clients.clone());
+                let closing = self.client.spawn(async move {
+                    checks.close().await;
+                    // Clients that are half started cannot be closed.
+                    let _ended = checking.await;
+                    clients.close().await;
+                });
+                // An error says that the runtime has ended.
+                let _ended = joined(closing).await;
+            }
+            // Only now: a batch that was answered earlier would count as consumed.
+            self.listener.delivery_queue.release();
+            self.client.close().await;
+        })
     }
 }
