@@ -5,13 +5,13 @@ mod answer;
 mod body;
 mod body_with;
 mod bulk;
+mod claim_kinds;
 mod claims;
 mod connection;
 mod connections;
 mod events;
 mod explained;
 mod forecast;
-mod given;
 mod health;
 mod idempotency;
 mod kinds;
@@ -52,8 +52,8 @@ pub(super) use self::access::Access;
 use self::access::require;
 pub(crate) use self::answer::TaskView;
 pub(super) use self::bulk::Jobs;
+pub(super) use self::claim_kinds::ClaimKinds;
 pub(crate) use self::explained::ExplainedView;
-pub(crate) use self::given::Given;
 pub(super) use self::health::{Known, Silent};
 pub(super) use self::pages::Pages;
 use self::pages::Peer;
@@ -102,8 +102,8 @@ pub(crate) struct App {
     pub(crate) delivered: BTreeMap<Kind, String>,
     /// The kinds whose tasks this server or the gateway delivers, so that no worker may claim them.
     pub(crate) delivered_here: BTreeSet<Kind>,
-    /// The claims of workers elsewhere.
-    pub(crate) given: Given,
+    /// The kinds of the claims that it has given.
+    pub(crate) claim_kinds: ClaimKinds,
     /// The kinds of messages, whose tasks only the gateway schedules.
     pub(crate) of_gateway: BTreeSet<Kind>,
     /// What answers, and since when what does not.

@@ -1,4 +1,4 @@
-//! Which kinds the claims are of that this server has given.
+//! The kinds of claims that this server has given.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ const REMEMBERED: usize = 10_000;
 
 /// Remembers the kinds of claims, which say nothing of it themselves, so that most ends need not read their task.
 #[derive(Debug, Default)]
-pub(crate) struct Given(Mutex<Generations>);
+pub(crate) struct ClaimKinds(Mutex<Generations>);
 
 #[derive(Debug, Default)]
 struct Generations {
@@ -19,7 +19,7 @@ struct Generations {
     older: HashMap<ClaimId, Kind>,
 }
 
-impl Given {
+impl ClaimKinds {
     pub(super) fn remember(&self, claimed: &[Claimed]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for Claimed { claim, task, .. } in claimed {

@@ -195,7 +195,7 @@ pub(super) async fn take(
         ));
     }
     if app.must_know_kinds(&caller) {
-        app.given.remember(&claimed);
+        app.claim_kinds.remember(&claimed);
     }
     let claims = claimed.iter_mut().map(ClaimView::of).collect();
     let given = serde_json::to_vec(&Given { claims }).map_err(|error| {
@@ -304,7 +304,7 @@ async fn may_end(app: &Shared, caller: &Caller, claim: ClaimId) -> Result<bool, 
     if !app.must_know_kinds(caller) {
         return Ok(true);
     }
-    let kind = match app.given.kind_of(claim) {
+    let kind = match app.claim_kinds.kind_of(claim) {
         None => app
             .store
             .find(&Target::Id(claim.task_id()))

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use delayline::State;
+use delayline::defaults::PAUSE_SEEN;
 
 use super::http_callers::{Bulk, Called, Pause, reason};
 use super::rows::{JOB, Row};
-
-/// From when on nothing of a paused kind is started, after its pause was answered, in ms.
-pub(super) const KNOWN_WITHIN: i64 = 1_000;
 
 /// What is wrong, each with the history of its task.
 pub(super) fn findings(called: &Called, jobs: &[Row], bulk: &[Row]) -> Vec<(String, String)> {
@@ -96,7 +94,7 @@ fn of_jobs(called: &Called, rows: &[Row]) -> Vec<(String, String)> {
 }
 
 pub(super) fn is_within(pause: &Pause, at: i64) -> bool {
-    at > pause.answered + KNOWN_WITHIN && at < pause.resumed
+    at > pause.answered + PAUSE_SEEN.as_millis() as i64 && at < pause.resumed
 }
 
 /// Each task was cancelled once and moved at most once, and as many as was answered.
