@@ -145,6 +145,15 @@ pub enum State {
 }
 
 impl State {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Scheduled,
+        Self::Running,
+        Self::Done,
+        Self::Dead,
+        Self::Cancelled,
+    ];
+
     /// Whether the task may still run by itself: scheduled or running.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Scheduled | Self::Running)

@@ -61,14 +61,6 @@ struct Resume {
 /// How many are asked for at once.
 const PAGE: usize = 500;
 
-const STATES: [State; 5] = [
-    State::Scheduled,
-    State::Running,
-    State::Done,
-    State::Dead,
-    State::Cancelled,
-];
-
 impl Kinds {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
@@ -220,7 +212,7 @@ pub(crate) async fn page(
     known: &Known<'_>,
 ) -> Result<Vec<(Kind, Found)>, Error> {
     let mut kinds: BTreeMap<Kind, Found> = BTreeMap::new();
-    for state in STATES {
+    for state in State::ALL {
         for kind in of_tasks(store, state, after, limit, known).await? {
             kinds.entry(kind).or_default().states.push(state);
         }

@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery};
-use self::http::{Access, App, Given, Jobs, Known, Pages, Room, Silent};
+use self::http::{Access, App, ClaimKinds, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::topics::Topics;
 use self::traces::Traces;
@@ -160,7 +160,7 @@ impl Serve {
                 .map(|kind| (kind.kind, kind.deliver.to_string()))
                 .collect(),
             delivered_here: config.delivered_here(),
-            given: Given::default(),
+            claim_kinds: ClaimKinds::default(),
             of_gateway: config.gateway_kinds(),
             known: Known::default(),
             topics,

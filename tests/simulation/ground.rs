@@ -171,13 +171,7 @@ impl Ground {
 
     fn list_all(&self) -> Vec<Task> {
         let mut rows = Vec::new();
-        for state in [
-            State::Scheduled,
-            State::Running,
-            State::Done,
-            State::Dead,
-            State::Cancelled,
-        ] {
+        for state in State::ALL {
             for kind in now(self.memory.kinds(state, None, usize::MAX)) {
                 let page = Page::new(kind, state).limit(usize::MAX);
                 rows.extend(now(self.memory.list(&page)));

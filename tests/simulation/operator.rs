@@ -38,7 +38,7 @@ impl Operator {
         for _ in 0..self.world.plan.pauses {
             clock.sleep(span(LONGEST)).await;
             let kind = KINDS[clock.random_below(KINDS.len() as u64) as usize];
-            // Where the store's clock is stepped, nobody knows when a time comes.
+            // Where the store's clock is stepped, the ledger cannot tell when a time comes.
             let ends_by_itself = self.world.plan.steps == 0 && clock.random_below(3) == 0;
             let length = ends_by_itself.then(|| span(LONGEST) + Duration::from_millis(1));
             let until = length.map(|length| self.world.ground.clock.now().after(length));

@@ -222,13 +222,7 @@ impl World {
     /// Every row of [`KIND`], whatever its state.
     pub(crate) async fn every_row(&self) -> Vec<Task> {
         let mut rows = Vec::new();
-        for state in [
-            State::Scheduled,
-            State::Running,
-            State::Done,
-            State::Dead,
-            State::Cancelled,
-        ] {
+        for state in State::ALL {
             rows.extend(self.rows_in(KIND, state).await);
         }
         rows

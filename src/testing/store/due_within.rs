@@ -54,7 +54,7 @@ pub(super) async fn only_scheduled_rows_of_the_kind_are_counted(fixture: &dyn St
         trial.add(due(n).of(kind)).await;
         trial.add(later(n + 10).of(kind)).await;
     }
-    for (n, state) in (21..).zip(STATES) {
+    for (n, state) in (21..).zip(State::ALL) {
         trial.row_in(state, n, &n.to_string()).await;
     }
     trial.add(later(31)).await;
@@ -67,7 +67,7 @@ pub(super) async fn only_scheduled_rows_of_the_kind_are_counted(fixture: &dyn St
 pub(super) async fn rows_of_another_state_are_counted_as_well(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let mut n = 0;
-    for (rows, state) in (1..).zip(STATES) {
+    for (rows, state) in (1..).zip(State::ALL) {
         for _ in 0..rows {
             n += 1;
             trial.row_in(state, n, &n.to_string()).await;
@@ -76,7 +76,7 @@ pub(super) async fn rows_of_another_state_are_counted_as_well(fixture: &dyn Stor
     let far = trial.add(later(n + 1)).await;
     trial.bring(&far, State::Cancelled).await;
     let (mut counts, kind) = (Vec::new(), KIND.into());
-    for state in STATES {
+    for state in State::ALL {
         let spans = [NONE, 2 * LONG, Duration::MAX];
         let counted = trial.store.due_within(&kind, state, &spans, MANY).await;
         counts.push(ok(counted).found);

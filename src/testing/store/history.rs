@@ -144,7 +144,7 @@ pub(super) async fn every_transition_is_noted_in_its_order(fixture: &dyn StoreFi
 
 pub(super) async fn nothing_is_noted_that_is_not_asked_for(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    for (n, state) in (1..).zip(STATES) {
+    for (n, state) in (1..).zip(State::ALL) {
         let task = trial.row_in(state, n, &n.to_string()).await;
         assert_eq!(trial.noted(task.id).await, Noted::default(), "{state:?}");
     }

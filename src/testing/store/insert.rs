@@ -67,7 +67,7 @@ pub(super) async fn a_delay_beyond_the_last_moment_ends_there(fixture: &dyn Stor
 
 pub(super) async fn a_repeated_insert_finds_the_row_in_whatever_state(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    for (n, state) in (1..).zip(STATES) {
+    for (n, state) in (1..).zip(State::ALL) {
         let key = n.to_string();
         let task = trial.row_in(state, n, &key).await;
         let other = NewRow {

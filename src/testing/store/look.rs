@@ -9,7 +9,7 @@ use crate::{Kind, State, TaskId, Timestamp};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    for (n, state) in (1..).zip(STATES) {
+    for (n, state) in (1..).zip(State::ALL) {
         let key = n.to_string();
         let task = trial.row_in(state, n, &key).await;
         assert_eq!(trial.find(id(n)).await, Some(task.clone()));
@@ -24,7 +24,7 @@ pub(super) async fn a_list_is_of_one_kind_and_state(fixture: &dyn StoreFixture) 
     let trial = Trial::new(fixture).await;
     let mut n = 0;
     for kind in ["a", "b"] {
-        for state in STATES {
+        for state in State::ALL {
             for _ in 0..2 {
                 n += 1;
                 let task = trial.add(due(n).of(kind)).await;
@@ -34,7 +34,7 @@ pub(super) async fn a_list_is_of_one_kind_and_state(fixture: &dyn StoreFixture) 
     }
     n = 0;
     for kind in ["a", "b"] {
-        for state in STATES {
+        for state in State::ALL {
             let mut listed = ids(&trial.list(kind, state, MANY).await);
             listed.sort();
             assert_eq!(listed, [id(n + 1), id(n + 2)]);

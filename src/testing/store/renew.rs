@@ -47,7 +47,7 @@ pub(super) async fn a_claim_that_lost_its_lease_cannot_renew(fixture: &dyn Store
 
 pub(super) async fn only_a_running_row_of_the_version_is_renewed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    for (n, state) in (1..).zip(STATES) {
+    for (n, state) in (1..).zip(State::ALL) {
         let task = trial.row_in(state, n, &n.to_string()).await;
         let versions = [task.version - 1, task.version + 1, task.version];
         let expected = [false, false, state == State::Running];

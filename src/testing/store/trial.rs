@@ -22,14 +22,6 @@ pub(super) const NONE: Duration = Duration::ZERO;
 pub(super) const MANY: usize = 100;
 /// The kind of rows whose kind does not matter.
 pub(super) const KIND: &str = "order.cancel";
-/// Every state.
-pub(super) const STATES: [State; 5] = [
-    State::Scheduled,
-    State::Running,
-    State::Done,
-    State::Dead,
-    State::Cancelled,
-];
 
 /// The id of the nth row; later ones are greater.
 pub(super) fn id(n: u64) -> TaskId {

@@ -80,7 +80,7 @@ pub(super) async fn every_transition_adds_one_to_the_version(fixture: &dyn Store
 impl Walk<'_> {
     async fn compare(&self, what: &str) {
         let mut found = 0;
-        for state in STATES {
+        for state in State::ALL {
             for task in self.trial.list(KIND, state, usize::MAX).await {
                 let row = &self.rows[&task.id];
                 let as_found = (task.state, task.version, task.attempt, task.hop);

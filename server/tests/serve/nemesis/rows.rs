@@ -158,13 +158,7 @@ pub(super) async fn live(scheduler: &Scheduler) -> usize {
 /// All of a kind.
 pub(super) async fn of(scheduler: &Scheduler, kind: &str) -> Vec<Row> {
     let mut rows = Vec::new();
-    for state in [
-        State::Scheduled,
-        State::Running,
-        State::Done,
-        State::Dead,
-        State::Cancelled,
-    ] {
+    for state in State::ALL {
         for task in list(scheduler, kind, state).await {
             let (task, history) = scheduler.history(task.id).await.unwrap().unwrap();
             rows.push(Row { task, history });

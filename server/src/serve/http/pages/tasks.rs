@@ -42,14 +42,6 @@ pub(super) fn held(request: &Request) -> usize {
     FULL + ((PIECE + kinds) << 20)
 }
 
-pub(super) const STATES: [TaskState; 5] = [
-    TaskState::Scheduled,
-    TaskState::Running,
-    TaskState::Done,
-    TaskState::Dead,
-    TaskState::Cancelled,
-];
-
 pub(super) fn name(state: TaskState) -> String {
     format!("{state:?}").to_lowercase()
 }
@@ -148,7 +140,7 @@ impl Wanted {
     pub(super) fn of(fields: &Fields) -> Result<Self, Problem> {
         let text = |name| fields.one(name).map(str::to_owned);
         let state = |wanted: &str| {
-            let state = STATES.into_iter().find(|state| name(*state) == wanted);
+            let state = TaskState::ALL.into_iter().find(|state| name(*state) == wanted);
             let allowed = "allowed are scheduled, running, done, dead and cancelled";
             state.ok_or_else(|| Problem::invalid("state", wanted, allowed))
         };
@@ -273,7 +265,7 @@ pub(super) async fn show(
         is_first: after.is_none(),
         first: wanted.search().finish(),
         kinds: choices(&all, wanted.kind.as_deref()),
-        states: STATES
+        states: TaskState::ALL
             .map(|state| Choice {
                 value: name(state),
                 text: name(state),
