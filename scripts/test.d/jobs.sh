@@ -33,15 +33,27 @@ declare -A running=()
 # When each began.
 declare -A began=()
 
-# reap: waits for one job to end, and says how it did.
+# The processor time of all processes that have ended, in seconds.
+worked=0
+
+# work: sets `worked`. What is in a subshell is not counted, so there is none.
+work() {
+    times >"$servers/times"
+    worked=$(awk -F '[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$servers/times")
+}
+
+# reap: waits for one job to end, and says how it did, how long it took, and how much processor time ended since the last
+# one: its own, but for what servers took that it left running or killed.
 reap() {
-    local process status=0 name
+    local process status=0 name before=$worked
     wait -n -p process "${!running[@]}" || status=$?
+    work
     name=${running[$process]}
     unset "running[$process]"
     local result
     result=$(sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+ passed; [0-9]+ failed).*/\1/p' "$logs/$name" | paste -sd+ || true)
-    printf '%s %-12s %4d s  %s\n' "$( ((status == 0)) && echo "ok    " || echo FAILED)" "$name" $((SECONDS - began[$name])) "$result"
+    printf '%s %-16s %4d s  %4d s of processors  %s\n' "$( ((status == 0)) && echo "ok    " || echo FAILED)" "$name" \
+        $((SECONDS - began[$name])) $((worked - before)) "$result"
     ((status == 0)) || failed+=("$name")
 }
 

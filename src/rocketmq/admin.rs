@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::{
-    BrokerAdmin, ClientError, ConsumerAdmin, DefaultMQAdminExt, RouteAdmin, TopicAdmin,
+    BrokerAdmin, ClientError, ConsumerAdmin, DefaultMQAdminExt, OffsetAdmin, RouteAdmin, TopicAdmin,
 };
 use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
@@ -139,6 +139,9 @@ impl Admin {
     }
 
     /// A broker's stats, its version among them (request `GET_BROKER_RUNTIME_INFO`).
+    ///
+    /// Brokers from 5.0 on count all slots of their timer wheel for it, 1.2 million (`TimerWheel.getAllNum`): 7 to 16 ms of
+    /// processor time.
     pub(crate) async fn runtime_stats(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.fetch_broker_runtime_stats(address.clone()).await {
             Ok(stats) => Ok(stats.table.into_iter().collect()),
@@ -147,6 +150,19 @@ impl Admin {
                 Err(AskError::new(doing, address, cause))
             }
         }
+    }
+
+    /// Where a queue of a broker ends (request `GET_MAX_OFFSET`), which costs it next to nothing.
+    pub(crate) async fn end_of_queue(
+        &self,
+        address: &CheetahString,
+        queue: &MessageQueue,
+    ) -> Result<i64, AskError> {
+        let within = u64::try_from(GROUP_WITHIN.as_millis()).unwrap_or(u64::MAX);
+        let asked = self.client.max_offset(address.clone(), queue.clone(), within);
+        asked
+            .await
+            .map_err(|cause| AskError::new("asking a broker for a queue", address, cause))
     }
 
     /// Makes the topic and the consumer group on each master that lacks them, and waits until the nameservers know of

@@ -158,18 +158,14 @@ impl<T> DeliveryQueue<T> {
         }
     }
 
-    /// The mark of the last batch that was handed over.
-    pub(crate) fn last(&self) -> u64 {
-        self.state().last_ticket
-    }
-
-    /// Forgets the batches up to this one that are not acknowledged, and releases their listeners, for they come again by
-    /// another way.
-    pub(crate) fn forget(&self, last: u64) {
+    /// Forgets the batches that are not acknowledged, and releases their listeners, for they come again by another way. Gives
+    /// back what nobody has taken.
+    pub(crate) fn forget(&self) -> Vec<T> {
         let mut state = self.state();
-        state.open.retain(|ticket, _| *ticket > last);
-        state.waiting.retain(|delivered| delivered.ticket > last);
-        state.forgotten = last;
+        state.open.clear();
+        state.forgotten = state.last_ticket;
+        let waiting = std::mem::take(&mut state.waiting);
+        waiting.into_iter().map(|delivered| delivered.item).collect()
     }
 
     /// Ends the receivers. Listeners stay blocked, so that what nobody took is not answered.
@@ -247,8 +243,7 @@ mod tests {
             taken.extend(delivery_queue.take(3 - taken.len()).await.unwrap());
         }
         assert!(!first.is_finished() && !second.is_finished());
-        let last = delivery_queue.last();
-        delivery_queue.forget(last);
+        assert_eq!(delivery_queue.forget(), [1]);
         assert!(!joined(first).await && !joined(second).await);
         assert!(delivery_queue.state().waiting.is_empty());
         // Too late, and no harm; and what comes then is held as before.

@@ -14,11 +14,11 @@ use rocketmq_model::common::message::message_ext::MessageExt;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use self::queue_order::{Patience, QueueOrder};
+use self::queue_order::{Patience, Queue, QueueOrder};
 use self::watch::Watch;
 use super::{
     Admin, Client, ClientFactory, Consumption, Delivered, DeliveryQueue, Hidden, Listener, Received,
-    RocketMqOptions, closed, joined, start_consumer, transient,
+    RocketMqOptions, joined, start_consumer, transient,
 };
 use crate::Error;
 
@@ -27,8 +27,8 @@ use crate::Error;
 const HOLD: Duration = Duration::MAX;
 /// How many bytes of bodies are given at once, and one message more: a few may be compressed into very little.
 const BYTES: usize = 32 << 20;
-/// How often the topics are tried to be made where no broker could be asked at the start.
-const MAKE_EVERY: Duration = Duration::from_secs(2);
+/// How often the topics are tried to be made where no broker could be asked at the start, and the consumer to be started.
+const AGAIN: Duration = Duration::from_secs(2);
 /// For how long nameservers and brokers may take for it: less than opening may take in all.
 const MAKE_WITHIN: Duration = Duration::from_secs(12);
 /// How many batches may be with who receives them at once: some hundred messages, as many as go well into one call of a
@@ -73,7 +73,7 @@ impl Inbox {
             for topic in &topics {
                 super::options::check_topic(topic)?;
             }
-            let listener = Arc::new(InboxListener {
+            let intake = Arc::new(Intake {
                 delivery_queue: DeliveryQueue::new(HOLD),
                 order: QueueOrder::new(Patience::default()),
                 factory: OnceLock::new(),
@@ -81,8 +81,8 @@ impl Inbox {
             let longest_body = options.max_message_size;
             let options = options.topic(first);
             let opening = {
-                let listener = listener.clone();
-                async move |factory, options| Consumer::open(factory, options, topics, listener).await
+                let intake = intake.clone();
+                async move |factory, options| Consumer::open(factory, options, topics, intake).await
             };
             let (client, consumer) = Client::open(options, opening).await?;
             let watching = client.spawn({
@@ -92,7 +92,7 @@ impl Inbox {
             Ok(Self(Arc::new(Connected {
                 client,
                 consumer,
-                listener,
+                intake,
                 longest_body,
                 left: Mutex::default(),
                 watching: Mutex::new(Some(watching)),
@@ -125,10 +125,10 @@ impl fmt::Debug for Inbox {
 struct Connected {
     client: Client,
     consumer: Arc<Consumer>,
-    listener: Arc<InboxListener>,
+    intake: Arc<Intake>,
     longest_body: usize,
-    /// Taken from the listener, and not given yet.
-    left: Mutex<VecDeque<Delivered<Received>>>,
+    /// Taken, and not given yet.
+    left: Mutex<VecDeque<Delivered<Queued>>>,
     /// Until closed.
     watching: Mutex<Option<JoinHandle<()>>>,
 }
@@ -141,7 +141,7 @@ impl Receives for Connected {
                 if !next.is_empty() || max == 0 {
                     return Ok(next);
                 }
-                let taken = self.listener.delivery_queue.take(max).await?;
+                let taken = self.intake.delivery_queue.take(max).await?;
                 self.left().extend(taken);
             }
         })
@@ -149,12 +149,12 @@ impl Receives for Connected {
 
     fn acknowledge(&self, messages: &[Received]) {
         let tickets = messages.iter().map(|message| message.ticket);
-        self.listener.delivery_queue.acknowledge(tickets);
+        self.intake.delivery_queue.acknowledge(tickets);
     }
 
     fn close(&self) -> Hidden<'_, ()> {
         Box::pin(async {
-            self.listener.delivery_queue.close();
+            self.intake.delivery_queue.close();
             self.left().clear();
             let watching = self
                 .watching
@@ -172,14 +172,14 @@ impl Receives for Connected {
             // An error says that the runtime has ended.
             let _ended = joined(closing).await;
             // Only now: a batch that was answered earlier would count as consumed.
-            self.listener.delivery_queue.release();
+            self.intake.delivery_queue.release();
             self.client.close().await;
         })
     }
 }
 
 impl Connected {
-    fn left(&self) -> MutexGuard<'_, VecDeque<Delivered<Received>>> {
+    fn left(&self) -> MutexGuard<'_, VecDeque<Delivered<Queued>>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,11 +187,11 @@ impl Connected {
     fn next(&self, max: usize) -> Vec<Received> {
         let (mut left, mut next, mut bytes) = (self.left(), Vec::new(), 0);
         while next.len() < max && bytes < BYTES {
-            let Some(Delivered { mut item, ticket }) = left.pop_front() else {
+            let Some(Delivered { item, ticket }) = left.pop_front() else {
                 break;
             };
-            item.ticket = ticket;
-            let received = item.expanded(self.longest_body);
+            let mut received = item.received.expanded(self.longest_body);
+            received.ticket = ticket;
             bytes += received.bytes();
             next.push(received);
         }
@@ -199,14 +199,22 @@ impl Connected {
     }
 }
 
-struct InboxListener {
-    delivery_queue: DeliveryQueue<Received>,
+/// A message, and where it is in its queue.
+struct Queued {
+    received: Received,
+    queue: Arc<Queue>,
+    offset: i64,
+}
+
+/// What one consumer after the other has received.
+struct Intake {
+    delivery_queue: DeliveryQueue<Queued>,
     order: QueueOrder,
     /// What brokers are asked with; none before the first consumer starts.
     factory: OnceLock<ClientFactory>,
 }
 
-impl InboxListener {
+impl Intake {
     fn received(&self, message: &MessageExt) -> Received {
         let mut received = Received::of_client(message);
         if let Some(factory) = self.factory.get()
@@ -216,6 +224,28 @@ impl InboxListener {
         }
         received
     }
+
+    /// Forgets what the last consumer has brought and nobody has taken, as it comes again by the next; and what it still
+    /// brings. Gives the next one's listener.
+    ///
+    /// The client takes no answer for a consumer that has ended, and each batch would hold a thread for as long as there is
+    /// no store.
+    fn next_listener(self: &Arc<Self>) -> Arc<InboxListener> {
+        let consumer = self.order.next_consumer(|| {
+            let forgotten = self.delivery_queue.forget().into_iter();
+            forgotten
+                .map(|message| (Queue::clone(&message.queue), message.offset))
+                .collect()
+        });
+        let intake = self.clone();
+        Arc::new(InboxListener { intake, consumer })
+    }
+}
+
+/// Of one consumer.
+struct InboxListener {
+    intake: Arc<Intake>,
+    consumer: u64,
 }
 
 impl Listener for InboxListener {
@@ -223,17 +253,26 @@ impl Listener for InboxListener {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
             return true;
         };
-        let batch = messages.iter().map(|message| self.received(message)).collect();
-        let queue = (
-            first.topic().to_string(),
-            first.broker_name().to_owned(),
-            first.queue_id(),
-        );
-        let (from, to) = (first.queue_offset(), last.queue_offset());
-        let held = self
-            .order
-            .in_turn(queue, from, to, || self.delivery_queue.hand_over(batch));
-        held.is_some_and(|held| self.delivery_queue.hold(held))
+        let queue = Arc::new(Queue {
+            topic: first.topic().to_string(),
+            broker: first.broker_name().to_owned(),
+            number: first.queue_id(),
+            is_of_copies: first.reconsume_times() > 0,
+        });
+        let queued = messages.iter().map(|message| Queued {
+            received: self.intake.received(message),
+            queue: queue.clone(),
+            offset: message.queue_offset(),
+        });
+        let batch = queued.collect();
+        let Intake {
+            delivery_queue,
+            order,
+            ..
+        } = &*self.intake;
+        let span = (first.queue_offset(), last.queue_offset());
+        let held = order.in_turn(self.consumer, &queue, span, || delivery_queue.hand_over(batch));
+        held.flatten().is_some_and(|held| delivery_queue.hold(held))
     }
 }
 
@@ -242,10 +281,10 @@ struct Consumer {
     factory: ClientFactory,
     group: String,
     topics: Vec<String>,
-    listener: Arc<InboxListener>,
+    intake: Arc<Intake>,
     /// Whether the topics are there, as far as any broker could be asked at the start.
     are_made: bool,
-    /// None: closed.
+    /// None: closed, or about to be started.
     in_use: tokio::sync::Mutex<Option<DefaultMQPushConsumer>>,
 }
 
@@ -255,9 +294,9 @@ impl Consumer {
         factory: ClientFactory,
         options: RocketMqOptions,
         topics: Vec<String>,
-        listener: Arc<InboxListener>,
+        intake: Arc<Intake>,
     ) -> Result<Arc<Self>, Error> {
-        let _only_once = listener.factory.set(factory.clone());
+        let _only_once = intake.factory.set(factory.clone());
         let made = make(&factory, &topics, &options.group).await;
         let are_made = made.is_ok();
         match made {
@@ -273,7 +312,7 @@ impl Consumer {
         let consumer = Self {
             group: options.group,
             topics,
-            listener,
+            intake,
             are_made,
             in_use: tokio::sync::Mutex::new(None),
             factory,
@@ -288,7 +327,7 @@ impl Consumer {
             topics: &self.topics,
             listeners: BATCHES,
         };
-        start_consumer(&self.factory, consumption, self.listener.clone()).await
+        start_consumer(&self.factory, consumption, self.intake.next_listener()).await
     }
 
     /// Starts the consumer anew whenever a broker has come back. Never ends.
@@ -302,9 +341,7 @@ impl Consumer {
         let mut watch = Watch::new(self.factory.clone(), self.topics.clone());
         loop {
             watch.until_a_broker_comes_back().await;
-            if let Err(error) = self.renew().await {
-                tracing::debug!(%error, "the consumer cannot be started anew; the one there is goes on");
-            }
+            self.renew().await;
         }
     }
 
@@ -312,7 +349,7 @@ impl Consumer {
     /// them only when it next reads routes.
     async fn make_topics(&self) {
         loop {
-            sleep(MAKE_EVERY).await;
+            sleep(AGAIN).await;
             match make(&self.factory, &self.topics, &self.group).await {
                 Ok(()) => break,
                 Err(error) if error.is_transient() => {
@@ -326,33 +363,31 @@ impl Consumer {
                 }
             }
         }
-        if let Err(error) = self.renew().await {
-            tracing::debug!(%error, "the consumer cannot be started anew; the one there is goes on");
-        }
+        self.renew().await;
     }
 
-    async fn renew(&self) -> Result<(), Error> {
-        let of_the_old = self.listener.delivery_queue.last();
-        let fresh = self.fresh().await?;
-        let mut in_use = self.in_use.lock().await;
-        let Some(mut old) = in_use.replace(fresh) else {
-            if let Some(mut fresh) = in_use.take() {
-                fresh.shutdown().await;
+    /// Ends the consumer, and only then starts a fresh one: with both there, what is behind in a queue could come by one
+    /// before what is ahead comes by the other.
+    async fn renew(&self) {
+        self.close().await;
+        loop {
+            match self.fresh().await {
+                Ok(fresh) => break *self.in_use.lock().await = Some(fresh),
+                Err(error) => {
+                    tracing::debug!(%error, "the consumer cannot be started anew yet; it is tried again");
+                }
             }
-            return Err(closed());
-        };
-        drop(in_use);
-        old.shutdown().await;
-        // Only now: the client takes no answer of one that has ended. They come again by the fresh one, and each would hold
-        // a thread for as long as there is no store.
-        self.listener.delivery_queue.forget(of_the_old);
-        Ok(())
+            sleep(AGAIN).await;
+        }
     }
 
     async fn close(&self) {
-        if let Some(mut consumer) = self.in_use.lock().await.take() {
+        let mut in_use = self.in_use.lock().await;
+        if let Some(consumer) = &mut *in_use {
+            // It stays there until it has ended, so that it is ended once more if this is abandoned.
             consumer.shutdown().await;
         }
+        *in_use = None;
     }
 }
 

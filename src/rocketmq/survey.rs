@@ -153,8 +153,8 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
         }
         let mut stats = admin.runtime_stats(&address).await;
         for _ in 0..FIGURES_WITHIN {
-            // A broker that reports its settings reports its stats too, unless it has only just been started.
-            if master.levels.is_none() || !matches!(stats, Err(AskError::Refused(_))) {
+            // A broker that reports its settings reports its stats too, unless it has only just been started, or is busy.
+            if master.levels.is_none() || stats.is_ok() {
                 break;
             }
             sleep(Duration::from_secs(1)).await;

@@ -249,6 +249,7 @@ impl HealthCheck {
                 address: master.address.clone(),
                 answer_within,
                 boot_timestamp: master.boot_timestamp.clone(),
+                queue: master.queue_to_ask_for(now).cloned(),
                 is_known: master.delay_support.is_some(),
                 group_creation: master.group_creation,
                 is_lag_due: master.lag.is_due(now),
@@ -357,7 +358,8 @@ impl HealthCheck {
             }
             master.group_creation = observed.group_creation;
             let is_restarted = delay_support.is_some_and(|delay_support| {
-                let boot_timestamp = observed.stats.as_ref().ok().and_then(|stats| stats.read(BOOT));
+                let stats = observed.stats.as_ref().ok().and_then(Option::as_ref);
+                let boot_timestamp = stats.and_then(|stats| stats.read(BOOT));
                 master.restarted(boot_timestamp, delay_support)
             });
             let seen = Evidence {
@@ -372,7 +374,7 @@ impl HealthCheck {
                 was_silent: std::mem::replace(&mut master.is_silent, reply == Reply::Silent),
                 probe_is_due: master.probe_backoff.is_due(now),
             };
-            if let Ok(stats) = &observed.stats {
+            if let Ok(Some(stats)) = &observed.stats {
                 for (level, is_stuck) in master.observe_levels(&name, now, stats) {
                     if is_stuck {
                         tracing::warn!(

@@ -19,6 +19,10 @@ use crate::rocketmq::BrokerInfo;
 /// When something that a master refused is tried again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
+/// How often a master is asked for its runtime statistics while all is well, which cost it much (see
+/// `Admin::runtime_stats`).
+const STATS_EVERY: Duration = Duration::from_secs(30);
+
 /// What is known of one master between two health checks.
 pub(super) struct MasterState {
     pub(super) address: CheetahString,
@@ -41,6 +45,8 @@ pub(super) struct MasterState {
     pub(super) lag: LagMonitor,
     /// Whether the last health check had no answer.
     pub(super) is_silent: bool,
+    /// When it last reported its runtime statistics.
+    stats_at: Option<Instant>,
     /// By level number; only of levels that have held something.
     backlogs: BTreeMap<usize, Backlog>,
 }
@@ -70,6 +76,7 @@ impl MasterState {
             probe_backoff: BACKOFF,
             lag: LagMonitor::default(),
             is_silent: false,
+            stats_at: None,
             backlogs: BTreeMap::new(),
         }
     }
@@ -88,6 +95,17 @@ impl MasterState {
     /// It takes no messages; says whether it was sent to until now.
     pub(super) fn open(&mut self, now: Instant) -> bool {
         self.turn(self.circuit.opened(), now)
+    }
+
+    /// A queue by which to see that it answers, as nothing says that more has to be asked.
+    pub(super) fn queue_to_ask_for(&self, now: Instant) -> Option<&MessageQueue> {
+        let is_fresh = |at| now.saturating_duration_since(at) < STATS_EVERY;
+        let is_well = self.circuit == Circuit::CLOSED
+            && !self.is_silent
+            && self.delay_support.is_some()
+            && self.stats_at.is_some_and(is_fresh)
+            && !self.backlogs.values().any(Backlog::is_stuck);
+        self.queues.first().filter(|_| is_well)
     }
 
     fn turn(&mut self, circuit: Circuit, now: Instant) -> bool {
@@ -114,6 +132,7 @@ impl MasterState {
         now: Instant,
         stats: &BrokerInfo,
     ) -> Vec<(Duration, bool)> {
+        self.stats_at = Some(now);
         let mut changed = Vec::new();
         for level in self
             .delay_support
@@ -153,5 +172,44 @@ impl MasterState {
 
     pub(super) fn is_stuck(&self, number: usize) -> bool {
         self.backlogs.get(&number).is_some_and(Backlog::is_stuck)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether all statistics are asked for, of one that is well but for what `change` does, and has reported them so many
+    /// seconds ago.
+    fn are_stats_due(change: impl FnOnce(&mut MasterState), seconds: u64) -> bool {
+        let now = Instant::now();
+        let mut master = MasterState::new("127.0.0.1:1".into());
+        master.restarted(None, DelaySupport::Levels("1s".parse().unwrap()));
+        master.set_queues(&[MessageQueue::from_parts("t", "a", 0)]);
+        master.observe_levels("a", now, &BrokerInfo::default());
+        change(&mut master);
+        master
+            .queue_to_ask_for(now + Duration::from_secs(seconds))
+            .is_none()
+    }
+
+    #[test]
+    fn a_master_that_is_well_is_seldom_asked_for_what_costs_it_much() {
+        assert!(!are_stats_due(|_| (), 29));
+        assert!(are_stats_due(|_| (), 30));
+        assert!(are_stats_due(|master| master.is_silent = true, 1));
+        assert!(are_stats_due(|master| master.circuit = Circuit::HalfOpen, 1));
+        assert!(are_stats_due(|master| _ = master.missed(Instant::now()), 1));
+        assert!(are_stats_due(|master| master.stats_at = None, 1));
+        assert!(are_stats_due(|master| master.delay_support = None, 1));
+        assert!(are_stats_due(|master| master.queues.clear(), 1));
+        let is_stuck = |master: &mut MasterState| {
+            for seconds in [0, 60] {
+                let now = Instant::now() + Duration::from_secs(seconds);
+                let stats = BrokerInfo::from([("scheduleMessageOffset_1", "4,9")]);
+                master.observe_levels("a", now, &stats);
+            }
+        };
+        assert!(are_stats_due(is_stuck, 1));
     }
 }

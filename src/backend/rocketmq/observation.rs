@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
+use rocketmq_model::message::MessageQueue;
 use tokio::time::timeout;
 
 use super::consumer_lag::Progress;
@@ -22,6 +23,8 @@ pub(super) struct MasterCheck {
     /// For how long each answer may take.
     pub(super) answer_within: Duration,
     pub(super) boot_timestamp: Option<String>,
+    /// A queue to ask for, as that is enough to see that the broker answers; none, if its statistics are due.
+    pub(super) queue: Option<MessageQueue>,
     /// Whether it is known which delays it supports.
     pub(super) is_known: bool,
     pub(super) group_creation: GroupCreation,
@@ -35,7 +38,8 @@ pub(super) struct MasterCheck {
 /// What a health check has learned of one master.
 pub(super) struct Observation {
     pub(super) name: CheetahString,
-    pub(super) stats: Result<BrokerInfo, AskError>,
+    /// Its runtime statistics, if it was asked for these.
+    pub(super) stats: Result<Option<BrokerInfo>, AskError>,
     /// Which delays it supports, if it was asked.
     pub(super) delay_support: Option<Result<DelaySupport, AskError>>,
     pub(super) group_creation: GroupCreation,
@@ -56,7 +60,8 @@ impl Observation {
 }
 
 impl MasterCheck {
-    /// Asks for its runtime statistics; which delays it supports, if that may have changed; and for the consumer group.
+    /// Asks for its runtime statistics, or just for an answer; which delays it supports, if that may have changed; and for
+    /// the consumer group.
     pub(super) async fn ask(self, admin: &Admin) -> Observation {
         let Self {
             address,
@@ -64,9 +69,16 @@ impl MasterCheck {
             mode,
             ..
         } = self;
-        let stats = within(answer_within, &address, admin.runtime_stats(&address)).await;
+        let stats = within(answer_within, &address, async {
+            match &self.queue {
+                Some(queue) => admin.end_of_queue(&address, queue).await.map(|_| None),
+                None => admin.runtime_stats(&address).await.map(Some),
+            }
+        });
+        let stats = stats.await;
         let again = match &stats {
-            Ok(stats) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),
+            Ok(None) => false,
+            Ok(Some(stats)) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),
             Err(AskError::Refused(_)) => !self.is_known,
             Err(AskError::Unreachable(_)) => false,
         };
