@@ -20,11 +20,12 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::handler::{Handler, raw, typed};
@@ -223,15 +224,32 @@ impl Worker {
     ///
     /// Fails at once if the settings cannot be used, or if the store says that it can never work as it is. One that
     /// is merely away is waited for.
-    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let (tell, told) = oneshot::channel();
+        let mut running = self.start(told);
+        tokio::pin!(stop);
+        tokio::select! {
+            biased;
+            () = stop => {}
+            ended = &mut running => return ended,
+        }
+        let _ = tell.send(());
+        running.await
+    }
+
+    /// Not generic, and its type hidden: what is either is compiled where it is called, and this is a whole engine.
+    fn start(self, stop: oneshot::Receiver<()>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+        Box::pin(self.run_until_told(stop))
+    }
+
+    async fn run_until_told(mut self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
         let kinds = self.checked_kinds()?;
-        tokio::pin!(stop);
         tokio::select! {
             biased;
-            () = &mut stop => return Ok(()),
+            _ = &mut stop => return Ok(()),
             checked = self.scheduler.kernel.store.check() => match checked {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(
@@ -289,7 +307,7 @@ impl Worker {
 
         tokio::select! {
             biased;
-            () = &mut stop => {}
+            _ = &mut stop => {}
             Some(ended) = intake.join_next() => return Err(defect(ended)),
             Some(ended) = lanes.join_next(), if !lanes.is_empty() => return Err(defect(ended)),
             Some(ended) = keeping.join_next() => return Err(defect(ended)),

@@ -1,7 +1,7 @@
 //! The whole library on Redis servers that die, move, forget, hang and cut connections under load, and with workers that
 //! are killed: no verb fails, nothing is lost, nothing is early, and nothing runs twice.
 //!
-//! `DELAYLINE_OUTAGE_RATE` sets how many tasks are scheduled each second (default 200), `DELAYLINE_OUTAGE_SECONDS` for how
+//! `DELAYLINE_OUTAGE_RATE` sets how many tasks are scheduled each second (default 100), `DELAYLINE_OUTAGE_SECONDS` for how
 //! long workers are killed, one each 5 s (default 15).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -41,7 +41,7 @@ static ROOM: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(if rate() > 1
 
 /// How many tasks are scheduled each second.
 fn rate() -> usize {
-    setting("DELAYLINE_OUTAGE_RATE").unwrap_or(200)
+    setting("DELAYLINE_OUTAGE_RATE").unwrap_or(100)
 }
 
 /// The time by the clock of a database in a file, which is this machine's.

@@ -120,7 +120,7 @@ async fn a_task_takes_one_timer_and_is_brought_to_its_time_by_the_precise_backen
 
 #[tokio::test]
 async fn a_broker_whose_timers_are_switched_off_is_refused_by_name_and_for_good() {
-    let servers = RocketMqServers::start(&["--set", "timerWheelEnable=false"]);
+    let servers = RocketMqServers::start(&[]);
     let error = RocketMqTimers::connect(servers.nameserver.as_str())
         .await
         .unwrap_err();
@@ -139,7 +139,8 @@ async fn a_broker_whose_timers_are_switched_off_is_refused_by_name_and_for_good(
 
 #[tokio::test]
 async fn the_longest_delay_is_the_least_of_the_masters_and_one_of_them_may_die() {
-    let servers = RocketMqServers::start(&["--masters", "2", "--set", "timerMaxDelaySec=600"]);
+    let timers = ["--set", "timerWheelEnable=true", "--set", "timerMaxDelaySec=600"];
+    let servers = RocketMqServers::start(&[&["--masters", "2"], &timers[..]].concat());
     let backend = RocketMqTimers::connect(servers.nameserver.as_str());
     let backend = Arc::new(backend.await.unwrap());
     let max = Duration::from_secs(600);

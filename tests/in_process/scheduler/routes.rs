@@ -91,7 +91,7 @@ impl Backend for Down {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_takes_the_hops_of_its_plan_and_lands_on_its_time() {
-    for seconds in [1, 4, 40, 61, 200, 3_600, 5_025, 86_399] {
+    for seconds in [1, 4, 40, 61, 200, 3_600, 5_025, 20_399] {
         let world = World::with_levels(ROCKETMQ);
         let _worker = world.work();
         let row = world
