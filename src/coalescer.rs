@@ -16,13 +16,6 @@ const PLACES: usize = 10_000;
 const BYTES: usize = 64 << 20;
 
 /// A caller with so many items shares its call with nobody: it would gain little, and take the others' places.
-#[cfg(any(
-    feature = "sqlite",
-    feature = "postgres",
-    feature = "mysql",
-    feature = "redis",
-    test
-))]
 pub(crate) const LARGE: usize = crate::defaults::BATCH / 2;
 
 /// Brings what concurrent callers ask for together in few calls.

@@ -6,14 +6,10 @@
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../tests/support/database.rs"]
 mod database;
+mod engine;
+mod forwarded;
 mod limited;
 mod memory;
-#[cfg(any(
-    feature = "sqlite",
-    feature = "postgres",
-    feature = "mysql",
-    feature = "redis"
-))]
 mod merging;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -32,22 +28,18 @@ mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod step;
+mod table;
+mod taking;
 mod transition;
 
-use std::collections::BTreeMap;
-#[cfg(any(
-    feature = "sqlite",
-    feature = "postgres",
-    feature = "mysql",
-    feature = "redis"
-))]
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::engine::Engine;
 pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
@@ -60,6 +52,7 @@ pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheck
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
+pub use self::table::{By, Columns, Found, From, Outcome, Range, Table, Unreadable, Which, Write};
 pub(crate) use self::transition::ended;
 use crate::backend::Wake;
 pub use crate::paused::Paused;
@@ -406,12 +399,6 @@ pub struct Looked {
 
 impl Looked {
     /// Leaves out of the look ahead what was claimed right after it.
-    #[cfg(any(
-        feature = "sqlite",
-        feature = "postgres",
-        feature = "mysql",
-        feature = "redis"
-    ))]
     pub(crate) fn forget_claimed(&mut self) {
         let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();
         self.ahead.retain(|row| !claimed.contains(&row.wake.id));

@@ -32,9 +32,13 @@ pub(super) enum AtOnce<T, A> {
 /// How a store serves callers, each batch in a call of its own.
 #[async_trait]
 pub(super) trait Batched: Send + Sync + 'static {
-    const NAME: &'static str;
+    /// Whose errors they are.
+    fn name(&self) -> &'static str;
+
     /// How many calls of each sort are in flight while more callers wait.
-    const CALLS: usize = CALLS;
+    fn calls(&self) -> usize {
+        CALLS
+    }
 
     fn clock(&self) -> &Clock;
 
@@ -126,12 +130,12 @@ where
     }
     let start = || {
         let store = Arc::clone(store);
-        Coalescer::start(&store.clock().clone(), S::CALLS, bytes_of, move |requests| {
+        Coalescer::start(&store.clock().clone(), store.calls(), bytes_of, move |requests| {
             share(Arc::clone(&store), requests, at_once)
         })
     };
     let answered = together.get_or_init(start).ask(items).await;
-    let Stamped { now, found } = answered.unwrap_or_else(|| Err(Error::unanswered(S::NAME)))?;
+    let Stamped { now, found } = answered.unwrap_or_else(|| Err(Error::unanswered(store.name())))?;
     let found = all(found, alone).await;
     Ok(Stamped { now, found })
 }

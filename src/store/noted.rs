@@ -79,6 +79,19 @@ impl Noted {
             at.as_millis(),
             row.due_at.as_millis()
         );
+        self.cut();
+    }
+
+    /// Adds what was noted later.
+    pub(super) fn append(&mut self, later: &Self) {
+        self.history += &later.history;
+        self.cut();
+        if later.sent.is_some() {
+            self.sent.clone_from(&later.sent);
+        }
+    }
+
+    fn cut(&mut self) {
         if let Some(over) = self.history.len().checked_sub(Self::LIMIT) {
             self.history.drain(..self.history.ceil_char_boundary(over));
         }
@@ -102,7 +115,6 @@ impl Noted {
         noted
     }
 
-    #[cfg(feature = "mysql")]
     pub(super) fn is_empty(&self) -> bool {
         self.history.is_empty() && self.sent.is_none()
     }

@@ -34,6 +34,20 @@ pub(super) fn new(new: NewRow, now: Timestamp) -> Task {
     }
 }
 
+/// The same without what is long.
+pub(super) fn lean(row: &Task) -> Task {
+    Task {
+        id: row.id,
+        kind: row.kind.clone(),
+        key: row.key.clone(),
+        payload: Vec::new(),
+        headers: Default::default(),
+        owner: row.owner.clone(),
+        last_error: row.last_error.clone(),
+        ..*row
+    }
+}
+
 pub(super) fn due_at(due: When, now: Timestamp) -> Timestamp {
     match due {
         When::After(delay) => now.after(delay),

@@ -1,16 +1,17 @@
 //! Rows in memory and the indexes over them, kept in step; and what callers may do with a row that is there.
 //!
-//! The memory store keeps all of its rows so; the others, those that a batch of verbs may touch.
+//! The memory store keeps all of its rows so; the engine, those that a batch may touch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, RangeInclusive};
+use std::ops::Bound;
 use std::time::Duration;
 
+use super::table::{By, Write};
 use super::transition::Transition;
 use super::{Change, Expect, NewRow, Note, Noted, Target, Verb, row};
 use crate::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
-const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
+pub(super) const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
 pub(super) const LAST_TIME: Timestamp = Timestamp::from_millis(i64::MAX);
 
@@ -61,7 +62,6 @@ impl Rows {
     }
 
     /// Adds rows that are kept elsewhere; those that are here already stay as they are.
-    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn load(&mut self, rows: impl IntoIterator<Item = Task>) {
         for row in rows {
             if self.get(row.id).is_none() {
@@ -126,6 +126,38 @@ impl Rows {
         self.noted.get(&id)
     }
 
+    /// Adds to what was noted of a row.
+    pub(super) fn add_noted(&mut self, id: TaskId, noted: &Noted) {
+        if !noted.is_empty() {
+            self.noted.entry(id).or_default().append(noted);
+        }
+    }
+
+    /// Writes what somebody has made of a row, if it is as it was, and no second live one of its key; says whether it did.
+    pub(super) fn write(&mut self, write: &Write) -> bool {
+        let new = &write.row;
+        let Some(old) = self.get(new.id) else {
+            return false;
+        };
+        let is_as_it_was =
+            old.version == write.version && (write.wake_at.is_none() || old.wake_at == write.wake_at);
+        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
+        let is_second = new.state.is_live() && live.is_some_and(|live| live.id != new.id);
+        if !is_as_it_was || is_second {
+            return false;
+        }
+        self.change(new.id, |row| {
+            let old = std::mem::replace(row, new.clone());
+            if !write.refill {
+                row.payload = old.payload;
+                row.headers = old.headers;
+                row.max_attempts = old.max_attempts;
+            }
+        });
+        self.add_noted(new.id, &write.noted);
+        true
+    }
+
     pub(super) fn remove(&mut self, id: TaskId) {
         self.noted.remove(&id);
         let Some(row) = self.rows.remove(&id) else {
@@ -146,39 +178,27 @@ impl Rows {
             .collect()
     }
 
-    /// The rows of a state and kind whose `wake_at` has passed, the longest ago first.
-    pub(super) fn overdue(&self, state: State, kind: &Kind, now: Timestamp) -> impl Iterator<Item = TaskId> {
-        let lane = self.lanes.get(&(state, kind.clone()));
-        let range = lane.map(|lane| lane.by_wake.range(..=(now, LAST_ID)));
-        range.into_iter().flatten().map(|&(_, id)| id)
-    }
-
-    /// The rows of a state and kind that become due in a span of time, the longest due first.
-    pub(super) fn due(
+    /// The rows of a state and kind between two places in the order of one of their times, that of the end included.
+    pub(super) fn between(
         &self,
+        by: By,
         state: State,
         kind: &Kind,
-        span: RangeInclusive<Timestamp>,
-    ) -> impl Iterator<Item = TaskId> {
-        const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
+        from: Bound<(Timestamp, TaskId)>,
+        until: Timestamp,
+    ) -> impl DoubleEndedIterator<Item = &Task> {
         let lane = self.lanes.get(&(state, kind.clone()));
-        let range = lane.map(|lane| {
-            lane.by_due
-                .range((*span.start(), FIRST_ID)..=(*span.end(), LAST_ID))
+        let times = lane.map(|lane| match by {
+            By::Due => &lane.by_due,
+            By::Wake => &lane.by_wake,
         });
-        range.into_iter().flatten().map(|&(_, id)| id)
-    }
-
-    /// The rows of a state and kind by due time and id, after a place in that order.
-    pub(super) fn listed(
-        &self,
-        state: State,
-        kind: &Kind,
-        after: Option<(Timestamp, TaskId)>,
-    ) -> impl Iterator<Item = &Task> {
-        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let lane = self.lanes.get(&(state, kind.clone()));
-        let range = lane.map(|lane| lane.by_due.range((after, Bound::Unbounded)));
+        let is_before = |(time, _): (Timestamp, TaskId)| time <= until;
+        let is_span = match from {
+            Bound::Included(from) | Bound::Excluded(from) => is_before(from),
+            Bound::Unbounded => true,
+        };
+        let span = (from, Bound::Included((until, LAST_ID)));
+        let range = times.filter(|_| is_span).map(|times| times.range(span));
         range.into_iter().flatten().filter_map(|&(_, id)| self.get(id))
     }
 

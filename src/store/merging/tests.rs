@@ -38,7 +38,7 @@ impl<const CALLS: usize> Held<CALLS> {
         let spoilt = *self.spoilt.lock().unwrap();
         if rows.iter().any(|row| Some(row.id) == spoilt) {
             return Err(Error::Store {
-                store: Self::NAME,
+                store: "held",
                 transient: self.is_away,
                 source: "refused".into(),
             });
@@ -53,8 +53,13 @@ impl<const CALLS: usize> Held<CALLS> {
 
 #[async_trait]
 impl<const CALLS: usize> Batched for Held<CALLS> {
-    const NAME: &'static str = "held";
-    const CALLS: usize = CALLS;
+    fn name(&self) -> &'static str {
+        "held"
+    }
+
+    fn calls(&self) -> usize {
+        CALLS
+    }
 
     fn clock(&self) -> &Clock {
         &self.clock

@@ -15,7 +15,9 @@ use crate::{Answer, Error, Scheduled};
 
 #[async_trait]
 impl Batched for Database {
-    const NAME: &'static str = NAME;
+    fn name(&self) -> &'static str {
+        NAME
+    }
 
     fn clock(&self) -> &Clock {
         &self.clock

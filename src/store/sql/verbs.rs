@@ -110,7 +110,9 @@ pub(in crate::store) trait Verbs: Send + Sync + 'static {
 
 #[async_trait]
 impl<V: Verbs> Batched for V {
-    const NAME: &'static str = V::NAME;
+    fn name(&self) -> &'static str {
+        V::NAME
+    }
 
     fn clock(&self) -> &Clock {
         Verbs::clock(self)

@@ -22,9 +22,14 @@ type Answers<A> = Vec<Result<A, Why>>;
 
 #[async_trait]
 impl Batched for File {
-    const NAME: &'static str = super::NAME;
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
     /// A file has one writer: who comes while it writes is better off with all the others in the next call.
-    const CALLS: usize = 1;
+    fn calls(&self) -> usize {
+        1
+    }
 
     fn clock(&self) -> &Clock {
         &self.clock

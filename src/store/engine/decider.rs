@@ -1,0 +1,97 @@
+//! The rules over one table, each call by itself.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::batch::Batch;
+use super::patience::Patience;
+use crate::clock::Clock;
+use crate::store::merging::{Answers, AnswersAtOnce, Batched};
+use crate::store::table::Table;
+use crate::store::{Change, NewRow, unanswered};
+use crate::turns::CALLS;
+use crate::{Answer, Error, Scheduled, defaults};
+
+/// A table, and what is decided of its rows by.
+pub(in crate::store) struct Decider<T> {
+    pub(super) table: T,
+    pub(super) clock: Clock,
+    /// For how long rows are kept that are finished or cancelled.
+    pub(super) history: Duration,
+    /// For how long a call may take.
+    pub(super) limit: Duration,
+}
+
+impl<T: Table> Decider<T> {
+    pub(super) fn new(table: T) -> Self {
+        Self {
+            table,
+            clock: Clock::system(),
+            history: defaults::HISTORY,
+            limit: defaults::STORE_TIMEOUT,
+        }
+    }
+
+    /// What a call gives; an error if it takes too long. Then what it was about to write is written or not.
+    pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
+        let ended = self.clock.timeout(self.limit, call).await;
+        ended.unwrap_or_else(|| Err(unanswered(self.table.name(), self.limit)))
+    }
+
+    /// A batch of which each that is not answered is asked for again, for a while.
+    pub(super) fn batch<Q, A>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q, A> {
+        Batch::new(asked, Patience::new(&self.clock), waits)
+    }
+
+    /// As [`Store::insert`](crate::store::Store::insert).
+    pub(super) async fn insert(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
+        let found = self.insert_batch(self.batch(rows, true)).await?;
+        Ok(found.answered(self.table.name()))
+    }
+
+    /// As [`Store::change`](crate::store::Store::change).
+    pub(super) async fn change(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
+        let found = self.change_batch(self.batch(changes, true)).await?;
+        Ok(found.answered(self.table.name()))
+    }
+}
+
+#[async_trait]
+impl<T: Table + 'static> Batched for Decider<T> {
+    fn name(&self) -> &'static str {
+        self.table.name()
+    }
+
+    fn calls(&self) -> usize {
+        self.table.calls().unwrap_or(CALLS)
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
+        self.within(self.insert(rows)).await
+    }
+
+    async fn change_alone(&self, changes: Vec<Change>, _: Duration) -> Result<Answers<Answer>, Error> {
+        self.within(self.change(changes)).await
+    }
+
+    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+        let batch = self.batch(rows, false);
+        let found = self.within(self.insert_batch(batch)).await?;
+        Ok(found.answered_at_once(self.table.name()))
+    }
+
+    async fn change_at_once(
+        &self,
+        changes: Vec<Change>,
+        _: Duration,
+    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+        let batch = self.batch(changes, false);
+        let found = self.within(self.change_batch(batch)).await?;
+        Ok(found.answered_at_once(self.table.name()))
+    }
+}

@@ -1,0 +1,108 @@
+//! Writes of workers, each guarded by the version of its row: steps, and renewed leases.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::decider::Decider;
+use super::loaded::Loaded;
+use super::patience::moment;
+use crate::store::rows::Rows;
+use crate::store::table::{Columns, Outcome, Table};
+use crate::store::transition::Transition;
+use crate::store::{Guarded, Renewal, Stamped, Step, row};
+use crate::{Error, State, TaskId, Timestamp};
+
+/// How often rows are asked for again that others have locked, before they are left for later.
+const TRIES: usize = 3;
+
+/// What a guarded write is of: the row, and the version and state that it must have.
+type Named = (TaskId, u64, State);
+
+impl<T: Table> Decider<T> {
+    /// As [`Store::advance`](crate::store::Store::advance).
+    pub(super) async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
+        let named: Vec<_> = steps
+            .iter()
+            .map(|step| (step.id, step.version, step.event.needs()))
+            .collect();
+        let take = |rows: &mut Rows, place: usize, now| {
+            let step = &steps[place];
+            let transition = Transition::of(&step.event, self.history);
+            rows.enter(step.id, now, &step.note, |row| transition.apply(row, now));
+        };
+        self.guarded(&named, take).await
+    }
+
+    /// As [`Store::renew`](crate::store::Store::renew).
+    pub(super) async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
+        let named: Vec<_> = claims
+            .iter()
+            .map(|claim| (claim.id, claim.version, State::Running))
+            .collect();
+        let renew = |rows: &mut Rows, place: usize, now| {
+            let claim: &Renewal = &claims[place];
+            rows.change(claim.id, |row| row::renew(row, claim.started, lease, now));
+        };
+        self.guarded(&named, renew).await
+    }
+
+    /// Makes of each row what `make` makes of it, if it is as it must be; says of each what came of it.
+    async fn guarded(
+        &self,
+        named: &[Named],
+        make: impl Fn(&mut Rows, usize, Timestamp) + Send,
+    ) -> Result<Vec<Guarded>, Error> {
+        let mut came: Vec<Option<Guarded>> = vec![None; named.len()];
+        let mut tries = 0;
+        loop {
+            let open: Vec<_> = (0..named.len()).filter(|&place| came[place].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let ids: BTreeSet<_> = open.iter().map(|&place| named[place].0).collect();
+            let ids = Vec::from_iter(ids);
+            let Stamped { now, found } = self.table.read(&ids, &[], Columns::Lean).await?;
+            let mut loaded = Loaded::of(found);
+            for &place in &open {
+                let (id, version, state) = named[place];
+                let row = loaded.rows.get(id);
+                came[place] = Some(if loaded.is_unreadable(id) {
+                    Guarded::Blocked
+                } else if row.is_some_and(|row| row.state == state && row.version == version) {
+                    make(&mut loaded.rows, place, now);
+                    Guarded::Done
+                } else {
+                    Guarded::Lost
+                });
+            }
+            let missed = loaded.write(&self.table, &BTreeSet::new()).await?;
+            let mut is_locked = false;
+            for place in open {
+                match missed.get(&named[place].0) {
+                    None | Some(Outcome::Written) => {}
+                    // Read again, which tells whether it is lost.
+                    Some(Outcome::Lost) => came[place] = None,
+                    Some(Outcome::Locked) => {
+                        is_locked = true;
+                        came[place] = (tries == TRIES).then_some(Guarded::Blocked);
+                    }
+                    Some(Outcome::Refused(error)) if named.len() == 1 => return Err(error.once_more()),
+                    Some(Outcome::Refused(error)) => {
+                        warn!(store = self.table.name(), id = %named[place].0, %error, "a step of a task is refused");
+                        came[place] = Some(Guarded::Blocked);
+                    }
+                }
+            }
+            if is_locked {
+                tries += 1;
+                moment(&self.clock).await;
+            }
+        }
+        Ok(came
+            .into_iter()
+            .map(|came| came.unwrap_or(Guarded::Blocked))
+            .collect())
+    }
+}

@@ -1,0 +1,94 @@
+//! New rows, for their callers.
+
+use std::collections::BTreeSet;
+
+use super::batch::Batch;
+use super::decider::Decider;
+use super::loaded::{Loaded, unreadable};
+use crate::store::table::{Columns, Outcome, Table};
+use crate::store::{NewRow, Stamped, Target, row};
+use crate::{Error, Scheduled};
+
+impl<T: Table> Decider<T> {
+    /// Writes rows as [`Store::insert`](crate::store::Store::insert) says: nearly always all are new, and none need be read.
+    pub(super) async fn insert_batch<'c>(
+        &self,
+        mut batch: Batch<'c, NewRow, Scheduled>,
+    ) -> Result<Batch<'c, NewRow, Scheduled>, Error> {
+        let all = batch.open();
+        self.add(&mut batch, all).await?;
+        while batch.goes_on().await {
+            self.insert_among(&mut batch).await?;
+        }
+        Ok(batch)
+    }
+
+    /// Writes those that are not there yet.
+    async fn add(&self, batch: &mut Batch<'_, NewRow, Scheduled>, places: Vec<usize>) -> Result<(), Error> {
+        let rows: Vec<_> = places.iter().map(|&place| batch.asked[place].clone()).collect();
+        let Stamped { now, found } = self.table.insert(&rows).await?;
+        if found.len() != rows.len() {
+            return Err(Error::miscounted(self.table.name(), found.len(), rows.len()));
+        }
+        batch.looked(now);
+        for ((place, new), came) in places.into_iter().zip(rows).zip(found) {
+            match came {
+                Outcome::Written => batch.answer(place, Ok(Scheduled::New(row::new(new, now)))),
+                missed => batch.miss(place, &missed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers for rows of which some are there.
+    async fn insert_among(&self, batch: &mut Batch<'_, NewRow, Scheduled>) -> Result<(), Error> {
+        let open = batch.open();
+        let new = || open.iter().map(|&place| &batch.asked[place]);
+        let ids: BTreeSet<_> = new().map(|new| new.id).collect();
+        let keys: BTreeSet<_> = new()
+            .filter_map(|new| Some((new.kind.clone(), new.key.clone()?)))
+            .collect();
+        let (ids, keys) = (Vec::from_iter(ids), Vec::from_iter(keys));
+        let Stamped { now, found } = self.table.read(&ids, &keys, Columns::All).await?;
+        let mut loaded = Loaded::of(found);
+
+        let (mut decided, mut to_add) = (Vec::new(), Vec::new());
+        let (mut to_be_new, mut replaced) = (BTreeSet::new(), BTreeSet::new());
+        for place in open {
+            let new = batch.asked[place].clone();
+            let of_key = || loaded.obstacle_of_live(&new.kind, new.key.as_ref()?);
+            if let Some(obstacle) = loaded.obstacle(&Target::Id(new.id)).or_else(of_key) {
+                let error = unreadable(self.table.name(), obstacle);
+                batch.answer(place, Err(error));
+                continue;
+            }
+            let answer = loaded.rows.insert(new, now);
+            let id = answer.task().id;
+            match answer {
+                Scheduled::New(_) => {
+                    to_be_new.insert(id);
+                    to_add.push(place);
+                }
+                // What comes after a new row of its id or key meets it in the next turn.
+                _ if to_be_new.contains(&id) => {}
+                answer => {
+                    if matches!(answer, Scheduled::Replaced(_)) {
+                        replaced.insert(id);
+                    }
+                    decided.push((place, answer));
+                }
+            }
+        }
+        let missed = loaded.write(&self.table, &replaced).await?;
+        for (place, answer) in decided {
+            match missed.get(&answer.task().id) {
+                None => batch.answer(place, Ok(answer)),
+                Some(why) => batch.miss(place, why),
+            }
+        }
+        if !to_add.is_empty() {
+            self.add(batch, to_add).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Rows that were read, as they are made in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::store::Target;
+use crate::store::rows::Rows;
+use crate::store::table::{Found, Outcome, Table, Unreadable, Write};
+use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
+
+/// Rows over which a batch is decided in memory, row after row as one by one.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub(super) rows: Rows,
+    /// What each was like when it was read.
+    read: BTreeMap<TaskId, Before>,
+    /// Those of which nothing can be decided.
+    ids: BTreeMap<TaskId, Unreadable>,
+    keys: BTreeMap<(Kind, Key), Unreadable>,
+}
+
+/// What tells whether a row has changed, and what it must still be like when that is written.
+struct Before {
+    version: u64,
+    state: State,
+    wake_at: Option<Timestamp>,
+    started: bool,
+    updated_at: Timestamp,
+}
+
+impl Before {
+    fn of(row: &Task) -> Self {
+        Self {
+            version: row.version,
+            state: row.state,
+            wake_at: row.wake_at,
+            started: row.started,
+            updated_at: row.updated_at,
+        }
+    }
+
+    fn is_as(&self, row: &Task) -> bool {
+        let times = (self.wake_at, self.updated_at) == (row.wake_at, row.updated_at);
+        times && (self.version, self.started) == (row.version, row.started)
+    }
+}
+
+impl Loaded {
+    pub(super) fn of(found: Found) -> Self {
+        let mut loaded = Self::default();
+        loaded.add(found);
+        loaded
+    }
+
+    /// Adds rows; of those that were read twice the first reading counts.
+    pub(super) fn add(&mut self, found: Found) {
+        for row in &found.rows {
+            self.read.entry(row.id).or_insert_with(|| Before::of(row));
+        }
+        self.rows.load(found.rows);
+        for unreadable in found.unreadable {
+            if let Some(key) = &unreadable.key {
+                self.keys.insert(key.clone(), unreadable.clone());
+            }
+            if let Some(id) = unreadable.id {
+                self.ids.insert(id, unreadable);
+            }
+        }
+    }
+
+    /// Whether the row of an id cannot be read.
+    pub(super) fn is_unreadable(&self, id: TaskId) -> bool {
+        self.ids.contains_key(&id)
+    }
+
+    /// Why nothing can be decided of a target, if so.
+    pub(super) fn obstacle(&self, target: &Target) -> Option<&Unreadable> {
+        match target {
+            Target::Id(id) => self.ids.get(id),
+            Target::Key(kind, key) => self.keys.get(&(kind.clone(), key.clone())),
+        }
+    }
+
+    /// Why nothing can be decided of the live row of a key, if so. One that has ended is in the way of no other.
+    pub(super) fn obstacle_of_live(&self, kind: &Kind, key: &Key) -> Option<&Unreadable> {
+        let of_key = self.keys.get(&(kind.clone(), key.clone()));
+        of_key.filter(|unreadable| unreadable.is_live)
+    }
+
+    /// What has become of the rows that were read: first of those that are not live any more, as each frees a key.
+    fn writes(&self, refilled: &BTreeSet<TaskId>) -> Vec<Write> {
+        let write = |(id, before): (&TaskId, &Before)| {
+            let row = self.rows.get(*id).filter(|row| !before.is_as(row))?;
+            // Renewals move the end of a lease, and sweeps a wake-up, without a new version.
+            let guards_wake = before.state == State::Running || before.version == row.version;
+            Some(Write {
+                version: before.version,
+                wake_at: before.wake_at.filter(|_| guards_wake),
+                row: row.clone(),
+                refill: refilled.contains(id),
+                noted: self.rows.noted(*id).cloned().unwrap_or_default(),
+            })
+        };
+        let mut writes: Vec<_> = self.read.iter().filter_map(write).collect();
+        writes.sort_by_key(|write| write.row.state.is_live());
+        writes
+    }
+
+    /// Writes what has become of the rows; says of each that was not written why.
+    pub(super) async fn write(
+        &self,
+        table: &impl Table,
+        refilled: &BTreeSet<TaskId>,
+    ) -> Result<BTreeMap<TaskId, Outcome>, Error> {
+        let writes = self.writes(refilled);
+        if writes.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let came = table.write(&writes).await?;
+        if came.len() != writes.len() {
+            return Err(Error::miscounted(table.name(), came.len(), writes.len()));
+        }
+        let ids = writes.iter().map(|write| write.row.id);
+        Ok(ids.zip(came).filter(|(_, came)| !came.is_written()).collect())
+    }
+}
+
+/// The error of who means a row that cannot be read.
+pub(super) fn unreadable(store: &'static str, unreadable: &Unreadable) -> Error {
+    Error::Store {
+        store,
+        transient: false,
+        source: format!("the row cannot be read: {}", unreadable.why).into(),
+    }
+}

@@ -1,0 +1,142 @@
+//! Looks at rows: for who claims them, and for who asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::error;
+
+use super::decider::Decider;
+use super::loaded::unreadable;
+use crate::backend::Wake;
+use crate::store::rows::Rows;
+use crate::store::table::{By, Columns, Found, From, Range, Table, Unreadable, Which};
+use crate::store::taking::Taking;
+use crate::store::{Claim, Looked, Page, Stamped, Target, row};
+use crate::{Error, State, Task, TaskId};
+
+/// How often rows are asked for again within one call, since some of those that were found cannot be read.
+const TRIES: usize = 10;
+
+impl<T: Table> Decider<T> {
+    /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
+    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+        let named: Vec<_> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
+        let Stamped { now, found } = self.table.claim(Which::These(&named), claim).await?;
+        let mut taking = Taking::new(claim, now);
+        found.rows.iter().for_each(|row| taking.take_room(row));
+        let mut looked = Looked {
+            claimed: found.rows,
+            ..Looked::default()
+        };
+        if looked.claimed.len() == wakes.len() {
+            return Ok(Stamped { now, found: looked });
+        }
+        // Why the others are not.
+        let claimed: BTreeSet<TaskId> = looked.claimed.iter().map(|row| row.id).collect();
+        let left: Vec<_> = wakes.iter().filter(|wake| !claimed.contains(&wake.id)).collect();
+        looked.stale = wakes.len() - looked.claimed.len();
+        let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
+        let rows = self.table.read(&ids, &[], Columns::Lean).await?.found.rows;
+        let mut rows: BTreeMap<_, _> = rows.iter().map(|row| (row.id, row)).collect();
+        for wake in left {
+            let row = rows.remove(&wake.id);
+            let is_meant = |row: &&Task| row.state == State::Scheduled && row.version == wake.version;
+            let Some(row) = row.filter(is_meant) else {
+                continue;
+            };
+            looked.stale -= 1;
+            if row.due_at > now {
+                looked.early.push(row::pending(row));
+            } else if !taking.has_room(&row.kind) {
+                *looked.waiting.entry(row.kind.clone()).or_default() += 1;
+            }
+            // Else another transaction has it locked.
+        }
+        Ok(Stamped { now, found: looked })
+    }
+
+    /// As [`Store::ready`](crate::store::Store::ready).
+    pub(super) async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
+        let mut left = claim.clone();
+        let Stamped { now, mut found } = self.table.claim(Which::Due, claim).await?;
+        let mut rows = std::mem::take(&mut found.rows);
+        for _ in 1..TRIES {
+            if found.unreadable.is_empty() {
+                break;
+            }
+            // Those that cannot be read are out of the way now, and others may be behind them.
+            self.tell(&found.unreadable);
+            let mut taking = Taking::new(claim, now);
+            rows.iter().for_each(|row| taking.take_room(row));
+            taking.leave(&mut left);
+            found = self.table.claim(Which::Due, &left).await?.found;
+            rows.append(&mut found.rows);
+        }
+        rows.sort_by_key(|row| (row.due_at, row.id));
+        Ok(Stamped { now, found: rows })
+    }
+
+    /// Tells of rows that were set aside.
+    pub(super) fn tell(&self, rows: &[Unreadable]) {
+        for row in rows {
+            let id = row
+                .row
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect::<String>();
+            error!(
+                store = self.table.name(),
+                id,
+                error = row.why,
+                "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
+            );
+        }
+    }
+
+    /// As [`Store::find`](crate::store::Store::find).
+    pub(super) async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
+        let read = match target {
+            Target::Id(id) => self.table.read(&[*id], &[], Columns::All).await?,
+            Target::Key(kind, key) => {
+                let keys = [(kind.clone(), key.clone())];
+                self.table.read(&[], &keys, Columns::All).await?
+            }
+        };
+        if let Some(found) = read.found.unreadable.first() {
+            return Err(unreadable(self.table.name(), found));
+        }
+        let mut rows = Rows::default();
+        rows.load(read.found.rows);
+        Ok(rows.find(target).cloned())
+    }
+
+    /// As [`Store::list`](crate::store::Store::list).
+    pub(super) async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        let range = Range {
+            by: By::Due,
+            state: page.state,
+            kind: Some(page.kind.clone()),
+            from: page.after.map_or(From::First, |(time, id)| From::After(time, id)),
+            within: None,
+            backwards: false,
+            limit: page.limit,
+            bytes: usize::MAX,
+        };
+        // A page that is not full is the last one: so those that cannot be read must not make it so.
+        let mut wider = range.clone();
+        let mut found = Found::default();
+        for _ in 0..TRIES {
+            let answer = self
+                .table
+                .range(std::slice::from_ref(&wider), Columns::All)
+                .await?;
+            found = answer.found.into_iter().next().unwrap_or_default();
+            let all = found.rows.len() + found.unreadable.len();
+            if found.rows.len() >= page.limit || all < wider.limit {
+                break;
+            }
+            wider.limit = range.limit.saturating_add(2 * found.unreadable.len());
+        }
+        found.rows.truncate(page.limit);
+        Ok(found.rows)
+    }
+}

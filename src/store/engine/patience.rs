@@ -1,0 +1,59 @@
+//! For how long rows are asked for again that somebody else was quicker with, or keeps locked.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+
+/// After which time a caller is told that a row was not to be had.
+pub(super) const ENOUGH: Duration = Duration::from_secs(3);
+/// For how long the first pause is at the most; each is longer by it than the one before.
+const PAUSE: Duration = Duration::from_millis(25);
+/// For how long a pause is at the most.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// How often a call has asked again, and until when it will.
+#[derive(Debug)]
+pub(super) struct Patience<'c> {
+    clock: &'c Clock,
+    until: Instant,
+    turns: u32,
+}
+
+impl<'c> Patience<'c> {
+    pub(super) fn new(clock: &'c Clock) -> Self {
+        Self {
+            clock,
+            until: clock.instant() + ENOUGH,
+            turns: 0,
+        }
+    }
+
+    /// Pauses before rows are asked for again, and says whether they are to be. A row that is only lost is first read again
+    /// at once: who was quicker has done what he wanted.
+    pub(super) async fn pause(&mut self, is_locked: bool) -> bool {
+        self.turns += 1;
+        if self.turns == 1 && !is_locked {
+            return true;
+        }
+        if self.clock.instant() >= self.until {
+            return false;
+        }
+        // A random while, so that two who want the same rows do not ask in step.
+        let longest = LONGEST.min(PAUSE * self.turns);
+        let millis = u64::try_from(longest.as_millis()).unwrap_or(0);
+        let pause = match is_locked {
+            true => millis / 2 + 1 + self.clock.random_below(millis / 2),
+            false => 1 + self.clock.random_below(millis),
+        };
+        self.clock.sleep(Duration::from_millis(pause)).await;
+        true
+    }
+}
+
+/// A pause of a worker, whose rows others have locked for the time of a statement: which nearly always is short.
+pub(super) async fn moment(clock: &Clock) {
+    let millis = 1 + clock.random_below(6);
+    clock.sleep(Duration::from_millis(millis)).await;
+}

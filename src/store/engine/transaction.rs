@@ -1,0 +1,44 @@
+//! A transaction of a service's own, joined by the engine.
+
+use async_trait::async_trait;
+
+use super::decider::Decider;
+use crate::store::merging::Answers;
+use crate::store::table::Table;
+use crate::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Target, Transaction};
+use crate::{Answer, Error, Scheduled, Task, TaskId};
+
+/// The rules over a table that is a service's own transaction.
+pub(in crate::store) struct Joined<T>(Decider<T>);
+
+impl<T> Joined<T> {
+    pub(super) fn new(decider: Decider<T>) -> Self {
+        Self(decider)
+    }
+}
+
+#[async_trait]
+impl<T: Table> Transaction for Joined<T> {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        all(self.0.insert(rows).await?)
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        all(self.0.change(changes).await?)
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        self.0.find(target).await
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        let done = Step::end(id, version, Ending::Done).noting(note);
+        Ok(self.0.advance(&[done]).await? == [Guarded::Done])
+    }
+}
+
+/// What all of a batch were answered, or why one of them was not.
+fn all<A>(Stamped { now, found }: Answers<A>) -> Result<Stamped<Vec<A>>, Error> {
+    let found = found.into_iter().collect::<Result<_, _>>()?;
+    Ok(Stamped { now, found })
+}

@@ -1,0 +1,50 @@
+//! Stores that are an engine over a table of theirs.
+
+/// Makes a type with a field `engine` a store.
+macro_rules! forward_to_engine {
+    ($store:ty) => {
+        $crate::store::forwarded::forward_to_engine! { $store:
+            async fn now(&self) -> Timestamp;
+            async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
+            async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
+            async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked>;
+            async fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>>;
+            async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked>;
+            async fn advance(&self, steps: &[Step]) -> Vec<Guarded>;
+            async fn renew(&self, claims: &[Renewal], lease: Duration) -> Vec<Guarded>;
+            async fn find(&self, target: &Target) -> Option<Task>;
+            async fn list(&self, page: &Page) -> Vec<Task>;
+            async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Vec<Kind>;
+            async fn due_within(&self, kind: &Kind, state: State, spans: &[Duration], most: usize) -> Stamped<Vec<usize>>;
+            async fn history(&self, id: TaskId) -> Noted;
+            async fn purge(&self, limit: usize) -> u64;
+            async fn check(&self) -> ();
+        }
+    };
+    ($store:ty: $(async fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
+        const _: () = {
+            use std::time::Duration;
+
+            use $crate::backend::Wake;
+            use $crate::store::*;
+            use $crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+
+            #[async_trait::async_trait]
+            impl Store for $store {
+                fn name(&self) -> &'static str {
+                    self.engine.name()
+                }
+
+                $(async fn $name(&self $(, $argument: $type)*) -> Result<$answer, Error> {
+                    self.engine.$name($($argument),*).await
+                })*
+
+                async fn notified(&self) {
+                    self.engine.notified().await;
+                }
+            }
+        };
+    };
+}
+
+pub(super) use forward_to_engine;

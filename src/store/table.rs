@@ -1,0 +1,293 @@
+//! What a database has to do to keep rows: find them, write them if they are as they were, and claim those that are due.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::taking::Taking;
+use super::{Claim, NewRow, Noted, Stamped};
+use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
+
+/// Keeps rows in a database, of which an [`Engine`](super::Engine) makes a [`Store`](super::Store).
+///
+/// Nothing here knows what a transition is: the engine reads rows, decides what becomes of them, and has them written if
+/// they still are of the version that was read. So each function is one statement or one short transaction, and atomic for
+/// each row; a batch may be split between its rows. What is written is durable when the call returns. No call waits for a row
+/// that another transaction has locked: it says so, and the engine asks again.
+///
+/// Times are milliseconds UTC by the table's own clock, which is read in the call itself. An error of a call means that
+/// nothing is known of any of its rows; it is transient where the same call may succeed later.
+#[async_trait]
+pub trait Table: Send + Sync {
+    /// A short name for logs and errors, such as `sqlite`.
+    fn name(&self) -> &'static str;
+
+    /// How many calls of callers are in flight while more come, which then share the next ones. None: each calls for himself,
+    /// as a commit costs no more than a row.
+    fn calls(&self) -> Option<usize> {
+        None
+    }
+
+    /// The time by the table's clock.
+    async fn now(&self) -> Result<Timestamp, Error>;
+
+    /// The rows of these ids, and of each of these keys its live row, else its newest: by the time at which it was written,
+    /// then by id. In any order, each once or more. What is absent is left out.
+    async fn read(
+        &self,
+        ids: &[TaskId],
+        keys: &[(Kind, Key)],
+        columns: Columns,
+    ) -> Result<Stamped<Found>, Error>;
+
+    /// The rows of ranges of the indexes, an answer for each range, its rows in its order. All by one reading of the clock.
+    async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error>;
+
+    /// How many rows of a kind and state are due within each of these spans from now, each counted by an index, up to `most`.
+    async fn count(
+        &self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error>;
+
+    /// Writes rows as [`NewRow::row`] makes them at the table's time, each unless a row of its id, or a live one of its kind
+    /// and key, is there or comes before it: that one is [`Outcome::Lost`].
+    async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error>;
+
+    /// Writes what has become of rows, in the order given, each if it is as it was. No two are of one id.
+    ///
+    /// A row that would be a second live one of its key is [`Outcome::Lost`] as well.
+    async fn write(&self, rows: &[Write]) -> Result<Vec<Outcome>, Error>;
+
+    /// Claims rows that are scheduled and due, as far as the claim has room for their kind and bytes; gives them, each as it
+    /// is then, with its payload. Those that somebody has locked it passes over.
+    ///
+    /// What is due and cannot be read it [sets aside](Self::set_aside) for the time of the lease, so that it is in nobody's
+    /// way, and gives as well.
+    ///
+    /// A database that finds and writes in one statement does better than this, which reads, decides and writes; what comes of
+    /// a row has to be the same.
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
+        let Stamped { now, found } = match which {
+            Which::These(rows) => {
+                let ids: Vec<_> = rows.iter().map(|(id, _)| *id).collect();
+                self.read(&ids, &[], Columns::All).await?
+            }
+            Which::Due => {
+                let ranges: Vec<_> = Range::due(claim).collect();
+                let Stamped { now, found } = self.range(&ranges, Columns::All).await?;
+                let found = found.into_iter().fold(Found::default(), Found::and);
+                Stamped { now, found }
+            }
+        };
+        let unreadable = found.unreadable;
+        if matches!(which, Which::Due) && !unreadable.is_empty() {
+            self.set_aside(&unreadable, claim.lease).await?;
+        }
+        let writes = Taking::new(claim, now).all(which, found.rows);
+        let mut rows = Vec::with_capacity(writes.len());
+        if !writes.is_empty() {
+            let came = self.write(&writes).await?;
+            let written = writes.into_iter().zip(came);
+            rows.extend(written.filter_map(|(write, came)| came.is_written().then_some(write.row)));
+        }
+        let found = Found { rows, unreadable };
+        Ok(Stamped { now, found })
+    }
+
+    /// Puts rows out of the way that were found and cannot be read, those that are still overdue or due: for so long neither
+    /// a claim nor a range by `wake_at` finds one. Its version and what it has of its own stay, so that it can be mended.
+    ///
+    /// Only for a table that gives such rows.
+    async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), Error> {
+        let _ = (rows, pause);
+        Ok(())
+    }
+
+    /// Removes rows in these states whose `wake_at` has passed, up to `limit` of each kind, whether they can be read or not;
+    /// says how many.
+    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, Error>;
+
+    /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error>;
+
+    /// What was noted of a row; nothing if there is no such row.
+    async fn history(&self, id: TaskId) -> Result<Noted, Error>;
+
+    /// Fails unless the rows can be kept: as [`Store::check`](super::Store::check).
+    async fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Waits until another process has said that rows were written: as [`Store::notified`](super::Store::notified).
+    async fn notified(&self) {
+        std::future::pending().await
+    }
+}
+
+/// How much of a row is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// All of it.
+    All,
+    /// All but the payload and the headers, which are empty then.
+    Lean,
+}
+
+/// Rows that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Those that can be read.
+    pub rows: Vec<Task>,
+    /// The others.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Found {
+    /// These, and more behind them.
+    #[must_use]
+    pub fn and(mut self, more: Self) -> Self {
+        self.rows.extend(more.rows);
+        self.unreadable.extend(more.unreadable);
+        self
+    }
+}
+
+/// A row that makes no sense to this release: edited by hand, or written by a later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// By what its table finds it again.
+    pub row: Vec<u8>,
+    /// Its id, if that can be read.
+    pub id: Option<TaskId>,
+    /// The kind and key by which it was asked for, if it was.
+    pub key: Option<(Kind, Key)>,
+    /// Whether it is scheduled or running, as far as that can be read.
+    pub is_live: bool,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Which rows are to be claimed, of those that are scheduled and due.
+#[derive(Clone, Copy, Debug)]
+pub enum Which<'a> {
+    /// Those of the kinds that the claim has room for, the longest due first.
+    Due,
+    /// These, each if it is of this version, in this order.
+    These(&'a [(TaskId, u64)]),
+}
+
+/// By which of its times rows are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// `due_at`, then the id.
+    Due,
+    /// `wake_at`; rows that have none are not in this order.
+    Wake,
+}
+
+/// Where a range begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// With the first row.
+    First,
+    /// With what is of this long ago, or later.
+    Ago(Duration),
+    /// After this time and id: by due time only.
+    After(Timestamp, TaskId),
+}
+
+/// Rows of one state in the order of one of their times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// By which time.
+    pub by: By,
+    /// In which state.
+    pub state: State,
+    /// Of this kind; none: of each kind in turn, up to the limit each.
+    pub kind: Option<Kind>,
+    /// From where on.
+    pub from: From,
+    /// Up to which time from now, that included; none: to the end.
+    pub within: Option<Duration>,
+    /// Whether the last come first.
+    pub backwards: bool,
+    /// How many at the most.
+    pub limit: usize,
+    /// How many bytes of payloads at the most: a row is in it only while those before it have fewer in all.
+    pub bytes: usize,
+}
+
+impl Range {
+    /// Rows in a state whose `wake_at` has passed, of every kind, the longest ago first.
+    pub(super) fn overdue(state: State, limit: usize) -> Self {
+        Self {
+            by: By::Wake,
+            state,
+            kind: None,
+            from: From::First,
+            within: Some(Duration::ZERO),
+            backwards: false,
+            limit,
+            bytes: usize::MAX,
+        }
+    }
+
+    /// What a claim of due rows looks at: a range for each kind that it has room for.
+    pub(super) fn due(claim: &Claim) -> impl Iterator<Item = Self> {
+        let has_room = |(_, room): &(&Kind, &usize)| **room > 0 && claim.bytes > 0;
+        claim.room.iter().filter(has_room).map(|(kind, &limit)| Self {
+            by: By::Due,
+            kind: Some(kind.clone()),
+            bytes: claim.bytes,
+            ..Self::overdue(State::Scheduled, limit)
+        })
+    }
+}
+
+/// What has become of a row, and what it must still be like for that to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The version that it must have.
+    pub version: u64,
+    /// The `wake_at` that it must have, where that matters: what moves it alone makes no new version.
+    pub wake_at: Option<Timestamp>,
+    /// What it becomes. Its id, kind, key and `created_at` are as they were.
+    pub row: Task,
+    /// Whether its payload, headers and `max_attempts` are new as well; else they are not written, and may be absent here.
+    pub refill: bool,
+    /// What is added to what was noted of it.
+    pub noted: Noted,
+}
+
+/// What came of a row that was to be written.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is written.
+    Written,
+    /// It is not, since somebody else was quicker: it is of another version, gone, or there already.
+    Lost,
+    /// It is not, since another transaction has it locked, or its id or key.
+    Locked,
+    /// It is not, since the database refuses it.
+    Refused(Error),
+}
+
+impl Outcome {
+    /// Whether the row is written.
+    pub fn is_written(&self) -> bool {
+        matches!(self, Self::Written)
+    }
+}
+
+impl NewRow {
+    /// The row that it is when it is written at `now`, and what is noted of that.
+    pub fn row(&self, now: Timestamp) -> (Task, Noted) {
+        let row = super::row::new(self.clone(), now);
+        let mut noted = Noted::default();
+        noted.add(&self.note, &row, now, None);
+        (row, noted)
+    }
+}

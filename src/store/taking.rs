@@ -1,0 +1,93 @@
+//! Which of some due rows a claim takes.
+
+use std::collections::BTreeMap;
+
+use super::table::{Which, Write};
+use super::{Claim, Note, Noted, row};
+use crate::{Kind, State, Task, TaskId, Timestamp};
+
+/// What a claim has room for, of which each row that it takes has a part.
+#[derive(Debug)]
+pub(super) struct Taking<'a> {
+    claim: &'a Claim,
+    now: Timestamp,
+    room: BTreeMap<Kind, usize>,
+    /// For how many bytes of payloads there is room.
+    bytes: usize,
+    /// What is noted of each claim.
+    note: Note,
+}
+
+impl<'a> Taking<'a> {
+    pub(super) fn new(claim: &'a Claim, now: Timestamp) -> Self {
+        Self {
+            claim,
+            now,
+            room: claim.room.clone(),
+            bytes: claim.bytes,
+            note: Note {
+                event: claim.claimed(),
+                sent: None,
+            },
+        }
+    }
+
+    /// Whether there is room for a row of a kind.
+    pub(super) fn has_room(&self, kind: &Kind) -> bool {
+        self.bytes > 0 && self.room.get(kind).is_some_and(|room| *room > 0)
+    }
+
+    /// Takes the room of a row.
+    pub(super) fn take_room(&mut self, row: &Task) {
+        self.take_room_of(&row.kind, row.payload.len());
+    }
+
+    /// Takes the room of a row of a kind with so many bytes of payload.
+    pub(super) fn take_room_of(&mut self, kind: &Kind, bytes: usize) {
+        if let Some(room) = self.room.get_mut(kind) {
+            *room = room.saturating_sub(1);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Leaves of a claim what there is room for.
+    pub(super) fn leave(self, claim: &mut Claim) {
+        claim.room = self.room;
+        claim.bytes = self.bytes;
+    }
+
+    /// Claims of rows those that are scheduled, due and wanted, as far as there is room.
+    pub(super) fn all(mut self, which: Which<'_>, rows: Vec<Task>) -> Vec<Write> {
+        let rows: Vec<_> = match which {
+            Which::Due => rows,
+            Which::These(wanted) => {
+                let mut rows: BTreeMap<TaskId, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
+                let found = wanted.iter().filter_map(|(id, version)| {
+                    let row = rows.remove(id)?;
+                    (row.version == *version).then_some(row)
+                });
+                found.collect()
+            }
+        };
+        rows.into_iter().filter_map(|row| self.take(row)).collect()
+    }
+
+    fn take(&mut self, mut row: Task) -> Option<Write> {
+        let is_due = row.state == State::Scheduled && row.due_at <= self.now;
+        if !is_due || !self.has_room(&row.kind) {
+            return None;
+        }
+        self.take_room(&row);
+        let (version, due_before) = (row.version, Some(row.due_at));
+        row::claim(&mut row, self.claim, self.now);
+        let mut noted = Noted::default();
+        noted.add(&self.note, &row, self.now, due_before);
+        Some(Write {
+            version,
+            wake_at: None,
+            row,
+            refill: false,
+            noted,
+        })
+    }
+}
