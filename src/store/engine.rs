@@ -211,3 +211,6 @@ impl<T: Table + 'static> Store for Engine<T> {
         self.decider.table.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

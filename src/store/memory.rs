@@ -5,7 +5,7 @@ mod table;
 use std::fmt;
 use std::time::Duration;
 
-use self::table::MemoryTable;
+pub(super) use self::table::MemoryTable;
 use super::Engine;
 use super::forwarded::forward_to_engine;
 use crate::clock::Clock;

@@ -21,11 +21,7 @@ pub(super) type AnswersAtOnce<T, A> = Stamped<Vec<AtOnce<T, A>>>;
 #[derive(Debug)]
 pub(super) enum AtOnce<T, A> {
     Answered(Result<A, Error>),
-    /// Not yet: a stranger's transaction keeps a row locked that it needs. Nothing of it is done.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql")),
-        allow(dead_code, reason = "nobody can keep a row locked there")
-    )]
+    /// Not yet: others keep a row locked that it needs, or write it all the time. Nothing of it is done.
     Locked(T),
 }
 

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 use crate::TaskId;
 use crate::history::Line;
 use crate::store::Claim;
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 use crate::store::{NewRow, row};
 use crate::{Task, Timestamp};
 
@@ -98,7 +98,7 @@ impl Noted {
     }
 
     /// Of a new row that is written at `now`.
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[cfg(feature = "mysql")]
     pub(super) fn of_new(new: &NewRow, now: Timestamp) -> Self {
         let mut noted = Self::default();
         if !new.note.is_empty() {
@@ -108,7 +108,7 @@ impl Noted {
     }
 
     /// Of a row that was due before as it is now.
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[cfg(feature = "mysql")]
     fn of_event(event: &str, row: &Task, at: Timestamp) -> Self {
         let mut noted = Self::default();
         noted.add_event(event, row, at, Some(row.due_at));
@@ -134,7 +134,7 @@ impl Claim {
     }
 
     /// What is noted of rows that have just been claimed.
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[cfg(feature = "mysql")]
     pub(super) fn noted(&self, claimed: &[Task], now: Timestamp) -> Vec<(TaskId, Noted)> {
         let Some(event) = self.claimed() else {
             return Vec::new();
@@ -144,7 +144,7 @@ impl Claim {
     }
 
     /// What is noted of a row whose lease has just been ended.
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    #[cfg(feature = "mysql")]
     pub(super) fn noted_expired(&self, row: &Task, now: Timestamp) -> Option<(TaskId, Noted)> {
         Some((row.id, Noted::of_event(self.expired()?, row, now)))
     }

@@ -1,21 +1,12 @@
 //! Keeps rows in an SQLite file.
 
 mod builder;
-mod claim;
-mod codec;
 mod connections;
-mod guarded;
+mod driver;
+mod joined;
 mod presence;
-mod read;
 mod schema;
-mod session;
-mod sql;
-mod sweep;
-mod transaction;
-mod transitions;
-mod unreadable;
-mod verbs;
-mod write;
+mod table;
 
 use std::fmt;
 use std::io;
@@ -23,22 +14,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
 pub use self::builder::SqliteBuilder;
-use self::connections::{BUSY_TIMEOUT, Connections, failed, not_opened};
+use self::connections::{BUSY_TIMEOUT, Connections, not_opened};
+use self::joined::JoinedTable;
 use self::presence::Presence;
-use self::unreadable::Unreadable;
-use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
-};
-use crate::backend::Wake;
+use self::table::FileTable;
+use super::forwarded::forward_to_engine;
+use super::{Engine, Transaction};
 use crate::clock::Clock;
-use crate::store::merging::Merging;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
+use crate::{Error, defaults};
 
 const NAME: &str = "sqlite";
 
@@ -75,18 +62,15 @@ const ROWS_AHEAD: usize = 1_024;
 /// refused when it is opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
+    engine: Engine<FileTable>,
     file: Arc<File>,
     history: Duration,
-    merging: Arc<Merging>,
 }
 
 struct File {
     writer: Arc<Connections>,
     readers: Arc<Connections>,
-    unreadable: Unreadable,
     clock: Clock,
-    /// For how long a call may take.
-    limit: Duration,
 }
 
 impl SqliteStore {
@@ -136,17 +120,17 @@ impl SqliteStore {
         let file = File {
             writer: Connections::new(writer, &presence, 1, clock.clone()),
             readers: Connections::new(reader, &presence, READERS, clock.clone()),
-            unreadable: Unreadable::new(clock.clone()),
-            clock,
-            limit: defaults::STORE_TIMEOUT,
+            clock: clock.clone(),
         };
         let prepared = file.in_time(file.prepare(create, &presence)).await;
         prepared.map_err(|error| not_opened(path, error))?;
         presence.remember();
+        let file = Arc::new(file);
+        let engine = Engine::new(FileTable(Arc::clone(&file)));
         Ok(Self {
-            file: Arc::new(file),
+            engine: engine.clock(clock).keep_history(history),
+            file,
             history,
-            merging: Arc::default(),
         })
     }
 
@@ -162,7 +146,8 @@ impl SqliteStore {
     /// that has read before somebody else wrote, and the renewal of a lease is enough of a write. How long a call waits is
     /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
-        transaction::Joined::new(self, connection)
+        self.engine
+            .join(JoinedTable::new(connection, self.file.clock.clone()))
     }
 }
 
@@ -177,15 +162,11 @@ struct NoLog(String);
 struct Late(Duration);
 
 impl File {
-    /// What a call gives; an error if it takes too long. Then its connection is closed, and what it was about to write is
-    /// undone unless it was just being committed.
-    async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
-        self.in_time(call).await.map_err(failed)
-    }
-
+    /// What opening the file gives; an error if it takes too long.
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
-        let done = self.clock.timeout(self.limit, call).await;
-        done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(self.limit)))))
+        let limit = defaults::STORE_TIMEOUT;
+        let done = self.clock.timeout(limit, call).await;
+        done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(limit)))))
     }
 
     async fn prepare(
@@ -220,81 +201,7 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-#[async_trait]
-impl Store for SqliteStore {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        Ok(self.file.clock.now())
-    }
-
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.merging.insert(&self.file, rows).await
-    }
-
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.merging.change(&self.file, changes, self.history).await
-    }
-
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        self.file.within(claim::arrive(&self.file, wakes, claim)).await
-    }
-
-    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.file.within(claim::ready(&self.file, claim)).await
-    }
-
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.file.within(sweep::sweep(&self.file, claim, sweep)).await
-    }
-
-    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        let advanced = guarded::advance(&self.file, steps, self.history);
-        self.file.within(advanced).await
-    }
-
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        self.file.within(guarded::renew(&self.file, claims, lease)).await
-    }
-
-    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.file.within(read::find(&self.file, target)).await
-    }
-
-    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.file.within(read::list(&self.file, page)).await
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let kinds = read::kinds(&self.file, state, after, limit);
-        self.file.within(kinds).await
-    }
-
-    async fn due_within(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.file, kind, state, spans, most);
-        self.file.within(counted).await
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.file.within(read::noted(&self.file, id)).await
-    }
-
-    async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.file.within(sweep::purge(&self.file, limit)).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        self.file.within(schema::check(&self.file)).await
-    }
-}
+forward_to_engine!(SqliteStore);
 
 #[cfg(test)]
 mod tests;

@@ -83,7 +83,7 @@ pub trait Table: Send + Sync {
             }
         };
         let unreadable = found.unreadable;
-        if matches!(which, Which::Due) && !unreadable.is_empty() {
+        if !unreadable.is_empty() {
             self.set_aside(&unreadable, claim.lease).await?;
         }
         let writes = Taking::new(claim, now).all(which, found.rows);

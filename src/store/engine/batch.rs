@@ -20,7 +20,7 @@ pub(super) struct Batch<'c, Q, A> {
     pub(super) asked: Vec<Q>,
     places: Vec<Place<A>>,
     patience: Patience<'c>,
-    /// Whether it asks again for what is locked.
+    /// Whether it waits for others; else it is read again once, and given back.
     waits: bool,
     began: Option<Timestamp>,
 }
@@ -69,7 +69,8 @@ impl<'c, Q, A> Batch<'c, Q, A> {
             }
         }
         let is_open = self.places.iter().any(|place| matches!(place, Place::Open));
-        is_open && self.patience.pause(is_locked).await
+        let is_first = self.patience.is_new();
+        is_open && (self.waits || is_first) && self.patience.pause(is_locked).await
     }
 
     /// All answers: an error for what was not to be had.
@@ -83,13 +84,12 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         Stamped { now, found }
     }
 
-    /// The same, but gives back what is locked.
-    pub(super) fn answered_at_once(self, store: &'static str) -> AnswersAtOnce<Q, A> {
+    /// The same, but gives back what was not to be had at once.
+    pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q, A> {
         let now = self.began.unwrap_or_default();
         let answer = |(asked, place)| match place {
             Place::Answered(answer) => AtOnce::Answered(answer),
-            Place::Locked => AtOnce::Locked(asked),
-            Place::Open => AtOnce::Answered(Err(not_to_be_had(store))),
+            Place::Locked | Place::Open => AtOnce::Locked(asked),
         };
         let found = self.asked.into_iter().zip(self.places).map(answer).collect();
         Stamped { now, found }

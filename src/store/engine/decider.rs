@@ -82,7 +82,7 @@ impl<T: Table + 'static> Batched for Decider<T> {
     async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
         let batch = self.batch(rows, false);
         let found = self.within(self.insert_batch(batch)).await?;
-        Ok(found.answered_at_once(self.table.name()))
+        Ok(found.answered_at_once())
     }
 
     async fn change_at_once(
@@ -92,6 +92,6 @@ impl<T: Table + 'static> Batched for Decider<T> {
     ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         let batch = self.batch(changes, false);
         let found = self.within(self.change_batch(batch)).await?;
-        Ok(found.answered_at_once(self.table.name()))
+        Ok(found.answered_at_once())
     }
 }

@@ -21,6 +21,7 @@ impl<T: Table> Decider<T> {
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
         let named: Vec<_> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
         let Stamped { now, found } = self.table.claim(Which::These(&named), claim).await?;
+        self.tell(&found.unreadable);
         let mut taking = Taking::new(claim, now);
         found.rows.iter().for_each(|row| taking.take_room(row));
         let mut looked = Looked {

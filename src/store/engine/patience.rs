@@ -30,6 +30,11 @@ impl<'c> Patience<'c> {
         }
     }
 
+    /// Whether nothing has been asked for again yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.turns == 0
+    }
+
     /// Pauses before rows are asked for again, and says whether they are to be. A row that is only lost is first read again
     /// at once: who was quicker has done what he wanted.
     pub(super) async fn pause(&mut self, is_locked: bool) -> bool {

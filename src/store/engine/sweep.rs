@@ -55,7 +55,9 @@ impl<T: Table> Decider<T> {
         if swept.due.is_empty() {
             return Ok(Vec::new());
         }
-        let Found { rows, .. } = self.table.claim(Which::These(&swept.due), claim).await?.found;
+        let found = self.table.claim(Which::These(&swept.due), claim).await?.found;
+        let Found { rows, unreadable } = found;
+        self.tell(&unreadable);
         // How long their payloads are was not known before.
         let bytes = rows.iter().map(|row| row.payload.len());
         if bytes.fold(0, usize::saturating_add) >= claim.bytes {

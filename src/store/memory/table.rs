@@ -16,13 +16,13 @@ use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// Rows that every clone shares. Each call is one step under one lock.
 #[derive(Clone)]
-pub(super) struct MemoryTable {
+pub(in crate::store) struct MemoryTable {
     rows: Arc<Mutex<Rows>>,
     clock: Clock,
 }
 
 impl MemoryTable {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(in crate::store) fn new(clock: Clock) -> Self {
         let rows = Arc::default();
         Self { rows, clock }
     }

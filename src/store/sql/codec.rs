@@ -14,6 +14,9 @@ use crate::TaskId;
 pub(in crate::store) enum Garbled {
     #[error("column {0} has the value {1}")]
     Value(&'static str, i64),
+    #[cfg(feature = "sqlite")]
+    #[error("column {0} has a value of another type")]
+    Type(&'static str),
     #[cfg(feature = "mysql")]
     #[error("column {0} is not UTF-8")]
     Text(&'static str),

@@ -2,22 +2,21 @@
 
 use std::future::Future;
 
-use super::obstacle::Why;
-
 /// Into how many parts a batch is split: so the row in the way of 500 others is found in three more steps, each of which
 /// may have to wait for it once.
 const PARTS: usize = 8;
 
 /// What `step` answers for each of some batches, one after the other. A batch that fails because of some of its rows,
 /// which `blame` tells by the error, is tried again by parts until these rows are alone.
-pub(in crate::store) async fn by_parts<T, A, F>(
+pub(in crate::store) async fn by_parts<T, A, W, F>(
     batches: Vec<Vec<T>>,
-    blame: impl Fn(&sqlx::Error) -> Option<Why>,
+    blame: impl Fn(&sqlx::Error) -> Option<W>,
     step: impl Fn(Vec<T>) -> F,
-) -> Result<Vec<Result<A, Why>>, sqlx::Error>
+) -> Result<Vec<Result<A, W>>, sqlx::Error>
 where
     T: Clone,
-    F: Future<Output = Result<Vec<Result<A, Why>>, sqlx::Error>>,
+    W: Clone,
+    F: Future<Output = Result<Vec<Result<A, W>>, sqlx::Error>>,
 {
     let mut answers = Vec::new();
     let mut left = batches;
@@ -58,18 +57,18 @@ mod tests {
                 false => Ok(batch.into_iter().map(Ok).collect()),
             }
         };
-        let blame = |_: &_| Some(Why::Locked(None));
+        let blame = |_: &_| Some("in the way");
         let answers = by_parts(vec![(0..500).collect(), vec![500]], blame, step)
             .await
             .unwrap();
         assert_eq!(answers.len(), 501);
         for (place, answer) in answers.into_iter().enumerate() {
             match place {
-                17 | 499 => assert!(matches!(answer, Err(Why::Locked(_)))),
+                17 | 499 => assert_eq!(answer, Err("in the way")),
                 _ => assert_eq!(answer.unwrap(), place),
             }
         }
-        let error = by_parts(vec![vec![17]], |_| None, step).await;
+        let error = by_parts(vec![vec![17]], |_| None::<&str>, step).await;
         assert!(error.is_err());
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::presence::Presence;
 use crate::clock::Clock;
-use crate::store::sql::Why;
+use crate::store::sql::Driver;
 use crate::{Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
@@ -237,11 +237,23 @@ fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
 }
 
-/// What is told of a row that a call failed of: because of the schema, a trigger, or a limit of SQLite's.
-pub(super) fn refusal(error: &sqlx::Error) -> Option<Why> {
+/// Why a call failed because of a row.
+#[derive(Clone, Debug)]
+pub(super) enum Blame {
+    /// Another row has its id, or its key.
+    Taken,
+    /// The schema, a trigger, or a limit of SQLite's.
+    Refused(String),
+}
+
+/// What a call failed of, if that was a row.
+pub(super) fn refusal(error: &sqlx::Error) -> Option<Blame> {
     let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
     let is_refused = code_of(error).is_some_and(|code| refused.contains(&code));
-    is_refused.then(|| Why::Refused(error.to_string()))
+    is_refused.then(|| match SqliteConnection::is_taken(error) {
+        true => Blame::Taken,
+        false => Blame::Refused(error.to_string()),
+    })
 }
 
 fn is_transient(error: &sqlx::Error) -> bool {

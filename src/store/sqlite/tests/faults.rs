@@ -1,6 +1,5 @@
 //! A file that hangs, is locked, full, read-only, or away; and a clock that comes back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::SqliteConnection;
@@ -18,7 +17,7 @@ impl Fixture {
     /// A store whose calls take no longer than [`LIMIT`].
     async fn limited() -> Self {
         let mut fixture = Self::new().await;
-        Arc::get_mut(&mut fixture.store.file).unwrap().limit = LIMIT;
+        fixture.store.engine.limit(LIMIT);
         fixture
     }
 

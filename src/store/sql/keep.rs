@@ -1,0 +1,360 @@
+//! Keeps rows by the statements that all databases have, on one connection. What is written is durable once that is committed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::codec;
+use super::dialect::Dialect;
+use super::record::{found, id, kind, new_values, time, version, written_values};
+use super::value::{Cells, Driver, Value};
+use crate::store::table::{Columns, Found, From, Outcome, Range, Unreadable, Which, Write};
+use crate::store::taking::Taking;
+use crate::store::{Claim, NewRow, Noted};
+use crate::timestamp::millis;
+use crate::{Key, Kind, State, TaskId, Timestamp};
+
+/// One connection, and the words of its database.
+pub(in crate::store) struct Keep<'c, D> {
+    driver: &'c mut D,
+    dialect: &'static Dialect,
+    /// The time of the table.
+    now: Timestamp,
+    /// What the last statement of a write ends with, such as a commit, which takes no trip of its own then.
+    end: &'static str,
+}
+
+impl<'c, D: Driver> Keep<'c, D> {
+    pub(in crate::store) fn new(driver: &'c mut D, dialect: &'static Dialect, now: Timestamp) -> Self {
+        let end = "";
+        Self {
+            driver,
+            dialect,
+            now,
+            end,
+        }
+    }
+
+    /// The same, whose write ends so.
+    pub(in crate::store) fn ending(self, end: &'static str) -> Self {
+        Self { end, ..self }
+    }
+
+    pub(in crate::store) async fn read(
+        &mut self,
+        ids: &[TaskId],
+        keys: &[(Kind, Key)],
+        columns: Columns,
+    ) -> Result<Found, sqlx::Error> {
+        let mut all = Found::default();
+        if !ids.is_empty() {
+            let rows = self.driver.fetch(self.dialect.by_ids(columns), vec![batch(ids)?]);
+            all = found(rows.await?, |_| None);
+        }
+        if !keys.is_empty() {
+            let batch = Value::Text(codec::json(keys)?);
+            let rows = self
+                .driver
+                .fetch(self.dialect.by_keys(columns), vec![batch.clone(), batch]);
+            let key_of = |cells: &Cells| match cells.last() {
+                Some(Value::Int(place)) => keys.get(usize::try_from(*place).ok()?).cloned(),
+                _ => None,
+            };
+            all = all.and(found(rows.await?, key_of));
+        }
+        Ok(all)
+    }
+
+    pub(in crate::store) async fn range(
+        &mut self,
+        range: &Range,
+        columns: Columns,
+    ) -> Result<Found, sqlx::Error> {
+        Ok(found(self.cells_of(range, columns).await?, |_| None))
+    }
+
+    async fn cells_of(&mut self, range: &Range, columns: Columns) -> Result<Vec<Cells>, sqlx::Error> {
+        if range.limit == 0 || range.bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let mut values = Vec::with_capacity(6);
+        values.extend(range.kind.as_ref().map(|kind| Value::Text(kind.to_string())));
+        match range.from {
+            From::First => {}
+            From::Ago(ago) => values.push(time(self.now.shifted(-millis(ago)))),
+            From::After(at, id) => values.extend([time(at), Value::Bytes(id.as_bytes().to_vec())]),
+        }
+        values.extend(range.within.map(|within| time(self.now.after(within))));
+        values.push(Value::count(range.limit));
+        if range.kind.is_some() && range.bytes != usize::MAX {
+            values.push(Value::count(range.bytes));
+        }
+        self.driver
+            .fetch(self.dialect.range(range, columns), values)
+            .await
+    }
+
+    pub(in crate::store) async fn count(
+        &mut self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Vec<usize>, sqlx::Error> {
+        let mut counts = Vec::with_capacity(spans.len());
+        for span in spans {
+            let until = time(self.now.after(*span));
+            let values = vec![Value::Text(kind.to_string()), until, Value::count(most)];
+            let rows = self.driver.fetch(self.dialect.count(state), values).await?;
+            let count = rows.first().and_then(|row| row.first());
+            counts.push(match count {
+                Some(Value::Int(count)) => usize::try_from(*count).unwrap_or(0),
+                _ => 0,
+            });
+        }
+        Ok(counts)
+    }
+
+    /// Writes new rows; says of each whether it did.
+    pub(in crate::store) async fn insert(&mut self, rows: &[NewRow]) -> Result<Vec<Outcome>, sqlx::Error> {
+        let mut came = Vec::with_capacity(rows.len());
+        let parts = rows.len().div_ceil(self.dialect.most);
+        for (at, part) in rows.chunks(self.dialect.most).enumerate() {
+            let end = if at + 1 == parts { self.end } else { "" };
+            // Nearly always all of them are new, and that is said in few words.
+            let all = self.dialect.insert(part.len()) + end;
+            match self.driver.fetch(all, new_values(part, self.now)?).await {
+                Ok(_) => came.extend(part.iter().map(|_| Outcome::Written)),
+                Err(error) if D::is_taken(&error) => {
+                    let absent = self.dialect.insert_absent(part.len()) + end;
+                    let values = new_values(part, self.now)?;
+                    let mut written = ids(self.driver.fetch(absent, values).await?);
+                    // Of twins the first.
+                    came.extend(part.iter().map(|new| outcome(written.remove(&new.id))));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(came)
+    }
+
+    /// Writes what has become of rows; says of each whether it did.
+    pub(in crate::store) async fn write(&mut self, writes: &[&Write]) -> Result<Vec<Outcome>, sqlx::Error> {
+        let refills: Vec<_> = writes.iter().filter(|write| write.refill).collect();
+        let parts = writes.len().div_ceil(self.dialect.most);
+        let mut written = BTreeSet::new();
+        for (at, part) in writes.chunks(self.dialect.most).enumerate() {
+            let is_last = at + 1 == parts && refills.is_empty();
+            let end = if is_last { self.end } else { "" };
+            let values = part.iter().flat_map(|write| written_values(write)).collect();
+            let rows = self.driver.fetch(self.dialect.write(part.len()) + end, values);
+            written.append(&mut ids(rows.await?));
+        }
+        for (at, write) in refills.iter().enumerate() {
+            let end = if at + 1 == refills.len() { self.end } else { "" };
+            // A version that no row has, where it was not written: then this changes nothing.
+            let version = match written.contains(&write.row.id) {
+                true => version(write.row.version),
+                false => -1,
+            };
+            let values = vec![
+                Value::Bytes(write.row.payload.clone()),
+                Value::Text(codec::headers(&write.row.headers)?),
+                write
+                    .row
+                    .max_attempts
+                    .map_or(Value::Null, |most| Value::Int(most.into())),
+                Value::Bytes(write.row.id.as_bytes().to_vec()),
+                Value::Int(version),
+            ];
+            self.driver.fetch(self.dialect.refill() + end, values).await?;
+        }
+        Ok(writes
+            .iter()
+            .map(|write| outcome(written.contains(&write.row.id)))
+            .collect())
+    }
+
+    /// Whether there is anything to claim; of these, those for which there is room.
+    pub(in crate::store) async fn claimable(
+        &mut self,
+        which: Which<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Vec<(TaskId, u64)>>, sqlx::Error> {
+        let Which::These(wanted) = which else {
+            for range in Range::due(claim) {
+                let first = Range { limit: 1, ..range };
+                if !self.cells_of(&first, Columns::Lean).await?.is_empty() {
+                    return Ok(Some(Vec::new()));
+                }
+            }
+            return Ok(None);
+        };
+        let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
+        let versions: BTreeMap<_, _> = wanted.iter().copied().collect();
+        let rows = self
+            .driver
+            .fetch(self.dialect.claimable(), vec![batch(&ids)?])
+            .await?;
+        let mut taking = Taking::new(claim, self.now);
+        let mut due = Vec::new();
+        for row in rows {
+            let [
+                row_id,
+                of_kind,
+                Value::Int(version),
+                Value::Int(due_at),
+                Value::Int(bytes),
+            ] = &row[..]
+            else {
+                continue;
+            };
+            let (Some(id), Some(of_kind)) = (id(row_id), kind(of_kind.clone())) else {
+                continue;
+            };
+            let is_meant = versions
+                .get(&id)
+                .is_some_and(|wanted| self::version(*wanted) == *version);
+            if is_meant && *due_at <= self.now.as_millis() && taking.has_room(&of_kind) {
+                taking.take_room_of(&of_kind, usize::try_from(*bytes).unwrap_or(usize::MAX));
+                due.extend(versions.get(&id).map(|version| (id, *version)));
+            }
+        }
+        Ok((!due.is_empty()).then_some(due))
+    }
+
+    /// Claims rows, within a transaction that keeps others from them.
+    pub(in crate::store) async fn claim(
+        &mut self,
+        which: Which<'_>,
+        claim: &Claim,
+    ) -> Result<Found, sqlx::Error> {
+        let mut all = Found::default();
+        let mut left = claim.clone();
+        match which {
+            Which::These(rows) => {
+                let ids: Vec<_> = rows.iter().map(|(id, _)| *id).collect();
+                all = self.read(&ids, &[], Columns::All).await?;
+            }
+            Which::Due => {
+                for range in Range::due(claim) {
+                    let bytes = left.bytes;
+                    let found = self.range(&Range { bytes, ..range }, Columns::All).await?;
+                    let taken = found.rows.iter().map(|row| row.payload.len());
+                    left.bytes = taken.fold(left.bytes, usize::saturating_sub);
+                    all = all.and(found);
+                }
+            }
+        }
+        let until = self.now.after(claim.lease);
+        self.set_aside(&all.unreadable, until).await?;
+        let Found { rows, unreadable } = all;
+        let writes = Taking::new(claim, self.now).all(which, rows);
+        let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
+        let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
+        let rows = claimed.map(|(write, _)| write.row).collect();
+        Ok(Found { rows, unreadable })
+    }
+
+    /// Puts rows that cannot be read out of the way until then.
+    pub(in crate::store) async fn set_aside(
+        &mut self,
+        rows: &[Unreadable],
+        until: Timestamp,
+    ) -> Result<(), sqlx::Error> {
+        for unreadable in rows {
+            let row = Value::Bytes(unreadable.row.clone());
+            let values = vec![time(until), row, time(self.now), time(self.now)];
+            self.driver.fetch(self.dialect.set_aside(), values).await?;
+        }
+        Ok(())
+    }
+
+    /// The rows that [`remove`](Self::remove) would remove, as the table has their ids.
+    pub(in crate::store) async fn past(
+        &mut self,
+        states: &[State],
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, sqlx::Error> {
+        let mut of_kinds: BTreeMap<String, usize> = BTreeMap::new();
+        let mut past = Vec::new();
+        for &state in states {
+            for cells in self
+                .cells_of(&Range::overdue(state, limit), Columns::Lean)
+                .await?
+            {
+                let mut cells = cells.into_iter();
+                let (Some(Value::Bytes(id)), Some(kind)) = (cells.next(), cells.next()) else {
+                    continue;
+                };
+                let of_kind = of_kinds.entry(format!("{kind:?}")).or_default();
+                *of_kind += 1;
+                past.extend((*of_kind <= limit).then_some(id));
+            }
+        }
+        Ok(past)
+    }
+
+    /// Removes those of these rows that still are in one of these states and past; says how many.
+    pub(in crate::store) async fn remove(
+        &mut self,
+        states: &[State],
+        past: &[Vec<u8>],
+    ) -> Result<u64, sqlx::Error> {
+        let digits = |id: &Vec<u8>| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let batch = codec::json(&past.iter().map(digits).collect::<Vec<_>>())?;
+        let values = vec![Value::Text(batch), time(self.now)];
+        let remove = self.dialect.remove(states) + " RETURNING id";
+        Ok(self.driver.fetch(remove, values).await?.len() as u64)
+    }
+
+    pub(in crate::store) async fn kinds(
+        &mut self,
+        state: State,
+        after: Option<&Kind>,
+        limit: usize,
+    ) -> Result<Vec<Kind>, sqlx::Error> {
+        let after = after.map_or("", Kind::as_str).to_owned();
+        let values = vec![Value::Text(after), Value::count(limit)];
+        let rows = self.driver.fetch(self.dialect.kinds_after(state), values).await?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| kind(row.into_iter().next()?))
+            .collect())
+    }
+
+    /// What is noted of a row, of which anything may have become by others' hands.
+    pub(in crate::store) async fn history(&mut self, id: TaskId) -> Result<Noted, sqlx::Error> {
+        let values = vec![Value::Bytes(id.as_bytes().to_vec())];
+        let rows = self.driver.fetch(self.dialect.history(), values).await?;
+        let mut texts = rows
+            .into_iter()
+            .next()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|cell| match cell {
+                Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+                Value::Text(text) => Some(text),
+                _ => None,
+            });
+        Ok(Noted {
+            history: texts.next().flatten().unwrap_or_default(),
+            sent: texts.next().flatten(),
+        })
+    }
+}
+
+fn batch(ids: &[TaskId]) -> Result<Value, sqlx::Error> {
+    let ids: Vec<_> = ids.iter().copied().map(codec::Hex).collect();
+    Ok(Value::Text(codec::json(&ids)?))
+}
+
+fn ids(rows: Vec<Cells>) -> BTreeSet<TaskId> {
+    rows.iter().filter_map(|row| id(row.first()?)).collect()
+}
+
+fn outcome(is_written: bool) -> Outcome {
+    match is_written {
+        true => Outcome::Written,
+        false => Outcome::Lost,
+    }
+}

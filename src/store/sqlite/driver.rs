@@ -1,0 +1,69 @@
+//! Statements on one connection, and the words of SQLite.
+
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row, SqliteConnection, TypeInfo, ValueRef};
+
+use crate::store::sql::{Cells, Dialect, Driver, Value};
+
+/// The words of SQLite. Where the planner could think otherwise the index is named, also after an `ANALYZE` by whoever
+/// shares the file.
+pub(super) static DIALECT: Dialect = Dialect {
+    table: "delayline_tasks",
+    by_index: |index| format!("INDEXED BY {index}"),
+    batch: "json_each(?) j",
+    id: "unhex(j.value)",
+    kind: "j.value->>0",
+    key: "j.value->>1",
+    place: "j.key",
+    row: "rowid",
+    nothing: "x''",
+    bytes_of: |column| format!("CAST({column} AS BLOB)"),
+    for_each: |rows| format!("json_each((SELECT json_group_array(first.at_row) FROM ({rows}) first)) j"),
+    each: "j.value",
+    appended: |first, second, most| format!("substr({first} || {second}, -{most})"),
+    most: 128,
+};
+
+#[async_trait]
+impl Driver for SqliteConnection {
+    async fn fetch(&mut self, sql: String, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for value in values {
+            query = match value {
+                Value::Null | Value::Odd => query.bind(None::<i64>),
+                Value::Int(int) => query.bind(int),
+                Value::Text(text) => query.bind(text),
+                Value::Bytes(bytes) => query.bind(bytes),
+            };
+        }
+        let rows = query.fetch_all(self).await?;
+        rows.iter().map(cells).collect()
+    }
+
+    fn is_taken(error: &sqlx::Error) -> bool {
+        error
+            .as_database_error()
+            .is_some_and(|error| error.is_unique_violation())
+    }
+}
+
+fn cells(row: &SqliteRow) -> Result<Cells, sqlx::Error> {
+    let cell = |column| {
+        let raw = row.try_get_raw(column)?;
+        if raw.is_null() {
+            return Ok(Value::Null);
+        }
+        Ok(match raw.type_info().name() {
+            "INTEGER" | "BOOLEAN" => Value::Int(row.try_get_unchecked(column)?),
+            "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
+            // What is no text is somebody's who has written it by hand.
+            "TEXT" => match String::from_utf8(row.try_get_unchecked(column)?) {
+                Ok(text) => Value::Text(text),
+                Err(other) => Value::Bytes(other.into_bytes()),
+            },
+            _ => Value::Odd,
+        })
+    };
+    (0..row.len()).map(cell).collect()
+}
