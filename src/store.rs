@@ -28,7 +28,7 @@ mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod step;
-mod table;
+pub mod table;
 mod taking;
 mod transition;
 
@@ -52,7 +52,6 @@ pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheck
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
-pub use self::table::{By, Columns, Found, From, Outcome, Range, Table, Unreadable, Which, Write};
 pub(crate) use self::transition::ended;
 use crate::backend::Wake;
 pub use crate::paused::Paused;

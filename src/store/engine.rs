@@ -31,7 +31,7 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
 
 /// Makes a [`Store`] of a [`Table`].
 ///
@@ -41,50 +41,23 @@ pub struct Engine<T> {
     merging: Arc<Merging>,
 }
 
-impl<T: Table + Clone> Engine<T> {
-    /// Keeps rows for [`defaults::HISTORY`] once they are finished or cancelled, and pauses by the machine's clock.
-    pub fn new(table: T) -> Self {
-        Self::of(Decider::new(table))
-    }
-
-    /// Pauses by `clock`; the machine's otherwise. The times of rows are those of the table.
-    #[must_use]
-    pub fn clock(self, clock: Clock) -> Self {
-        let decider = self.own();
-        Self::of(Decider { clock, ..decider })
-    }
-
-    /// Keeps rows that this handle finishes or cancels for `history`.
-    #[must_use]
-    pub fn keep_history(self, history: Duration) -> Self {
-        let decider = self.own();
-        Self::of(Decider { history, ..decider })
-    }
-
-    fn of(decider: Decider<T>) -> Self {
+impl<T: Table> Engine<T> {
+    /// Keeps rows in `table`, those that are finished or cancelled for `history`. It pauses by `clock`; the times of rows are
+    /// those of the table.
+    pub fn new(table: T, clock: Clock, history: Duration) -> Self {
+        let limit = defaults::STORE_TIMEOUT;
+        let decider = Decider {
+            table,
+            clock,
+            history,
+            limit,
+        };
         Self {
             decider: Arc::new(decider),
             merging: Arc::default(),
         }
     }
 
-    fn own(&self) -> Decider<T> {
-        let Decider {
-            table,
-            clock,
-            history,
-            limit,
-        } = &*self.decider;
-        Decider {
-            table: table.clone(),
-            clock: clock.clone(),
-            history: *history,
-            limit: *limit,
-        }
-    }
-}
-
-impl<T: Table> Engine<T> {
     /// What a call gives; an error if it takes too long.
     async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         self.decider.within(call).await

@@ -32,6 +32,7 @@ use crate::defaults;
 #[derive(Clone)]
 pub struct MemoryStore {
     engine: Engine<MemoryTable>,
+    table: MemoryTable,
     clock: Clock,
     history: Duration,
 }
@@ -45,19 +46,22 @@ impl MemoryStore {
     /// An empty store that goes by `clock`.
     pub fn with_clock(clock: Clock) -> Self {
         let table = MemoryTable::new(clock.clone());
+        Self::of(table, clock, defaults::HISTORY)
+    }
+
+    fn of(table: MemoryTable, clock: Clock, history: Duration) -> Self {
         Self {
-            engine: Engine::new(table).clock(clock.clone()),
+            engine: Engine::new(table.clone(), clock.clone(), history),
+            table,
             clock,
-            history: defaults::HISTORY,
+            history,
         }
     }
 
     /// Keeps rows that this handle finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
     #[must_use]
-    pub fn keep_history(mut self, history: Duration) -> Self {
-        self.engine = self.engine.keep_history(history);
-        self.history = history;
-        self
+    pub fn keep_history(self, history: Duration) -> Self {
+        Self::of(self.table, self.clock, history)
     }
 }
 

@@ -54,12 +54,13 @@ const ROWS_AHEAD: usize = 1_024;
 ///
 /// # What stands in the way
 ///
-/// A full disk, and a file that cannot be read or written for a while, are errors that are transient; nothing of the call
-/// was done then. So is a file that was deleted, moved away or replaced by another: every call fails until it is back in its
-/// place, or the process starts anew. A row that cannot be read, edited by hand or written by a later release, is an error
-/// of the verbs that mean it; all others leave it out, and tell of it once a minute. A batch with rows that the file
-/// refuses, such as by a trigger of the application's, is written without them. A file that a later release has changed is
-/// refused when it is opened and when a worker starts; what runs already goes on with it.
+/// A full disk, and a file that cannot be read or written for a while, are errors that are transient; of a batch of new
+/// rows nothing was written then, unless some were there already. So is a file that was deleted, moved away or replaced by
+/// another: every call fails until it is back in its place, or the process starts anew. A row that cannot be read, edited by
+/// hand or written by a later release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way
+/// for a minute or a lease, as running with nobody's lease, and tells of it. A batch with rows that the file refuses, such as
+/// by a trigger of the application's, is written without them. A file that a later release has changed is refused when it is
+/// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
     engine: Engine<FileTable>,
@@ -126,9 +127,9 @@ impl SqliteStore {
         prepared.map_err(|error| not_opened(path, error))?;
         presence.remember();
         let file = Arc::new(file);
-        let engine = Engine::new(FileTable(Arc::clone(&file)));
+        let table = FileTable(Arc::clone(&file));
         Ok(Self {
-            engine: engine.clock(clock).keep_history(history),
+            engine: Engine::new(table, clock, history),
             file,
             history,
         })

@@ -1,4 +1,4 @@
-//! What a database has to do to keep rows: find them, write them if they are as they were, and claim those that are due.
+//! Keeps rows in a database of any sort: what an [`Engine`](super::Engine) needs of it.
 
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ pub enum By {
 
 /// Where a range begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum Start {
     /// With the first row.
     First,
     /// With what is of this long ago, or later.
@@ -209,7 +209,7 @@ pub struct Range {
     /// Of this kind; none: of each kind in turn, up to the limit each.
     pub kind: Option<Kind>,
     /// From where on.
-    pub from: From,
+    pub from: Start,
     /// Up to which time from now, that included; none: to the end.
     pub within: Option<Duration>,
     /// Whether the last come first.
@@ -227,7 +227,7 @@ impl Range {
             by: By::Wake,
             state,
             kind: None,
-            from: From::First,
+            from: Start::First,
             within: Some(Duration::ZERO),
             backwards: false,
             limit,

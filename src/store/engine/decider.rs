@@ -11,7 +11,7 @@ use crate::store::merging::{Answers, AnswersAtOnce, Batched};
 use crate::store::table::Table;
 use crate::store::{Change, NewRow, unanswered};
 use crate::turns::CALLS;
-use crate::{Answer, Error, Scheduled, defaults};
+use crate::{Answer, Error, Scheduled};
 
 /// A table, and what is decided of its rows by.
 pub(in crate::store) struct Decider<T> {
@@ -24,15 +24,6 @@ pub(in crate::store) struct Decider<T> {
 }
 
 impl<T: Table> Decider<T> {
-    pub(super) fn new(table: T) -> Self {
-        Self {
-            table,
-            clock: Clock::system(),
-            history: defaults::HISTORY,
-            limit: defaults::STORE_TIMEOUT,
-        }
-    }
-
     /// What a call gives; an error if it takes too long. Then what it was about to write is written or not.
     pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         let ended = self.clock.timeout(self.limit, call).await;

@@ -8,7 +8,7 @@ use super::decider::Decider;
 use super::loaded::unreadable;
 use crate::backend::Wake;
 use crate::store::rows::Rows;
-use crate::store::table::{By, Columns, Found, From, Range, Table, Unreadable, Which};
+use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, Which};
 use crate::store::taking::Taking;
 use crate::store::{Claim, Looked, Page, Stamped, Target, row};
 use crate::{Error, State, Task, TaskId};
@@ -116,7 +116,9 @@ impl<T: Table> Decider<T> {
             by: By::Due,
             state: page.state,
             kind: Some(page.kind.clone()),
-            from: page.after.map_or(From::First, |(time, id)| From::After(time, id)),
+            from: page
+                .after
+                .map_or(Start::First, |(time, id)| Start::After(time, id)),
             within: None,
             backwards: false,
             limit: page.limit,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decider::Decider;
 use super::loaded::Loaded;
-use crate::store::table::{By, Columns, Found, From, Range, Table, Which};
+use crate::store::table::{By, Columns, Found, Range, Start, Table, Which};
 use crate::store::taking::Taking;
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep, row};
 use crate::{Error, Kind, State, Task, TaskId, Timestamp};
@@ -73,7 +73,7 @@ impl<T: Table> Decider<T> {
     /// As [`Store::purge`](crate::store::Store::purge).
     pub(super) async fn purge(&self, limit: usize) -> Result<u64, Error> {
         let leases = Range {
-            from: From::Ago(Duration::ZERO),
+            from: Start::Ago(Duration::ZERO),
             within: None,
             backwards: true,
             ..Range::overdue(State::Running, limit)
@@ -96,7 +96,7 @@ impl<T: Table> Decider<T> {
 fn upcoming(ahead: Ahead) -> Range {
     Range {
         by: By::Due,
-        from: From::Ago(Ahead::SINCE),
+        from: Start::Ago(Ahead::SINCE),
         within: Some(ahead.within),
         ..Range::overdue(State::Scheduled, ahead.limit)
     }

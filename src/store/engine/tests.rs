@@ -2,16 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod locked;
+mod quicker;
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::patience::ENOUGH;
 use super::*;
 use crate::Key;
 use crate::store::memory::MemoryTable;
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Write};
-use crate::store::{Ending, Expect, State, Verb, When};
+use crate::store::{Ending, Expect, Verb, When};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -104,7 +106,7 @@ impl Table for Meddled {
         if !self.others.always.load(Ordering::Relaxed) {
             *self.others.quicker.lock().unwrap() = None;
         }
-        let other = Engine::new(self.rows.clone());
+        let other = Engine::new(self.rows.clone(), Clock::system(), LONG);
         match quicker {
             Some(Quicker::Changes(changes)) => drop(other.change(changes).await?),
             Some(Quicker::Renews(renewal)) => drop(other.renew(&[renewal], LONG).await?),
@@ -149,7 +151,7 @@ impl Fixture {
             rows: MemoryTable::new(clock.clone()),
             others: Arc::clone(&others),
         };
-        let engine = Engine::new(table).clock(clock.clone());
+        let engine = Engine::new(table, clock.clone(), LONG);
         let rows = (1..=3)
             .map(|number| row(number, &number.to_string(), due))
             .collect();
@@ -221,212 +223,4 @@ fn change(number: u8, verb: Verb) -> Change {
 fn later(number: u8) -> Change {
     let (due, look_in) = (When::After(2 * LONG), LONG);
     change(number, Verb::Reschedule { due, look_in })
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_somebody_else_was_quicker_with_is_read_again_and_decided_anew() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.meanwhile(vec![later(1)]);
-    let answers = fixture
-        .change(vec![change(1, Verb::Cancel), change(2, Verb::Cancel)])
-        .await;
-    let versions: Vec<_> = answers
-        .iter()
-        .map(|answer| answer.task().unwrap().version)
-        .collect();
-    assert!(answers.iter().all(Answer::is_done), "{answers:?}");
-    assert_eq!((versions, fixture.get(1).await.version), (vec![3, 2], 3));
-
-    // Who says what it has to be like is told that it is not.
-    fixture.meanwhile(vec![later(3)]);
-    let expect = Expect::Version(1);
-    let cancel = Change {
-        expect,
-        ..change(3, Verb::Cancel)
-    };
-    let answers = fixture.change(vec![cancel]).await;
-    assert!(matches!(&answers[..], [Answer::Conflict(task)] if task.version == 2));
-    assert_eq!(fixture.get(3).await.state, State::Scheduled);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_others_always_are_quicker_with_is_an_error_that_passes() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.meanwhile(vec![later(1)]);
-    fixture.others.always.store(true, Ordering::Relaxed);
-    let began = fixture.clock.instant();
-    let changes = vec![change(1, Verb::Cancel)];
-    let found = fixture.engine.change(changes).await.unwrap().found;
-    assert!(found[0].as_ref().unwrap_err().is_transient(), "{found:?}");
-    assert!((ENOUGH..2 * ENOUGH).contains(&began.elapsed()));
-    assert!(*fixture.others.writes.lock().unwrap() < 200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_tells_of_a_row_that_was_not_written_is_not_given() {
-    let fixture = Fixture::new(Duration::ZERO).await;
-    // Two dead rows of one key.
-    let dead = |task: &Task| {
-        let error = "gave up".to_owned();
-        let give_back = false;
-        Step::end(task.id, task.version, Ending::Dead { error, give_back })
-    };
-    for _ in 0..2 {
-        let claimed = fixture.claimed(LONG).await;
-        let ends: Vec<_> = claimed.iter().map(dead).collect();
-        fixture.engine.advance(&ends).await.unwrap();
-        fixture
-            .engine
-            .insert(vec![row(4, "1", Duration::ZERO)])
-            .await
-            .unwrap();
-    }
-    assert_eq!(fixture.get(4).await.state, State::Dead);
-    fixture.meanwhile(vec![change(1, Verb::Dismiss)]);
-    let redrive = Verb::Redrive { look_in: LONG };
-    let answers = fixture
-        .change(vec![change(1, redrive.clone()), change(4, redrive)])
-        .await;
-    assert!(
-        matches!(&answers[..], [Answer::Finished(_), Answer::Done(_)]),
-        "{answers:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_to_replace_that_is_gone_meanwhile_is_written_anew() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.meanwhile(vec![change(1, Verb::Cancel)]);
-    let replacing = NewRow {
-        replace: true,
-        ..row(5, "1", LONG)
-    };
-    let found = fixture.engine.insert(vec![replacing]).await.unwrap().found;
-    assert!(matches!(&found[..], [Ok(Scheduled::New(task))] if task.id == id(5)));
-    assert_eq!(fixture.get(1).await.state, State::Cancelled);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_step_of_a_row_that_somebody_else_was_quicker_with_is_lost() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.meanwhile(vec![later(1)]);
-    let hops = [1, 2].map(|number| Step::hop(id(number), 1, LONG));
-    let came = fixture.engine.advance(&hops).await.unwrap();
-    assert_eq!(came, [Guarded::Lost, Guarded::Done]);
-    assert_eq!((fixture.get(1).await.hop, fixture.get(2).await.hop), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_renewed_meanwhile_is_not_ended() {
-    let fixture = Fixture::new(Duration::ZERO).await;
-    let claimed = fixture.claimed(Duration::ZERO).await;
-    let renewal = Renewal {
-        id: id(1),
-        version: claimed[0].version,
-        started: true,
-    };
-    *fixture.others.quicker.lock().unwrap() = Some(Quicker::Renews(renewal));
-    let sweep = Sweep {
-        limit: 9,
-        retake: LONG,
-        ahead: None,
-    };
-    let nothing = Claim {
-        room: Default::default(),
-        ..claim(LONG)
-    };
-    let swept = fixture.engine.sweep(&nothing, &sweep).await.unwrap().found;
-    assert_eq!(swept.expired, 2);
-    let row = fixture.get(1).await;
-    assert_eq!((row.state, row.version, row.started), (State::Running, 2, true));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_stays_locked_is_an_error_that_passes_and_holds_up_no_other() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.others.locked.lock().unwrap().insert(id(1));
-    let began = fixture.clock.instant();
-    let changes = vec![change(1, Verb::Cancel), change(2, Verb::Cancel)];
-    let found = fixture.engine.change(changes).await.unwrap().found;
-    assert!(found[0].as_ref().unwrap_err().is_transient(), "{found:?}");
-    assert!(found[1].as_ref().unwrap().is_done());
-    assert!((ENOUGH..2 * ENOUGH).contains(&began.elapsed()));
-    // It is asked for now and then, and not all the time.
-    assert!(*fixture.others.writes.lock().unwrap() < 50);
-    let replacing = NewRow {
-        replace: true,
-        ..row(5, "1", LONG)
-    };
-    let found = fixture
-        .engine
-        .insert(vec![replacing, row(6, "6", LONG)])
-        .await
-        .unwrap()
-        .found;
-    assert!(found[0].as_ref().unwrap_err().is_transient(), "{found:?}");
-    assert!(matches!(&found[1], Ok(Scheduled::New(_))));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_is_freed_in_time_is_changed() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.others.locked.lock().unwrap().insert(id(1));
-    let freeing = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        fixture.others.locked.lock().unwrap().clear();
-    };
-    let (answers, ()) = tokio::join!(fixture.change(vec![change(1, Verb::Cancel)]), freeing);
-    assert!(answers[0].is_done());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_waits_for_no_row_that_is_locked() {
-    let fixture = Fixture::new(Duration::ZERO).await;
-    let claimed = fixture.claimed(LONG).await;
-    fixture.others.locked.lock().unwrap().insert(id(2));
-    let began = fixture.clock.instant();
-    let renewal = |task: &Task| Renewal {
-        id: task.id,
-        version: task.version,
-        started: true,
-    };
-    let renewals: Vec<_> = claimed.iter().map(renewal).collect();
-    let renewed = fixture.engine.renew(&renewals, LONG).await.unwrap();
-    assert_eq!(renewed, [Guarded::Done, Guarded::Blocked, Guarded::Done]);
-    let ends: Vec<_> = claimed
-        .iter()
-        .map(|task| Step::end(task.id, task.version, Ending::Done))
-        .collect();
-    let ended = fixture.engine.advance(&ends).await.unwrap();
-    assert_eq!(ended, [Guarded::Done, Guarded::Blocked, Guarded::Done]);
-    assert!(began.elapsed() < Duration::from_millis(100));
-    fixture.others.locked.lock().unwrap().clear();
-    assert_eq!(
-        fixture.engine.advance(&ends[1..2]).await.unwrap(),
-        [Guarded::Done]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_cannot_be_read_is_an_error_of_who_means_it_alone() {
-    let fixture = Fixture::new(LONG).await;
-    fixture.others.unreadable.lock().unwrap().insert(id(1));
-    let changes = vec![change(1, Verb::Cancel), change(2, Verb::Cancel)];
-    let found = fixture.engine.change(changes).await.unwrap().found;
-    let error = found[0].as_ref().unwrap_err();
-    assert!(
-        !error.is_transient() && error.to_string().contains("spoilt"),
-        "{error}"
-    );
-    assert!(found[1].as_ref().unwrap().is_done());
-    let rows = vec![row(7, "1", LONG), row(1, "8", LONG), row(9, "9", LONG)];
-    let found = fixture.engine.insert(rows).await.unwrap().found;
-    assert!(
-        matches!(&found[..], [Err(_), Err(_), Ok(Scheduled::New(_))]),
-        "{found:?}"
-    );
-    let hops = [1, 3].map(|number| Step::hop(id(number), 1, LONG));
-    let came = fixture.engine.advance(&hops).await.unwrap();
-    assert_eq!(came, [Guarded::Blocked, Guarded::Done]);
-    assert!(fixture.engine.find(&id(1).into()).await.is_err());
 }

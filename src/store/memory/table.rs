@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::store::rows::{FIRST_ID, LAST_TIME, Rows};
-use crate::store::table::{By, Columns, Found, From, Outcome, Range, Table, Write};
+use crate::store::table::{By, Columns, Found, Outcome, Range, Start, Table, Write};
 use crate::store::{NewRow, Noted, Stamped, Target, row};
 use crate::timestamp::millis;
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
@@ -150,9 +150,9 @@ fn in_range<'r>(rows: &'r Rows, range: &'r Range, now: Timestamp) -> impl Iterat
         None => rows.kinds(range.state),
     };
     let from = match range.from {
-        From::First => Bound::Unbounded,
-        From::Ago(ago) => Bound::Included((now.shifted(-millis(ago)), FIRST_ID)),
-        From::After(time, id) => Bound::Excluded((time, id)),
+        Start::First => Bound::Unbounded,
+        Start::Ago(ago) => Bound::Included((now.shifted(-millis(ago)), FIRST_ID)),
+        Start::After(time, id) => Bound::Excluded((time, id)),
     };
     let until = range.within.map_or(LAST_TIME, |within| now.after(within));
     kinds.into_iter().flat_map(move |kind| {

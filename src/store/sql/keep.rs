@@ -7,7 +7,7 @@ use super::codec;
 use super::dialect::Dialect;
 use super::record::{found, id, kind, new_values, time, version, written_values};
 use super::value::{Cells, Driver, Value};
-use crate::store::table::{Columns, Found, From, Outcome, Range, Unreadable, Which, Write};
+use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::taking::Taking;
 use crate::store::{Claim, NewRow, Noted};
 use crate::timestamp::millis;
@@ -64,11 +64,19 @@ impl<'c, D: Driver> Keep<'c, D> {
         Ok(all)
     }
 
-    pub(in crate::store) async fn range(
+    pub(in crate::store) async fn ranges(
         &mut self,
-        range: &Range,
+        ranges: &[Range],
         columns: Columns,
-    ) -> Result<Found, sqlx::Error> {
+    ) -> Result<Vec<Found>, sqlx::Error> {
+        let mut found = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            found.push(self.range(range, columns).await?);
+        }
+        Ok(found)
+    }
+
+    async fn range(&mut self, range: &Range, columns: Columns) -> Result<Found, sqlx::Error> {
         Ok(found(self.cells_of(range, columns).await?, |_| None))
     }
 
@@ -79,9 +87,9 @@ impl<'c, D: Driver> Keep<'c, D> {
         let mut values = Vec::with_capacity(6);
         values.extend(range.kind.as_ref().map(|kind| Value::Text(kind.to_string())));
         match range.from {
-            From::First => {}
-            From::Ago(ago) => values.push(time(self.now.shifted(-millis(ago)))),
-            From::After(at, id) => values.extend([time(at), Value::Bytes(id.as_bytes().to_vec())]),
+            Start::First => {}
+            Start::Ago(ago) => values.push(time(self.now.shifted(-millis(ago)))),
+            Start::After(at, id) => values.extend([time(at), Value::Bytes(id.as_bytes().to_vec())]),
         }
         values.extend(range.within.map(|within| time(self.now.after(within))));
         values.push(Value::count(range.limit));
@@ -174,52 +182,15 @@ impl<'c, D: Driver> Keep<'c, D> {
             .collect())
     }
 
-    /// Whether there is anything to claim; of these, those for which there is room.
-    pub(in crate::store) async fn claimable(
+    /// Whether there is anything to claim.
+    pub(in crate::store) async fn has_claimable(
         &mut self,
         which: Which<'_>,
         claim: &Claim,
-    ) -> Result<Option<Vec<(TaskId, u64)>>, sqlx::Error> {
-        let Which::These(wanted) = which else {
-            for range in Range::due(claim) {
-                let first = Range { limit: 1, ..range };
-                if !self.cells_of(&first, Columns::Lean).await?.is_empty() {
-                    return Ok(Some(Vec::new()));
-                }
-            }
-            return Ok(None);
-        };
-        let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
-        let versions: BTreeMap<_, _> = wanted.iter().copied().collect();
-        let rows = self
-            .driver
-            .fetch(self.dialect.claimable(), vec![batch(&ids)?])
-            .await?;
-        let mut taking = Taking::new(claim, self.now);
-        let mut due = Vec::new();
-        for row in rows {
-            let [
-                row_id,
-                of_kind,
-                Value::Int(version),
-                Value::Int(due_at),
-                Value::Int(bytes),
-            ] = &row[..]
-            else {
-                continue;
-            };
-            let (Some(id), Some(of_kind)) = (id(row_id), kind(of_kind.clone())) else {
-                continue;
-            };
-            let is_meant = versions
-                .get(&id)
-                .is_some_and(|wanted| self::version(*wanted) == *version);
-            if is_meant && *due_at <= self.now.as_millis() && taking.has_room(&of_kind) {
-                taking.take_room_of(&of_kind, usize::try_from(*bytes).unwrap_or(usize::MAX));
-                due.extend(versions.get(&id).map(|version| (id, *version)));
-            }
-        }
-        Ok((!due.is_empty()).then_some(due))
+    ) -> Result<bool, sqlx::Error> {
+        let Found { rows, unreadable } = self.due(which, claim, 1, Columns::Lean).await?;
+        let is_any = !unreadable.is_empty();
+        Ok(is_any || !Taking::new(claim, self.now).all(which, rows).is_empty())
     }
 
     /// Claims rows, within a transaction that keeps others from them.
@@ -228,31 +199,47 @@ impl<'c, D: Driver> Keep<'c, D> {
         which: Which<'_>,
         claim: &Claim,
     ) -> Result<Found, sqlx::Error> {
-        let mut all = Found::default();
-        let mut left = claim.clone();
-        match which {
-            Which::These(rows) => {
-                let ids: Vec<_> = rows.iter().map(|(id, _)| *id).collect();
-                all = self.read(&ids, &[], Columns::All).await?;
-            }
-            Which::Due => {
-                for range in Range::due(claim) {
-                    let bytes = left.bytes;
-                    let found = self.range(&Range { bytes, ..range }, Columns::All).await?;
-                    let taken = found.rows.iter().map(|row| row.payload.len());
-                    left.bytes = taken.fold(left.bytes, usize::saturating_sub);
-                    all = all.and(found);
-                }
-            }
-        }
-        let until = self.now.after(claim.lease);
-        self.set_aside(&all.unreadable, until).await?;
-        let Found { rows, unreadable } = all;
+        let Found { rows, unreadable } = self.due(which, claim, usize::MAX, Columns::All).await?;
+        self.set_aside(&unreadable, self.now.after(claim.lease)).await?;
         let writes = Taking::new(claim, self.now).all(which, rows);
         let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
         let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
         let rows = claimed.map(|(write, _)| write.row).collect();
         Ok(Found { rows, unreadable })
+    }
+
+    /// What a claim is to look at, of each kind so many at the most, as far as it has room for their bytes.
+    async fn due(
+        &mut self,
+        which: Which<'_>,
+        claim: &Claim,
+        most: usize,
+        columns: Columns,
+    ) -> Result<Found, sqlx::Error> {
+        if let Which::These(wanted) = which {
+            let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
+            let values = vec![batch(&ids)?, time(self.now), Value::count(claim.bytes)];
+            let rows = self.driver.fetch(self.dialect.these(columns), values).await?;
+            return Ok(found(rows, |_| None));
+        }
+        let (mut all, mut bytes) = (Found::default(), claim.bytes);
+        for range in Range::due(claim) {
+            let limit = range.limit.min(most);
+            let found = self
+                .range(
+                    &Range {
+                        limit,
+                        bytes,
+                        ..range
+                    },
+                    columns,
+                )
+                .await?;
+            let taken = found.rows.iter().map(|row| row.payload.len());
+            bytes = taken.fold(bytes, usize::saturating_sub);
+            all = all.and(found);
+        }
+        Ok(all)
     }
 
     /// Puts rows that cannot be read out of the way until then.

@@ -8,7 +8,7 @@ use super::dialect::{Dialect, places, width};
 use super::record::COLUMNS;
 use crate::State;
 use crate::store::Noted;
-use crate::store::table::{By, Columns, From, Range};
+use crate::store::table::{By, Columns, Range, Start};
 
 /// How many values a new row has.
 pub(super) const NEW: usize = 13;
@@ -37,17 +37,22 @@ impl Dialect {
         )
     }
 
-    /// What tells of a batch of ids, and in their order, whether they may be claimed: kind, version, due time, and how long
-    /// the payload is.
-    pub(super) fn claimable(&self) -> String {
+    /// Those of a batch of ids that are scheduled and due by a time, as far as there is room for the bytes of their payloads.
+    pub(super) fn these(&self, columns: Columns) -> String {
         format!(
-            "SELECT t.id, t.kind, t.version, t.due_at, length(t.payload) FROM {} CROSS JOIN {} t {}
-            WHERE t.id = {} AND t.state = 0 ORDER BY {}",
+            "SELECT {} FROM (SELECT r.{} AS at_row, sum(length(r.payload)) OVER (
+                    ORDER BY {} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                FROM {} CROSS JOIN {} r {} WHERE r.id = {} AND r.state = 0 AND r.due_at <= ?) fitting
+            CROSS JOIN {} t WHERE t.{} = fitting.at_row AND coalesce(fitting.before, 0) < ?",
+            self.columns(columns),
+            self.row,
+            self.place,
             self.batch,
             self.table,
             self.index("id"),
             self.id,
-            self.place
+            self.table,
+            self.row
         )
     }
 
@@ -91,9 +96,9 @@ impl Dialect {
         let kind = if range.kind.is_some() { "?" } else { "kinds.kind" };
         let state = number(range.state);
         let from = match range.from {
-            From::First => String::new(),
-            From::Ago(_) => format!("AND r.{time} >= ? "),
-            From::After(..) => format!("AND (r.{time}, r.id) > (?, ?) "),
+            Start::First => String::new(),
+            Start::Ago(_) => format!("AND r.{time} >= ? "),
+            Start::After(..) => format!("AND (r.{time}, r.id) > (?, ?) "),
         };
         let until = range
             .within
@@ -255,7 +260,7 @@ impl Dialect {
     /// Every statement, with a name.
     pub(in crate::store) fn all(&self) -> Vec<(String, String)> {
         let mut all = vec![
-            ("claimable".to_owned(), self.claimable()),
+            ("these".to_owned(), self.these(Columns::All)),
             ("insert".to_owned(), self.insert(3)),
             ("insert absent".to_owned(), self.insert_absent(3)),
             ("write".to_owned(), self.write(3)),
@@ -284,9 +289,9 @@ impl Dialect {
         use crate::{TaskId, Timestamp};
 
         let froms = [
-            From::First,
-            From::Ago(Duration::ZERO),
-            From::After(Timestamp::MIN, TaskId::from_bytes([0; 16])),
+            Start::First,
+            Start::Ago(Duration::ZERO),
+            Start::After(Timestamp::MIN, TaskId::from_bytes([0; 16])),
         ];
         let forms = State::ALL
             .into_iter()
@@ -317,7 +322,7 @@ impl Dialect {
                 backwards: true,
                 ..wake.clone()
             };
-            let is_wakes = matches!(from, From::After(..));
+            let is_wakes = matches!(from, Start::After(..));
             let of_wakes = [wake, last].into_iter().filter(move |_| !is_wakes);
             of_wakes.chain([all_due, due, fitting, listed])
         })

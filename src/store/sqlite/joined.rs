@@ -27,6 +27,17 @@ impl<'t> JoinedTable<'t> {
     }
 }
 
+/// What a call on the service's connection gives, and when.
+macro_rules! joined {
+    ($table:expr, |$keep:ident| $call:expr) => {{
+        let mut connection = $table.connection.lock().await;
+        let now = $table.clock.now();
+        let mut $keep = keep(&mut connection, now);
+        let found = $call.await;
+        found.map(|found| Stamped { now, found }).map_err(failed)
+    }};
+}
+
 #[async_trait]
 impl Table for JoinedTable<'_> {
     fn name(&self) -> &'static str {
@@ -43,24 +54,11 @@ impl Table for JoinedTable<'_> {
         keys: &[(Kind, Key)],
         columns: Columns,
     ) -> Result<Stamped<Found>, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        let found = keep(&mut connection, now).read(ids, keys, columns).await;
-        Ok(Stamped {
-            now,
-            found: found.map_err(failed)?,
-        })
+        joined!(self, |keep| keep.read(ids, keys, columns))
     }
 
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        let mut found = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let rows = keep(&mut connection, now).range(range, columns).await;
-            found.push(rows.map_err(failed)?);
-        }
-        Ok(Stamped { now, found })
+        joined!(self, |keep| keep.ranges(ranges, columns))
     }
 
     async fn count(
@@ -70,51 +68,29 @@ impl Table for JoinedTable<'_> {
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        let counts = keep(&mut connection, now).count(kind, state, spans, most).await;
-        Ok(Stamped {
-            now,
-            found: counts.map_err(failed)?,
-        })
+        joined!(self, |keep| keep.count(kind, state, spans, most))
     }
 
     async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        let found = keep(&mut connection, now).insert(rows).await;
-        Ok(Stamped {
-            now,
-            found: found.map_err(failed)?,
-        })
+        joined!(self, |keep| keep.insert(rows))
     }
 
     async fn write(&self, writes: &[Write]) -> Result<Vec<Outcome>, Error> {
-        let mut connection = self.connection.lock().await;
         let writes: Vec<_> = writes.iter().collect();
-        let now = self.clock.now();
-        keep(&mut connection, now).write(&writes).await.map_err(failed)
+        let written = joined!(self, |keep| keep.write(&writes));
+        Ok(written?.found)
     }
 
     async fn remove(&self, states: &[State], limit: usize) -> Result<u64, Error> {
-        let mut connection = self.connection.lock().await;
-        let mut keep = keep(&mut connection, self.clock.now());
-        let past = keep.past(states, limit).await.map_err(failed)?;
-        keep.remove(states, &past).await.map_err(failed)
+        let past = joined!(self, |keep| keep.past(states, limit))?.found;
+        Ok(joined!(self, |keep| keep.remove(states, &past))?.found)
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        keep(&mut connection, now)
-            .kinds(state, after, limit)
-            .await
-            .map_err(failed)
+        Ok(joined!(self, |keep| keep.kinds(state, after, limit))?.found)
     }
 
     async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = self.clock.now();
-        keep(&mut connection, now).history(id).await.map_err(failed)
+        Ok(joined!(self, |keep| keep.history(id))?.found)
     }
 }

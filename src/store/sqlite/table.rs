@@ -18,7 +18,6 @@ use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 const COMMIT: &str = "; COMMIT";
 
 /// The rows of a file.
-#[derive(Clone)]
 pub(super) struct FileTable(pub(super) Arc<File>);
 
 /// The rows as one connection has them.
@@ -92,13 +91,7 @@ impl Table for FileTable {
     }
 
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
-        reading!(self, |keep| {
-            let mut found = Vec::with_capacity(ranges.len());
-            for range in ranges {
-                found.push(keep.range(range, columns).await?);
-            }
-            found
-        })
+        reading!(self, |keep| keep.ranges(ranges, columns).await?)
     }
 
     async fn count(
@@ -152,20 +145,19 @@ impl Table for FileTable {
 
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
         // Where nothing is to be claimed nobody has to wait for the lock.
-        let Stamped { now, found } = reading!(self, |keep| keep.claimable(which, claim).await?)?;
-        let Some(these) = found else {
+        let Stamped { now, found } = reading!(self, |keep| keep.has_claimable(which, claim).await?)?;
+        if !found {
             let found = Found::default();
             return Ok(Stamped { now, found });
-        };
-        let which = match which {
-            Which::Due => Which::Due,
-            Which::These(_) => Which::These(&these),
-        };
+        }
         let claimed = async {
             let mut writing = self.0.writer.write().await?;
             let now = writing.now;
-            let found = keep(&mut writing, now).claim(which, claim).await?;
-            writing.commit().await?;
+            let found = keep(&mut writing, now).ending(COMMIT).claim(which, claim).await?;
+            match found.rows.is_empty() {
+                true => writing.commit().await?,
+                false => writing.end()?,
+            }
             Ok(Stamped { now, found })
         };
         claimed.await.map_err(failed)
