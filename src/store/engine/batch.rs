@@ -100,6 +100,6 @@ fn not_to_be_had(store: &'static str) -> Error {
     Error::Store {
         store,
         transient: true,
-        source: "another transaction keeps the row locked, or others write it again and again".into(),
+        source: "another transaction has the row locked, or others write it again and again".into(),
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 
 /// After which time a caller is told that a row was not to be had.
 pub(super) const ENOUGH: Duration = Duration::from_secs(3);
-/// For how long the first pause is at the most; each is longer by it than the one before.
+/// For how long the first pause is at the most. Where a row is locked, each is longer by it than the one before.
 const PAUSE: Duration = Duration::from_millis(25);
 /// For how long a pause is at the most.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -45,13 +45,15 @@ impl<'c> Patience<'c> {
         if self.clock.instant() >= self.until {
             return false;
         }
-        // A random while, so that two who want the same rows do not ask in step.
-        let longest = LONGEST.min(PAUSE * self.turns);
-        let millis = u64::try_from(longest.as_millis()).unwrap_or(0);
-        let pause = match is_locked {
-            true => millis / 2 + 1 + self.clock.random_below(millis / 2),
-            false => 1 + self.clock.random_below(millis),
+        // A random while, so that two who want the same rows do not ask in step. Of many who write the same rows all the time
+        // one is quickest each time: so who is not asks often.
+        let longest = match is_locked {
+            true => LONGEST.min(PAUSE * self.turns),
+            false => PAUSE,
         };
+        let millis = u64::try_from(longest.as_millis()).unwrap_or(0);
+        let least = if is_locked { millis / 2 } else { 0 };
+        let pause = least + 1 + self.clock.random_below(millis - least);
         self.clock.sleep(Duration::from_millis(pause)).await;
         true
     }

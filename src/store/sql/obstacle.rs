@@ -16,7 +16,6 @@ pub(in crate::store) struct Obstacle {
 pub(in crate::store) enum Why {
     /// Somebody else's transaction has it locked, or its key, while it has this version, if that is known: that passes.
     #[error("another transaction has the row locked, or one of its id or key")]
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
     Locked(Option<u64>),
     /// It makes no sense, or is of a later release.
     #[error("the row cannot be read: {0}")]
@@ -29,7 +28,6 @@ pub(in crate::store) enum Why {
     Refused(String),
     /// It has a value that no such store can keep.
     #[error("{field}: {allowed}")]
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
     Invalid {
         field: &'static str,
         value: String,

@@ -39,7 +39,7 @@ async fn a_row_that_others_always_are_quicker_with_is_an_error_that_passes() {
     let found = fixture.engine.change(changes).await.unwrap().found;
     assert!(found[0].as_ref().unwrap_err().is_transient(), "{found:?}");
     assert!((ENOUGH..2 * ENOUGH).contains(&began.elapsed()));
-    assert!(*fixture.others.writes.lock().unwrap() < 200);
+    assert!((50..1_000).contains(&*fixture.others.writes.lock().unwrap()));
 }
 
 #[tokio::test(start_paused = true)]
