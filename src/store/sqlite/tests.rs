@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod guards;
 mod locks;
 mod open;
 mod plans;
