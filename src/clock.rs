@@ -6,7 +6,6 @@ mod suspension;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,6 +16,7 @@ use tokio::time::Instant;
 pub(crate) use self::moment::Moment;
 #[cfg(any(test, feature = "testing"))]
 use self::suspension::Suspension;
+use crate::hidden::Hidden;
 use crate::timestamp::millis;
 use crate::{TaskId, Timestamp};
 
@@ -218,7 +218,7 @@ impl Clock {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let future: Task<()> = Box::pin(future);
+        let future: Hidden<'static, ()> = Box::pin(future);
         #[cfg(any(test, feature = "testing"))]
         if self.is_simulated() {
             return Spawned(tokio::spawn(self.suspension.freeze(future)));
@@ -236,7 +236,7 @@ impl Clock {
         F: Future + Send + 'static,
         F::Output: Send,
     {
-        let future: Task<F::Output> = Box::pin(future);
+        let future: Hidden<'static, F::Output> = Box::pin(future);
         #[cfg(any(test, feature = "testing"))]
         if self.is_simulated() {
             return set.spawn(self.suspension.freeze(future));
@@ -244,10 +244,6 @@ impl Clock {
         set.spawn(future)
     }
 }
-
-/// What is spawned, its type hidden: tokio's tasks are compiled anew for each type of future, in the crate that spawns it or
-/// calls what does, which was a fifth of the time to build a program.
-type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The moment `delay` after `at`; a century after it at the most, since instants end somewhere and a due time may be
 /// further.

@@ -33,6 +33,7 @@ mod failure_counter;
 mod failure_log;
 mod fnv;
 mod handler;
+mod hidden;
 pub mod history;
 mod kernel;
 #[cfg(test)]

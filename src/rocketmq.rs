@@ -42,10 +42,7 @@ pub use self::received::Received;
 pub use self::scratch::Scratch;
 pub use self::survey::{Access, Master, Survey, Timers};
 pub use self::version::Version;
+pub(crate) use crate::hidden::Hidden;
 
 /// As errors and logs name it.
 pub(crate) const NAME: &str = "rocketmq";
-
-/// A future whose type hides the client's. Where a trait's async functions hold these, the compiler looks through all of the
-/// client's types for each of the functions anew, and a service that awaits one must raise the compiler's limit.
-pub(crate) type Hidden<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -20,7 +20,6 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::handler::{Handler, raw, typed};
+use crate::hidden::Hidden;
 use crate::retry::Policy;
 use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, claimant, defaults};
 use engine::Engine;
@@ -238,7 +238,7 @@ impl Worker {
     }
 
     /// Not generic, and its type hidden: what is either is compiled where it is called, and this is a whole engine.
-    fn start(self, stop: oneshot::Receiver<()>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+    fn start(self, stop: oneshot::Receiver<()>) -> Hidden<'static, Result<(), Error>> {
         Box::pin(self.run_until_told(stop))
     }
 

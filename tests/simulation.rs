@@ -3,8 +3,8 @@
 //! Each history draws from its seed how many processes there are, how often they die and between which two steps, when they
 //! are suspended, how their clocks differ and the store's is stepped, what the backends do to wake-ups, how calls of the
 //! store fail, hang and are late, which rows are locked by transactions, when kinds are paused, what callers ask for and
-//! what handlers answer. Then everything is healed. The store is held to its contract at every step (`model.rs`), every answer to what became of the
-//! rows, every start and every end of a claim to the promises of `README.md` (`ledger.rs`).
+//! what handlers answer. Then everything is healed. The store is held to its contract at every step (`model.rs`), every
+//! answer to what became of the rows, every start and every end of a claim to the promises of `README.md` (`ledger.rs`).
 //!
 //! `DELAYLINE_HISTORIES=N` runs N histories (default 20,000 in a release build, else 300), from seed
 //! `DELAYLINE_FIRST_SEED` (default: drawn by chance, and printed). `DELAYLINE_SEED=S` runs history S alone and prints all

@@ -24,6 +24,8 @@ build() {
         esac
     done | awk -v here="$PWD" '{ if ($2 !~ /^\//) $2 = here "/" $2; print }' >"$binaries"
     [[ -s $binaries ]] || die "cargo does not say which tests it has built"
+    # That it took is no job's.
+    work
 }
 
 # Names of jobs that failed.

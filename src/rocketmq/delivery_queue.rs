@@ -159,7 +159,7 @@ impl<T> DeliveryQueue<T> {
     }
 
     /// Forgets the batches that are not acknowledged, and releases their listeners, for they come again by another way. Gives
-    /// back what nobody has taken.
+    /// back what no receiver has taken.
     pub(crate) fn forget(&self) -> Vec<T> {
         let mut state = self.state();
         state.open.clear();

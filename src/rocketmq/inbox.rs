@@ -225,7 +225,7 @@ impl Intake {
         received
     }
 
-    /// Forgets what the last consumer has brought and nobody has taken, as it comes again by the next; and what it still
+    /// Forgets what the last consumer has brought and no receiver has taken, as it comes again by the next; and what it still
     /// brings. Gives the next one's listener.
     ///
     /// The client takes no answer for a consumer that has ended, and each batch would hold a thread for as long as there is

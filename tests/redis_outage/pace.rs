@@ -9,16 +9,19 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::{now, rate};
 
-/// How often some call.
-const EVERY: Duration = Duration::from_millis(10);
 /// How many calls may be without an answer. Without a limit a machine that is too slow for them falls behind for ever.
 const UNANSWERED: usize = 300;
 /// So late callers ask for no more.
 const BEHIND: Duration = Duration::from_secs(2);
 
-/// How many tasks are scheduled by each call.
+/// How many tasks are scheduled by each call: two at the least, one of which is cancelled.
 pub(crate) fn tasks() -> usize {
-    rate() / 100
+    (rate() / 100).max(2)
+}
+
+/// How often some call.
+fn every() -> Duration {
+    Duration::from_secs_f64(tasks() as f64 / rate() as f64)
 }
 
 /// Whether the last task to be started was so late, and lately, as on a machine that is too slow for so many: then leases
@@ -35,7 +38,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        let mut tick = interval(EVERY);
+        let mut tick = interval(every());
         // What a busy machine missed is made up for, as far as it keeps pace.
         tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let room = Arc::new(Semaphore::new(UNANSWERED));

@@ -14,6 +14,8 @@ fn strict() -> RocketMqServers {
         "--levels",
         "1s 2s",
         "--set",
+        "timerWheelEnable=true",
+        "--set",
         "autoCreateTopicEnable=false",
         "--set",
         "autoCreateSubscriptionGroup=false",

@@ -289,7 +289,13 @@ async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_went_missing_is_told_as_such_and_published_to_when_it_is_back() {
-    let servers = RocketMqServers::start(&["--set", "autoCreateTopicEnable=false"]);
+    let settings = [
+        "--set",
+        "timerWheelEnable=true",
+        "--set",
+        "autoCreateTopicEnable=false",
+    ];
+    let servers = RocketMqServers::start(&settings);
     let topic = made_topic(&servers.nameserver, 4).await;
     let forward = Forward::connect(servers.nameserver.as_str(), topic.as_str())
         .await

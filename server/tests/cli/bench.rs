@@ -403,7 +403,7 @@ mod brokers {
     #[cfg(all(unix, feature = "redis"))]
     #[test]
     fn chains_leave_nothing_behind_also_if_they_are_interrupted() {
-        // A broker 5.3 without timers answers with an error of its own when it deletes a topic.
+        // They delete topics.
         let timers = ["--set", "timerWheelEnable=true", "--levels", "1s 2s 1h"];
         let servers = crate::rocketmq::RocketMqServers::start(&timers);
         let redis = crate::redis_server::RedisServer::start();

@@ -69,13 +69,13 @@ impl MasterCheck {
             mode,
             ..
         } = self;
-        let stats = within(answer_within, &address, async {
+        let asked = async {
             match &self.queue {
                 Some(queue) => admin.end_of_queue(&address, queue).await.map(|_| None),
                 None => admin.runtime_stats(&address).await.map(Some),
             }
-        });
-        let stats = stats.await;
+        };
+        let stats = within(answer_within, &address, asked).await;
         let again = match &stats {
             Ok(None) => false,
             Ok(Some(stats)) => !self.is_known || self.boot_timestamp.as_deref() != stats.get(BOOT),

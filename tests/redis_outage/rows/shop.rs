@@ -221,7 +221,7 @@ impl Shop {
     }
 }
 
-/// How late tasks of each shard were, of a hundred the last but one; the least late shard first.
+/// How late tasks of each shard were of which any ran, of a hundred the last but one; the least late shard first.
 fn late_by_shard(runs: &[Run]) -> Vec<Duration> {
     let mut shards = vec![Vec::new(); usize::from(SHARDS)];
     for run in runs {
@@ -231,7 +231,8 @@ fn late_by_shard(runs: &[Run]) -> Vec<Duration> {
         late.sort_unstable();
         late[(late.len() * 99).div_ceil(100) - 1]
     };
-    let mut shards: Vec<_> = shards.iter_mut().map(p99).collect();
+    let have_run = shards.iter_mut().filter(|late| !late.is_empty());
+    let mut shards: Vec<_> = have_run.map(p99).collect();
     shards.sort_unstable();
     shards
 }
