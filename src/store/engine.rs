@@ -12,7 +12,7 @@ mod loaded;
 mod look;
 mod patience;
 mod sweep;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod transaction;
 
 use std::fmt;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::decider::Decider;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use self::transaction::Joined;
 use super::merging::Merging;
 use super::table::Table;
@@ -31,13 +31,16 @@ use super::{
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
+use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// Makes a [`Store`] of a [`Table`].
 ///
 /// A clone is another handle of the same table.
 pub struct Engine<T> {
-    decider: Arc<Decider<T>>,
+    /// What callers ask for.
+    callers: Arc<Decider<T>>,
+    /// What workers do, which may have connections of its own.
+    workers: Arc<Decider<T>>,
     merging: Arc<Merging>,
 }
 
@@ -45,46 +48,54 @@ impl<T: Table> Engine<T> {
     /// Keeps rows in `table`, those that are finished or cancelled for `history`. It pauses by `clock`; the times of rows are
     /// those of the table.
     pub fn new(table: T, clock: Clock, history: Duration) -> Self {
-        let limit = defaults::STORE_TIMEOUT;
-        let decider = Decider {
-            table,
-            clock,
-            history,
-            limit,
-        };
+        let decider = Arc::new(Decider::new(table, clock, history));
         Self {
-            decider: Arc::new(decider),
+            callers: Arc::clone(&decider),
+            workers: decider,
             merging: Arc::default(),
         }
     }
 
-    /// What a call gives; an error if it takes too long.
-    async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
-        self.decider.within(call).await
+    /// The same over two handles of one table: one for what callers ask for, and one for what workers do, so that no crowd of
+    /// callers keeps a worker from its claims.
+    #[cfg(feature = "postgres")]
+    pub(super) fn beside(callers: T, workers: T, clock: &Clock, history: Duration) -> Self {
+        let decider = |table| Arc::new(Decider::new(table, clock.clone(), history));
+        Self {
+            callers: decider(callers),
+            workers: decider(workers),
+            merging: Arc::default(),
+        }
     }
 
     /// Ends calls that take so long.
     #[cfg(all(test, feature = "sqlite"))]
-    pub(super) fn limit(&mut self, limit: Duration) {
-        Arc::get_mut(&mut self.decider).expect("the only handle").limit = limit;
+    pub(super) fn limit(&mut self, limit: Duration)
+    where
+        T: Clone,
+    {
+        let before = &self.callers;
+        let decider = Decider::new(before.table.clone(), before.clock.clone(), before.history);
+        let decider = Arc::new(Decider { limit, ..decider });
+        (self.callers, self.workers) = (Arc::clone(&decider), decider);
     }
 
     /// The same rules over a transaction that somebody has opened in the table's database.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn join<O: Table>(&self, table: O) -> Joined<O> {
-        Joined::new(Decider {
+        Joined::new(Decider::new(
             table,
-            clock: self.decider.clock.clone(),
-            history: self.decider.history,
-            limit: self.decider.limit,
-        })
+            self.callers.clock.clone(),
+            self.callers.history,
+        ))
     }
 }
 
 impl<T> Clone for Engine<T> {
     fn clone(&self) -> Self {
         Self {
-            decider: Arc::clone(&self.decider),
+            callers: Arc::clone(&self.callers),
+            workers: Arc::clone(&self.workers),
             merging: Arc::clone(&self.merging),
         }
     }
@@ -93,9 +104,9 @@ impl<T> Clone for Engine<T> {
 impl<T: Table> fmt::Debug for Engine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
-            .field("table", &self.decider.table.name())
-            .field("clock", &self.decider.clock)
-            .field("history", &self.decider.history)
+            .field("table", &self.callers.table.name())
+            .field("clock", &self.callers.clock)
+            .field("history", &self.callers.history)
             .finish_non_exhaustive()
     }
 }
@@ -103,58 +114,60 @@ impl<T: Table> fmt::Debug for Engine<T> {
 #[async_trait]
 impl<T: Table + 'static> Store for Engine<T> {
     fn name(&self) -> &'static str {
-        self.decider.table.name()
+        self.callers.table.name()
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        self.within(self.decider.table.now()).await
+        self.workers.within(self.workers.table.now()).await
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        match self.decider.table.calls() {
-            Some(_) => self.merging.insert(&self.decider, rows).await,
-            None => self.within(self.decider.insert(rows)).await,
+        match self.callers.table.calls() {
+            Some(_) => self.merging.insert(&self.callers, rows).await,
+            None => self.callers.within(self.callers.insert(rows)).await,
         }
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let history = self.decider.history;
-        match self.decider.table.calls() {
-            Some(_) => self.merging.change(&self.decider, changes, history).await,
-            None => self.within(self.decider.change(changes)).await,
+        let history = self.callers.history;
+        match self.callers.table.calls() {
+            Some(_) => self.merging.change(&self.callers, changes, history).await,
+            None => self.callers.within(self.callers.change(changes)).await,
         }
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        self.within(self.decider.arrive(wakes, claim)).await
+        self.workers.within(self.workers.arrive(wakes, claim)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.within(self.decider.ready(claim)).await
+        self.workers.within(self.workers.ready(claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.within(self.decider.sweep(claim, sweep)).await
+        self.workers.within(self.workers.sweep(claim, sweep)).await
     }
 
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        self.within(self.decider.advance(steps)).await
+        self.workers.within(self.workers.advance(steps)).await
     }
 
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        self.within(self.decider.renew(claims, lease)).await
+        self.workers.within(self.workers.renew(claims, lease)).await
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.within(self.decider.find(target)).await
+        self.callers.within(self.callers.find(target)).await
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.within(self.decider.list(page)).await
+        self.callers.within(self.callers.list(page)).await
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        self.within(self.decider.table.kinds(state, after, limit)).await
+        self.callers
+            .within(self.callers.table.kinds(state, after, limit))
+            .await
     }
 
     async fn due_within(
@@ -164,24 +177,24 @@ impl<T: Table + 'static> Store for Engine<T> {
         spans: &[Duration],
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = self.decider.table.count(kind, state, spans, most);
-        self.within(counted).await
+        let counted = self.callers.table.count(kind, state, spans, most);
+        self.callers.within(counted).await
     }
 
     async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.within(self.decider.table.history(id)).await
+        self.callers.within(self.callers.table.history(id)).await
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.within(self.decider.purge(limit)).await
+        self.workers.within(self.workers.purge(limit)).await
     }
 
     async fn check(&self) -> Result<(), Error> {
-        self.within(self.decider.table.check()).await
+        self.workers.within(self.workers.table.check()).await
     }
 
     async fn notified(&self) {
-        self.decider.table.notified().await;
+        self.workers.table.notified().await;
     }
 }
 

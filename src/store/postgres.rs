@@ -1,41 +1,33 @@
 //! Keeps rows in a PostgreSQL database.
 
 mod builder;
-mod change;
-mod claim;
 mod codec;
+mod columns;
 mod connections;
 mod errors;
-mod guarded;
 mod listen;
-mod read;
+mod names;
+mod range;
 mod schema;
 mod session;
 mod settings;
 mod sql;
-mod sweep;
 mod table;
-mod transaction;
-mod verbs;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
 
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
-use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
-};
-use crate::backend::Wake;
-use crate::store::merging::Merging;
-use crate::store::sql::Verbs as _;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use self::session::{Joined, Own};
+use self::table::PgTable;
+use super::forwarded::forward_to_engine;
+use super::{Engine, Transaction};
+use crate::Error;
 
 const NAME: &str = "postgres";
 
@@ -52,13 +44,15 @@ const NAME: &str = "postgres";
 /// [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes what it spoke through; so do calls that
 /// fail otherwise, so no connection stays that leads to a server which has become a standby.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for about 3 s, on a
-/// connection for those who do, and then gives an error that is transient; a worker leaves it for later.
+/// A row that a service's transaction keeps locked holds up nobody else. A verb asks for it again for about 3 s, and then gives
+/// an error that is transient; a worker leaves it for later. A row that cannot be read, edited by hand or written by a later
+/// release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way for a minute or a lease, as
+/// running with nobody's lease, and tells of it.
 #[derive(Clone)]
 pub struct PostgresStore {
+    engine: Engine<PgTable<Own>>,
     database: Arc<Database>,
     history: Duration,
-    merging: Arc<Merging>,
 }
 
 impl PostgresStore {
@@ -111,6 +105,15 @@ impl PostgresStore {
         PostgresBuilder::new(options)
     }
 
+    fn new(database: Arc<Database>, history: Duration) -> Self {
+        let [callers, workers] = [false, true].map(|is_workers| PgTable(Own::new(&database, is_workers)));
+        Self {
+            engine: Engine::beside(callers, workers, &database.clock, history),
+            database,
+            history,
+        }
+    }
+
     /// Makes the table, or brings it up to date; does nothing if it is. Any number of processes may call it at once.
     ///
     /// Only when there is something to do it needs the right to create tables in the schema, which must be there.
@@ -121,114 +124,33 @@ impl PostgresStore {
     /// The SQL by which a person makes the table in place of [`migrate`](Self::migrate): all of it, from an empty
     /// schema on.
     pub fn migrations(&self) -> String {
-        schema::script(&self.database.table)
+        schema::script(&self.database.names)
     }
 
     /// Joins a transaction that the service has begun on a connection of its own to the same database: what the result
     /// is given to happens when the service commits, or not at all.
     ///
-    /// At `READ COMMITTED`, the default, it waits where somebody else has just changed the same rows, for as long as the
-    /// service's `lock_timeout` allows. At a higher level that is an error, which is transient: the service may repeat its
-    /// transaction. A handler may finish its task at every level: renewals of its claim do not touch the row. Verbs set a
-    /// savepoint, by which they let go what they need not lock. How long the service's own connection may take is the
-    /// service's to say.
+    /// Verbs lock what they can change, scheduled and dead rows, so that what they answer is true when the service commits. They
+    /// leave running rows to their workers. At `READ COMMITTED`, the default, they wait where somebody else has just changed
+    /// the same rows, for as long as the service's `lock_timeout` allows. At a higher level that is an error, which is
+    /// transient: the service may repeat its transaction. So may a handler at such a level have to, whose claim was renewed
+    /// after its transaction began. Verbs set a savepoint, by which they let go what they need not lock. How long the service's
+    /// own connection may take is the service's to say.
     pub fn join<'t>(&'t self, connection: &'t mut PgConnection) -> impl Transaction + 't {
-        transaction::Joined::new(self, connection)
+        self.engine.join(PgTable(Joined::new(&self.database, connection)))
     }
 }
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
-            .field("table", &self.database.table.full_name())
+            .field("table", &self.database.names.full_name())
             .field("history", &self.history)
             .finish_non_exhaustive()
     }
 }
 
-#[async_trait]
-impl Store for PostgresStore {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.database.bounded(read::now(&self.database)).await
-    }
-
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.merging.insert(&self.database, rows).await
-    }
-
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.merging.change(&self.database, changes, self.history).await
-    }
-
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = claim::arrive(&self.database, wakes, claim);
-        self.database.bounded(looked).await
-    }
-
-    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        let claimed = claim::ready(&self.database, claim);
-        self.database.bounded(claimed).await
-    }
-
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.database, claim, sweep);
-        self.database.bounded(looked).await
-    }
-
-    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        let advanced = guarded::advance(&self.database, steps, self.history);
-        self.database.bounded(advanced).await
-    }
-
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renewed = guarded::renew(&self.database, claims, lease);
-        self.database.bounded(renewed).await
-    }
-
-    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.database.bounded(read::find(&self.database, target)).await
-    }
-
-    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.database.bounded(read::list(&self.database, page)).await
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let kinds = read::kinds(&self.database, state, after, limit);
-        self.database.bounded(kinds).await
-    }
-
-    async fn due_within(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.database, kind, state, spans, most);
-        self.database.bounded(counted).await
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.database.bounded(read::noted(&self.database, id)).await
-    }
-
-    async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.database.bounded(sweep::purge(&self.database, limit)).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        self.database.bounded(schema::check(&self.database)).await
-    }
-
-    async fn notified(&self) {
-        self.database.listener.notified().await;
-    }
-}
+forward_to_engine!(PostgresStore);
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,9 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod batches;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod blame;
+#[cfg(feature = "mysql")]
 mod change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod clip;
@@ -14,37 +16,37 @@ mod connections;
 mod dialect;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod each;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod ensure;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
+mod forms;
+#[cfg(feature = "mysql")]
 mod insert;
 #[cfg(feature = "sqlite")]
 mod keep;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod loaded;
 #[cfg(feature = "mysql")]
 mod look;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod obstacle;
 mod parts;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod record;
-#[cfg(feature = "postgres")]
-mod rounds;
-#[cfg(feature = "postgres")]
-mod scheduled;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod session;
 #[cfg(feature = "sqlite")]
 mod statements;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod value;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 mod verbs;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::batches::{STATEMENT, batches, size};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::blame::Blame;
+#[cfg(feature = "mysql")]
 pub(super) use self::change::change;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::clip::clip;
@@ -58,27 +60,24 @@ pub(super) use self::dialect::Dialect;
 pub(super) use self::each::Each;
 #[cfg(feature = "mysql")]
 pub(super) use self::ensure::ensure;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::insert::insert;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::insert::{all, insert_at_once};
+#[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
+pub(super) use self::forms::ranges;
+#[cfg(feature = "mysql")]
+pub(super) use self::insert::{all, insert, insert_at_once};
 #[cfg(feature = "sqlite")]
 pub(super) use self::keep::Keep;
 #[cfg(feature = "mysql")]
 pub(super) use self::look::Look;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(super) use self::obstacle::{Obstacle, Why};
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::parts::by_parts;
 #[cfg(feature = "postgres")]
-pub(super) use self::rounds::rounds;
-#[cfg(feature = "postgres")]
-pub(super) use self::scheduled::{left, of_scheduled, with_rest};
+pub(super) use self::record::found;
 #[cfg(feature = "mysql")]
-pub(super) use self::session::Before;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::session::{Changed, Held, Lock, Session};
+pub(super) use self::session::{Before, Changed, Held, Lock, Session};
 #[cfg(feature = "sqlite")]
-pub(super) use self::value::{Cells, Driver, Value};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::value::Driver;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::value::{Cells, Value};
+#[cfg(feature = "mysql")]
 pub(super) use self::verbs::{Answers, LOCK_WAIT, Locked, TURN_WAIT, Verbs, WAITING};

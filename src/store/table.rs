@@ -40,6 +40,12 @@ pub trait Table: Send + Sync {
         columns: Columns,
     ) -> Result<Stamped<Found>, Error>;
 
+    /// The same of rows that are about to be changed, with all columns. A transaction of a service's own keeps others from them
+    /// until it ends, but for rows that nobody may change: running ones whose lease has not ended, and those that are over.
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, Error> {
+        self.read(ids, keys, Columns::All).await
+    }
+
     /// The rows of ranges of the indexes, an answer for each range, its rows in its order. All by one reading of the clock.
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error>;
 

@@ -96,7 +96,8 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     }
 }
 
-fn not_to_be_had(store: &'static str) -> Error {
+/// The error of a row that others keep, which passes.
+pub(super) fn not_to_be_had(store: &'static str) -> Error {
     Error::Store {
         store,
         transient: true,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::batch::Batch;
 use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
-use crate::store::table::{Columns, Table, Unreadable};
+use crate::store::table::{Table, Unreadable};
 use crate::store::{Change, Stamped, Target, Verb};
 use crate::{Answer, Error, TaskId, Timestamp};
 
@@ -75,7 +75,7 @@ impl<T: Table> Decider<T> {
             }
         }
         let (ids, keys) = (Vec::from_iter(ids), Vec::from_iter(keys));
-        let Stamped { now, found } = self.table.read(&ids, &keys, Columns::All).await?;
+        let Stamped { now, found } = self.table.hold(&ids, &keys).await?;
         let mut loaded = Loaded::of(found);
         // A row to redrive may be in the way of another live row of its key.
         let redriven = redriven.into_iter().filter_map(|id| loaded.rows.get(id));
@@ -84,7 +84,7 @@ impl<T: Table> Decider<T> {
             .collect();
         if !of_keys.is_empty() {
             let of_keys = Vec::from_iter(of_keys);
-            loaded.add(self.table.read(&[], &of_keys, Columns::All).await?.found);
+            loaded.add(self.table.hold(&[], &of_keys).await?.found);
         }
         Ok((loaded, now))
     }

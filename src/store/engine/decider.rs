@@ -11,7 +11,7 @@ use crate::store::merging::{Answers, AnswersAtOnce, Batched};
 use crate::store::table::Table;
 use crate::store::{Change, NewRow, unanswered};
 use crate::turns::CALLS;
-use crate::{Answer, Error, Scheduled};
+use crate::{Answer, Error, Scheduled, defaults};
 
 /// A table, and what is decided of its rows by.
 pub(in crate::store) struct Decider<T> {
@@ -21,6 +21,17 @@ pub(in crate::store) struct Decider<T> {
     pub(super) history: Duration,
     /// For how long a call may take.
     pub(super) limit: Duration,
+}
+
+impl<T> Decider<T> {
+    pub(super) fn new(table: T, clock: Clock, history: Duration) -> Self {
+        Self {
+            table,
+            clock,
+            history,
+            limit: defaults::STORE_TIMEOUT,
+        }
+    }
 }
 
 impl<T: Table> Decider<T> {

@@ -7,7 +7,7 @@ use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
 use crate::store::table::{Columns, Outcome, Table};
 use crate::store::{NewRow, Stamped, Target, row};
-use crate::{Error, Scheduled};
+use crate::{Error, Key, Kind, Scheduled, TaskId, Timestamp};
 
 impl<T: Table> Decider<T> {
     /// Writes rows as [`Store::insert`](crate::store::Store::insert) says: nearly always all are new, and none need be read.
@@ -43,14 +43,9 @@ impl<T: Table> Decider<T> {
     /// Answers for rows of which some are there.
     async fn insert_among(&self, batch: &mut Batch<'_, NewRow, Scheduled>) -> Result<(), Error> {
         let open = batch.open();
-        let new = || open.iter().map(|&place| &batch.asked[place]);
-        let ids: BTreeSet<_> = new().map(|new| new.id).collect();
-        let keys: BTreeSet<_> = new()
-            .filter_map(|new| Some((new.kind.clone(), new.key.clone()?)))
-            .collect();
-        let (ids, keys) = (Vec::from_iter(ids), Vec::from_iter(keys));
-        let Stamped { now, found } = self.table.read(&ids, &keys, Columns::All).await?;
-        let mut loaded = Loaded::of(found);
+        let (mut loaded, now) = self
+            .load_new(open.iter().map(|&place| &batch.asked[place]))
+            .await?;
 
         let (mut decided, mut to_add) = (Vec::new(), Vec::new());
         let (mut to_be_new, mut replaced) = (BTreeSet::new(), BTreeSet::new());
@@ -91,4 +86,33 @@ impl<T: Table> Decider<T> {
         }
         Ok(())
     }
+
+    /// The rows of the ids and keys of new ones, those held that are to be replaced; and the time then.
+    async fn load_new(&self, new: impl Iterator<Item = &NewRow>) -> Result<(Loaded, Timestamp), Error> {
+        let (mut held, mut seen) = (Named::default(), Named::default());
+        for new in new {
+            let named = if new.replace { &mut held } else { &mut seen };
+            named.0.insert(new.id);
+            named
+                .1
+                .extend(new.key.as_ref().map(|key| (new.kind.clone(), key.clone())));
+        }
+        seen.0.retain(|id| !held.0.contains(id));
+        seen.1.retain(|key| !held.1.contains(key));
+        let (mut loaded, mut now) = (Loaded::default(), Timestamp::MIN);
+        for (named, is_held) in [(held, true), (seen, false)] {
+            let (ids, keys) = (Vec::from_iter(named.0), Vec::from_iter(named.1));
+            let read = match is_held {
+                _ if ids.is_empty() && keys.is_empty() => continue,
+                true => self.table.hold(&ids, &keys).await?,
+                false => self.table.read(&ids, &keys, Columns::All).await?,
+            };
+            now = read.now;
+            loaded.add(read.found);
+        }
+        Ok((loaded, now))
+    }
 }
+
+/// The ids, and the kinds and keys, by which rows are meant.
+type Named = (BTreeSet<TaskId>, BTreeSet<(Kind, Key)>);

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::batch::not_to_be_had;
 use super::decider::Decider;
 use crate::store::merging::Answers;
 use crate::store::table::Table;
@@ -33,7 +34,12 @@ impl<T: Table> Transaction for Joined<T> {
 
     async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
         let done = Step::end(id, version, Ending::Done).noting(note);
-        Ok(self.0.advance(&[done]).await? == [Guarded::Done])
+        match self.0.advance(&[done]).await?.first() {
+            Some(Guarded::Done) => Ok(true),
+            Some(Guarded::Lost) => Ok(false),
+            // It may still be held: so that is not said to be lost.
+            Some(Guarded::Blocked) | None => Err(not_to_be_had(self.0.table.name())),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::connections::{self, Database};
 use super::errors::failed;
-use super::table::{self, Table};
+use super::names::{self, Names};
 use super::{PostgresStore, schema};
 use crate::{Error, defaults};
 
@@ -53,8 +53,7 @@ impl PostgresBuilder {
     }
 
     /// How many connections to open at the most for verbs and reading, and as many for workers, 1 or more; 8 otherwise.
-    /// Up to 4 more are opened while verbs wait for rows that somebody else has locked, and one to listen where
-    /// [`notify`](Self::notify) is set.
+    /// One more listens where [`notify`](Self::notify) is set.
     pub fn connections(mut self, max: u32) -> Self {
         self.connections = max;
         self
@@ -80,14 +79,14 @@ impl PostgresBuilder {
     /// schema on. Connects to nothing.
     pub fn migrations(&self) -> Result<String, Error> {
         self.check_names()?;
-        let table = Table::new(self.schema.clone(), self.table.clone());
-        Ok(schema::script(&table))
+        let names = Names::new(self.schema.clone(), self.table.clone());
+        Ok(schema::script(&names))
     }
 
     fn check_names(&self) -> Result<(), Error> {
-        table::check("table", &self.table)?;
+        names::check("table", &self.table)?;
         match &self.schema {
-            Some(schema) => table::check("schema", schema),
+            Some(schema) => names::check("schema", schema),
             None => Ok(()),
         }
     }
@@ -102,11 +101,7 @@ impl PostgresBuilder {
         let database = Database::connect(options, self.connections, self.schema, self.table, self.notify)
             .await
             .map_err(failed)?;
-        Ok(PostgresStore {
-            database: Arc::new(database),
-            history: self.history,
-            merging: Arc::default(),
-        })
+        Ok(PostgresStore::new(Arc::new(database), self.history))
     }
 }
 

@@ -6,21 +6,21 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::errors;
 use super::listen::Listener;
-use super::read::Query;
+use super::names::Names;
 use super::settings;
 use super::sql::Statements;
-use super::table::Table;
+use crate::Error;
 use crate::clock::Clock;
-use crate::store::sql::{Away, Connections, Dial, LOCK_WAIT, Lent, TURN_WAIT, WAITING, Why};
+use crate::store::sql::{Away, Connections, Dial, Lent};
 
 /// For how long the server may take to be reached and to say where the table is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// For how long a verb waits for a lock while it may hold up others: for what comes and goes all the time.
+/// For how long a caller's call waits for a lock that cannot be passed over, as of a key that somebody else is writing.
 const HARDLY: Duration = Duration::from_millis(50);
 /// For how long a worker does. It leaves out rows that are locked; what remains are the server's own locks.
 const SHORTLY: Duration = Duration::from_secs(1);
@@ -45,14 +45,14 @@ pub(super) type Pool = Connections<Server>;
 
 /// One table in one database, and the connections to it.
 pub(super) struct Database {
-    /// For verbs and what is read. None waits here for a row that somebody else keeps locked.
+    /// For verbs and what is read.
     pub(super) callers: Pool,
     /// For what workers do, so that no caller keeps a claim from being kept or ended.
     pub(super) workers: Pool,
-    /// For verbs that wait for a row that somebody else has locked.
-    pub(super) waiting: Pool,
-    pub(super) table: Table,
+    pub(super) names: Names,
     pub(super) statements: Statements,
+    /// Whether statements stay prepared.
+    pub(super) is_prepared: bool,
     /// Who is told of rows that are due soon; none: nobody.
     pub(super) channel: Option<String>,
     pub(super) listener: Listener,
@@ -107,7 +107,7 @@ impl Database {
         if shared {
             tell_of_pooler(notify);
         }
-        let table = Table::new(Some(schema), table);
+        let names = Names::new(Some(schema), table);
         let count = usize::try_from(connections).unwrap_or(usize::MAX);
         let pool = |count, lock_timeout| {
             let options = options.clone();
@@ -121,9 +121,9 @@ impl Database {
         Ok(Self {
             callers: pool(count, HARDLY),
             workers: pool(count, SHORTLY),
-            waiting: pool(WAITING, Duration::from_secs(LOCK_WAIT)),
-            statements: Statements::of(&table, !shared),
-            table,
+            statements: Statements::of(&names),
+            is_prepared: !shared,
+            names,
             // Who shares a session cannot listen, and can tell others.
             listener: Listener::new(
                 options.clone(),
@@ -157,15 +157,15 @@ impl Database {
             self.clock.sleep(Duration::from_millis(millis)).await;
         }
     }
-}
 
-/// What a statement finds, on a connection of its own.
-pub(super) async fn fetch(pool: &Pool, query: Query<'_>) -> Result<Vec<PgRow>, sqlx::Error> {
-    let mut using = Using::lend(pool).await?;
-    let query = query.persistent(!using.lent.dial().shared);
-    let rows = query.fetch_all(&mut *using).await?;
-    using.give_back().await?;
-    Ok(rows)
+    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
+    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
+        if errors::is_of_server(&error) {
+            self.callers.forget();
+            self.workers.forget();
+        }
+        errors::failed(error)
+    }
 }
 
 /// A connection for statements each of which is a transaction by itself, or as one if the session is shared.
@@ -218,32 +218,6 @@ impl<'a> Writing<'a> {
         let begin = AssertSqlSafe(lent.dial().begin());
         sqlx::raw_sql(begin).execute(&mut *lent).await?;
         Ok(Self { lent })
-    }
-
-    /// Begins one that waits for rows, if its turn comes.
-    pub(super) async fn in_turn(database: &'a Database) -> Result<Option<Self>, sqlx::Error> {
-        let mut writing = Self::begin(&database.waiting).await?;
-        let limit = |seconds| AssertSqlSafe(format!("SET LOCAL lock_timeout = '{seconds}s'"));
-        sqlx::raw_sql(limit(TURN_WAIT)).execute(&mut *writing).await?;
-        let statements = &database.statements;
-        let turn = statements
-            .query(&statements.turn)
-            .bind(database.table.full_name());
-        match turn.execute(&mut *writing).await {
-            Err(error) if matches!(errors::blame(&error), Some(Why::Locked(_))) => return Ok(None),
-            came => came?,
-        };
-        sqlx::raw_sql(limit(LOCK_WAIT)).execute(&mut *writing).await?;
-        Ok(Some(writing))
-    }
-
-    /// Undoes all that it has done, and begins another.
-    pub(super) async fn begin_again(&mut self) -> Result<(), sqlx::Error> {
-        let again = format!("ROLLBACK; {}", self.lent.dial().begin());
-        sqlx::raw_sql(AssertSqlSafe(again))
-            .execute(&mut *self.lent)
-            .await?;
-        Ok(())
     }
 
     /// Makes it durable.
@@ -358,7 +332,7 @@ fn tell_of_pooler(notify: bool) {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
-            .field("table", &self.table)
+            .field("names", &self.names)
             .finish_non_exhaustive()
     }
 }

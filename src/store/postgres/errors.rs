@@ -3,7 +3,12 @@
 use std::{fmt, io};
 
 use crate::Error;
-use crate::store::sql::Why;
+use crate::store::NewRow;
+use crate::store::sql::Blame;
+use crate::store::table::Outcome;
+
+/// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
+pub(super) const LONGEST: usize = (1 << 30) - (1 << 16);
 
 /// A table is not there.
 #[derive(Debug, thiserror::Error)]
@@ -50,18 +55,17 @@ fn code_of(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
 
-/// Whether the database gave something up in favour of somebody else: a serialization failure, a deadlock, or another
-/// live row of the same key that has just been written.
+/// Whether the database gave something up in favour of somebody else: a serialization failure, or a deadlock.
 pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     let code = code_of(error);
-    matches!(code.as_deref(), Some("40001" | "40P01" | "23505"))
+    matches!(code.as_deref(), Some("40001" | "40P01"))
 }
 
 /// What is told of a text that the database has no characters for.
-fn unwritable(error: &sqlx::Error) -> Option<Why> {
+fn unwritable(error: &sqlx::Error) -> Option<Blame> {
     match code_of(error)?.as_str() {
         // The database's encoding lacks a character, or no text of PostgreSQL has it, as NUL.
-        "22P05" | "22021" => Some(Why::Invalid {
+        "22P05" | "22021" => Some(Blame::Invalid {
             field: "text",
             value: "of a kind, a key or a header".to_owned(),
             allowed: format!("allowed are characters that the database can keep: {error}"),
@@ -70,25 +74,48 @@ fn unwritable(error: &sqlx::Error) -> Option<Why> {
     }
 }
 
-/// What is told of a row that a statement failed of; none where it was not for a row's sake.
-pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
-    if let Some(why) = unwritable(error) {
-        return Some(why);
+/// Which row a statement has failed of, if of one.
+pub(super) fn blame(error: &sqlx::Error) -> Option<Blame> {
+    if let Some(blame) = unwritable(error) {
+        return Some(blame);
     }
     match code_of(error)?.as_str() {
         // A lock did not come in time.
-        "55P03" => Some(Why::Locked(None)),
-        "23505" => None,
+        "55P03" => Some(Blame::Locked),
+        "23505" => Some(Blame::Taken),
         // A value, a constraint, or a limit of the server.
         code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
             let text = match error.as_database_error() {
                 Some(error) => error.message().to_owned(),
                 None => error.to_string(),
             };
-            Some(Why::Refused(text))
+            Some(Blame::Refused(text))
         }
         _ => None,
     }
+}
+
+/// Why no row of so many bytes, or of such a name, can be kept.
+pub(super) fn refuses(row: &NewRow, longest: usize) -> Option<Blame> {
+    let invalid = |field, value: String, allowed: String| Blame::Invalid {
+        field,
+        value,
+        allowed,
+    };
+    let headers = row.headers.iter().map(|(name, value)| name.len() + value.len());
+    let bytes = row.payload.len().saturating_add(6 * headers.sum::<usize>());
+    if bytes > longest {
+        let allowed = format!("with its headers, at most {longest} bytes are allowed");
+        return Some(invalid("payload", format!("{bytes} bytes long"), allowed));
+    }
+    let key = row.key.as_ref().map(|key| ("key", key.as_str()));
+    let names = [Some(("kind", row.kind.as_str())), key];
+    let (field, name) = names
+        .into_iter()
+        .flatten()
+        .find(|(_, name)| name.contains('\0'))?;
+    let allowed = "allowed are characters other than NUL".to_owned();
+    Some(invalid(field, name.to_owned(), allowed))
 }
 
 /// Whether the server that a connection leads to will not do: it takes no writes, as a standby after a failover does, or
@@ -110,8 +137,9 @@ fn is_transient(error: &sqlx::Error) -> bool {
     let passes = |code: String| match code.as_str() {
         // The database has been dropped.
         "57P04" => false,
-        // A transaction was idle, or took, for too long; or the server does not take writes, now; or a lock did not come.
-        "25P03" | "25P04" | "25006" | "55P03" => true,
+        // A transaction was idle, or took, for too long; or the server does not take writes, now; or a lock did not come; or
+        // somebody else has just written another live row of the same key.
+        "25P03" | "25P04" | "25006" | "55P03" | "23505" => true,
         // The connection, resources, the operator, the system.
         code => ["08", "53", "57", "58"]
             .iter()
@@ -122,8 +150,8 @@ fn is_transient(error: &sqlx::Error) -> bool {
 
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
-    if let Some(why) = unwritable(&error) {
-        return why.error(super::NAME);
+    if let Some(Outcome::Refused(error)) = unwritable(&error).map(|blame| blame.outcome(super::NAME)) {
+        return error;
     }
     Error::Store {
         store: super::NAME,

@@ -3,7 +3,7 @@
 use sqlx::PgConnection;
 
 use super::connections::{Database, Using, Writing};
-use super::table::Table;
+use super::names::Names;
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
 /// databases out there have them already.
@@ -70,9 +70,9 @@ impl From<Unfit> for sqlx::Error {
 /// Fails unless the schema is the one that this release knows.
 pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
     let mut using = Using::lend(&database.callers).await?;
-    let found = version(&mut using, &database.table).await?;
+    let found = version(&mut using, &database.names).await?;
     using.give_back().await?;
-    let table = database.table.full_name();
+    let table = database.names.full_name();
     let known = MIGRATIONS.len();
     let Some(found) = found else {
         return Err(Unfit::Missing { table }.into());
@@ -90,22 +90,22 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
     if check(database).await.is_ok() {
         return Ok(());
     }
-    let table = &database.table;
+    let names = &database.names;
     let mut transaction = Writing::begin(&database.callers).await?;
     sqlx::raw_sql(PATIENT).execute(&mut *transaction).await?;
     sqlx::query(LOCK)
         .persistent(false)
-        .bind(table.full_name())
+        .bind(names.full_name())
         .execute(&mut *transaction)
         .await?;
-    let found = version(&mut transaction, table).await?.unwrap_or(0);
+    let found = version(&mut transaction, names).await?.unwrap_or(0);
     let Some(missing) = MIGRATIONS.get(applied(found)..) else {
-        let (table, known) = (table.full_name(), MIGRATIONS.len());
+        let (table, known) = (names.full_name(), MIGRATIONS.len());
         return Err(Unfit::TooNew { table, found, known }.into());
     };
     for (version, migration) in (found + 1..).zip(missing) {
         let script = step(version, migration);
-        sqlx::raw_sql(table.fill(&script))
+        sqlx::raw_sql(names.fill(&script))
             .execute(&mut *transaction)
             .await?;
     }
@@ -113,11 +113,11 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
 }
 
 /// All migrations, for a person to apply.
-pub(super) fn script(table: &Table) -> String {
+pub(super) fn script(names: &Names) -> String {
     let steps = (1..)
         .zip(MIGRATIONS)
         .map(|(version, migration)| step(version, migration));
-    table.text(&format!("BEGIN;\n\n{}COMMIT;\n", steps.collect::<String>()))
+    names.text(&format!("BEGIN;\n\n{}COMMIT;\n", steps.collect::<String>()))
 }
 
 fn step(version: i32, migration: &str) -> String {
@@ -128,24 +128,24 @@ fn step(version: i32, migration: &str) -> String {
 
 /// The version of the schema; none if its table is not there, and an error if that is another's, or if the database cannot
 /// keep all texts.
-async fn version(connection: &mut PgConnection, table: &Table) -> Result<Option<i32>, sqlx::Error> {
+async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<i32>, sqlx::Error> {
     let (is_there, is_ours, encoding): (bool, bool, String) = sqlx::query_as(ARE_THERE)
         .persistent(false)
-        .bind(table.full_name())
-        .bind(table.text("{migrations}"))
+        .bind(names.full_name())
+        .bind(names.text("{migrations}"))
         .fetch_one(&mut *connection)
         .await?;
     if encoding != ENCODING {
         return Err(Unfit::Encoding { found: encoding }.into());
     }
     if is_there && !is_ours {
-        let table = table.full_name();
+        let table = names.full_name();
         return Err(Unfit::Foreign { table }.into());
     }
     if !is_there {
         return Ok(None);
     }
-    let version = sqlx::query_scalar(table.fill(VERSION))
+    let version = sqlx::query_scalar(names.fill(VERSION))
         .persistent(false)
         .fetch_one(connection)
         .await?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
+mod guards;
 mod leases;
 mod locks;
 mod notify;
@@ -11,6 +12,7 @@ mod plans;
 mod rows;
 mod schema;
 mod silence;
+mod spoilt;
 mod strangers;
 mod transactions;
 
@@ -62,14 +64,6 @@ impl Fixture {
     async fn nobody_waits(&self) {
         let mut connection = self.foreign().await;
         while waiting(&mut connection).await > 0 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Waits until another session of this database waits for a lock.
-    async fn somebody_waits(&self) {
-        let mut connection = self.foreign().await;
-        while waiting(&mut connection).await == 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -14,13 +14,12 @@ use crate::TaskId;
 pub(in crate::store) enum Garbled {
     #[error("column {0} has the value {1}")]
     Value(&'static str, i64),
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     #[error("column {0} has a value of another type")]
     Type(&'static str),
     #[cfg(feature = "mysql")]
     #[error("column {0} is not UTF-8")]
     Text(&'static str),
-    #[cfg(any(feature = "sqlite", feature = "mysql"))]
     #[error("column id is not 16 bytes long")]
     Id,
     #[error("column headers: {0}")]

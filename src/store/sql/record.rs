@@ -1,6 +1,7 @@
 //! A row as a table has it, and back.
 
 use super::codec::{self, Garbled, read_headers, state};
+#[cfg(feature = "sqlite")]
 use super::statements::{BECOMES, NEW};
 use super::value::{Cells, Value};
 use crate::store::NewRow;
@@ -140,7 +141,7 @@ fn task(cells: Cells) -> Result<Task, Garbled> {
 }
 
 /// What was found in rows with all columns.
-pub(super) fn found(rows: Vec<Cells>, key_of: impl Fn(&Cells) -> Option<(Kind, Key)>) -> Found {
+pub(in crate::store) fn found(rows: Vec<Cells>, key_of: impl Fn(&Cells) -> Option<(Kind, Key)>) -> Found {
     let mut found = Found::default();
     for cells in rows {
         let row = match cells.first() {

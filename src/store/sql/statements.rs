@@ -272,7 +272,7 @@ impl Dialect {
         for columns in [Columns::All, Columns::Lean] {
             all.push((format!("ids {columns:?}"), self.by_ids(columns)));
             all.push((format!("keys {columns:?}"), self.by_keys(columns)));
-            let ranges = Self::ranges();
+            let ranges = super::forms::ranges();
             all.extend(ranges.map(|range| (format!("{range:?} {columns:?}"), self.range(&range, columns))));
         }
         for state in State::ALL {
@@ -280,51 +280,5 @@ impl Dialect {
             all.push((format!("count {state:?}"), self.count(state)));
         }
         all
-    }
-
-    /// Ranges of every form.
-    pub(in crate::store) fn ranges() -> impl Iterator<Item = Range> {
-        use std::time::Duration;
-
-        use crate::{TaskId, Timestamp};
-
-        let froms = [
-            Start::First,
-            Start::Ago(Duration::ZERO),
-            Start::After(Timestamp::MIN, TaskId::from_bytes([0; 16])),
-        ];
-        let forms = State::ALL
-            .into_iter()
-            .flat_map(move |state| froms.map(|from| (state, from)));
-        forms.flat_map(|(state, from)| {
-            let wake = Range {
-                from,
-                ..Range::overdue(state, 9)
-            };
-            let all_due = Range {
-                by: By::Due,
-                ..wake.clone()
-            };
-            let due = Range {
-                kind: Some("k".into()),
-                ..all_due.clone()
-            };
-            let fitting = Range {
-                bytes: 9,
-                ..due.clone()
-            };
-            let listed = Range {
-                within: None,
-                ..due.clone()
-            };
-            let last = Range {
-                within: None,
-                backwards: true,
-                ..wake.clone()
-            };
-            let is_wakes = matches!(from, Start::After(..));
-            let of_wakes = [wake, last].into_iter().filter(move |_| !is_wakes);
-            of_wakes.chain([all_due, due, fitting, listed])
-        })
     }
 }

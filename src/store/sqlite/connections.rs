@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::presence::Presence;
 use crate::clock::Clock;
-use crate::store::sql::Driver;
+use crate::store::sql::{Blame, Driver};
 use crate::{Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
@@ -235,15 +235,6 @@ fn code_of(error: &sqlx::Error) -> Option<i32> {
 /// Whether somebody else's lock was in the way.
 fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
-}
-
-/// Why a call failed because of a row.
-#[derive(Clone, Debug)]
-pub(super) enum Blame {
-    /// Another row has its id, or its key.
-    Taken,
-    /// The schema, a trigger, or a limit of SQLite's.
-    Refused(String),
 }
 
 /// What a call failed of, if that was a row.

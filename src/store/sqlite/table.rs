@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
-use super::connections::{Blame, failed, refusal};
+use super::connections::{failed, refusal};
 use super::driver::DIALECT;
 use super::{File, NAME, schema};
-use crate::store::sql::{Keep, by_parts};
+use crate::store::sql::{Blame, Keep, by_parts};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Noted, Stamped};
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
@@ -18,6 +18,7 @@ use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 const COMMIT: &str = "; COMMIT";
 
 /// The rows of a file.
+#[derive(Clone)]
 pub(super) struct FileTable(pub(super) Arc<File>);
 
 /// The rows as one connection has them.
@@ -52,16 +53,7 @@ impl FileTable {
             async { Ok(write.await?.into_iter().map(Ok).collect()) }
         };
         let came = by_parts(vec![(0..count).collect()], refusal, step).await;
-        let outcome = |came: Result<Outcome, Blame>| {
-            came.unwrap_or_else(|blame| match blame {
-                Blame::Taken => Outcome::Lost,
-                Blame::Refused(why) => Outcome::Refused(Error::Store {
-                    store: NAME,
-                    transient: false,
-                    source: format!("the row is refused: {why}").into(),
-                }),
-            })
-        };
+        let outcome = |came: Result<Outcome, Blame>| came.unwrap_or_else(|blame| blame.outcome(NAME));
         Ok(came.map_err(failed)?.into_iter().map(outcome).collect())
     }
 }

@@ -7,6 +7,7 @@ CREATE TABLE {tasks} (
     wake_at      bigint,
     version      bigint   NOT NULL CHECK (version >= 0),
     attempt      bigint   NOT NULL CHECK (attempt BETWEEN 0 AND 4294967295),
+    started      boolean  NOT NULL, -- whether the handler of the claim has
     stalls       bigint   NOT NULL CHECK (stalls BETWEEN 0 AND 4294967295),
     max_attempts bigint            CHECK (max_attempts BETWEEN 0 AND 4294967295),
     hop          bigint   NOT NULL CHECK (hop BETWEEN 0 AND 4294967295),
@@ -49,20 +50,3 @@ CREATE UNIQUE INDEX {live} ON {tasks} ((kind || ''), key) WHERE state + 0 IN (0,
 
 -- The newest finished row of a key.
 CREATE INDEX {key} ON {tasks} ((kind || ''), key, created_at, id) WHERE state + 0 > 1 AND key IS NOT NULL;
-
--- Claims that were renewed: what counts in place of the lease of the task of that id and version. So a renewal leaves the
--- row of the task as it is, and a transaction of the handler's that has begun before can still finish it.
-CREATE TABLE {leases} (
-    id         uuid    PRIMARY KEY,
-    version    bigint  NOT NULL,
-    until      bigint  NOT NULL, -- the end of the lease
-    renewed_at bigint  NOT NULL,
-    started    boolean NOT NULL  -- whether the handler has
-) WITH (
-    fillfactor = 50,
-    autovacuum_vacuum_scale_factor = 0.01,
-    autovacuum_vacuum_threshold = 1000
-);
-
--- What was left behind, and what was renewed while the clock was ahead.
-CREATE INDEX {lease_ends} ON {leases} (until);

@@ -3,15 +3,19 @@
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::{Fixture, due_rows, run};
-use crate::store::sql::Each;
+use super::{Fixture, PostgresStore, due_rows, run};
+use crate::State;
+use crate::store::Ahead;
+use crate::store::postgres::range::{Ranges, Value as OfRange};
+use crate::store::sql::{Each, ranges};
+use crate::store::table::{By, Columns, Range, Start};
 
 /// 100,000 rows: half of them finished and kept, a quarter waits for room, a quarter is due later.
 const FILL: &str = "
-    INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, stalls, hop, created_at,
-        updated_at, headers, payload)
+    INSERT INTO delayline_tasks (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, started, stalls, hop,
+        created_at, updated_at, headers, payload)
     SELECT gen_random_uuid(), 'k' || n % 3, CASE WHEN n % 2 = 0 THEN 'key ' || n END,
-        CASE WHEN n % 4 < 2 THEN 2 ELSE 0 END, 1, at, at, at, 0, 0, 0, 0, 0, '{}', '\\x00'
+        CASE WHEN n % 4 < 2 THEN 2 ELSE 0 END, 1, at, at, at, 0, false, 0, 0, 0, 0, '{}', '\\x00'
     FROM (SELECT n, CASE WHEN n % 4 = 2 THEN n ELSE 4000000000000 + n END AS at FROM generate_series(1, 100000) n) rows";
 
 /// As many rows in a table whose statistics are of a moment at which all was done.
@@ -76,7 +80,7 @@ async fn nodes(connection: &mut PgConnection, options: &str, values: &str) -> Ve
 
 /// Whether a node of a statement finds rows by what names them, or goes through those of a kind where that is asked for.
 fn is_search(name: &str, node: &Value) -> bool {
-    const OF_KINDS: [&str; 7] = ["ready", "sweep", "list", "kinds", "due_within", "purge", "mend"];
+    const OF_KINDS: [&str; 5] = ["claim_due", "range", "kinds", "count", "remove"];
     let sought = match node["Node Type"].as_str() {
         Some("Index Scan" | "Index Only Scan") => &node["Index Cond"],
         Some("Bitmap Heap Scan") => &node["Recheck Cond"],
@@ -86,6 +90,55 @@ fn is_search(name: &str, node: &Value) -> bool {
     sought.contains("(id = ")
         || sought.contains("(key = ")
         || OF_KINDS.contains(&name) && sought.contains("kind")
+}
+
+/// Every statement, with a name.
+fn all(store: &PostgresStore) -> Vec<(&'static str, String)> {
+    let statements = store.database.statements.all();
+    let mut all: Vec<_> = statements
+        .into_iter()
+        .map(|(name, sql)| (name, sql.to_owned()))
+        .collect();
+    for columns in [Columns::All, Columns::Lean] {
+        let of_range = |range| ("range", Ranges::of(&store.database.names, &[range], columns).text);
+        all.extend(ranges().map(of_range));
+    }
+    all.push(("range", of_sweep(store).0));
+    all
+}
+
+/// What a sweep looks at; its values are of 100 rows each, a second and two.
+fn of_sweep(store: &PostgresStore) -> (String, String) {
+    let upcoming = Range {
+        by: By::Due,
+        from: Start::Ago(Ahead::SINCE),
+        within: Some(std::time::Duration::from_secs(2)),
+        ..Range::overdue(State::Scheduled, 100)
+    };
+    let overdue = [State::Running, State::Scheduled].map(|state| Range::overdue(state, 100));
+    of_ranges(store, &[&overdue[..], &[upcoming]].concat(), Columns::Lean)
+}
+
+/// The statement of ranges, and its values as text.
+fn of_ranges(store: &PostgresStore, ranges: &[Range], columns: Columns) -> (String, String) {
+    let Ranges { text, values } = Ranges::of(&store.database.names, ranges, columns);
+    let values = values.iter().map(|value| match value {
+        OfRange::Number(number) => number.to_string(),
+        OfRange::Kind(kind) => format!("'{}'", kind.as_deref().unwrap_or_default()),
+        OfRange::Id(id) => format!("'{id}'"),
+    });
+    (text, values.collect::<Vec<_>>().join(", "))
+}
+
+/// A page of a list.
+fn of_list(store: &PostgresStore, kind: &str, state: State) -> (String, String) {
+    let page = Range {
+        by: By::Due,
+        kind: Some(kind.into()),
+        within: None,
+        ..Range::overdue(state, 100)
+    };
+    of_ranges(store, &[page], Columns::All)
 }
 
 #[tokio::test]
@@ -107,8 +160,8 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
             _ => {}
         }
         let mut own = database.callers.lend().await.unwrap();
-        for (name, sql) in database.statements.all() {
-            let nulls = prepare(&mut own, sql).await;
+        for (name, sql) in all(&fixture.store) {
+            let nulls = prepare(&mut own, &sql).await;
             for node in nodes(&mut own, "", &nulls).await {
                 assert!(is_search(name, &node), "{name}, {stage}: {node:#}");
             }
@@ -121,16 +174,14 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
         run(&mut other, "SET plan_cache_mode = force_generic_plan").await;
         let joined = [
             "add",
-            "write",
-            "refill",
+            "write_held",
+            "same",
             "hold_ids",
             "hold_keys",
-            "await_ids",
-            "await_keys",
-            "finish",
             "by_ids",
             "by_keys",
-            "settle",
+            "by_ids_lean",
+            "by_keys_lean",
         ];
         let all = database.statements.all();
         for (name, sql) in all.iter().filter(|(name, _)| joined.contains(name)) {
@@ -168,30 +219,23 @@ async fn of_a_burst_into_a_new_table_no_more_is_read_than_is_taken() {
     let due = "UPDATE delayline_tasks SET state = 0, kind = 'k', due_at = 1, wake_at = 4000000000000";
     run(&mut other, due).await;
     let mut own = fixture.store.database.callers.lend().await.unwrap();
-    let first = "'00000000-0000-0000-0000-000000000000'";
+    let (sweep, of_sweep) = of_sweep(&fixture.store);
+    let (list, of_list) = of_list(&fixture.store, "k", State::Scheduled);
     for (name, sql, values) in [
+        ("list", &*list, &*of_list),
         (
-            "list",
-            &statements.list,
-            &*format!("'k', 0::smallint, 0, {first}, 100"),
-        ),
-        (
-            "due_within",
-            &statements.due_within,
+            "count",
+            statements.count.as_str(),
             "'k', 0::smallint, '{5000}', 100",
         ),
+        ("sweep", &*sweep, &*of_sweep),
         (
-            "sweep",
-            &statements.sweep,
-            "'{k}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000, NULL",
-        ),
-        (
-            "ready",
-            &statements.ready,
+            "claim_due",
+            statements.claim_due.as_str(),
             "'{k}', '{100}', 'me', 30000, 1000000, NULL",
         ),
     ] {
-        prepare(&mut own, sql.as_str()).await;
+        prepare(&mut own, sql).await;
         let read = rows_read(&mut own, values).await;
         // What is claimed is read once to be locked and once to be written.
         assert!(read <= 200.0, "{name}: {read} rows");
@@ -215,30 +259,28 @@ async fn what_runs_all_the_time_reads_few_rows() {
             _ => {}
         }
         let mut own = fixture.store.database.callers.lend().await.unwrap();
+        let (sweep, of_sweep) = of_sweep(&fixture.store);
+        let (list, of_list) = of_list(&fixture.store, "k1", State::Done);
         for (name, sql, values) in [
+            ("sweep", &*sweep, &*of_sweep),
             (
-                "sweep",
-                &statements.sweep,
-                "'{k9}', '{9}', 'me', 30000, 100, 1000, 2000, 100, 1000000, NULL",
-            ),
-            (
-                "ready",
-                &statements.ready,
+                "claim_due",
+                statements.claim_due.as_str(),
                 "'{k0,k1}', '{5,5}', 'me', 30000, 1000000, NULL",
             ),
-            ("purge", &statements.purge, "100"),
             (
-                "list",
-                &statements.list,
-                "'k1', 2::smallint, 0, '00000000-0000-0000-0000-000000000000', 100",
+                "remove",
+                statements.remove.as_str(),
+                "'{2,4}', 100, 2::smallint, 4::smallint",
             ),
+            ("list", &*list, &*of_list),
             (
-                "due_within",
-                &statements.due_within,
+                "count",
+                statements.count.as_str(),
                 "'k1', 0::smallint, '{5000, 86400000}', 100",
             ),
         ] {
-            prepare(&mut own, sql.as_str()).await;
+            prepare(&mut own, sql).await;
             let read = rows_read(&mut own, values).await;
             // Up to 100 of each kind, each looked at, ahead, and jumped to.
             let kinds = if stage == "nearly done" { 53.0 } else { 3.0 };

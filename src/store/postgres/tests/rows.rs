@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, done, due_rows, id, new_row, run, sweep, wakes};
 use crate::store::Guarded::{Done, Lost};
-use crate::store::postgres::table::Table;
-use crate::store::postgres::verbs::{LONGEST, refuses};
-use crate::store::sql::{Each, Why};
+use crate::store::postgres::errors::{LONGEST, refuses};
+use crate::store::postgres::names::Names;
+use crate::store::sql::{Blame, Each};
 use crate::store::{Ending, NewRow, Step, Store, Transaction, Verb};
 use crate::{Answer, State, Timestamp};
 
@@ -117,10 +117,10 @@ async fn one_row_may_be_named_twice_in_a_batch() {
 #[tokio::test]
 async fn the_last_moment_in_the_statements_is_the_last_moment() {
     let last = Timestamp::MAX.as_millis().to_string();
-    let table = Table::new(Some("s".to_owned()), "t".to_owned());
-    let statements = super::super::sql::Statements::of(&table, true);
-    let advance = statements.advance.as_str();
-    assert!(advance.contains(&last), "{advance}");
+    let names = Names::new(Some("s".to_owned()), "t".to_owned());
+    let statements = super::super::sql::Statements::of(&names);
+    let add = statements.add.as_str();
+    assert!(add.contains(&last), "{add}");
     assert!(
         statements
             .all()
@@ -170,7 +170,7 @@ async fn a_row_that_no_message_could_carry_is_refused_by_name() {
     };
     // A header may take six bytes for each of its own.
     assert!(refuses(&row, 110).is_none());
-    let Some(Why::Invalid {
+    let Some(Blame::Invalid {
         field,
         value,
         allowed,

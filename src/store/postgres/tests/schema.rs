@@ -136,13 +136,13 @@ async fn a_table_is_found_along_the_search_path() {
         .await
         .unwrap();
     store.check().await.unwrap();
-    assert_eq!(store.database.table.full_name(), "\"public\".\"delayline_tasks\"");
+    assert_eq!(store.database.names.full_name(), "\"public\".\"delayline_tasks\"");
     let store = crate::store::PostgresStore::builder(options)
         .table("fresh")
         .connect()
         .await
         .unwrap();
-    assert_eq!(store.database.table.full_name(), "\"first\".\"fresh\"");
+    assert_eq!(store.database.names.full_name(), "\"first\".\"fresh\"");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use super::{Fixture, due_rows, run};
 use crate::store::Store;
-use crate::store::sql::Dialect;
+use crate::store::sql::ranges;
 use crate::store::sqlite::driver::DIALECT;
 use crate::store::table::{By, Columns, Range};
 
@@ -76,7 +76,7 @@ async fn no_page_of_a_list_is_sorted() {
     for analyzed in [false, true] {
         // Those of one kind: of each kind in turn, and of what a claim has room for, the few that were found are sorted.
         let is_one = |range: &Range| range.kind.is_some() && range.by == By::Due && range.bytes == usize::MAX;
-        let one_kind = Dialect::ranges().filter(is_one);
+        let one_kind = ranges().filter(is_one);
         for range in one_kind {
             assert_eq!(
                 sorts(&mut connection, &DIALECT.range(&range, Columns::All)).await,

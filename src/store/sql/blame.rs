@@ -1,0 +1,49 @@
+//! Rows that a statement failed of.
+
+use crate::Error;
+use crate::store::table::Outcome;
+
+/// Why a statement failed because of a row.
+#[derive(Clone, Debug)]
+pub(in crate::store) enum Blame {
+    /// Another row has its id, or its key.
+    Taken,
+    /// Another transaction has it locked, or its id or key.
+    #[cfg(feature = "postgres")]
+    Locked,
+    /// The database refuses it.
+    Refused(String),
+    /// It has a value that no such database can keep.
+    #[cfg(feature = "postgres")]
+    Invalid {
+        field: &'static str,
+        value: String,
+        allowed: String,
+    },
+}
+
+impl Blame {
+    /// What came of such a row.
+    pub(in crate::store) fn outcome(self, store: &'static str) -> Outcome {
+        match self {
+            Self::Taken => Outcome::Lost,
+            #[cfg(feature = "postgres")]
+            Self::Locked => Outcome::Locked,
+            #[cfg(feature = "postgres")]
+            Self::Invalid {
+                field,
+                value,
+                allowed,
+            } => Outcome::Refused(Error::Invalid {
+                field,
+                value,
+                allowed,
+            }),
+            Self::Refused(why) => Outcome::Refused(Error::Store {
+                store,
+                transient: false,
+                source: format!("the row is refused: {why}").into(),
+            }),
+        }
+    }
+}
