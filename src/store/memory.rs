@@ -1,6 +1,8 @@
 //! Keeps rows in this process's memory.
 
 mod table;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;

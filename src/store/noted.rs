@@ -55,7 +55,7 @@ impl Noted {
     pub const LIMIT: usize = 16 << 10;
 
     /// Adds what is noted of a transition: the row as it is after it, and when it was due before it.
-    pub(super) fn add(&mut self, note: &Note, row: &Task, at: Timestamp, due_before: Option<Timestamp>) {
+    pub(crate) fn add(&mut self, note: &Note, row: &Task, at: Timestamp, due_before: Option<Timestamp>) {
         if let Some(event) = &note.event {
             self.add_event(event, row, at, due_before);
         }
@@ -83,7 +83,7 @@ impl Noted {
     }
 
     /// Adds what was noted later.
-    pub(super) fn append(&mut self, later: &Self) {
+    pub(crate) fn append(&mut self, later: &Self) {
         self.history += &later.history;
         self.cut();
         if later.sent.is_some() {
