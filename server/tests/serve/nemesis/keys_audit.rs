@@ -216,6 +216,13 @@ impl<'a> Audit<'a> {
         Some(Current { number, may_be_late })
     }
 
+    /// The row of the task that an answer names.
+    fn answered(&self, said: &Value) -> Option<&'a Row> {
+        let id = said["task"]["id"].as_str()?;
+        let mut rows = self.rows.values().copied();
+        rows.find(|row| row.task.id.to_string() == id)
+    }
+
     /// Whether a task was cancelled by a message that came later.
     fn is_ended_after(&self, row: &Row, stored: &Received) -> bool {
         let ids = &self.seen.stored;
@@ -271,8 +278,9 @@ impl<'a> Audit<'a> {
         if in_time && !was_late(stored.stored_at) {
             self.found(number, "was in time, and did nothing");
         }
-        let claimed_at = row.claimed_at();
+        // Of the row that the answer names: a message that came again may have been for another one.
         let is_false = |(at, said): &(Timestamp, Value)| {
+            let claimed_at = self.answered(said).and_then(Row::claimed_at);
             said["answer"] == "too_late" && claimed_at.is_none_or(|claimed| claimed > *at)
         };
         if sent.of.is_none() && answers.iter().any(is_false) {
@@ -286,17 +294,13 @@ impl<'a> Audit<'a> {
         let Some(stored) = self.seen.stored.get(&number) else {
             return;
         };
-        let is_done_by = |row: &&Row| {
+        let is_done_by = |row: &Row| {
             row.history
                 .iter()
                 .any(|entry| by_message(entry) == Some(&*stored.id))
         };
         for (at, said) in self.seen.answers(number) {
-            let of = said["task"]["id"].as_str();
-            let of = self
-                .rows
-                .values()
-                .find(|row| Some(&*row.task.id.to_string()) == of);
+            let of = self.answered(&said);
             let is_true = match said["answer"].as_str().unwrap() {
                 "new" | "replaced" => row.is_some(),
                 "cancelled" => row.is_none(),
