@@ -2,7 +2,6 @@
 //! and what their refusals mean.
 
 mod absence;
-mod access_check;
 mod admin;
 mod body;
 mod broker_info;
@@ -19,6 +18,7 @@ mod options;
 mod publish_error;
 mod publisher;
 mod received;
+mod requests;
 mod route;
 mod scratch;
 mod survey;

@@ -73,3 +73,10 @@ POM
     fi
     echo "$jars"
 }
+
+# classes_of JARS: prints the file for the classes that a broker of these jars loads, as this Java has them.
+classes_of() {
+    local java
+    java=$(stat --dereference --format '%n %s %Y' "$JAVA" | cksum | cut -d ' ' -f 1)
+    echo "$1-$java.jsa"
+}

@@ -13,16 +13,16 @@ use rocketmq_protocol::protocol::route::topic_route_data::TopicRouteData;
 use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::access_check::AccessCheck;
 use super::broker_info::BrokerInfo;
 use super::client::ClientFactory;
 use super::failure::{NO_TOPIC, answer, explained, failure, is_hung_up, is_silence, transient, unreached};
+use super::requests::Requests;
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
 const WRITE: u32 = 2;
 /// The number of a master among the brokers of one name.
-const MASTER: u64 = 0;
+pub(super) const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
 /// The most queues of each master that are sent to: there is a route for each of them and each level.
@@ -229,10 +229,10 @@ impl Admin {
         brokers: impl Iterator<Item = (&CheetahString, &CheetahString)>,
         topic: &str,
     ) -> Result<(), Error> {
-        let access = AccessCheck::open(&self.factory).await?;
+        let requests = Requests::open(&self.factory).await?;
         let mut checked = Ok(());
         for (_, address) in brokers {
-            match access.check(address, topic).await {
+            match requests.check_access(address, topic).await {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(
                         broker = %address, topic, %error,
@@ -246,7 +246,7 @@ impl Admin {
                 }
             }
         }
-        access.close().await;
+        requests.close().await;
         checked
     }
 

@@ -16,7 +16,7 @@ pub(super) const ROUTE: i32 = 105;
 /// The request for the brokers of a cluster.
 const CLUSTER: i32 = 106;
 /// An answer without a complaint.
-const SUCCESS: i32 = 0;
+pub(super) const SUCCESS: i32 = 0;
 /// An answer to what a server did not expect to happen.
 const SYSTEM_ERROR: i32 = 1;
 

@@ -1,6 +1,7 @@
 //! Messages that others send to topics of ours.
 
 mod first_stored;
+mod group_offset;
 mod queue_order;
 mod watch;
 
@@ -77,6 +78,7 @@ impl Inbox {
                 delivery_queue: DeliveryQueue::new(HOLD),
                 order: QueueOrder::new(Patience::default()),
                 factory: OnceLock::new(),
+                group: options.group.clone(),
             });
             let longest_body = options.max_message_size;
             let options = options.topic(first);
@@ -212,6 +214,7 @@ struct Intake {
     order: QueueOrder,
     /// What brokers are asked with; none before the first consumer starts.
     factory: OnceLock<ClientFactory>,
+    group: String,
 }
 
 impl Intake {
@@ -271,7 +274,10 @@ impl Listener for InboxListener {
             ..
         } = &*self.intake;
         let span = (first.queue_offset(), last.queue_offset());
-        let held = order.in_turn(self.consumer, &queue, span, || delivery_queue.hand_over(batch));
+        let goes_on_at = || group_offset::goes_on_at(self.intake.factory.get()?, &self.intake.group, &queue);
+        let held = order.in_turn(self.consumer, &queue, span, goes_on_at, || {
+            delivery_queue.hand_over(batch)
+        });
         held.flatten().is_some_and(|held| delivery_queue.hold(held))
     }
 }

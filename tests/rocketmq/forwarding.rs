@@ -289,11 +289,12 @@ async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_went_missing_is_told_as_such_and_published_to_when_it_is_back() {
+    // A broker that makes topics by itself: with queues of another number, and so in another order.
     let settings = [
         "--set",
         "timerWheelEnable=true",
         "--set",
-        "autoCreateTopicEnable=false",
+        "autoCreateTopicEnable=true",
     ];
     let servers = RocketMqServers::start(&settings);
     let topic = made_topic(&servers.nameserver, 4).await;

@@ -54,9 +54,10 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
         });
     }
     let sent = sending.join_all().await;
-    // Of the 256 MiB those of four, for which there is room, and what their buffers have grown by beyond it.
+    // Of the 256 MiB those of four, for which there is room; twice of each while its buffer grows, and up to half a MiB that
+    // has come for each of the others and is not read.
     let grown = server.resident() - before;
-    assert!(grown < 64 * MIB, "{grown} bytes more are in memory");
+    assert!(grown < 128 * MIB, "{grown} bytes more are in memory");
     // Who brings little is answered meanwhile, and who looks after the process.
     assert_eq!(server.get("/readyz").await.status, 200);
     let task = json!({"after": "1h"});

@@ -32,17 +32,23 @@ pub(super) struct Queue {
 /// For how long a batch waits for those before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// They come, unless the queue has a gap, or went to another process and came back.
-    pub(super) gap: Duration,
-    /// The first batch of a queue, before which nothing is known.
-    pub(super) first: Duration,
+    /// Before the broker is asked for them: they are with another thread most times.
+    pub(super) before_asking: Duration,
+    /// Before it is asked again.
+    pub(super) between: Duration,
+    /// Where it does not answer.
+    pub(super) unanswered: Duration,
+    /// Where the group has not acknowledged them, so that they come.
+    pub(super) promised: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            gap: Duration::from_secs(1),
-            first: Duration::from_millis(200),
+            before_asking: Duration::from_millis(20),
+            between: Duration::from_millis(500),
+            unanswered: Duration::from_secs(1),
+            promised: Duration::from_secs(30),
         }
     }
 }
@@ -56,11 +62,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether a batch that begins at `first` may pass: it is next, or comes again; or it has waited for as long as one
-    /// does, and is the earliest of those that wait.
-    fn may_pass(&self, first: i64, has_waited: bool) -> bool {
-        self.next.is_some_and(|next| first <= next)
-            || has_waited && self.waiting.first().is_none_or(|&earliest| first <= earliest)
+    /// Whether a batch that begins at `first` may pass: it is next, or comes again; or it waits for nothing more, and is the
+    /// earliest of those that wait.
+    fn may_pass(&self, first: i64, is_free: bool) -> bool {
+        self.next.is_some_and(|next| first <= next) || is_free && self.is_earliest(first)
+    }
+
+    fn is_earliest(&self, first: i64) -> bool {
+        self.waiting.first().is_none_or(|&earliest| first <= earliest)
     }
 }
 
@@ -75,14 +84,20 @@ impl QueueOrder {
 
     /// Blocks until those before it have passed, and gives `pass` its turn; none, if the consumer that brings it is no longer
     /// the one whose batches pass.
+    ///
+    /// Where those before it do not come, `goes_on_at` asks the broker where the group goes on in the queue: what is before
+    /// that has been acknowledged, by this process or another, and never comes.
     pub(super) fn in_turn<T>(
         &self,
         consumer: u64,
         queue: &Queue,
         (first, last): (i64, i64),
+        goes_on_at: impl Fn() -> Option<i64>,
         pass: impl FnOnce() -> T,
     ) -> Option<T> {
         let began = Instant::now();
+        let mut ask_at = began + self.patience.before_asking;
+        let (mut free_at, mut is_acknowledged) = (None, false);
         let mut state = self.state();
         loop {
             if state.consumer != consumer {
@@ -90,19 +105,43 @@ impl QueueOrder {
             }
             let progress = state.queues.entry(queue.clone()).or_default();
             progress.waiting.insert(first);
-            let patience = match progress.next {
-                Some(_) => self.patience.gap,
-                None => self.patience.first,
-            };
-            let left = patience.saturating_sub(began.elapsed());
-            if progress.may_pass(first, left.is_zero()) {
+            let now = Instant::now();
+            if progress.may_pass(first, free_at.is_some_and(|free_at| free_at <= now)) {
                 progress.waiting.remove(&first);
+                if let Some(next) = progress.next
+                    && next < first
+                    && !is_acknowledged
+                {
+                    tracing::warn!(
+                        ?queue,
+                        from = next,
+                        to = first,
+                        "messages of a queue do not come and are overtaken by those behind them, so one of the same key may                          be answered conflict or existing"
+                    );
+                }
                 // What comes again takes nothing back.
                 progress.next = progress.next.max(Some(last + 1));
                 break;
             }
+            if progress.is_earliest(first) && ask_at <= now {
+                drop(state);
+                let goes_on_at = goes_on_at();
+                is_acknowledged = goes_on_at.is_some_and(|offset| offset >= first);
+                free_at = match goes_on_at {
+                    Some(_) if is_acknowledged => Some(now),
+                    Some(_) => Some(began + self.patience.promised),
+                    None => free_at.or(Some(began + self.patience.unanswered)),
+                };
+                ask_at = Instant::now() + self.patience.between;
+                state = self.state();
+                continue;
+            }
+            let until = free_at.map_or(ask_at, |free_at| free_at.min(ask_at));
             // One that is not the earliest goes on waiting for that.
-            let wait = if left.is_zero() { self.patience.first } else { left };
+            let wait = match until.saturating_duration_since(now) {
+                Duration::ZERO => self.patience.between,
+                wait => wait,
+            };
             let waited = self.changed.wait_timeout(state, wait.max(LEAST));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -142,6 +181,7 @@ const LEAST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::thread::spawn;
@@ -155,81 +195,129 @@ mod tests {
         }
     }
 
-    fn order(gap: Duration) -> Arc<QueueOrder> {
-        let first = Duration::ZERO;
-        Arc::new(QueueOrder::new(Patience { gap, first }))
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn order() -> Arc<QueueOrder> {
+        Arc::new(QueueOrder::new(Patience {
+            before_asking: Duration::ZERO,
+            between: LEAST,
+            unanswered: Duration::ZERO,
+            promised: LONG,
+        }))
+    }
+
+    /// Of a group that has acknowledged nothing yet.
+    fn nothing() -> Option<i64> {
+        Some(0)
     }
 
     /// Lets 32 messages pass, of the first consumer.
     fn pass(order: &QueueOrder, number: i32, first: i64) {
-        let passed = order.in_turn(0, &queue(number), (first, first + 31), || ());
+        let passed = order.in_turn(0, &queue(number), (first, first + 31), nothing, || ());
         assert_eq!(passed, Some(()));
     }
 
-    #[test]
-    fn batches_pass_in_the_order_of_their_queue_whichever_comes_first() {
-        let order = order(Duration::from_secs(600));
-        pass(&order, 0, 0);
+    /// Has a thread bring each of these batches, and gives them in the order in which they passed.
+    fn passed<const N: usize>(order: &Arc<QueueOrder>, consumer: u64, firsts: [i64; N]) -> Vec<i64> {
         let (send, passed) = channel();
-        let threads = [96, 64, 32].map(|first| {
-            let (order, send) = (Arc::clone(&order), send.clone());
-            spawn(move || order.in_turn(0, &queue(0), (first, first + 31), || send.send(first).unwrap()))
+        let threads = firsts.map(|first| {
+            let (order, send) = (Arc::clone(order), send.clone());
+            spawn(move || {
+                let span = (first, first + 31);
+                order.in_turn(consumer, &queue(0), span, nothing, || send.send(first).unwrap())
+            })
         });
         for thread in threads {
             thread.join().unwrap();
         }
         drop(send);
-        assert_eq!(passed.iter().collect::<Vec<_>>(), [32, 64, 96]);
+        passed.iter().collect()
+    }
+
+    #[test]
+    fn batches_pass_in_the_order_of_their_queue_whichever_comes_first() {
+        let order = order();
+        pass(&order, 0, 0);
+        assert_eq!(passed(&order, 0, [96, 64, 32]), [32, 64, 96]);
         // Another queue is another matter, and what comes again waits for nothing.
-        pass(&order, 1, 500);
+        pass(&order, 1, 0);
         pass(&order, 0, 0);
         pass(&order, 0, 128);
     }
 
     #[test]
+    fn the_first_batch_of_a_queue_waits_for_what_the_group_has_not_acknowledged() {
+        assert_eq!(passed(&order(), 0, [64, 32, 0]), [0, 32, 64]);
+    }
+
+    #[test]
+    fn what_the_group_has_acknowledged_is_not_waited_for() {
+        let order = order();
+        pass(&order, 0, 0);
+        let asked = Cell::new(0);
+        // By another process, meanwhile.
+        let goes_on_at = || Some(asked.replace(asked.get() + 32));
+        order.in_turn(0, &queue(0), (64, 95), goes_on_at, || ());
+        assert_eq!(asked.get(), 96, "asked until it is acknowledged");
+        order.in_turn(0, &queue(1), (500, 531), || Some(500), || ());
+    }
+
+    #[test]
+    fn a_broker_that_does_not_answer_takes_no_promise_back() {
+        let order = order();
+        pass(&order, 0, 0);
+        order.in_turn(0, &queue(0), (64, 95), || None, || ());
+        let answers = Cell::new([Some(0), None, Some(200)].into_iter());
+        let goes_on_at = || {
+            let mut left = answers.take();
+            let answer = left.next().unwrap();
+            answers.set(left);
+            answer
+        };
+        order.in_turn(0, &queue(0), (128, 159), goes_on_at, || ());
+        assert_eq!(answers.take().len(), 0);
+    }
+
+    #[test]
     fn what_never_comes_is_not_waited_for_for_ever() {
-        let order = order(Duration::ZERO);
+        let order = QueueOrder::new(Patience {
+            before_asking: Duration::ZERO,
+            between: LEAST,
+            unanswered: LONG,
+            promised: Duration::ZERO,
+        });
         pass(&order, 0, 0);
         pass(&order, 0, 64);
     }
 
     #[test]
     fn what_is_forgotten_passes_again_before_what_is_behind_it() {
-        let order = order(Duration::from_secs(600));
+        let order = order();
         pass(&order, 0, 0);
         pass(&order, 0, 32);
         pass(&order, 1, 0);
         let next = order.next_consumer(|| vec![(queue(0), 32), (queue(0), 40)]);
         assert_eq!(next, 1);
-        let (send, passed) = channel();
-        let threads = [64, 32].map(|first| {
-            let (order, send) = (Arc::clone(&order), send.clone());
-            spawn(move || order.in_turn(next, &queue(0), (first, first + 31), || send.send(first).unwrap()))
-        });
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        drop(send);
-        assert_eq!(passed.iter().collect::<Vec<_>>(), [32, 64]);
+        assert_eq!(passed(&order, next, [64, 32]), [32, 64]);
         // Of the other queue nothing was forgotten.
-        assert_eq!(order.in_turn(next, &queue(1), (32, 63), || ()), Some(()));
+        assert_eq!(order.in_turn(next, &queue(1), (32, 63), nothing, || ()), Some(()));
     }
 
     #[test]
     fn what_an_earlier_consumer_still_holds_does_not_pass() {
-        let order = order(Duration::from_secs(600));
+        let order = order();
         pass(&order, 0, 0);
         let waiting = {
             let order = Arc::clone(&order);
-            spawn(move || order.in_turn(0, &queue(0), (64, 95), || ()))
+            spawn(move || order.in_turn(0, &queue(0), (64, 95), nothing, || ()))
         };
         while order.state().queues[&queue(0)].waiting.is_empty() {
             std::thread::yield_now();
         }
         let next = order.next_consumer(Vec::new);
         assert_eq!(waiting.join().unwrap(), None);
-        assert_eq!(order.in_turn(0, &queue(0), (32, 63), || ()), None);
-        assert_eq!(order.in_turn(next, &queue(0), (32, 63), || ()), Some(()));
+        assert_eq!(order.in_turn(0, &queue(0), (32, 63), nothing, || ()), None);
+        assert_eq!(order.in_turn(next, &queue(0), (32, 63), nothing, || ()), Some(()));
     }
 
     #[test]
@@ -238,7 +326,7 @@ mod tests {
             next,
             waiting: [0, 32].into(),
         };
-        for (next, first, has_waited, passes) in [
+        for (next, first, is_free, passes) in [
             (None, 0, false, false),
             (None, 32, false, false),
             (None, 32, true, false),
@@ -250,9 +338,9 @@ mod tests {
         ] {
             let progress = waiting(next);
             assert_eq!(
-                progress.may_pass(first, has_waited),
+                progress.may_pass(first, is_free),
                 passes,
-                "{next:?} {first} {has_waited}"
+                "{next:?} {first} {is_free}"
             );
         }
     }

@@ -25,8 +25,16 @@ pub(super) struct Watch {
     factory: ClientFactory,
     topics: Vec<String>,
     clients: Option<Clients>,
-    /// Those that answered the last time; none before the first.
-    answering: Option<BTreeSet<CheetahString>>,
+    presence: Presence,
+}
+
+/// Which brokers are there.
+#[derive(Default)]
+struct Presence {
+    /// None before the first ask.
+    present: Option<BTreeSet<CheetahString>>,
+    /// Those whose answer was late the last time.
+    late: BTreeSet<CheetahString>,
 }
 
 /// What is asked with.
@@ -41,7 +49,7 @@ impl Watch {
             factory,
             topics,
             clients: None,
-            answering: None,
+            presence: Presence::default(),
         }
     }
 
@@ -50,18 +58,16 @@ impl Watch {
         loop {
             sleep(EVERY).await;
             // That no nameserver answers says nothing of brokers.
-            let Ok(Ok(answering)) = timeout(ALL_WITHIN, self.ask()).await else {
-                continue;
-            };
-            let before = self.answering.replace(answering.clone());
-            if before.is_some_and(|before| !answering.is_subset(&before)) {
+            if let Ok(Ok((answering, late))) = timeout(ALL_WITHIN, self.ask()).await
+                && self.presence.has_come_back(answering, late)
+            {
                 return;
             }
         }
     }
 
-    /// The brokers that answer for a queue of any of the topics.
-    async fn ask(&mut self) -> Result<BTreeSet<CheetahString>, Error> {
+    /// The brokers that answer for a queue of any of the topics, and those that take too long.
+    async fn ask(&mut self) -> Result<(BTreeSet<CheetahString>, BTreeSet<CheetahString>), Error> {
         let mut clients = match self.clients.take() {
             Some(clients) => clients,
             None => Clients {
@@ -70,14 +76,17 @@ impl Watch {
             },
         };
         let queues = self.queues(&clients.admin).await;
-        let mut answering = BTreeSet::new();
+        let (mut answering, mut late) = (BTreeSet::new(), BTreeSet::new());
         let mut all_answer = queues.is_ok();
         for queue in queues.as_deref().unwrap_or_default() {
             let answers = match timeout(WITHIN, clients.producer.max_offset(queue)).await {
                 Ok(Ok(_)) => true,
                 // Not every account may ask.
                 Ok(Err(cause)) => is_refusal(&cause),
-                Err(_) => false,
+                Err(_) => {
+                    late.insert(queue.broker_name().clone());
+                    false
+                }
             };
             all_answer &= answers;
             if answers {
@@ -91,7 +100,7 @@ impl Watch {
             clients.admin.close().await;
             clients.producer.shutdown().await;
         }
-        queues.map(|_| answering)
+        queues.map(|_| (answering, late))
     }
 
     /// One queue of each broker.
@@ -108,5 +117,62 @@ impl Watch {
             }
         }
         Ok(queues)
+    }
+}
+
+impl Presence {
+    /// Takes down who answered, and whose answer was late. Says whether a broker answered that was away the last time.
+    ///
+    /// One late answer is no absence: a busy machine gives it too.
+    fn has_come_back(
+        &mut self,
+        mut answering: BTreeSet<CheetahString>,
+        late: BTreeSet<CheetahString>,
+    ) -> bool {
+        let before = self.present.take();
+        let has_come_back = before.as_ref().is_some_and(|before| !answering.is_subset(before));
+        let once = late.difference(&self.late);
+        let was_present =
+            |broker: &&CheetahString| before.as_ref().is_none_or(|before| before.contains(*broker));
+        answering.extend(once.filter(was_present).cloned());
+        self.present = Some(answering);
+        self.late = late;
+        has_come_back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn brokers(names: &[&'static str]) -> BTreeSet<CheetahString> {
+        names
+            .iter()
+            .map(|name| CheetahString::from_static_str(name))
+            .collect()
+    }
+
+    /// Each ask: who answers, who is late, and whether one has come back.
+    #[test]
+    fn a_broker_comes_back_that_was_gone_or_late_twice() {
+        let mut presence = Presence::default();
+        let asks: [(&[&str], &[&str], bool); 9] = [
+            (&["a", "b"], &[], false),
+            (&["a"], &["b"], false),
+            (&["a", "b"], &[], false),
+            (&["a"], &["b"], false),
+            (&["a"], &["b"], false),
+            (&["a", "b"], &[], true),
+            (&["b"], &[], false),
+            (&["b"], &["a"], false),
+            (&["a", "b"], &[], true),
+        ];
+        for (ask, (answering, late, comes_back)) in asks.into_iter().enumerate() {
+            assert_eq!(
+                presence.has_come_back(brokers(answering), brokers(late)),
+                comes_back,
+                "{ask}"
+            );
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use delayline::State;
 use delayline::defaults::PAUSE_SEEN;
+use delayline::history::Entry;
 
 use super::http_callers::{Bulk, Called, Pause, reason};
 use super::rows::{JOB, Row};
@@ -78,10 +79,10 @@ fn of_jobs(called: &Called, rows: &[Row]) -> Vec<(String, String)> {
             found("has not ended by the claim that was answered so");
         }
         for pause in called.pauses.iter().filter(|pause| pause.kind == JOB) {
-            if row
-                .events("claimed")
-                .any(|entry| is_within(pause, entry.at.as_millis()))
-            {
+            // What the database was asked for before, and did later, is given back and to nobody.
+            let is_given = |entry: &&Entry| given.contains(&format!("{}.{}", row.task.id, entry.version));
+            let mut claimed = row.events("claimed").filter(is_given);
+            if claimed.any(|entry| is_within(pause, entry.at.as_millis())) {
                 found("was claimed though its kind was paused");
             }
         }

@@ -36,6 +36,15 @@ struct Current {
     may_be_late: bool,
 }
 
+/// What a verb is for.
+#[derive(Clone, Copy)]
+struct Aim {
+    target: Option<usize>,
+    may_be_late: bool,
+    /// Whether it may have been for another one when it came first.
+    was_for_another: bool,
+}
+
 /// The id of the message that an entry was made by.
 fn by_message(entry: &Entry) -> Option<&str> {
     let by_gateway = entry.actor.as_ref()?.starts_with("gateway:");
@@ -130,7 +139,7 @@ impl<'a> Audit<'a> {
 
     fn of_key(&mut self, key: usize) {
         let mut current = None;
-        let mut late = BTreeSet::new();
+        let (mut late, mut earlier) = (BTreeSet::new(), Vec::new());
         for (number, sent, stored) in self.log(key) {
             let effects = self.effects.remove(&number).unwrap_or_default();
             if effects.len() > 1 {
@@ -138,7 +147,8 @@ impl<'a> Audit<'a> {
             }
             let effect = effects.first().copied();
             if sent.verb.makes_a_task() {
-                current = self.scheduled(number, sent, stored, effect, current);
+                current = self.scheduled(number, sent, stored, effect, current, &earlier);
+                earlier.extend(current.map(|current| current.number));
                 late.extend(
                     current
                         .filter(|current| current.may_be_late)
@@ -152,8 +162,19 @@ impl<'a> Audit<'a> {
             } else {
                 current.map(|current| current.number)
             };
+            // It may have been for one that ran when it came first, as that is not remembered either.
+            let mut others = earlier.iter().filter(|earlier| Some(**earlier) != target);
+            let was_for_another = others.any(|other| {
+                let row = self.rows[other];
+                row.claimed_at().is_some() && row.ended_at() >= Some(stored.stored_at)
+            });
             let may_be_late = target.is_some_and(|target| late.contains(&target));
-            self.changed(number, sent, stored, effect, target, may_be_late);
+            let aim = Aim {
+                target,
+                may_be_late,
+                was_for_another,
+            };
+            self.changed(number, sent, stored, effect, aim);
         }
     }
 
@@ -165,6 +186,7 @@ impl<'a> Audit<'a> {
         stored: &Received,
         effect: Option<(usize, &Entry)>,
         current: Option<Current>,
+        earlier: &[usize],
     ) -> Option<Current> {
         let (Verb::Schedule(after) | Verb::Replace(after)) = sent.verb else {
             return current;
@@ -174,17 +196,15 @@ impl<'a> Audit<'a> {
             if effect.is_some() {
                 self.found(number, "made room for itself, and is lost");
             }
-            // It must have found another one that waited, or for a replacement one that ran.
-            let excused = before.is_some_and(|before| match before.task.state {
-                State::Done => before.ended_at() >= Some(stored.stored_at),
-                State::Cancelled if matches!(sent.verb, Verb::Replace(_)) => before.claimed_at().is_some(),
-                // That ran, and was cancelled by one that came again when it had been put off.
-                State::Cancelled if before.claimed_at().is_some() => {
-                    before.ended_at() >= Some(stored.stored_at)
-                }
-                State::Cancelled => self.is_ended_after(before, stored),
-                _ => true,
-            });
+            let was_cancelled = self
+                .seen
+                .answers(number)
+                .iter()
+                .any(|(_, said)| said["answer"] == "cancelled");
+            let excused = earlier
+                .iter()
+                .any(|earlier| self.is_in_the_way(&self.rows[earlier], sent, stored))
+                || was_cancelled && self.is_cancelled_later(number, sent, stored);
             if !excused {
                 self.found(number, "is lost");
             }
@@ -216,6 +236,35 @@ impl<'a> Audit<'a> {
         Some(Current { number, may_be_late })
     }
 
+    /// Whether an earlier task of its key may have been in the way of a message that was to be scheduled, when it came first:
+    /// nothing remembers that, and what came of those before it when all came again is another matter.
+    fn is_in_the_way(&self, earlier: &Row, sent: Sent, stored: &Received) -> bool {
+        let was_there = earlier.ended_at() >= Some(stored.stored_at);
+        match earlier.task.state {
+            State::Done => was_there,
+            // That ran, and was cancelled by one that came again when it had been put off.
+            State::Cancelled if earlier.claimed_at().is_some() => was_there,
+            State::Cancelled if matches!(sent.verb, Verb::Replace(_)) => false,
+            State::Cancelled => self.is_ended_after(earlier, stored),
+            _ => true,
+        }
+    }
+
+    /// Whether a cancel that was sent later is for a message, as one is that has overtaken it.
+    fn is_cancelled_later(&self, number: usize, sent: Sent, stored: &Received) -> bool {
+        let log = self.log(sent.key);
+        let mut later = log.iter().filter(|(_, _, other)| other.place > stored.place);
+        later
+            .any(|(_, other, _)| matches!(other.verb, Verb::Cancel) && other.of.is_none_or(|of| of == number))
+    }
+
+    /// The row of the task that an answer names.
+    fn answered(&self, said: &Value) -> Option<&'a Row> {
+        let id = said["task"]["id"].as_str()?;
+        let mut rows = self.rows.values().copied();
+        rows.find(|row| row.task.id.to_string() == id)
+    }
+
     /// Whether a task was cancelled by a message that came later.
     fn is_ended_after(&self, row: &Row, stored: &Received) -> bool {
         let ids = &self.seen.stored;
@@ -231,8 +280,11 @@ impl<'a> Audit<'a> {
         sent: Sent,
         stored: &Received,
         effect: Option<(usize, &Entry)>,
-        target: Option<usize>,
-        may_be_late: bool,
+        Aim {
+            target,
+            may_be_late,
+            was_for_another,
+        }: Aim,
     ) {
         let row = target.map(|target| self.rows[&target]);
         let was_late = |at: Timestamp| may_be_late && row.is_some_and(|row| at <= row.task.created_at);
@@ -268,11 +320,12 @@ impl<'a> Audit<'a> {
             State::Cancelled => self.is_ended_after(row, stored) && row.claimed_at().is_none(),
             _ => true,
         };
-        if in_time && !was_late(stored.stored_at) {
+        if in_time && !was_late(stored.stored_at) && (sent.of.is_some() || !was_for_another) {
             self.found(number, "was in time, and did nothing");
         }
-        let claimed_at = row.claimed_at();
+        // Of the row that the answer names: a message that came again may have been for another one.
         let is_false = |(at, said): &(Timestamp, Value)| {
+            let claimed_at = self.answered(said).and_then(Row::claimed_at);
             said["answer"] == "too_late" && claimed_at.is_none_or(|claimed| claimed > *at)
         };
         if sent.of.is_none() && answers.iter().any(is_false) {
@@ -286,17 +339,13 @@ impl<'a> Audit<'a> {
         let Some(stored) = self.seen.stored.get(&number) else {
             return;
         };
-        let is_done_by = |row: &&Row| {
+        let is_done_by = |row: &Row| {
             row.history
                 .iter()
                 .any(|entry| by_message(entry) == Some(&*stored.id))
         };
         for (at, said) in self.seen.answers(number) {
-            let of = said["task"]["id"].as_str();
-            let of = self
-                .rows
-                .values()
-                .find(|row| Some(&*row.task.id.to_string()) == of);
+            let of = self.answered(&said);
             let is_true = match said["answer"].as_str().unwrap() {
                 "new" | "replaced" => row.is_some(),
                 "cancelled" => row.is_none(),

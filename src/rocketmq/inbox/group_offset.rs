@@ -1,0 +1,41 @@
+//! How far a consumer group is in a queue.
+
+use std::time::Duration;
+
+use rocketmq_model::message::MessageQueue;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::queue_order::Queue;
+use crate::Error;
+use crate::rocketmq::requests::Requests;
+use crate::rocketmq::{ClientFactory, transient};
+
+/// For how long a nameserver and a broker may take to say it.
+const WITHIN: Duration = Duration::from_secs(3);
+
+/// Where the group goes on in the queue: it has acknowledged what is before, or the broker no longer has it. None, if the
+/// broker does not say. Blocks while it is asked.
+pub(super) fn goes_on_at(factory: &ClientFactory, group: &str, queue: &Queue) -> Option<i64> {
+    let runtime = Handle::try_current().ok()?;
+    match runtime.block_on(Box::pin(ask(factory, group, queue))) {
+        Ok(offset) => Some(offset),
+        Err(error) => {
+            tracing::debug!(?queue, %error, "a broker does not say how far the group is in a queue");
+            None
+        }
+    }
+}
+
+async fn ask(factory: &ClientFactory, group: &str, queue: &Queue) -> Result<i64, Error> {
+    // A copy names the topic that its message was sent to.
+    let topic = match queue.is_of_copies {
+        true => format!("%RETRY%{group}"),
+        false => queue.topic.clone(),
+    };
+    let queue = MessageQueue::from_parts(topic, queue.broker.clone(), queue.number);
+    let requests = Requests::open(factory).await?;
+    let asked = timeout(WITHIN, requests.group_goes_on_at(group, &queue)).await;
+    requests.close().await;
+    asked.unwrap_or_else(|_| Err(transient("nameservers and brokers do not answer")))
+}

@@ -1,0 +1,118 @@
+//! What brokers are asked that the client has no function for.
+
+use std::time::Duration;
+
+use cheetah_string::CheetahString;
+use rocketmq_client_rust::ClientInstanceHandle;
+use rocketmq_model::message::MessageQueue;
+use rocketmq_protocol::protocol::header::query_consumer_offset_response_header::QueryConsumerOffsetResponseHeader as Offset;
+use rocketmq_protocol::protocol::remoting_command::RemotingCommand;
+
+use super::admin::MASTER;
+use super::client::ClientFactory;
+use super::failure::{NO_PERMISSION, denied, failure, transient};
+use super::hook::{ROUTE, SUCCESS};
+use crate::Error;
+
+/// For how long a server may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The request for how far a consumer group has consumed a queue (`QUERY_CONSUMER_OFFSET`).
+const GROUP_OFFSET: i32 = 14;
+/// The request for where a queue begins (`GET_MIN_OFFSET`).
+const MIN_OFFSET: i32 = 31;
+/// A broker answers so for a group that has consumed nothing of a queue.
+const NOT_FOUND: i32 = 22;
+
+/// Sends requests that the client has no function for.
+///
+/// Must be closed in the end, and be used in the client's runtime only.
+pub(super) struct Requests(ClientInstanceHandle);
+
+impl Requests {
+    pub(super) async fn open(factory: &ClientFactory) -> Result<Self, Error> {
+        // The number only goes into the client's name, which is like no other already.
+        let client = ClientInstanceHandle::get_or_create(
+            &factory.runtime(),
+            0,
+            factory.config(),
+            Some(factory.hook()),
+        )
+        .map_err(|cause| failure("making a client", cause))?;
+        match client.start().await {
+            Ok(()) => Ok(Self(client)),
+            Err(cause) => {
+                client.shutdown_owned().await;
+                Err(failure("starting a client", cause))
+            }
+        }
+    }
+
+    pub(super) async fn close(self) {
+        self.0.shutdown_owned().await;
+    }
+
+    /// An error that is not transient, if the broker turns us away.
+    ///
+    /// It is asked for the topic's route, which it does not know, as it is no nameserver: but before it says so, it
+    /// looks at who asks, and lets pass whom 4.x knows, and who by ACL 2.0 may do anything at all with the topic.
+    pub(super) async fn check_access(&self, broker: &CheetahString, topic: &str) -> Result<(), Error> {
+        let mut request = RemotingCommand::create_remoting_command(ROUTE);
+        request.add_ext_field("topic", topic);
+        let asking = "asking a broker for access";
+        let answer = self.send(asking, broker, request).await?;
+        if answer.code() == NO_PERMISSION {
+            return Err(denied(asking, broker));
+        }
+        Ok(())
+    }
+
+    /// Where a consumer group goes on in a queue: it has acknowledged what is before, or the broker no longer has it.
+    pub(super) async fn group_goes_on_at(&self, group: &str, queue: &MessageQueue) -> Result<i64, Error> {
+        let broker = self.master(queue).await?;
+        let ask = async |code, group: Option<&str>| {
+            let mut request = RemotingCommand::create_remoting_command(code);
+            request.add_ext_field("topic", queue.topic_str());
+            request.add_ext_field("queueId", queue.queue_id().to_string());
+            if let Some(group) = group {
+                request.add_ext_field("consumerGroup", group);
+            }
+            let asking = "asking a broker how far a group is";
+            let answer = self.send(asking, &broker, request).await?;
+            match answer.code() {
+                SUCCESS => answer
+                    .decode_command_custom_header::<Offset>()
+                    .ok()
+                    .and_then(|answer| answer.offset)
+                    .ok_or_else(|| transient("a broker's answer has no offset")),
+                NOT_FOUND => Ok(0),
+                code => Err(transient(format!("{asking} failed: it answered {code}"))),
+            }
+        };
+        let consumed = ask(GROUP_OFFSET, Some(group)).await?;
+        Ok(consumed.max(ask(MIN_OFFSET, None).await?))
+    }
+
+    /// The address of the master that has the queue.
+    async fn master(&self, queue: &MessageQueue) -> Result<CheetahString, Error> {
+        let within = ANSWER_WITHIN.as_millis() as u64;
+        let route = self.0.topic_route(queue.topic_str(), within).await;
+        let route = route.map_err(|cause| failure("asking a nameserver for a topic", cause))?;
+        let brokers = route.unwrap_or_default().broker_datas;
+        brokers
+            .iter()
+            .find(|broker| broker.broker_name() == queue.broker_name())
+            .and_then(|broker| broker.broker_addrs().get(&MASTER).cloned())
+            .ok_or_else(|| transient("the nameservers know of no master that has the queue"))
+    }
+
+    async fn send(
+        &self,
+        asking: &'static str,
+        broker: &CheetahString,
+        request: RemotingCommand,
+    ) -> Result<RemotingCommand, Error> {
+        let within = ANSWER_WITHIN.as_millis() as u64;
+        let sent = self.0.invoke_remoting(broker, request, within);
+        sent.await.map_err(|cause| failure(asking, cause))
+    }
+}
