@@ -12,7 +12,7 @@ mod loaded;
 mod look;
 mod patience;
 mod sweep;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod transaction;
 
 use std::fmt;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::decider::Decider;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 use self::transaction::Joined;
 use super::merging::Merging;
 use super::table::Table;
@@ -58,7 +58,7 @@ impl<T: Table> Engine<T> {
 
     /// The same over two handles of one table: one for what callers ask for, and one for what workers do, so that no crowd of
     /// callers keeps a worker from its claims.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn beside(callers: T, workers: T, clock: &Clock, history: Duration) -> Self {
         let decider = |table| Arc::new(Decider::new(table, clock.clone(), history));
         Self {
@@ -81,7 +81,7 @@ impl<T: Table> Engine<T> {
     }
 
     /// The same rules over a transaction that somebody has opened in the table's database.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn join<O: Table>(&self, table: O) -> Joined<O> {
         Joined::new(Decider::new(
             table,

@@ -1,43 +1,35 @@
 //! Keeps rows in a table of a MySQL or MariaDB server.
 
-mod advance;
 mod builder;
+mod cells;
 mod claim;
-mod codec;
 mod connections;
 mod errors;
-mod guarded;
-mod lanes;
+mod insert;
+mod joined;
+mod ranges;
 mod read;
 mod schema;
-mod session;
 mod sql;
-mod sweep;
-mod transaction;
-mod verbs;
+mod table;
 mod write;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sqlx::MySqlConnection;
 use sqlx::mysql::MySqlConnectOptions;
 
 pub use self::builder::MySqlBuilder;
 use self::connections::Pools;
-use self::errors::failed;
-use self::lanes::Known;
+use self::joined::JoinedTable;
+use self::ranges::Known;
 use self::sql::Sql;
-use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
-};
-use crate::backend::Wake;
-use crate::store::merging::Merging;
-use crate::store::sql::Verbs as _;
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use self::table::ServerTable;
+use super::forwarded::forward_to_engine;
+use super::{Engine, Transaction};
+use crate::Error;
 
 const NAME: &str = "mysql";
 
@@ -51,31 +43,49 @@ const NAME: &str = "mysql";
 /// again. A call that gets no answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes
 /// what it spoke through; so do calls that fail otherwise.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb waits for it for about 3 s, on a
-/// connection for those who do, and then gives an error that is transient; a worker leaves it for later. On MySQL new rows
-/// that come in one batch with such a row wait for some seconds, too: only MariaDB can be told not to wait for a lock.
+/// A row that a service's transaction keeps locked holds up nobody else. A verb asks for it again for about 3 s, and then gives
+/// an error that is transient; a worker leaves it for later. On MySQL what comes in one batch with such a row waits for some
+/// seconds, too: only MariaDB can be told not to wait for a lock. A row that cannot be read, edited by hand or written by a
+/// later release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way for a minute or a lease,
+/// as running with nobody's lease, and tells of it.
 /// Times are those of the server's clock. A call that comes back is
 /// as durable as the server's `innodb_flush_log_at_trx_commit` says. A server that is told to log statements (its general
 /// log, its slow log) logs payloads with them, whether they are bound or not; the driver logs none of them.
 #[derive(Clone)]
 pub struct MySqlStore {
+    engine: Engine<ServerTable>,
     server: Arc<Server>,
     history: Duration,
-    merging: Arc<Merging>,
 }
 
 /// One table, and the connections to its server.
 struct Server {
     pools: Pools,
     sql: Sql,
-    table: String,
-    /// The kinds of live rows.
-    live: Known,
-    /// The kinds of history.
-    past: Known,
+    known: Known,
+}
+
+impl Server {
+    /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
+    fn failed(&self, error: sqlx::Error) -> Error {
+        if errors::is_of_server(&error) {
+            self.pools.callers.forget();
+            self.pools.workers.forget();
+        }
+        errors::failed(error)
+    }
 }
 
 impl MySqlStore {
+    fn new(server: Arc<Server>, history: Duration) -> Self {
+        let [callers, workers] = [false, true].map(|is_workers| ServerTable::new(&server, is_workers));
+        Self {
+            engine: Engine::beside(callers, workers, &server.pools.clock, history),
+            server,
+            history,
+        }
+    }
+
     /// Connects to a database, such as `mysql://user:password@host:3306/database`, with the defaults of the builder.
     ///
     /// It makes no table: that does [`migrate`](Self::migrate).
@@ -143,15 +153,14 @@ impl MySqlStore {
     ///
     /// [`Error::Store`], also if the tables were made by a later release.
     pub async fn migrate(&self) -> Result<(), Error> {
-        let server = &self.server;
-        schema::migrate(&server.pools.callers, &server.table)
-            .await
-            .map_err(failed)
+        let Server { pools, sql, .. } = &*self.server;
+        let migrated = schema::migrate(&pools.callers, &sql.table).await;
+        migrated.map_err(|error| self.server.failed(error))
     }
 
     /// The whole SQL that [`migrate`](Self::migrate) runs on an empty database, for who applies it by hand.
     pub fn migrations(&self) -> String {
-        schema::text(&self.server.table)
+        schema::text(&self.server.sql.table)
     }
 
     /// Joins a transaction that the service has begun on a connection of its own to the same database: what the result
@@ -159,108 +168,28 @@ impl MySqlStore {
     ///
     /// The service may begin it at `READ COMMITTED` or at `REPEATABLE READ`, MySQL's default. All verbs decide by rows
     /// as they are now, and lock them until the transaction ends; those that run are not locked, for which the store
-    /// looks at them on a connection of its own. A handler may finish its task at every level: renewals of its claim do not
-    /// touch the row. Where somebody else has just changed the same rows it waits, for as long as the service's
+    /// looks at them on a connection of its own. A handler may finish its task at every level; but where snapshots are strict
+    /// (MariaDB's `innodb_snapshot_isolation`), one whose claim was renewed after its transaction began has to repeat that. Where somebody else has just changed the same rows it waits, for as long as the service's
     /// `innodb_lock_wait_timeout` allows. Two things remain: at `REPEATABLE READ`, a row that is claimed between that look
     /// and the lock stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until
     /// it would have ended), and so does one whose key, or id, comes to be there while a new row is written; and at
     /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
-    /// way. [`Transaction::find`] shows what the transaction sees, which at `REPEATABLE READ` are the rows as they were
-    /// when it first read.
+    /// way. [`Transaction::find`] shows rows as they are, and as the transaction itself has made them.
     pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {
-        transaction::Joined::new(self, connection)
+        self.engine.join(JoinedTable::new(&self.server, connection))
     }
 }
 
 impl fmt::Debug for MySqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MySqlStore")
-            .field("table", &self.server.table)
+            .field("table", &self.server.sql.table)
             .field("history", &self.history)
             .finish_non_exhaustive()
     }
 }
 
-#[async_trait]
-impl Store for MySqlStore {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.server.bounded(read::server_now(&self.server)).await
-    }
-
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        self.merging.insert(&self.server, rows).await
-    }
-
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        self.merging.change(&self.server, changes, self.history).await
-    }
-
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = claim::arrive(&self.server, wakes, claim);
-        self.server.bounded(looked).await
-    }
-
-    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.server.bounded(claim::ready(&self.server, claim)).await
-    }
-
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let looked = sweep::sweep(&self.server, claim, sweep);
-        self.server.bounded(looked).await
-    }
-
-    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        let advanced = guarded::advance(&self.server, steps, self.history);
-        self.server.bounded(advanced).await
-    }
-
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renewed = guarded::renew(&self.server, claims, lease);
-        self.server.bounded(renewed).await
-    }
-
-    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.server.bounded(read::find(&self.server, target)).await
-    }
-
-    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.server.bounded(read::list(&self.server, page)).await
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let kinds = read::kinds(&self.server, state, after, limit);
-        self.server.bounded(kinds).await
-    }
-
-    async fn due_within(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.server, kind, state, spans, most);
-        self.server.bounded(counted).await
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.server.bounded(read::noted(&self.server, id)).await
-    }
-
-    async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.server.bounded(sweep::purge(&self.server, limit)).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        let server = &self.server;
-        let checked = schema::check(&server.pools.callers, &server.table);
-        server.bounded(checked).await
-    }
-}
+forward_to_engine!(MySqlStore);
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,8 @@
 
 use serde::Deserialize;
 
-#[cfg(feature = "mysql")]
-use crate::TaskId;
 use crate::history::Line;
 use crate::store::Claim;
-#[cfg(feature = "mysql")]
-use crate::store::{NewRow, row};
 use crate::{Task, Timestamp};
 
 /// Which transitions of rows are noted.
@@ -97,24 +93,6 @@ impl Noted {
         }
     }
 
-    /// Of a new row that is written at `now`.
-    #[cfg(feature = "mysql")]
-    pub(super) fn of_new(new: &NewRow, now: Timestamp) -> Self {
-        let mut noted = Self::default();
-        if !new.note.is_empty() {
-            noted.add(&new.note, &row::new(new.clone(), now), now, None);
-        }
-        noted
-    }
-
-    /// Of a row that was due before as it is now.
-    #[cfg(feature = "mysql")]
-    fn of_event(event: &str, row: &Task, at: Timestamp) -> Self {
-        let mut noted = Self::default();
-        noted.add_event(event, row, at, Some(row.due_at));
-        noted
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.history.is_empty() && self.sent.is_none()
     }
@@ -131,22 +109,6 @@ impl Claim {
     /// What is noted of each row that is claimed.
     pub(super) fn claimed(&self) -> Option<String> {
         (self.history == History::All).then(|| Line::claimed(&self.owner))
-    }
-
-    /// What is noted of rows that have just been claimed.
-    #[cfg(feature = "mysql")]
-    pub(super) fn noted(&self, claimed: &[Task], now: Timestamp) -> Vec<(TaskId, Noted)> {
-        let Some(event) = self.claimed() else {
-            return Vec::new();
-        };
-        let noted = |row: &Task| (row.id, Noted::of_event(&event, row, now));
-        claimed.iter().map(noted).collect()
-    }
-
-    /// What is noted of a row whose lease has just been ended.
-    #[cfg(feature = "mysql")]
-    pub(super) fn noted_expired(&self, row: &Task, now: Timestamp) -> Option<(TaskId, Noted)> {
-        Some((row.id, Noted::of_event(self.expired()?, row, now)))
     }
 
     /// What is noted of each lease that has ended.

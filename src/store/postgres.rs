@@ -8,6 +8,7 @@ mod errors;
 mod listen;
 mod names;
 mod range;
+mod read;
 mod schema;
 mod session;
 mod settings;

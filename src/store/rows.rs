@@ -139,8 +139,8 @@ impl Rows {
         let Some(old) = self.get(new.id) else {
             return false;
         };
-        let is_as_it_was =
-            old.version == write.version && (write.wake_at.is_none() || old.wake_at == write.wake_at);
+        let is_as_it_was = old.version == write.before.version
+            && (!write.guards_wake || old.wake_at == write.before.wake_at);
         let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
         let is_second = new.state.is_live() && live.is_some_and(|live| live.id != new.id);
         if !is_as_it_was || is_second {

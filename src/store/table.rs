@@ -46,6 +46,12 @@ pub trait Table: Send + Sync {
         self.read(ids, keys, Columns::All).await
     }
 
+    /// The rows of these ids that steps of their workers are about to be taken of, without payload and headers. A transaction of
+    /// a service's own may keep others from them until it ends.
+    async fn claims(&self, ids: &[TaskId]) -> Result<Stamped<Found>, Error> {
+        self.read(ids, &[], Columns::Lean).await
+    }
+
     /// The rows of ranges of the indexes, an answer for each range, its rows in its order. All by one reading of the clock.
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error>;
 
@@ -256,16 +262,23 @@ impl Range {
 /// What has become of a row, and what it must still be like for that to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The version that it must have.
-    pub version: u64,
-    /// The `wake_at` that it must have, where that matters: what moves it alone makes no new version.
-    pub wake_at: Option<Timestamp>,
+    /// What it was, without payload and headers: it must still be of that version.
+    pub before: Task,
+    /// Whether it must still have that `wake_at` as well, as where what moves it alone makes no new version.
+    pub guards_wake: bool,
     /// What it becomes. Its id, kind, key and `created_at` are as they were.
     pub row: Task,
     /// Whether its payload, headers and `max_attempts` are new as well; else they are not written, and may be absent here.
     pub refill: bool,
     /// What is added to what was noted of it.
     pub noted: Noted,
+}
+
+impl Write {
+    /// The `wake_at` that the row must have, where that matters.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.before.wake_at.filter(|_| self.guards_wake)
+    }
 }
 
 /// What came of a row that was to be written.

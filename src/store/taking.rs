@@ -78,13 +78,13 @@ impl<'a> Taking<'a> {
             return None;
         }
         self.take_room(&row);
-        let (version, due_before) = (row.version, Some(row.due_at));
+        let (before, due_before) = (row::lean(&row), Some(row.due_at));
         row::claim(&mut row, self.claim, self.now);
         let mut noted = Noted::default();
         noted.add(&self.note, &row, self.now, due_before);
         Some(Write {
-            version,
-            wake_at: None,
+            before,
+            guards_wake: false,
             row,
             refill: false,
             noted,

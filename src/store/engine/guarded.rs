@@ -1,6 +1,6 @@
 //! Writes of workers, each guarded by the version of its row: steps, and renewed leases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tracing::warn;
@@ -9,7 +9,7 @@ use super::decider::Decider;
 use super::loaded::Loaded;
 use super::patience::moment;
 use crate::store::rows::Rows;
-use crate::store::table::{Columns, Outcome, Table};
+use crate::store::table::{Outcome, Table};
 use crate::store::transition::Transition;
 use crate::store::{Guarded, Renewal, Stamped, Step, row};
 use crate::{Error, State, TaskId, Timestamp};
@@ -64,7 +64,8 @@ impl<T: Table> Decider<T> {
             }
             let ids: BTreeSet<_> = open.iter().map(|&place| named[place].0).collect();
             let ids = Vec::from_iter(ids);
-            let Stamped { now, found } = self.table.read(&ids, &[], Columns::Lean).await?;
+            let Stamped { now, found } = self.table.claims(&ids).await?;
+            let versions: BTreeMap<_, _> = found.rows.iter().map(|row| (row.id, row.version)).collect();
             let mut loaded = Loaded::of(found);
             for &place in &open {
                 let (id, version, state) = named[place];
@@ -81,7 +82,10 @@ impl<T: Table> Decider<T> {
             let missed = loaded.write(&self.table, &BTreeSet::new()).await?;
             let mut is_locked = false;
             for place in open {
-                match missed.get(&named[place].0) {
+                let (id, version, _) = named[place];
+                // What was past before is lost, whatever becomes of the row.
+                let is_past = versions.get(&id).is_some_and(|before| version < *before);
+                match missed.get(&id).filter(|_| !is_past) {
                     None | Some(Outcome::Written) => {}
                     // Read again, which tells whether it is lost.
                     Some(Outcome::Lost) => came[place] = None,
@@ -91,7 +95,7 @@ impl<T: Table> Decider<T> {
                     }
                     Some(Outcome::Refused(error)) if named.len() == 1 => return Err(error.once_more()),
                     Some(Outcome::Refused(error)) => {
-                        warn!(store = self.table.name(), id = %named[place].0, %error, "a step of a task is refused");
+                        warn!(store = self.table.name(), %id, %error, "a step of a task is refused");
                         came[place] = Some(Guarded::Blocked);
                     }
                 }

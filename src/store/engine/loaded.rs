@@ -2,46 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::Target;
 use crate::store::rows::Rows;
 use crate::store::table::{Found, Outcome, Table, Unreadable, Write};
-use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
+use crate::store::{Target, row};
+use crate::{Error, Key, Kind, State, Task, TaskId};
 
 /// Rows over which a batch is decided in memory, row after row as one by one.
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) rows: Rows,
-    /// What each was like when it was read.
-    read: BTreeMap<TaskId, Before>,
+    /// What each was like when it was read, without what is long.
+    read: BTreeMap<TaskId, Task>,
     /// Those of which nothing can be decided.
     ids: BTreeMap<TaskId, Unreadable>,
     keys: BTreeMap<(Kind, Key), Unreadable>,
 }
 
-/// What tells whether a row has changed, and what it must still be like when that is written.
-struct Before {
-    version: u64,
-    state: State,
-    wake_at: Option<Timestamp>,
-    started: bool,
-    updated_at: Timestamp,
-}
-
-impl Before {
-    fn of(row: &Task) -> Self {
-        Self {
-            version: row.version,
-            state: row.state,
-            wake_at: row.wake_at,
-            started: row.started,
-            updated_at: row.updated_at,
-        }
-    }
-
-    fn is_as(&self, row: &Task) -> bool {
-        let times = (self.wake_at, self.updated_at) == (row.wake_at, row.updated_at);
-        times && (self.version, self.started) == (row.version, row.started)
-    }
+/// Whether a row is as it was.
+fn is_as(before: &Task, row: &Task) -> bool {
+    let times = (before.wake_at, before.updated_at) == (row.wake_at, row.updated_at);
+    times && (before.version, before.started) == (row.version, row.started)
 }
 
 impl Loaded {
@@ -54,7 +34,7 @@ impl Loaded {
     /// Adds rows; of those that were read twice the first reading counts.
     pub(super) fn add(&mut self, found: Found) {
         for row in &found.rows {
-            self.read.entry(row.id).or_insert_with(|| Before::of(row));
+            self.read.entry(row.id).or_insert_with(|| row::lean(row));
         }
         self.rows.load(found.rows);
         for unreadable in found.unreadable {
@@ -88,13 +68,12 @@ impl Loaded {
 
     /// What has become of the rows that were read: first of those that are not live any more, as each frees a key.
     fn writes(&self, refilled: &BTreeSet<TaskId>) -> Vec<Write> {
-        let write = |(id, before): (&TaskId, &Before)| {
-            let row = self.rows.get(*id).filter(|row| !before.is_as(row))?;
+        let write = |(id, before): (&TaskId, &Task)| {
+            let row = self.rows.get(*id).filter(|row| !is_as(before, row))?;
             // Renewals move the end of a lease, and sweeps a wake-up, without a new version.
-            let guards_wake = before.state == State::Running || before.version == row.version;
             Some(Write {
-                version: before.version,
-                wake_at: before.wake_at.filter(|_| guards_wake),
+                before: before.clone(),
+                guards_wake: before.state == State::Running || before.version == row.version,
                 row: row.clone(),
                 refill: refilled.contains(id),
                 noted: self.rows.noted(*id).cloned().unwrap_or_default(),

@@ -45,8 +45,7 @@ impl MySqlBuilder {
         self
     }
 
-    /// Opens up to `max` connections for verbs and reading, and as many for workers, 8 otherwise, as they are needed; and
-    /// up to 4 more while verbs wait for rows that somebody else has locked.
+    /// Opens up to `max` connections for verbs and reading, and as many for workers, 8 otherwise, as they are needed.
     pub fn connections(mut self, max: u32) -> Self {
         self.connections = max;
         self
@@ -97,9 +96,7 @@ impl MySqlBuilder {
         let server = Server {
             pools: Pools::new(&self.options, count),
             sql: Sql::of(&self.table),
-            table: self.table,
-            live: Default::default(),
-            past: Default::default(),
+            known: Default::default(),
         };
         server
             .pools
@@ -108,11 +105,7 @@ impl MySqlBuilder {
             .await
             .map_err(super::errors::failed)?
             .give_back();
-        Ok(MySqlStore {
-            server: Arc::new(server),
-            history: self.history,
-            merging: Arc::default(),
-        })
+        Ok(MySqlStore::new(Arc::new(server), self.history))
     }
 }
 

@@ -1,145 +1,215 @@
-//! Looks at rows, and claims those that are due.
+//! Claims rows that are due: looks for them without a lock, then locks them, looks again, and writes.
 
 use std::collections::BTreeMap;
 
-use sqlx::MySqlConnection;
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::connections::Writing;
-use super::{Server, codec, read, write};
-use crate::backend::Wake;
-use crate::store::sql::{Look, ensure};
-use crate::store::{Claim, Looked, Stamped, row};
-use crate::{Kind, State, Task, Timestamp};
+use super::cells;
+use super::connections::{Pool, Writing};
+use super::insert::MOST;
+use super::read::{self, Read, by_ids};
+use super::sql::{Sql, query};
+use super::write::{self, parts, width, with_ids};
+use crate::store::sql::Value;
+use crate::store::sql::codec::limit;
+use crate::store::table::{Found, Which, Write};
+use crate::store::taking::Taking;
+use crate::store::{Claim, Stamped};
+use crate::{State, Task, TaskId, Timestamp};
 
-pub(super) async fn arrive(
-    server: &Server,
-    wakes: &[Wake],
+/// Claims rows as [`Table::claim`](crate::store::table::Table::claim) says, but for setting aside what cannot be read.
+pub(super) async fn claim(
+    pool: &Pool,
+    sql: &Sql,
+    which: Which<'_>,
     claim: &Claim,
-) -> Result<Stamped<Looked>, sqlx::Error> {
-    // Stale wake-ups and hops need no lock.
-    let mut lent = server.pools.workers.lend().await?;
-    let mut looked = read::look(&mut lent, &server.sql.look, wakes.iter().map(|wake| wake.id)).await?;
-    let now = match looked.now {
-        Some(now) => now,
-        None => read::now(&mut lent, &server.sql).await?,
+) -> Result<Stamped<Found>, sqlx::Error> {
+    let mut lent = pool.lend().await?;
+    let looked = match which {
+        Which::These(wanted) => look_at(&mut lent, sql, wanted, claim).await?,
+        Which::Due => look(&mut lent, sql, claim).await?,
     };
     lent.give_back();
-    let mut look = Look::new(claim, now);
-    for wake in wakes {
-        match looked.rows.remove(&wake.id) {
-            Some((State::Scheduled, row, size)) if row.wake.version == wake.version => look.at(row, size),
-            _ => look.found.stale += 1,
+    let Stamped { now, found: looked } = looked;
+    let (chosen, unreadable) = match looked {
+        Looked::Ids(ids, unreadable) if ids.is_empty() => {
+            let found = Found {
+                unreadable,
+                ..Found::default()
+            };
+            return Ok(Stamped { now, found });
         }
-    }
-    if look.due.is_empty() {
-        return Ok(look.stamped());
-    }
-    server.pools.retried(|| take(server, wakes, &look)).await
-}
-
-/// Claims what a look at wake-ups marked.
-async fn take(server: &Server, wakes: &[Wake], look: &Look<'_>) -> Result<Stamped<Looked>, sqlx::Error> {
-    let mut found = look.found.clone();
-    let mut writing = Writing::begin(&server.pools.workers).await?;
-    // What somebody else has locked is left to the sweep.
-    let unlocked = &server.sql.by_ids_unlocked;
-    let read = read::sound_by_ids(&mut writing, unlocked, look.due.iter().copied()).await?;
-    let now = read.now.unwrap_or(look.now()).max(look.now());
-    let mut rows = read.rows;
-    // Since the look, somebody else may have had them, or the clock may have been set back.
-    let versions: BTreeMap<_, _> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
-    let count = rows.len();
-    rows.retain(|row| row.state == State::Scheduled && versions.get(&row.id) == Some(&row.version));
-    found.stale += count - rows.len();
-    let (due, early): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.due_at <= now);
-    found.early.extend(early.iter().map(row::pending));
-    found.claimed = self::claim(&mut writing, server, due, look.claim, now).await?;
+        Looked::Ids(ids, unreadable) => (Chosen::Ids(ids), unreadable),
+        Looked::Kinds(kinds) if kinds.is_empty() => {
+            let found = Found::default();
+            return Ok(Stamped { now, found });
+        }
+        Looked::Kinds(kinds) => (Chosen::Kinds(kinds), Vec::new()),
+    };
+    let mut writing = Writing::begin(pool).await?;
+    let Stamped { now: locked, found } = lock(&mut writing, sql, &chosen, now).await?;
+    let now = now.max(locked);
+    let writes = Taking::new(claim, now).all(which, found.rows);
+    take(&mut writing, sql, &writes, claim, now).await?;
     writing.commit().await?;
+    let found = Found {
+        rows: writes.into_iter().map(|write| write.row).collect(),
+        unreadable: [unreadable, found.unreadable].concat(),
+    };
     Ok(Stamped { now, found })
 }
 
-pub(super) async fn ready(server: &Server, claim: &Claim) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
-    let mut lent = server.pools.workers.lend().await?;
-    let now = read::now(&mut lent, &server.sql).await?;
-    let mut due = Vec::new();
-    for (kind, &room) in claim.room.iter().filter(|(_, room)| **room > 0) {
-        let of_kind = read::due(&mut lent, &server.sql, kind, now, room).await?;
-        due.extend(
-            of_kind
-                .into_iter()
-                .map(|(due_at, id, size)| (due_at, id, kind, size)),
-        );
+/// What a look without a lock has found to claim.
+enum Looked {
+    Ids(Vec<TaskId>, Vec<crate::store::table::Unreadable>),
+    Kinds(BTreeMap<String, usize>),
+}
+
+/// What is locked to be claimed: rows, or so many of kinds.
+enum Chosen {
+    Ids(Vec<TaskId>),
+    Kinds(BTreeMap<String, usize>),
+}
+
+async fn look_at(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    wanted: &[(TaskId, u64)],
+    claim: &Claim,
+) -> Result<Stamped<Looked>, sqlx::Error> {
+    let ids = wanted.iter().map(|&(id, _)| id);
+    let read = by_ids(connection, &sql.by_ids_lean, ids).await?;
+    let now = match read.now {
+        Some(now) => now,
+        None => read::now(connection, sql).await?,
+    };
+    let sizes: BTreeMap<Vec<u8>, usize> = read
+        .rows
+        .iter()
+        .filter_map(|(cells, size)| match cells.first() {
+            Some(Value::Bytes(id)) => Some((id.clone(), *size)),
+            _ => None,
+        })
+        .collect();
+    let Found { rows, unreadable } = read.found(&BTreeMap::new());
+    let rows: BTreeMap<_, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let mut taking = Taking::new(claim, now);
+    let mut chosen = Vec::new();
+    for (id, version) in wanted {
+        let Some(row) = rows.get(id).filter(|row| row.version == *version) else {
+            continue;
+        };
+        let is_due = row.state == State::Scheduled && row.due_at <= now;
+        if is_due && taking.has_room(&row.kind) {
+            let size = sizes.get(&id.as_bytes()[..]).copied().unwrap_or(0);
+            taking.take_room_of(&row.kind, size);
+            chosen.push(*id);
+        }
     }
-    lent.give_back();
-    // The longest due first, as far as there is room for their payloads.
+    let found = Looked::Ids(chosen, unreadable);
+    Ok(Stamped { now, found })
+}
+
+/// How many rows of each kind there are room and bytes for, the longest due first.
+async fn look(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    claim: &Claim,
+) -> Result<Stamped<Looked>, sqlx::Error> {
+    let now = read::now(connection, sql).await?;
+    let mut due = Vec::new();
+    for (kind, room) in claim.room.iter().filter(|(_, room)| **room > 0) {
+        let query = query(&sql.due)
+            .bind(kind.as_str().as_bytes())
+            .bind(now.as_millis())
+            .bind(limit(*room));
+        for row in query.fetch_all(&mut *connection).await? {
+            let size = usize::try_from(row.try_get::<u64, _>(2)?).unwrap_or(usize::MAX);
+            due.push((cells::time(&row, 0)?, row.try_get::<Vec<u8>, _>(1)?, kind, size));
+        }
+    }
     due.sort_unstable();
     let mut bytes = claim.bytes;
-    let mut chosen = BTreeMap::new();
+    let mut kinds = BTreeMap::new();
     for (.., kind, size) in due {
         if bytes == 0 {
             break;
         }
         bytes = bytes.saturating_sub(size);
-        *chosen.entry(kind).or_default() += 1;
+        *kinds.entry(kind.as_str().to_owned()).or_default() += 1;
     }
-    if chosen.is_empty() {
-        let found = Vec::new();
-        return Ok(Stamped { now, found });
-    }
-    server
-        .pools
-        .retried(|| take_ready(server, claim, &chosen, now))
-        .await
-}
-
-/// Claims rows of kinds of which there are due ones, so many of each.
-async fn take_ready(
-    server: &Server,
-    claim: &Claim,
-    kinds: &BTreeMap<&Kind, usize>,
-    due_at: Timestamp,
-) -> Result<Stamped<Vec<Task>>, sqlx::Error> {
-    let mut writing = Writing::begin(&server.pools.workers).await?;
-    let (mut rows, mut now) = (Vec::new(), due_at);
-    for (kind, count) in kinds {
-        let query = read::query(&server.sql.due_unlocked)
-            .bind(kind.as_str().as_bytes().to_vec())
-            .bind(due_at.as_millis())
-            .bind(codec::limit(*count));
-        let read = read::sound(query.fetch_all(&mut *writing).await?)?;
-        rows.extend(read.rows);
-        now = read.now.map_or(now, |read| read.max(now));
-    }
-    // Others may have taken those that were looked at.
-    rows.sort_by_key(|task| (task.due_at, task.id));
-    let mut bytes = claim.bytes;
-    rows.retain(|task| {
-        let fits = bytes > 0;
-        bytes = bytes.saturating_sub(task.payload.len());
-        fits
-    });
-    let found = self::claim(&mut writing, server, rows, claim, now).await?;
-    writing.commit().await?;
+    let found = Looked::Kinds(kinds);
     Ok(Stamped { now, found })
 }
 
-/// Claims rows that are locked, each of them scheduled and due.
-pub(super) async fn claim(
+/// Locks what was chosen, as far as nobody else has.
+async fn lock(
     connection: &mut MySqlConnection,
-    server: &Server,
-    mut rows: Vec<Task>,
+    sql: &Sql,
+    chosen: &Chosen,
+    due_at: Timestamp,
+) -> Result<Stamped<Found>, sqlx::Error> {
+    let mut read = Read::default();
+    match chosen {
+        Chosen::Ids(ids) => read = by_ids(connection, &sql.unlocked, ids.iter().copied()).await?,
+        Chosen::Kinds(kinds) => {
+            for (kind, count) in kinds {
+                let query = query(&sql.due_unlocked)
+                    .bind(kind.as_bytes())
+                    .bind(due_at.as_millis())
+                    .bind(limit(*count));
+                let of_kind = Read::of(&query.fetch_all(&mut *connection).await?)?;
+                read.now = read.now.max(of_kind.now);
+                read.rows.extend(of_kind.rows);
+            }
+        }
+    }
+    let now = read.now.unwrap_or(due_at);
+    let mut found = read.found(&BTreeMap::new());
+    if let Chosen::Kinds(_) = chosen {
+        found.rows.sort_by_key(|row| (row.due_at, row.id));
+    }
+    Ok(Stamped { now, found })
+}
+
+/// Writes claims of rows that are locked.
+async fn take(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    writes: &[Write],
     claim: &Claim,
     now: Timestamp,
-) -> Result<Vec<Task>, sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(rows);
+) -> Result<(), sqlx::Error> {
+    let mut written = 0;
+    if claim.claimed().is_some() {
+        for part in parts(writes)? {
+            written += write::write(connection, sql, "", &part.form, &part.writes).await?;
+        }
+    } else {
+        for writes in writes.chunks(MOST) {
+            let text = take_text(&sql.table, width(writes.len()));
+            let query = sqlx::query(AssertSqlSafe(text))
+                .bind(&*claim.owner)
+                .bind(now.after(claim.lease).as_millis())
+                .bind(now.as_millis());
+            let query = with_ids(query, writes.iter().map(|write| write.row.id));
+            written += query.execute(&mut *connection).await?.rows_affected();
+        }
     }
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let touched = write::claim(connection, &server.sql, &ids, claim, now).await?;
-    ensure("a claim", touched, rows.len())?;
-    for row in &mut rows {
-        row::claim(row, claim, now);
+    match usize::try_from(written) == Ok(writes.len()) {
+        true => Ok(()),
+        false => Err(sqlx::Error::Protocol(
+            "rows were not claimed that are locked".to_owned(),
+        )),
     }
-    write::note(connection, &server.sql, &claim.noted(&rows, now)).await?;
-    Ok(rows)
+}
+
+/// Claims rows, of so many ids.
+pub(super) fn take_text(table: &str, width: usize) -> String {
+    format!(
+        "UPDATE {table} t FORCE INDEX (PRIMARY) SET t.version = t.version + 1, t.state = 1, t.attempt = t.attempt + 1,
+            t.owner = ?, t.wake_at = ?, t.updated_at = ?
+        WHERE t.id IN ({})",
+        vec!["?"; width].join(",")
+    )
 }

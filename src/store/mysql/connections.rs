@@ -9,10 +9,9 @@ use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection, Row};
 
 use super::errors;
-use super::sql::Sql;
 use crate::clock::Clock;
 use crate::defaults;
-use crate::store::sql::{Connections, Dial, LOCK_WAIT, Lent as Lending, TURN_WAIT, WAITING};
+use crate::store::sql::{Connections, Dial, Lent as Lending};
 
 /// How often a transaction that was undone for somebody else's sake is tried in all.
 const TRIES: u32 = 10;
@@ -22,6 +21,9 @@ const PAUSE: u64 = 4;
 /// For how many seconds who should not wait for a lock does so, as it may be one that its owner forgot: the least that
 /// MySQL knows. MariaDB knows none at all, but may then undo a transaction that has left a locked row out.
 const HARDLY: u64 = 1;
+
+/// How many statements stay prepared on a connection: of those that name ids there are some for each number of them.
+const STATEMENTS: usize = 250;
 
 /// How values and names are taken.
 const SQL_MODE: &str = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
@@ -52,12 +54,10 @@ pub(super) type Lent<'a> = Lending<'a, Place>;
 
 /// The connections to one server, by what they are for.
 pub(super) struct Pools {
-    /// For verbs and what is read. None waits here for a row that somebody else keeps locked.
+    /// For verbs and what is read.
     pub(super) callers: Pool,
     /// For what workers do, so that no caller keeps a claim from being kept or ended.
     pub(super) workers: Pool,
-    /// For verbs that wait for a row that somebody else has locked.
-    pub(super) waiting: Pool,
     pub(super) clock: Clock,
 }
 
@@ -65,16 +65,14 @@ impl Pools {
     /// So many at the most for callers, and as many for workers.
     pub(super) fn new(options: &MySqlConnectOptions, count: usize) -> Self {
         let options = options.clone().timezone(Some("+00:00".to_owned()));
-        let options = options.disable_statement_logging();
+        let options = options
+            .statement_cache_capacity(STATEMENTS)
+            .disable_statement_logging();
         let clock = Clock::system();
-        let pool = |count, lock_wait| {
-            let options = options.clone();
-            Connections::new(Place { options, lock_wait }, count, clock.clone())
-        };
+        let pool = || Connections::new(Place(options.clone()), count, clock.clone());
         Self {
-            callers: pool(count, HARDLY),
-            workers: pool(count, HARDLY),
-            waiting: pool(WAITING, LOCK_WAIT),
+            callers: pool(),
+            workers: pool(),
             clock,
         }
     }
@@ -102,11 +100,7 @@ impl Pools {
 }
 
 /// Where connections lead.
-pub(super) struct Place {
-    options: MySqlConnectOptions,
-    /// In seconds.
-    lock_wait: u64,
-}
+pub(super) struct Place(MySqlConnectOptions);
 
 #[async_trait]
 impl Dial for Place {
@@ -120,7 +114,7 @@ impl Dial for Place {
     /// - Values that do not fit are refused, and no statement because of how much it reads or what it goes by.
     /// - The server gives up what nobody waits for any more, and connections whose other end has vanished.
     async fn dial(&self) -> Result<MySqlConnection, sqlx::Error> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.0.connect().await?;
         let limit = defaults::STORE_TIMEOUT.as_secs();
         let settings = format!(
             "SET SESSION autocommit = 1, completion_type = NO_CHAIN;
@@ -132,7 +126,7 @@ impl Dial for Place {
                 /*!80000 , max_execution_time = 0 */;
             {CHECK}",
             u64::MAX,
-            self.lock_wait,
+            HARDLY,
             6 * limit,
         );
         let told = sqlx::raw_sql(AssertSqlSafe(settings))
@@ -146,37 +140,19 @@ impl Dial for Place {
 }
 
 /// A transaction; it is undone unless it is committed.
-pub(super) struct Writing<'a> {
-    lent: Lent<'a>,
-    commit: &'static str,
-}
+pub(super) struct Writing<'a>(Lent<'a>);
 
 impl<'a> Writing<'a> {
     pub(super) async fn begin(pool: &'a Pool) -> Result<Self, sqlx::Error> {
         let mut lent = pool.lend().await?;
         sqlx::raw_sql("START TRANSACTION").execute(&mut *lent).await?;
-        let commit = "COMMIT";
-        Ok(Self { lent, commit })
-    }
-
-    /// Begins one that waits for rows, if its turn comes.
-    pub(super) async fn in_turn(pools: &'a Pools, sql: &Sql) -> Result<Option<Self>, sqlx::Error> {
-        let mut lent = pools.waiting.lend().await?;
-        let turn = sqlx::query_scalar(AssertSqlSafe(sql.turn.clone())).bind(TURN_WAIT);
-        let came: Option<i64> = turn.fetch_one(&mut *lent).await?;
-        if came != Some(1) {
-            lent.give_back();
-            return Ok(None);
-        }
-        sqlx::raw_sql("START TRANSACTION").execute(&mut *lent).await?;
-        let commit = "COMMIT; DO RELEASE_ALL_LOCKS()";
-        Ok(Some(Self { lent, commit }))
+        Ok(Self(lent))
     }
 
     /// Makes it durable.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(self.commit).execute(&mut *self.lent).await?;
-        self.lent.give_back();
+        sqlx::raw_sql("COMMIT").execute(&mut *self.0).await?;
+        self.0.give_back();
         Ok(())
     }
 }
@@ -185,12 +161,12 @@ impl Deref for Writing<'_> {
     type Target = MySqlConnection;
 
     fn deref(&self) -> &MySqlConnection {
-        &self.lent
+        &self.0
     }
 }
 
 impl DerefMut for Writing<'_> {
     fn deref_mut(&mut self) -> &mut MySqlConnection {
-        &mut self.lent
+        &mut self.0
     }
 }

@@ -4,7 +4,8 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::NAME;
 use crate::Error;
-use crate::store::sql::Why;
+use crate::store::sql::Blame;
+use crate::store::table::Outcome;
 
 /// A row that no statement can carry to the server.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,8 @@ mod number {
     pub(super) const NO_SUCH_TABLE: u16 = 1146;
     pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
     pub(super) const DEADLOCK: u16 = 1213;
+    /// A number that is none.
+    pub(super) const OUT_OF_RANGE: u16 = 1690;
     /// MariaDB: a row was written by others since a snapshot was taken.
     pub(super) const RECORD_CHANGED: u16 = 1020;
 
@@ -73,17 +76,26 @@ pub(super) fn is_missing_table(error: &sqlx::Error) -> bool {
     number_of(error) == Some(number::NO_SUCH_TABLE)
 }
 
-/// Whether the transaction, or the statement outside of one, was undone for the sake of somebody else's.
-pub(super) fn is_crossed(error: &sqlx::Error) -> bool {
-    use number::{DEADLOCK, DUPLICATE, RECORD_CHANGED};
-    let crossed = [DEADLOCK, RECORD_CHANGED, DUPLICATE];
-    number_of(error).is_some_and(|number| crossed.contains(&number))
+/// Whether a statement failed since a row that it was to write is not as it was.
+pub(super) fn is_other(error: &sqlx::Error) -> bool {
+    number_of(error) == Some(number::OUT_OF_RANGE)
 }
 
-/// What is told of a row that a statement failed of; none where it was not for a row's sake.
-pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
+/// Whether the transaction, or the statement outside of one, was undone for the sake of somebody else's.
+pub(super) fn is_crossed(error: &sqlx::Error) -> bool {
+    use number::{DEADLOCK, RECORD_CHANGED};
+    number_of(error).is_some_and(|number| [DEADLOCK, RECORD_CHANGED].contains(&number))
+}
+
+/// Whether a statement failed since somebody else has a row locked, or was quicker with it.
+pub(super) fn is_in_the_way(error: &sqlx::Error) -> bool {
+    is_other(error) || is_crossed(error) || number_of(error) == Some(number::LOCK_WAIT_TIMEOUT)
+}
+
+/// Which row a statement has failed of, if of one.
+pub(super) fn blame(error: &sqlx::Error) -> Option<Blame> {
     if let Some(big) = too_big(error) {
-        return Some(Why::Invalid {
+        return Some(Blame::Invalid {
             field: "payload",
             value: format!("{} bytes long", big.bytes),
             allowed: format!(
@@ -93,8 +105,9 @@ pub(super) fn blame(error: &sqlx::Error) -> Option<Why> {
         });
     }
     match number_of(error)? {
-        number::LOCK_WAIT_TIMEOUT => Some(Why::Locked(None)),
-        number if number::OF_ROW.contains(&number) => Some(Why::Refused(error.to_string())),
+        number::LOCK_WAIT_TIMEOUT => Some(Blame::Locked),
+        number::DUPLICATE => Some(Blame::Taken),
+        number if number::OF_ROW.contains(&number) => Some(Blame::Refused(error.to_string())),
         _ => None,
     }
 }
@@ -107,7 +120,11 @@ pub(super) fn is_of_server(error: &sqlx::Error) -> bool {
 fn is_transient(error: &sqlx::Error) -> bool {
     let broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolClosed);
     let passes = |number| number == number::LOCK_WAIT_TIMEOUT || number::PASSING.contains(&number);
-    broken || is_crossed(error) || is_of_server(error) || number_of(error).is_some_and(passes)
+    broken
+        || is_crossed(error)
+        || is_duplicate(error)
+        || is_of_server(error)
+        || number_of(error).is_some_and(passes)
 }
 
 fn too_big(error: &sqlx::Error) -> Option<&TooBig> {
@@ -120,9 +137,9 @@ fn too_big(error: &sqlx::Error) -> Option<&TooBig> {
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     if too_big(&error).is_some()
-        && let Some(why) = blame(&error)
+        && let Some(Outcome::Refused(error)) = blame(&error).map(|blame| blame.outcome(NAME))
     {
-        return why.error(NAME);
+        return error;
     }
     Error::Store {
         store: NAME,

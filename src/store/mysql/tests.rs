@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod guards;
 mod leases;
 mod locks;
 mod plans;
@@ -10,6 +11,7 @@ mod rows;
 mod schema;
 mod server;
 mod silence;
+mod spoilt;
 mod strangers;
 mod transactions;
 

@@ -1,368 +1,316 @@
-//! Writes what has been decided.
+//! Writes what has become of rows: rows that become the same by one statement that names them, and others by one that is
+//! joined to what it is given, which keeps what it has found before it writes, and so costs half as much again.
+//!
+//! A statement writes all of its rows or none: what is not as it was makes it fail, since its version would be beyond all
+//! numbers. So one that succeeds needs neither a lock before nor a look behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::Server;
-use super::codec::{self, Hex};
-use super::errors::TooBig;
-use super::read::{Query, query};
-use super::sql::{self, INSERT_WIDTH, Sql};
-use crate::store::sql::{Changed, STATEMENT, batches, clip, ensure, size};
-use crate::store::{Claim, NewRow, Noted, row};
+use super::cells::{Query, hex};
+use super::insert::MOST;
+use super::sql::{Sql, WIDTHS};
+use crate::store::Noted;
+use crate::store::sql::codec::{Hex, headers, json, number};
+use crate::store::sql::{batches, clip};
+use crate::store::table::Write;
 use crate::{Task, TaskId, Timestamp};
 
-/// How many bytes of values any server takes. Those that allow less cannot be used for much.
-const ALWAYS: usize = 512 << 10;
-/// How many bytes a statement may take beside the values of a row that are long.
-const REST_OF_ROW: usize = 512;
+/// From how many groups of rows that become the same on they are given row by row.
+const GROUPS: usize = 4;
+/// How many bytes of texts rows may have that are given row by row.
+const TEXTS: usize = 256 << 10;
+/// How long the values of such a row are beside its texts.
+const REST_OF_ROW: usize = 256;
 
-/// How many bytes of values a statement may carry of rows of these sizes. Fails if one of them is too long for any:
-/// a server that gets it ends the connection without a word.
-async fn budget(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    sizes: impl Iterator<Item = usize> + Clone,
-) -> Result<usize, sqlx::Error> {
-    if sizes.clone().sum::<usize>() <= ALWAYS {
-        return Ok(ALWAYS);
-    }
-    let row = query(&sql.packet).fetch_one(connection).await?;
-    let limit = usize::try_from(row.try_get::<u64, _>(0)?).unwrap_or(usize::MAX);
-    match sizes.max() {
-        Some(bytes) if bytes.saturating_add(REST_OF_ROW) >= limit => Err(TooBig { bytes, limit }.into()),
-        // In a text, each byte takes two digits.
-        _ => Ok(STATEMENT.min(limit / 4)),
-    }
+/// Rows that one statement writes.
+pub(super) struct Part<'w> {
+    pub(super) form: Form,
+    pub(super) writes: Vec<&'w Write>,
 }
 
-/// Writes new rows as they are at `now`. Says which: an error is not one if `is_pardoned` says so, for then the
-/// statement has written none of its rows.
-pub(super) async fn add(
-    connection: &mut MySqlConnection,
-    server: &Server,
-    rows: &[NewRow],
-    now: Timestamp,
-    whose: Whose,
-    is_pardoned: impl Fn(&sqlx::Error) -> bool,
-) -> Result<BTreeSet<TaskId>, sqlx::Error> {
-    let budget = budget(connection, &server.sql, rows.iter().map(size)).await?;
-    let mut added = BTreeSet::new();
-    for rows in batches(rows, INSERT_WIDTH, budget, size) {
-        let at_once = match whose {
-            Whose::Services if server.sql.insert(rows.len(), false).is_none() => 1,
-            Whose::Services | Whose::Own | Whose::Nobodys => rows.len(),
+/// How it does.
+pub(super) enum Form {
+    /// All become the same.
+    Alike(Box<Set>),
+    /// Each has values of its own; texts among them make the server keep the batch in a file.
+    Each { has_texts: bool },
+}
+
+/// What becomes of rows, where that differs from what was there.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Set {
+    numbers: Vec<(&'static str, Option<i64>)>,
+    texts: Vec<(&'static str, Option<String>)>,
+    /// Payload and headers, and how many attempts there may be.
+    refill: Option<(Vec<u8>, String, Option<u32>)>,
+    version: u64,
+    /// The version, and the `wake_at` where that matters, that they must have.
+    was: (u64, Option<Timestamp>),
+}
+
+impl Set {
+    fn of(write: &Write) -> Result<Self, sqlx::Error> {
+        let Write {
+            before, row, noted, ..
+        } = write;
+        let of = |row: &Task| {
+            let time = |time: Option<Timestamp>| time.map(Timestamp::as_millis);
+            [
+                ("state", Some(number(row.state).into())),
+                ("due_at", Some(row.due_at.as_millis())),
+                ("planned_at", Some(row.planned_at.as_millis())),
+                ("wake_at", time(row.wake_at)),
+                ("attempt", Some(row.attempt.into())),
+                ("stalls", Some(row.stalls.into())),
+                ("hop", Some(row.hop.into())),
+                ("updated_at", Some(row.updated_at.as_millis())),
+                ("finished_at", time(row.finished_at)),
+            ]
         };
-        for rows in rows.chunks(at_once) {
-            let written = match server.sql.insert(rows.len(), matches!(whose, Whose::Nobodys)) {
-                Some(sql) => add_prepared(connection, sql, rows, now).await,
-                None => add_literally(connection, &server.table, rows, now, whose).await,
-            };
-            match written {
-                Ok(()) => added.extend(rows.iter().map(|row| row.id)),
-                Err(error) if is_pardoned(&error) => {}
-                Err(error) => return Err(error),
-            }
+        let pairs = of(before).into_iter().zip(of(row));
+        let mut numbers: Vec<_> = pairs
+            .filter(|(before, after)| before != after)
+            .map(|(_, after)| after)
+            .collect();
+        // A renewal sets it without a new version, so it is never left as it was read.
+        numbers.push(("started", Some(row.started.into())));
+        let mut texts = Vec::new();
+        if before.owner != row.owner {
+            texts.push(("t.owner = ?", row.owner.clone()));
         }
+        if before.last_error != row.last_error {
+            texts.push(("t.last_error = ?", error_of(row)));
+        }
+        if !noted.history.is_empty() {
+            let history = Some(noted.history.clone());
+            texts.push(("t.history = RIGHT(CONCAT(t.history, ?), 16384)", history));
+        }
+        if noted.sent.is_some() {
+            texts.push(("t.sent = ?", noted.sent.clone()));
+        }
+        let refill = match write.refill {
+            true => Some((row.payload.clone(), headers(&row.headers)?, row.max_attempts)),
+            false => None,
+        };
+        Ok(Self {
+            numbers,
+            texts,
+            refill,
+            version: row.version,
+            was: (before.version, write.wake_at()),
+        })
     }
-    Ok(added)
+
+    fn has_texts(&self) -> bool {
+        !self.texts.is_empty() || self.refill.is_some()
+    }
 }
 
-/// Whose connection a statement is sent on.
-#[derive(Clone, Copy)]
-pub(super) enum Whose {
-    /// The store's own, whose statements nobody logs.
-    Own,
-    /// The same, and outside of a transaction: who would have to wait for a lock is told so at once.
-    Nobodys,
-    /// The service's, which may log the texts of statements: so values are no part of them.
-    Services,
+fn error_of(row: &Task) -> Option<String> {
+    row.last_error.as_deref().map(|error| clip(error).to_owned())
 }
 
-async fn add_prepared(
-    connection: &mut MySqlConnection,
-    sql: Arc<str>,
-    rows: &[NewRow],
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let mut query = query(&sql);
-    for new in rows {
-        let due_at = row::due_at(new.due, now).as_millis();
-        let noted = Noted::of_new(new, now);
-        query = query
-            .bind(new.id.as_bytes().to_vec())
-            .bind(new.kind.as_str().as_bytes().to_vec())
-            .bind(new.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()))
-            .bind(due_at)
-            .bind(due_at.max(now.as_millis()))
-            .bind(now.after(new.look_in).as_millis())
-            .bind(new.max_attempts)
-            .bind(now.as_millis())
-            .bind(now.as_millis())
-            .bind(codec::headers(&new.headers)?)
-            .bind(new.payload.clone())
-            .bind(noted.history)
-            .bind(noted.sent);
+/// The parts in which rows are written.
+pub(super) fn parts(writes: &[Write]) -> Result<Vec<Part<'_>>, sqlx::Error> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    for write in writes {
+        groups.entry(Set::of(write)?).or_default().push(write);
     }
-    query.execute(connection).await?;
-    Ok(())
+    if groups.len() <= GROUPS {
+        let alike = groups.into_iter().map(|(set, writes)| Part {
+            form: Form::Alike(Box::new(set)),
+            writes,
+        });
+        return Ok(alike.collect());
+    }
+    let mut parts = Vec::new();
+    let writes = Vec::from_iter(writes);
+    for writes in batches(&writes, MOST, TEXTS, |write| REST_OF_ROW + texts_of(write)) {
+        let mut has_texts = false;
+        for write in writes {
+            has_texts |= Set::of(write)?.has_texts();
+        }
+        let form = match writes {
+            // One that is long is given as it is.
+            [write] => Form::Alike(Box::new(Set::of(write)?)),
+            _ => Form::Each { has_texts },
+        };
+        let writes = writes.to_vec();
+        parts.push(Part { form, writes });
+    }
+    Ok(parts)
 }
 
-/// Writes rows by a statement that has them in its text, every byte of theirs as hex digits: for numbers of rows for
-/// which none is kept prepared. One that is prepared for a single use is closed afterwards by a message that the
-/// server does not answer, and the next one then waits some 40 ms for the acknowledgement of that (TCP's delayed
-/// acknowledgement, and the driver has no TCP_NODELAY).
-async fn add_literally(
-    connection: &mut MySqlConnection,
-    table: &str,
-    rows: &[NewRow],
-    now: Timestamp,
-    whose: Whose,
-) -> Result<(), sqlx::Error> {
-    let mut values = Vec::with_capacity(rows.len());
-    for new in rows {
-        let due_at = row::due_at(new.due, now).as_millis();
-        let key = new.key.as_ref().map(|key| hex(key.as_str().as_bytes()));
-        let limit = new.max_attempts.map(|limit| limit.to_string());
-        let noted = Noted::of_new(new, now);
-        let sent = noted
-            .sent
-            .map(|sent| format!("_utf8mb4 {}", hex(sent.as_bytes())));
-        values.push(format!(
-            "({id},{kind},{key},0,1,{due_at},{planned_at},{wake_at},0,0,{limit},0,{now},{now},_utf8mb4 {headers},{payload},\
-             _utf8mb4 {history},{sent})",
-            id = hex(new.id.as_bytes()),
-            kind = hex(new.kind.as_str().as_bytes()),
-            key = key.as_deref().unwrap_or("NULL"),
-            planned_at = due_at.max(now.as_millis()),
-            wake_at = now.after(new.look_in).as_millis(),
-            limit = limit.as_deref().unwrap_or("NULL"),
-            now = now.as_millis(),
-            headers = hex(codec::headers(&new.headers)?.as_bytes()),
-            payload = hex(&new.payload),
-            history = hex(noted.history.as_bytes()),
-            sent = sent.as_deref().unwrap_or("NULL"),
-        ));
-    }
-    let before = match whose {
-        Whose::Nobodys => sql::AT_ONCE,
-        Whose::Own | Whose::Services => "",
+/// How many bytes the texts of a row take in JSON, at the most.
+fn texts_of(write: &Write) -> usize {
+    let Noted { history, sent } = &write.noted;
+    let error = write
+        .row
+        .last_error
+        .as_deref()
+        .map_or(0, |error| clip(error).len());
+    let refill = match write.refill {
+        true => 2 * write.row.payload.len() + 2 * of_headers(&write.row),
+        false => 0,
     };
-    let text = sql::insert_of(before, table, &values);
-    sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?;
-    Ok(())
+    6 * (error + history.len() + sent.as_ref().map_or(0, String::len)) + refill
 }
 
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
-    let digits = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
-    ["x'", &digits.collect::<String>(), "'"].concat()
+fn of_headers(row: &Task) -> usize {
+    let headers = row.headers.iter();
+    6 * headers
+        .map(|(name, value)| name.len() + value.len() + 6)
+        .sum::<usize>()
 }
 
-/// Claims rows. Says how many.
-pub(super) async fn claim(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    ids: &[TaskId],
-    claim: &Claim,
-    now: Timestamp,
-) -> Result<u64, sqlx::Error> {
-    let mut written = 0;
-    for ids in ids.chunks(INSERT_WIDTH) {
-        let (statement, width) = sql.claim(ids.len());
-        let query = query(&statement)
-            .bind(claim.owner.to_string())
-            .bind(now.after(claim.lease).as_millis())
-            .bind(now.as_millis());
-        let query = with_ids(query, ids, width);
-        written += query.execute(&mut *connection).await?.rows_affected();
-    }
-    Ok(written)
-}
-
-/// A statement with the ids that are its last values: the last of them again where there are more places.
-fn with_ids(query: Query, ids: &[TaskId], places: usize) -> Query {
-    let last = ids.last().into_iter().cycle();
-    let ids = ids.iter().chain(last).take(places);
-    ids.fold(query, |query, id| query.bind(id.as_bytes().to_vec()))
-}
-
-/// Writes what hops have made of rows. Says how many.
-pub(super) async fn hopped(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    rows: &[Changed],
-) -> Result<u64, sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(0);
-    }
-    let value = |(_, row): &Changed| (Hex(row.id), row.version, row.hop, row.wake_at);
-    let values: Vec<_> = rows.iter().map(value).collect();
-    let query = query(&sql.hop).bind(codec::json(&values)?);
-    Ok(query.execute(connection).await?.rows_affected())
-}
-
-/// Writes what transitions have made of rows; not their payload, headers and limit, which [`refill`] does. Says how
-/// many.
+/// Writes these rows if all are as they were and there, else none, or those that are there; says how many.
 pub(super) async fn write(
     connection: &mut MySqlConnection,
     sql: &Sql,
-    rows: &[Changed],
+    at_once: &str,
+    form: &Form,
+    writes: &[&Write],
 ) -> Result<u64, sqlx::Error> {
-    let (ended, others): (Vec<_>, Vec<_>) = rows.iter().partition(|(before, row)| before.has_only_ended(row));
-    let (with_error, without): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|(_, row)| row.last_error.is_some());
-    let written = write_ended(connection, sql, ended).await?
-        + write_by(connection, sql, &sql.write, without).await?
-        + write_by(connection, sql, &sql.write_error, with_error).await?;
-    Ok(written)
-}
-
-/// Writes rows that have only ended: nearly always all of a call become the same.
-async fn write_ended(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    rows: Vec<&Changed>,
-) -> Result<u64, sqlx::Error> {
-    let mut alike = BTreeMap::<_, Vec<TaskId>>::new();
-    for (_, row) in rows {
-        let state = codec::number(row.state);
-        let made = (state, row.wake_at, row.updated_at, row.finished_at);
-        alike.entry(made).or_default().push(row.id);
-    }
-    let mut written = 0;
-    for ((state, wake_at, updated_at, finished_at), ids) in alike {
-        for ids in ids.chunks(INSERT_WIDTH) {
-            let (statement, width) = sql.ended(ids.len());
-            let query = query(&statement)
-                .bind(state)
-                .bind(wake_at.map(Timestamp::as_millis))
-                .bind(updated_at.as_millis())
-                .bind(finished_at.map(Timestamp::as_millis));
-            let query = with_ids(query, ids, width);
-            written += query.execute(&mut *connection).await?.rows_affected();
+    match form {
+        Form::Alike(set) => {
+            let mut written = 0;
+            for writes in writes.chunks(MOST) {
+                let query = alike(sql, at_once, set, width(writes.len()));
+                let query = with_ids(query, writes.iter().map(|write| write.row.id));
+                written += query.execute(&mut *connection).await?.rows_affected();
+            }
+            Ok(written)
+        }
+        Form::Each { has_texts } => {
+            let values: Result<Vec<_>, _> = writes.iter().map(|write| values(write, *has_texts)).collect();
+            let text = sqlx::query(AssertSqlSafe(each(at_once, &sql.table, *has_texts)));
+            let query = text.bind(format!("[{}]", values?.join(",")));
+            Ok(query.execute(connection).await?.rows_affected())
         }
     }
-    Ok(written)
 }
 
-async fn write_by(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    statement: &Arc<str>,
-    mut rows: Vec<&Changed>,
-) -> Result<u64, sqlx::Error> {
-    rows.sort_unstable_by_key(|(_, row)| row.id);
-    let values = rows.into_iter().map(|(before, row)| {
-        codec::json(&(
-            Hex(row.id),
-            before.version,
-            codec::number(row.state),
-            row.version,
-            row.due_at,
-            row.planned_at,
-            row.attempt,
-            row.hop,
-            row.updated_at,
-            row.wake_at,
-            row.finished_at,
-            row.stalls,
-            row.last_error.as_deref().map(clip),
-        ))
-    });
-    let values: Vec<String> = values.collect::<Result<_, _>>()?;
-    let budget = budget(connection, sql, values.iter().map(String::len)).await?;
-    let mut written = 0;
-    for values in batches(&values, INSERT_WIDTH, budget, String::len) {
-        let query = query(statement).bind(format!("[{}]", values.join(",")));
-        written += query.execute(&mut *connection).await?.rows_affected();
+/// The statement that writes so many rows alike, but for their ids.
+fn alike<'q>(sql: &Sql, at_once: &str, set: &'q Set, width: usize) -> Query<'q> {
+    let numbers: Vec<_> = set
+        .numbers
+        .iter()
+        .map(|(name, _)| format!("t.{name} = ?"))
+        .collect();
+    let texts = set.texts.iter().map(|(text, _)| (*text).to_owned());
+    let refill = set.refill.as_ref();
+    let refilled = refill.map(|_| "t.payload = ?, t.headers = ?, t.max_attempts = ?".to_owned());
+    let sets: Vec<_> = numbers.into_iter().chain(texts).chain(refilled).collect();
+    let (version, wake_at) = set.was;
+    // Before what it looks at is written.
+    let text = format!(
+        "{at_once}UPDATE {} t FORCE INDEX (PRIMARY) SET t.version = IF(t.version = ?{}, ?, ~0 + t.version), {}
+        WHERE t.id IN ({})",
+        sql.table,
+        wake_at.map_or("", |_| " AND t.wake_at <=> ?"),
+        sets.join(", "),
+        vec!["?"; width].join(",")
+    );
+    let mut query = sqlx::query(AssertSqlSafe(text)).bind(version);
+    if let Some(wake_at) = wake_at {
+        query = query.bind(wake_at.as_millis());
     }
-    Ok(written)
-}
-
-/// Adds to what is noted of rows, if there is anything.
-pub(super) async fn note(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    rows: &[(TaskId, Noted)],
-) -> Result<(), sqlx::Error> {
-    for rows in batches(rows, INSERT_WIDTH, ALWAYS, |(_, noted)| noted.history.len()) {
-        let value = |(id, noted): &(TaskId, Noted)| {
-            let sent = noted.sent.clone().unwrap_or_default();
-            (Hex(*id), noted.history.clone(), sent)
-        };
-        let values: Vec<_> = rows.iter().map(value).collect();
-        let query = query(&sql.note).bind(codec::json(&values)?);
-        let touched = query.execute(&mut *connection).await?.rows_affected();
-        ensure("a note", touched, rows.len())?;
+    query = query.bind(set.version);
+    for (_, value) in &set.numbers {
+        query = query.bind(*value);
     }
-    Ok(())
-}
-
-/// Gives a row its new payload, headers and limit.
-pub(super) async fn refill(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    row: &Task,
-) -> Result<(), sqlx::Error> {
-    let headers = codec::headers(&row.headers)?;
-    let bytes = headers.len() + row.payload.len();
-    budget(connection, sql, std::iter::once(bytes)).await?;
-    let query = query(&sql.refill)
-        .bind(row.payload.clone())
-        .bind(headers)
-        .bind(row.max_attempts)
-        .bind(row.id.as_bytes().to_vec());
-    let touched = query.execute(connection).await?.rows_affected();
-    ensure("a refill", touched, 1)
-}
-
-/// Moves `wake_at` of rows, and nothing else.
-pub(super) async fn wake_at(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    ids: &BTreeSet<TaskId>,
-    time: Timestamp,
-) -> Result<(), sqlx::Error> {
-    if ids.is_empty() {
-        return Ok(());
+    for (_, text) in &set.texts {
+        query = query.bind(text.as_deref());
     }
-    let query = query(&sql.wake_at)
-        .bind(codec::ids(ids.iter().copied())?)
-        .bind(time.as_millis());
-    let touched = query.execute(connection).await?.rows_affected();
-    ensure("a move", touched, ids.len())
+    match refill {
+        Some((payload, headers, most)) => query.bind(&**payload).bind(&**headers).bind(*most),
+        None => query,
+    }
 }
 
-/// Forgets what was renewed of claims.
-pub(super) async fn forget(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    ids: impl IntoIterator<Item = TaskId>,
-) -> Result<(), sqlx::Error> {
-    let ids: Vec<_> = ids.into_iter().collect();
-    if !ids.is_empty() {
-        let query = query(&sql.forget).bind(codec::ids(ids)?);
-        query.execute(connection).await?;
-    }
-    Ok(())
+/// For how many ids the statement is that has room for so many.
+pub(super) fn width(ids: usize) -> usize {
+    WIDTHS.into_iter().find(|width| *width >= ids).unwrap_or(ids)
 }
 
-/// The same, unless it was renewed beyond a time since.
-pub(super) async fn forget_until(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    ids: Vec<TaskId>,
-    time: Timestamp,
-) -> Result<(), sqlx::Error> {
-    if !ids.is_empty() {
-        let query = query(&sql.forget_until).bind(codec::ids(ids)?);
-        query.bind(time.as_millis()).execute(connection).await?;
+/// A statement with the ids that are its last values: the last of them again where there are more places.
+pub(super) fn with_ids<'q>(query: Query<'q>, ids: impl ExactSizeIterator<Item = TaskId>) -> Query<'q> {
+    let mut left = width(ids.len());
+    let (mut query, mut last) = (query, None);
+    for id in ids {
+        query = query.bind(id.as_bytes().to_vec());
+        (left, last) = (left - 1, Some(id));
     }
-    Ok(())
+    (0..left).fold(query, |query, _| {
+        query.bind(last.map(|id| id.as_bytes().to_vec()))
+    })
+}
+
+/// Writes rows each with values of its own.
+pub(super) fn each(at_once: &str, table: &str, has_texts: bool) -> String {
+    let (columns, set) = match has_texts {
+        false => ("", ""),
+        true => (
+            ", owner LONGTEXT CHARACTER SET utf8mb4 PATH '$[14]', last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[15]',
+            history MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[16]', sent TEXT CHARACTER SET utf8mb4 PATH '$[17]',
+            payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[18]', headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[19]',
+            max_attempts INT UNSIGNED PATH '$[20]'",
+            ", t.owner = j.owner, t.last_error = j.last_error, t.history = RIGHT(CONCAT(t.history, j.history), 16384),
+            t.sent = COALESCE(j.sent, t.sent), t.payload = COALESCE(UNHEX(j.payload), t.payload),
+            t.max_attempts = IF(j.headers IS NULL, t.max_attempts, j.max_attempts),
+            t.headers = COALESCE(j.headers, t.headers)",
+        ),
+    };
+    format!(
+        "{at_once}UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(32) PATH '$[0]', was BIGINT UNSIGNED PATH '$[1]',
+            woke BIGINT PATH '$[2]', state TINYINT UNSIGNED PATH '$[3]', version BIGINT UNSIGNED PATH '$[4]',
+            due_at BIGINT PATH '$[5]', planned_at BIGINT PATH '$[6]', wake_at BIGINT PATH '$[7]',
+            attempt INT UNSIGNED PATH '$[8]', started TINYINT PATH '$[9]', stalls INT UNSIGNED PATH '$[10]',
+            hop INT UNSIGNED PATH '$[11]', updated_at BIGINT PATH '$[12]', finished_at BIGINT PATH '$[13]'{columns})) j
+        STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.id = UNHEX(j.id)
+        SET t.version = IF(t.version = j.was AND (j.woke IS NULL OR t.wake_at = j.woke), j.version, ~0 + t.version),
+            t.state = j.state, t.due_at = j.due_at, t.planned_at = j.planned_at, t.wake_at = j.wake_at,
+            t.attempt = j.attempt, t.started = j.started, t.stalls = j.stalls, t.hop = j.hop,
+            t.updated_at = j.updated_at, t.finished_at = j.finished_at{set}"
+    )
+}
+
+/// The values of a row among others, as JSON.
+fn values(write: &Write, has_texts: bool) -> Result<String, sqlx::Error> {
+    let row = &write.row;
+    let numbers = json(&(
+        Hex(row.id),
+        write.before.version,
+        write.wake_at(),
+        number(row.state),
+        row.version,
+        row.due_at,
+        row.planned_at,
+        row.wake_at,
+        row.attempt,
+        i32::from(row.started),
+        row.stalls,
+        row.hop,
+        row.updated_at,
+        row.finished_at,
+    ))?;
+    if !has_texts {
+        return Ok(numbers);
+    }
+    let headers = match write.refill {
+        true => Some(headers(&row.headers)?),
+        false => None,
+    };
+    let texts = json(&(
+        &row.owner,
+        error_of(row),
+        &write.noted.history,
+        &write.noted.sent,
+        write.refill.then(|| hex(&row.payload)),
+        headers,
+        row.max_attempts,
+    ))?;
+    Ok([numbers.trim_end_matches(']'), ",", texts.trim_start_matches('[')].concat())
 }

@@ -112,8 +112,8 @@ impl<'w> Writes<'w> {
         let most = |write: &Write| write.row.max_attempts.map(i64::from);
         sqlx::query(statement.clone())
             .bind(self.column(|write| uuid(write.row.id)))
-            .bind(self.column(|write| version(write.version)))
-            .bind(self.column(|write| time(write.wake_at)))
+            .bind(self.column(|write| version(write.before.version)))
+            .bind(self.column(|write| time(write.wake_at())))
             .bind(self.column(|write| codec::number(write.row.state)))
             .bind(self.column(|write| version(write.row.version)))
             .bind(self.column(|write| write.row.due_at.as_millis()))
@@ -139,7 +139,7 @@ impl<'w> Writes<'w> {
     pub(super) fn same<'q>(&self, database: &Database) -> Query<'q> {
         sqlx::query(database.statements.same.clone())
             .bind(self.column(|write| uuid(write.row.id)))
-            .bind(self.column(|write| version(write.version)))
-            .bind(self.column(|write| write.wake_at.map(Timestamp::as_millis)))
+            .bind(self.column(|write| version(write.before.version)))
+            .bind(self.column(|write| write.wake_at().map(Timestamp::as_millis)))
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Row, SqlStr};
+use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use super::codec::{self, cells, name, span, text, uuids};
+use super::codec::{self, name, span, text, uuids};
 use super::columns::{NewRows, Writes};
 use super::range::{self, Ranges};
+use super::read::{Told, ids, number_of};
 use super::session::Session;
-use super::sql::{COLUMNS, Statements};
+use super::sql::Statements;
 use super::{NAME, errors, schema};
 use crate::store::sql::codec::{limit, number};
-use crate::store::sql::{Blame, Cells, STATEMENT, Value, batches, by_parts, clip, found, size};
+use crate::store::sql::{Blame, STATEMENT, batches, by_parts, clip, found, size};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Noted, Stamped};
 use crate::turns::CALLS;
@@ -32,67 +33,8 @@ impl<S: Session> PgTable<S> {
     }
 
     /// The store's error for what a call failed of.
-    fn failed(&self, error: sqlx::Error) -> Error {
+    pub(super) fn failed(&self, error: sqlx::Error) -> Error {
         self.0.database().failed(error)
-    }
-
-    async fn by_ids(&self, statement: &SqlStr, ids: &[TaskId], is_held: bool) -> Result<Told, sqlx::Error> {
-        let ids = uuids(ids.iter().copied());
-        let make = || sqlx::query(statement.clone()).bind(&*ids);
-        let rows = match is_held {
-            false => self.0.rows(&make).await?,
-            true => self.0.held(&make).await?,
-        };
-        Told::of(&rows)
-    }
-
-    async fn by_keys(
-        &self,
-        statement: &SqlStr,
-        keys: &[(Kind, Key)],
-        is_held: bool,
-    ) -> Result<Told, sqlx::Error> {
-        let names = keys
-            .iter()
-            .map(|(kind, key)| (name(kind.as_str()), name(key.as_str())));
-        let (kinds, names): (Vec<_>, Vec<_>) = names.unzip();
-        let make = || sqlx::query(statement.clone()).bind(&*kinds).bind(&*names);
-        let rows = match is_held {
-            false => self.0.rows(&make).await?,
-            true => self.0.held(&make).await?,
-        };
-        Told::of(&rows)
-    }
-
-    /// Reads by one of two statements, or both, the first of which is for ids.
-    async fn of_both(
-        &self,
-        [of_ids, of_keys]: [&SqlStr; 2],
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-        is_held: bool,
-    ) -> Result<Stamped<Found>, Error> {
-        let read = async {
-            let mut all = Stamped {
-                now: Timestamp::MIN,
-                found: Found::default(),
-            };
-            if !ids.is_empty() || keys.is_empty() {
-                let told = self.by_ids(of_ids, ids, is_held).await?;
-                all = told.stamped(|_| None);
-            }
-            if !keys.is_empty() {
-                let told = self.by_keys(of_keys, keys, is_held).await?;
-                let key_of = |place: i64| keys.get(usize::try_from(place - 1).ok()?).cloned();
-                let Stamped { now, found } = told.stamped(key_of);
-                all = Stamped {
-                    now,
-                    found: all.found.and(found),
-                };
-            }
-            Ok(all)
-        };
-        read.await.map_err(|error| self.failed(error))
     }
 
     /// What came of each of a batch that is written by `step`, whose statements carry no more than they may: where some rows are
@@ -419,41 +361,4 @@ impl<S: Session> Table for PgTable<S> {
     async fn notified(&self) {
         self.0.database().listener.notified().await;
     }
-}
-
-/// The time of an answer, and its rows.
-struct Told {
-    now: Timestamp,
-    rows: Vec<Cells>,
-}
-
-impl Told {
-    fn of(rows: &[PgRow]) -> Result<Self, sqlx::Error> {
-        let now = codec::time(rows.first().ok_or(sqlx::Error::RowNotFound)?, COLUMNS)?;
-        let rows = rows.iter().map(|row| cells(row, COLUMNS));
-        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
-        // One of nothing but the time.
-        rows.retain(|cells| cells.first() != Some(&Value::Null));
-        Ok(Self { now, rows })
-    }
-
-    /// What was found; each row is known by its number to be of a kind and key, or not.
-    fn stamped(self, key_of: impl Fn(i64) -> Option<(Kind, Key)>) -> Stamped<Found> {
-        let Self { now, rows } = self;
-        let found = found(rows, |cells| key_of(number_of(cells)));
-        Stamped { now, found }
-    }
-}
-
-/// The number of what a row was asked for by.
-fn number_of(cells: &Cells) -> i64 {
-    match cells.last() {
-        Some(Value::Int(number)) => *number,
-        _ => -1,
-    }
-}
-
-/// The ids in the first column.
-fn ids(rows: &[PgRow]) -> Result<BTreeSet<TaskId>, sqlx::Error> {
-    rows.iter().map(|row| codec::id(row, 0)).collect()
 }

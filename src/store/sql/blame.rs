@@ -9,12 +9,12 @@ pub(in crate::store) enum Blame {
     /// Another row has its id, or its key.
     Taken,
     /// Another transaction has it locked, or its id or key.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     Locked,
     /// The database refuses it.
     Refused(String),
     /// It has a value that no such database can keep.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     Invalid {
         field: &'static str,
         value: String,
@@ -27,9 +27,9 @@ impl Blame {
     pub(in crate::store) fn outcome(self, store: &'static str) -> Outcome {
         match self {
             Self::Taken => Outcome::Lost,
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Self::Locked => Outcome::Locked,
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
             Self::Invalid {
                 field,
                 value,

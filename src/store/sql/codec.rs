@@ -14,12 +14,8 @@ use crate::TaskId;
 pub(in crate::store) enum Garbled {
     #[error("column {0} has the value {1}")]
     Value(&'static str, i64),
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     #[error("column {0} has a value of another type")]
     Type(&'static str),
-    #[cfg(feature = "mysql")]
-    #[error("column {0} is not UTF-8")]
-    Text(&'static str),
     #[error("column id is not 16 bytes long")]
     Id,
     #[error("column headers: {0}")]

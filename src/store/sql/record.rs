@@ -210,8 +210,8 @@ pub(super) fn written_values(write: &Write) -> [Value; BECOMES] {
     let row = &write.row;
     [
         Value::Bytes(row.id.as_bytes().to_vec()),
-        Value::Int(version(write.version)),
-        Value::of_time(write.wake_at),
+        Value::Int(version(write.before.version)),
+        Value::of_time(write.wake_at()),
         Value::Int(codec::number(row.state).into()),
         Value::Int(version(row.version)),
         time(row.due_at),

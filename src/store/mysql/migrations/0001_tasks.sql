@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS delayline_tasks (
     planned_at   BIGINT           NOT NULL,
     wake_at      BIGINT           NULL,
     attempt      INT UNSIGNED     NOT NULL,
+    started      BOOLEAN          NOT NULL, -- whether the handler of the claim has
     stalls       INT UNSIGNED     NOT NULL,
     max_attempts INT UNSIGNED     NULL,
     hop          INT UNSIGNED     NOT NULL,
@@ -35,16 +36,3 @@ CREATE TABLE IF NOT EXISTS delayline_tasks (
     -- The newest row of a key, also when it is finished.
     KEY `named` (kind, `key`, created_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;
-
--- Claims that were renewed: what counts in place of the lease of the task of that id and version. So a renewal leaves the
--- row of the task as it is, and a transaction of the handler's that has begun before can still finish it.
-CREATE TABLE IF NOT EXISTS delayline_tasks_leases (
-    id         BINARY(16)      NOT NULL,
-    version    BIGINT UNSIGNED NOT NULL,
-    until      BIGINT          NOT NULL, -- the end of the lease
-    renewed_at BIGINT          NOT NULL,
-    started    BOOLEAN         NOT NULL, -- whether the handler has
-    PRIMARY KEY (id),
-    -- What was left behind, and what was renewed while the clock was ahead.
-    KEY `until` (until)
-) ENGINE = InnoDB;

@@ -1,12 +1,12 @@
-//! Renewals, which leave the rows of their tasks as they are.
+//! Renewals, and who meets them.
 
 use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
-use super::{Fixture, LEASE, LEVELS, change, claim, due_rows, held, id, in_time, run, settlement};
+use super::{Fixture, LEASE, LEVELS, change, claim, due_rows, held, id, in_time, run};
 use crate::store::sql::Each;
-use crate::store::{Claim, Ending, Guarded, Note, Renewal, Store, Sweep, Transaction, Verb};
+use crate::store::{Claim, Guarded, Note, Renewal, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 
 const HOUR: i64 = 3_600_000;
@@ -53,15 +53,14 @@ async fn begun(fixture: &Fixture, level: &str, strict: bool) -> MySqlConnection 
 }
 
 #[tokio::test]
-async fn a_claim_that_was_renewed_meanwhile_can_be_finished_at_every_level() {
+async fn a_claim_that_was_renewed_meanwhile_is_finished_or_its_transaction_repeated() {
     for (level, strict) in cases() {
         let fixture = Fixture::new().await;
         let store = &fixture.store;
         store.insert_all(due_rows([1])).await.unwrap();
         store.ready(&claim(1)).await.unwrap();
-        // What it sees of that is old by the end.
-        store.renew(&[held(id(1), 2)], LEASE).await.unwrap();
         let mut service = begun(&fixture, level, strict).await;
+        // What it sees of the row is old by then.
         for started in [true, false] {
             let renewal = Renewal {
                 started,
@@ -70,8 +69,22 @@ async fn a_claim_that_was_renewed_meanwhile_can_be_finished_at_every_level() {
             assert_eq!(store.renew(&[renewal], LEASE).await.unwrap(), [Guarded::Done]);
         }
         assert!(fixture.find(1).await.started);
-        let finished = in_time(store.join(&mut service).finish(id(1), 2, Note::default())).await;
-        assert!(finished.unwrap(), "{level}, {strict}");
+        let finish = async |service: &mut MySqlConnection| {
+            in_time(store.join(service).finish(id(1), 2, Note::default())).await
+        };
+        let finished = match finish(&mut service).await {
+            Ok(finished) => finished,
+            Err(error) => {
+                assert!(
+                    strict && level == LEVELS[1] && error.is_transient(),
+                    "{level}: {error}"
+                );
+                run(&mut service, "ROLLBACK").await;
+                run(&mut service, "START TRANSACTION").await;
+                finish(&mut service).await.unwrap()
+            }
+        };
+        assert!(finished, "{level}, {strict}");
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(1).await.state, State::Done);
     }
@@ -150,13 +163,9 @@ async fn leases_that_were_given_while_the_clock_was_ahead_are_mended() {
     store.insert_all(due_rows([1, 2])).await.unwrap();
     store.ready(&claim(9)).await.unwrap();
     store.renew(&[held(id(2), 2)], LEASE).await.unwrap();
-    let mut other = fixture.foreign().await;
-    for later in [
-        format!("UPDATE delayline_tasks SET updated_at = updated_at + {HOUR}, wake_at = wake_at + {HOUR}"),
-        format!("UPDATE delayline_tasks_leases SET until = until + {HOUR}, renewed_at = renewed_at + {HOUR}"),
-    ] {
-        run(&mut other, &later).await;
-    }
+    let later =
+        format!("UPDATE delayline_tasks SET updated_at = updated_at + {HOUR}, wake_at = wake_at + {HOUR}");
+    run(&mut fixture.foreign().await, &later).await;
     store.purge(9).await.unwrap();
     let now = store.now().await.unwrap();
     for number in [1, 2] {
@@ -164,42 +173,8 @@ async fn leases_that_were_given_while_the_clock_was_ahead_are_mended() {
         assert!(row.updated_at <= now, "{row:?}");
         assert!(
             row.wake_at
-                .is_some_and(|end| end > now && end <= now.after(LEASE)),
+                .is_some_and(|end| end > now && end <= now.after(LEASE + Duration::from_secs(5))),
             "{row:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn what_is_left_of_renewals_is_removed() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    store.insert_all(due_rows([1, 2, 3])).await.unwrap();
-    store.ready(&claim(9)).await.unwrap();
-    let claims = [1, 2, 3].map(|number| held(id(number), 2));
-    store.renew(&claims, LEASE).await.unwrap();
-    let mut other = fixture.foreign().await;
-    let left = async |other: &mut _| -> i64 {
-        let count = sqlx::query_scalar("SELECT count(*) FROM delayline_tasks_leases");
-        count.fetch_one(other).await.unwrap()
-    };
-    store.advance(&[settlement(1, 2, Ending::Done)]).await.unwrap();
-    assert_eq!(left(&mut other).await, 2);
-    // A service's transaction may not be able to remove it.
-    run(&mut other, "START TRANSACTION").await;
-    assert!(
-        store
-            .join(&mut other)
-            .finish(id(2), 2, Note::default())
-            .await
-            .unwrap()
-    );
-    run(&mut other, "COMMIT").await;
-    run(&mut other, "UPDATE delayline_tasks_leases SET until = 0").await;
-    store.purge(1).await.unwrap();
-    // The third still runs: its lease has only ended.
-    assert_eq!(left(&mut other).await, 1);
-    assert_eq!(store.sweep(&claim(0), &sweep()).await.unwrap().found.expired, 1);
-    assert_eq!(left(&mut other).await, 0);
-    assert_eq!(fixture.find(3).await.attempt, 0);
 }

@@ -49,7 +49,7 @@ async fn the_largest_numbers_come_back() {
     let mut other = fixture.foreign().await;
     run(
         &mut other,
-        "UPDATE delayline_tasks SET version = 18446744073709551614, attempt = 4294967294, hop = 4294967295",
+        "UPDATE delayline_tasks SET version = 9223372036854775806, attempt = 4294967294, hop = 4294967295",
     )
     .await;
     let sweep = Sweep {
@@ -62,11 +62,11 @@ async fn the_largest_numbers_come_back() {
     assert_eq!(swept.claimed, std::slice::from_ref(&row));
     assert_eq!(
         (row.version, row.attempt, row.hop),
-        (u64::MAX, u32::MAX, u32::MAX)
+        (i64::MAX.cast_unsigned(), u32::MAX, u32::MAX)
     );
     let settled = fixture
         .store
-        .renew(&[held(id(1), u64::MAX)], LEASE)
+        .renew(&[held(id(1), i64::MAX.cast_unsigned())], LEASE)
         .await
         .unwrap();
     assert_eq!(settled, [crate::store::Guarded::Done]);

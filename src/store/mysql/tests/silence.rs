@@ -41,7 +41,7 @@ async fn a_call_that_gets_no_answer_fails_and_its_connection_is_not_used_again()
     proxy.set(Network::FrozenSoFar);
     let error = in_time(store.ready(&claim(1))).await.unwrap_err();
     assert!(
-        error.is_transient() && error.to_string().contains("did not answer"),
+        error.is_transient() && error.to_string().contains("no answer"),
         "{error}"
     );
     in_time(store.ready(&claim(1))).await.unwrap();

@@ -4,7 +4,7 @@ use tracing::Level;
 
 use super::{Fixture, LEASE, LEVELS, change, claim, held, id, in_time, is, named, new_row, run, wakes};
 use crate::logged::Logged;
-use crate::store::mysql::sql::INSERT_WIDTH;
+use crate::store::mysql::insert::MOST;
 use crate::store::sql::Each;
 use crate::store::{Guarded, NewRow, Note, Store, Transaction, Verb};
 use crate::{Answer, Scheduled, State};
@@ -262,7 +262,7 @@ async fn no_payload_is_logged() {
     let mut service = fixture.service("READ COMMITTED").await;
     let mut joined = fixture.store.join(&mut service);
     // As many as there are statements for, others, and some that are there.
-    for (first, count) in [(1, 1), (10, 3), (1_000, INSERT_WIDTH), (9, 3)] {
+    for (first, count) in [(1, 1), (10, 3), (1_000, MOST), (9, 3)] {
         let rows = (first..first + count).map(secret).collect();
         assert_eq!(joined.insert(rows).await.unwrap().found.len(), count);
     }

@@ -26,8 +26,12 @@ impl Fixture {
 /// One hop more, if the row is as it was.
 fn hopped(row: &Task) -> Write {
     Write {
-        version: row.version,
-        wake_at: None,
+        before: Task {
+            payload: Vec::new(),
+            headers: Default::default(),
+            ..row.clone()
+        },
+        guards_wake: false,
         row: Task {
             version: row.version + 1,
             hop: row.hop + 1,
@@ -46,7 +50,10 @@ async fn a_row_of_another_version_is_not_written() {
     let rows = [fixture.find(id(1)).await, fixture.find(id(2)).await];
     for version in [0, 2, u64::MAX] {
         let other = Write {
-            version,
+            before: Task {
+                version,
+                ..hopped(&rows[0]).before
+            },
             refill: true,
             row: Task {
                 payload: vec![7],
@@ -73,12 +80,16 @@ async fn a_row_whose_wake_at_has_moved_is_not_written_where_that_matters() {
     fixture.store.insert_all(vec![new_row(1, LEASE)]).await.unwrap();
     let row = fixture.find(id(1)).await;
     let moved = Write {
-        wake_at: row.wake_at.map(|wake_at| wake_at.shifted(1)),
+        before: Task {
+            wake_at: row.wake_at.map(|wake_at| wake_at.shifted(1)),
+            ..hopped(&row).before
+        },
+        guards_wake: true,
         ..hopped(&row)
     };
     assert_eq!(fixture.write(&[moved]).await, ["lost"]);
     let same = Write {
-        wake_at: row.wake_at,
+        guards_wake: true,
         ..hopped(&row)
     };
     assert_eq!(fixture.write(&[same]).await, ["written"]);
@@ -107,7 +118,7 @@ async fn payload_and_headers_are_written_where_they_are_new_and_else_stay() {
     let kept = fixture.find(id(1)).await;
     assert_eq!(kept, hopped(&row).row);
     let refilled = Write {
-        version: kept.version,
+        before: hopped(&kept).before,
         refill: true,
         row: Task {
             version: 9,
@@ -130,7 +141,7 @@ async fn a_locked_row_is_not_waited_for_and_one_that_is_gone_is_not_locked() {
     }
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 2]).await;
-    writes[1].version = 7;
+    writes[1].before.version = 7;
     assert_eq!(fixture.write(&writes).await, ["locked", "lost", "written"]);
     run(&mut other, "COMMIT").await;
     assert_eq!(fixture.write(&writes).await, ["written", "lost", "lost"]);

@@ -25,8 +25,12 @@ impl Fixture {
 /// One hop more, if the row is as it was.
 fn hopped(row: &Task) -> Write {
     Write {
-        version: row.version,
-        wake_at: None,
+        before: Task {
+            payload: Vec::new(),
+            headers: Default::default(),
+            ..row.clone()
+        },
+        guards_wake: false,
         row: Task {
             version: row.version + 1,
             hop: row.hop + 1,
@@ -44,7 +48,10 @@ async fn a_row_of_another_version_is_not_written() {
     let rows = [fixture.find(id(1)).await, fixture.find(id(2)).await];
     for version in [0, 2, u64::MAX] {
         let other = Write {
-            version,
+            before: Task {
+                version,
+                ..hopped(&rows[0]).before
+            },
             refill: true,
             row: Task {
                 payload: vec![7],
@@ -71,12 +78,16 @@ async fn a_row_whose_wake_at_has_moved_is_not_written_where_that_matters() {
     fixture.insert(vec![new_row(1, LEASE)]).await;
     let row = fixture.find(id(1)).await;
     let moved = Write {
-        wake_at: row.wake_at.map(|wake_at| wake_at.shifted(1)),
+        before: Task {
+            wake_at: row.wake_at.map(|wake_at| wake_at.shifted(1)),
+            ..hopped(&row).before
+        },
+        guards_wake: true,
         ..hopped(&row)
     };
     assert_eq!(fixture.write(vec![moved]).await, [false]);
     let same = Write {
-        wake_at: row.wake_at,
+        guards_wake: true,
         ..hopped(&row)
     };
     assert_eq!(fixture.write(vec![same]).await, [true]);
