@@ -34,10 +34,12 @@ pub(super) const LISTENER_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 /// For how long work may take that ends by itself, such as opening.
 const WORK_WITHIN: Duration = Duration::from_secs(15);
 
-/// What the client takes the queues of a topic from that has none: a topic that no broker has. By itself it takes those of
-/// `TBW102`, which brokers have that make topics by themselves: four and not eight, so while a broker starts again and the
-/// nameservers do not know its topics yet, messages of a key would go to another queue than those before.
+/// What a broker that makes topics by itself makes one from that it is sent a message for: nothing.
 const NO_TOPIC: &str = "delayline_none";
+/// How many queues the client takes of `TBW102`, which such brokers have, for a topic that the nameservers do not know. By
+/// itself it takes four, and they know none while a broker starts: then messages of a key would go to another queue than
+/// those before.
+const NO_QUEUES: u32 = 0;
 
 /// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
 /// new broker is unknown here, and this process is unknown there.
@@ -100,6 +102,7 @@ impl ClientFactory {
             .rpc_hook(self.hook())
             .producer_group(group)
             .create_topic_key(NO_TOPIC)
+            .default_topic_queue_nums(NO_QUEUES)
             .max_message_size(u32::try_from(self.max_message_size).unwrap_or(u32::MAX))
             .send_msg_timeout(u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX))
             .build();

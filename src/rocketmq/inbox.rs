@@ -193,6 +193,7 @@ impl Connected {
                 break;
             };
             let mut received = item.received.expanded(self.longest_body);
+            tracing::trace!(queue = ?item.queue, offset = item.offset, id = received.id, "a message is given");
             received.ticket = ticket;
             bytes += received.bytes();
             next.push(received);

@@ -119,6 +119,7 @@ impl QueueOrder {
                         "messages of a queue do not come and are overtaken by those behind them, so one of the same key may                          be answered conflict or existing"
                     );
                 }
+                tracing::trace!(?queue, first, last, next = ?progress.next, "a batch passes");
                 // What comes again takes nothing back.
                 progress.next = progress.next.max(Some(last + 1));
                 break;
