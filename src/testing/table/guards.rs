@@ -39,7 +39,7 @@ pub(super) async fn a_write_of_another_version_is_lost(fixture: &dyn TableFixtur
     let current = get(&*table, id(1)).await;
     for version in [0, 1, 3, u64::MAX >> 1] {
         let mut late = into_state(&read, State::Done);
-        late.version = version;
+        late.before.version = version;
         assert_eq!(write(&*table, &[late]).await, ["lost"], "{version}");
     }
     assert_eq!(get(&*table, id(1)).await, current);
@@ -51,7 +51,7 @@ pub(super) async fn a_write_of_another_wake_at_is_lost_where_that_matters(fixtur
     let read = get(&*table, id(1)).await;
     let mut renewal = next(&read);
     renewal.row.version = read.version;
-    renewal.wake_at = read.wake_at;
+    renewal.guards_wake = true;
     renewal.row.wake_at = Some(at(99));
     assert_eq!(write(&*table, &[renewal.clone()]).await, ["written"]);
     assert_eq!(write(&*table, &[renewal]).await, ["lost"], "it has moved");
@@ -136,7 +136,7 @@ pub(super) async fn each_write_of_a_call_is_answered_for_itself(fixture: &dyn Ta
     let mut writes = Vec::new();
     for n in (1..=300).rev() {
         let mut write = next(&get(&*table, id(n)).await);
-        write.version += u64::from(n % 3 == 0);
+        write.before.version += u64::from(n % 3 == 0);
         writes.push(write);
     }
     let expected: Vec<_> = (1..=300)

@@ -76,8 +76,8 @@ pub(super) async fn get(table: &dyn Table, id: TaskId) -> Task {
 /// The next version of a row, otherwise as it is, if it is of its version.
 pub(super) fn next(row: &Task) -> Write {
     Write {
-        version: row.version,
-        wake_at: None,
+        before: row.clone(),
+        guards_wake: false,
         row: Task {
             version: row.version + 1,
             ..row.clone()
