@@ -1,7 +1,5 @@
 //! What brokers are asked that the client has no function for.
 
-use std::time::Duration;
-
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::ClientInstanceHandle;
 use rocketmq_model::message::MessageQueue;
@@ -14,8 +12,8 @@ use super::failure::{NO_PERMISSION, denied, failure, transient};
 use super::hook::{ROUTE, SUCCESS};
 use crate::Error;
 
-/// For how long a server may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// For how long a server may take to answer, in ms.
+const ANSWER_WITHIN: u64 = 1_000;
 /// The request for how far a consumer group has consumed a queue (`QUERY_CONSUMER_OFFSET`).
 const GROUP_OFFSET: i32 = 14;
 /// The request for where a queue begins (`GET_MIN_OFFSET`).
@@ -94,8 +92,7 @@ impl Requests {
 
     /// The address of the master that has the queue.
     async fn master(&self, queue: &MessageQueue) -> Result<CheetahString, Error> {
-        let within = ANSWER_WITHIN.as_millis() as u64;
-        let route = self.0.topic_route(queue.topic_str(), within).await;
+        let route = self.0.topic_route(queue.topic_str(), ANSWER_WITHIN).await;
         let route = route.map_err(|cause| failure("asking a nameserver for a topic", cause))?;
         let brokers = route.unwrap_or_default().broker_datas;
         brokers
@@ -111,8 +108,7 @@ impl Requests {
         broker: &CheetahString,
         request: RemotingCommand,
     ) -> Result<RemotingCommand, Error> {
-        let within = ANSWER_WITHIN.as_millis() as u64;
-        let sent = self.0.invoke_remoting(broker, request, within);
+        let sent = self.0.invoke_remoting(broker, request, ANSWER_WITHIN);
         sent.await.map_err(|cause| failure(asking, cause))
     }
 }

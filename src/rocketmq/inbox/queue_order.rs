@@ -116,7 +116,8 @@ impl QueueOrder {
                         ?queue,
                         from = next,
                         to = first,
-                        "messages of a queue do not come and are overtaken by those behind them, so one of the same key may                          be answered conflict or existing"
+                        "messages of a queue do not come and are overtaken by those behind them, so one of the same key may \
+                         be answered conflict or existing"
                     );
                 }
                 tracing::trace!(?queue, first, last, next = ?progress.next, "a batch passes");

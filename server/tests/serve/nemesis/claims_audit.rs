@@ -79,7 +79,7 @@ fn of_jobs(called: &Called, rows: &[Row]) -> Vec<(String, String)> {
             found("has not ended by the claim that was answered so");
         }
         for pause in called.pauses.iter().filter(|pause| pause.kind == JOB) {
-            // What the database was asked for before, and did later, is given back and to nobody.
+            // What the database was asked for before, and did later, is given back, and no caller gets it.
             let is_given = |entry: &&Entry| given.contains(&format!("{}.{}", row.task.id, entry.version));
             let mut claimed = row.events("claimed").filter(is_given);
             if claimed.any(|entry| is_within(pause, entry.at.as_millis())) {

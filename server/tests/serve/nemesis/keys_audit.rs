@@ -203,7 +203,7 @@ impl<'a> Audit<'a> {
                 .any(|(_, said)| said["answer"] == "cancelled");
             let excused = earlier
                 .iter()
-                .any(|earlier| self.is_in_the_way(&self.rows[earlier], sent, stored))
+                .any(|earlier| self.is_in_the_way(self.rows[earlier], sent, stored))
                 || was_cancelled && self.is_cancelled_later(number, sent, stored);
             if !excused {
                 self.found(number, "is lost");
