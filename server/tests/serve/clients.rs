@@ -133,13 +133,14 @@ async fn what_a_killed_worker_in_go_had_is_done_by_one_in_python() {
 /// The first worker is paused for longer than its lease, and comes back while the second one has the task.
 async fn loses(first: Language, second: Language) {
     let server = Server::start();
-    // Both are long, so that the second is still at it when the first one says that it has lost.
     schedule(&server, json!({"name": "slow", "seconds": 8})).await;
-    let mut paused = Program::worker(&first, &server, "8");
+    let mut paused = Program::worker(&first, &server, "1");
     let task = claimed(&server, 1).await;
     paused.signal("STOP");
-    let mut second = Program::worker(&second, &server, "30");
+    let mut second = Program::worker(&second, &server, "300");
     let taken = claimed(&server, 2).await;
+    // It stands still until the first one has said that it has lost, however long that takes.
+    second.signal("STOP");
     paused.signal("CONT");
     // Nobody can keep it from what it has begun; but it can neither end nor extend the claim.
     assert_eq!(paused.says().await, "built slow");
@@ -150,6 +151,7 @@ async fn loses(first: Language, second: Language) {
         (&same["version"], &same["state"]),
         (&taken["version"], &json!("running"))
     );
+    second.signal("CONT");
     assert_eq!(second.says().await, "built slow");
     server.until(REPORT, |task| task["state"] == "done").await;
 }
