@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::batch::Batch;
-use super::patience::Patience;
+use super::patience::{Patience, Queue};
 use crate::clock::Clock;
 use crate::store::merging::{Answers, AnswersAtOnce, Batched};
 use crate::store::table::Table;
@@ -21,6 +21,8 @@ pub(in crate::store) struct Decider<T> {
     pub(super) history: Duration,
     /// For how long a call may take.
     pub(super) limit: Duration,
+    /// Calls that others were quicker with.
+    pub(super) queue: Queue,
 }
 
 impl<T> Decider<T> {
@@ -30,6 +32,7 @@ impl<T> Decider<T> {
             clock,
             history,
             limit: defaults::STORE_TIMEOUT,
+            queue: Queue::default(),
         }
     }
 }
@@ -43,7 +46,7 @@ impl<T: Table> Decider<T> {
 
     /// A batch of which each that is not answered is asked for again, for a while.
     pub(super) fn batch<Q, A>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q, A> {
-        Batch::new(asked, Patience::new(&self.clock), waits)
+        Batch::new(asked, Patience::new(&self.clock, &self.queue), waits)
     }
 
     /// As [`Store::insert`](crate::store::Store::insert).

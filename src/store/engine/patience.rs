@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
@@ -13,18 +14,27 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// For how long a pause is at the most.
 const LONGEST: Duration = Duration::from_millis(250);
 
+/// The queue of a store's calls that others were quicker with: one at a time decides again. Without it, of many that want the
+/// same rows one is quickest in each turn, and all others have read them for nothing.
+pub(super) type Queue = Mutex<()>;
+
 /// How often a call has asked again, and until when it will.
 #[derive(Debug)]
 pub(super) struct Patience<'c> {
     clock: &'c Clock,
+    queue: &'c Queue,
+    /// While it is the one whose turn it is.
+    turn: Option<MutexGuard<'c, ()>>,
     until: Instant,
     turns: u32,
 }
 
 impl<'c> Patience<'c> {
-    pub(super) fn new(clock: &'c Clock) -> Self {
+    pub(super) fn new(clock: &'c Clock, queue: &'c Queue) -> Self {
         Self {
             clock,
+            queue,
+            turn: None,
             until: clock.instant() + ENOUGH,
             turns: 0,
         }
@@ -36,17 +46,21 @@ impl<'c> Patience<'c> {
     }
 
     /// Pauses before rows are asked for again, and says whether they are to be. A row that is only lost is first read again
-    /// at once: who was quicker has done what he wanted.
+    /// as soon as it is this call's turn.
     pub(super) async fn pause(&mut self, is_locked: bool) -> bool {
         self.turns += 1;
-        if self.turns == 1 && !is_locked {
-            return true;
+        let left = self.until.saturating_duration_since(self.clock.instant());
+        if is_locked {
+            // The others may get on meanwhile.
+            self.turn = None;
+        } else if self.turn.is_none() {
+            self.turn = self.clock.timeout(left, self.queue.lock()).await;
+            return self.turn.is_some();
         }
-        if self.clock.instant() >= self.until {
+        if left.is_zero() {
             return false;
         }
-        // A random while, so that two who want the same rows do not ask in step. Of many who write the same rows all the time
-        // one is quickest each time: so who is not asks often.
+        // A random while, so that two who want the same rows do not ask in step.
         let longest = match is_locked {
             true => LONGEST.min(PAUSE * self.turns),
             false => PAUSE,

@@ -43,6 +43,18 @@ async fn a_row_that_others_always_are_quicker_with_is_an_error_that_passes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_many_calls_that_want_the_same_rows_each_loses_them_once() {
+    const CALLS: usize = 20;
+    let fixture = Fixture::new(LONG).await;
+    fixture.others.crowded.store(true, Ordering::Relaxed);
+    let changes = || fixture.change(vec![later(1), later(2), later(3)]);
+    let answers = futures_util::future::join_all((0..CALLS).map(|_| changes())).await;
+    assert!(answers.iter().flatten().all(Answer::is_done), "{answers:?}");
+    assert_eq!(fixture.get(1).await.version, 1 + CALLS as u64);
+    assert!(*fixture.others.writes.lock().unwrap() <= 2 * CALLS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_tells_of_a_row_that_was_not_written_is_not_given() {
     let fixture = Fixture::new(Duration::ZERO).await;
     // Two dead rows of one key.
