@@ -11,6 +11,7 @@ mod insert;
 mod loaded;
 mod look;
 mod patience;
+mod reckoned;
 mod sweep;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod transaction;
@@ -137,15 +138,15 @@ impl<T: Table + 'static> Store for Engine<T> {
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        self.workers.within(self.workers.arrive(wakes, claim)).await
+        self.workers.heard(self.workers.arrive(wakes, claim)).await
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.workers.within(self.workers.ready(claim)).await
+        self.workers.heard(self.workers.ready(claim)).await
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.workers.within(self.workers.sweep(claim, sweep)).await
+        self.workers.heard(self.workers.sweep(claim, sweep)).await
     }
 
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {

@@ -1,9 +1,10 @@
 //! What a worker does to a row that it holds or sends on its way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::Note;
-use crate::{State, TaskId, Timestamp};
+use crate::{State, Task, TaskId, Timestamp};
 
 /// A transition of a row by a worker, who holds it or sends it on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Step {
     pub event: Event,
     /// What is noted if it does.
     pub note: Note,
+    /// The row as it was claimed, if the worker has it: then a store need not read it. Of another version it counts for nothing.
+    pub claimed: Option<Arc<Task>>,
 }
 
 impl Step {
@@ -40,6 +43,7 @@ impl Step {
             version,
             event,
             note,
+            claimed: None,
         }
     }
 

@@ -262,7 +262,8 @@ impl Range {
 /// What has become of a row, and what it must still be like for that to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What it was, without payload and headers: it must still be of that version.
+    /// What it was, without payload and headers: it must still be of that version. Its `wake_at`, `started` and `updated_at` may
+    /// have changed since, as a renewal of its lease makes no new version.
     pub before: Task,
     /// Whether it must still have that `wake_at` as well, as where what moves it alone makes no new version.
     pub guards_wake: bool,

@@ -93,6 +93,7 @@ async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<(Current, Guarde
             ending: settled.ending.clone(),
             goes_on: *goes_on,
         },
+        claimed: Some(Arc::clone(&settled.attempt.task)),
     };
     let ends: Vec<_> = batch.iter().zip(&claims).map(end).collect();
     let came = engine.kernel.store.advance(&ends).await?;

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 
 use super::batch::Batch;
 use super::patience::{Patience, Queue};
+use super::reckoned::Reckoned;
 use crate::clock::Clock;
 use crate::store::merging::{Answers, AnswersAtOnce, Batched};
 use crate::store::table::Table;
-use crate::store::{Change, NewRow, unanswered};
+use crate::store::{Change, NewRow, Stamped, unanswered};
 use crate::turns::CALLS;
 use crate::{Answer, Error, Scheduled, defaults};
 
@@ -23,6 +24,8 @@ pub(in crate::store) struct Decider<T> {
     pub(super) limit: Duration,
     /// Calls that others were quicker with.
     pub(super) queue: Queue,
+    /// Of what workers were last answered.
+    pub(super) time: Reckoned,
 }
 
 impl<T> Decider<T> {
@@ -33,6 +36,7 @@ impl<T> Decider<T> {
             history,
             limit: defaults::STORE_TIMEOUT,
             queue: Queue::default(),
+            time: Reckoned::default(),
         }
     }
 }
@@ -42,6 +46,16 @@ impl<T: Table> Decider<T> {
     pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         let ended = self.clock.timeout(self.limit, call).await;
         ended.unwrap_or_else(|| Err(unanswered(self.table.name(), self.limit)))
+    }
+
+    /// What a worker is answered, whose time is kept.
+    pub(super) async fn heard<A>(
+        &self,
+        call: impl Future<Output = Result<Stamped<A>, Error>>,
+    ) -> Result<Stamped<A>, Error> {
+        let answer = self.within(call).await?;
+        self.time.hear(answer.now, &self.clock);
+        Ok(answer)
     }
 
     /// A batch of which each that is not answered is asked for again, for a while.

@@ -12,7 +12,7 @@ use crate::store::rows::Rows;
 use crate::store::table::{Outcome, Table};
 use crate::store::transition::Transition;
 use crate::store::{Guarded, Renewal, Stamped, Step, row};
-use crate::{Error, State, TaskId, Timestamp};
+use crate::{Error, State, Task, TaskId, Timestamp};
 
 /// How often rows are asked for again that others have locked, before they are left for later.
 const TRIES: usize = 3;
@@ -29,12 +29,19 @@ impl<T: Table> Decider<T> {
             .iter()
             .map(|step| (step.id, step.version, step.event.needs()))
             .collect();
+        let claimed = |place: usize| {
+            let Step {
+                id, version, claimed, ..
+            } = &steps[place];
+            let claimed = claimed.as_deref()?;
+            (claimed.id == *id && claimed.version == *version).then_some(claimed)
+        };
         let take = |rows: &mut Rows, place: usize, now| {
             let step = &steps[place];
             let transition = Transition::of(&step.event, self.history);
             rows.enter(step.id, now, &step.note, |row| transition.apply(row, now));
         };
-        self.guarded(&named, take).await
+        self.guarded(&named, claimed, take).await
     }
 
     /// As [`Store::renew`](crate::store::Store::renew).
@@ -47,13 +54,15 @@ impl<T: Table> Decider<T> {
             let claim: &Renewal = &claims[place];
             rows.change(claim.id, |row| row::renew(row, claim.started, lease, now));
         };
-        self.guarded(&named, renew).await
+        self.guarded(&named, |_| None, renew).await
     }
 
-    /// Makes of each row what `make` makes of it, if it is as it must be; says of each what came of it.
-    async fn guarded(
+    /// Makes of each row what `make` makes of it, if it is as it must be; says of each what came of it. Rows are read unless
+    /// all of them are `claimed`, and the time is known.
+    async fn guarded<'t>(
         &self,
         named: &[Named],
+        claimed: impl Fn(usize) -> Option<&'t Task> + Send,
         make: impl Fn(&mut Rows, usize, Timestamp) + Send,
     ) -> Result<Vec<Guarded>, Error> {
         let mut came: Vec<Option<Guarded>> = vec![None; named.len()];
@@ -62,11 +71,23 @@ impl<T: Table> Decider<T> {
             if open.is_empty() {
                 break;
             }
-            let ids: BTreeSet<_> = open.iter().map(|&place| named[place].0).collect();
-            let ids = Vec::from_iter(ids);
-            let Stamped { now, found } = self.table.claims(&ids).await?;
-            let versions: BTreeMap<_, _> = found.rows.iter().map(|row| (row.id, row.version)).collect();
-            let mut loaded = Loaded::of(found);
+            let given = self.time.now(&self.clock).filter(|_| turn == 0).and_then(|now| {
+                let rows: Option<Vec<_>> = open.iter().map(|&place| claimed(place)).collect();
+                Some((now, Loaded::given(rows?.into_iter())))
+            });
+            let (now, mut loaded) = match given {
+                Some(given) => given,
+                None => {
+                    let ids: BTreeSet<_> = open.iter().map(|&place| named[place].0).collect();
+                    let Stamped { now, found } = self.table.claims(&Vec::from_iter(ids)).await?;
+                    (now, Loaded::of(found))
+                }
+            };
+            let versions: BTreeMap<_, _> = open
+                .iter()
+                .filter_map(|&place| loaded.rows.get(named[place].0))
+                .map(|row| (row.id, row.version))
+                .collect();
             for &place in &open {
                 let (id, version, state) = named[place];
                 let row = loaded.rows.get(id);

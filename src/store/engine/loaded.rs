@@ -16,6 +16,8 @@ pub(super) struct Loaded {
     /// Those of which nothing can be decided.
     ids: BTreeMap<TaskId, Unreadable>,
     keys: BTreeMap<(Kind, Key), Unreadable>,
+    /// Whether they were not read, but given by their worker: then their leases may have been renewed since.
+    is_given: bool,
 }
 
 /// Whether a row is as it was.
@@ -28,6 +30,18 @@ impl Loaded {
     pub(super) fn of(found: Found) -> Self {
         let mut loaded = Self::default();
         loaded.add(found);
+        loaded
+    }
+
+    /// Rows of claims as their worker has them.
+    pub(super) fn given<'t>(claimed: impl Iterator<Item = &'t Task>) -> Self {
+        let mut loaded = Self {
+            is_given: true,
+            ..Self::default()
+        };
+        let rows = claimed.map(row::lean).collect();
+        let unreadable = Vec::new();
+        loaded.add(Found { rows, unreadable });
         loaded
     }
 
@@ -73,7 +87,8 @@ impl Loaded {
             // Renewals move the end of a lease, and sweeps a wake-up, without a new version.
             Some(Write {
                 before: before.clone(),
-                guards_wake: before.state == State::Running || before.version == row.version,
+                guards_wake: !self.is_given
+                    && (before.state == State::Running || before.version == row.version),
                 row: row.clone(),
                 refill: refilled.contains(id),
                 noted: self.rows.noted(*id).cloned().unwrap_or_default(),

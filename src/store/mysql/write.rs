@@ -56,17 +56,14 @@ impl Set {
             before, row, noted, ..
         } = write;
         let of = |row: &Task| {
-            let time = |time: Option<Timestamp>| time.map(Timestamp::as_millis);
             [
                 ("state", Some(number(row.state).into())),
                 ("due_at", Some(row.due_at.as_millis())),
                 ("planned_at", Some(row.planned_at.as_millis())),
-                ("wake_at", time(row.wake_at)),
                 ("attempt", Some(row.attempt.into())),
                 ("stalls", Some(row.stalls.into())),
                 ("hop", Some(row.hop.into())),
-                ("updated_at", Some(row.updated_at.as_millis())),
-                ("finished_at", time(row.finished_at)),
+                ("finished_at", row.finished_at.map(Timestamp::as_millis)),
             ]
         };
         let pairs = of(before).into_iter().zip(of(row));
@@ -74,7 +71,9 @@ impl Set {
             .filter(|(before, after)| before != after)
             .map(|(_, after)| after)
             .collect();
-        // A renewal sets it without a new version, so it is never left as it was read.
+        // A renewal sets these without a new version, so they are never left as they were read.
+        numbers.push(("wake_at", row.wake_at.map(Timestamp::as_millis)));
+        numbers.push(("updated_at", Some(row.updated_at.as_millis())));
         numbers.push(("started", Some(row.started.into())));
         let mut texts = Vec::new();
         if before.owner != row.owner {
