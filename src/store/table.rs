@@ -65,12 +65,14 @@ pub trait Table: Send + Sync {
     ) -> Result<Stamped<Vec<usize>>, Error>;
 
     /// Writes rows as [`NewRow::row`] makes them at the table's time, each unless a row of its id, or a live one of its kind
-    /// and key, is there or comes before it: that one is [`Outcome::Lost`].
+    /// and key, is there or comes before it: that one is [`Outcome::Lost`]. Where one of a call is, so may others be that are
+    /// in nobody's way: a call of those alone writes them.
     async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error>;
 
-    /// Writes what has become of rows, in the order given, each if it is as it was. No two are of one id.
+    /// Writes what has become of rows, each if it is as it was. No two are of one id.
     ///
-    /// A row that would be a second live one of its key is [`Outcome::Lost`] as well.
+    /// A row that would be a second live one of its key is [`Outcome::Lost`] as well. What frees a key is given before what
+    /// takes it. A table that writes them in another order says of the latter that it is lost, and is asked for it again.
     async fn write(&self, rows: &[Write]) -> Result<Vec<Outcome>, Error>;
 
     /// Claims rows that are scheduled and due, as far as the claim has room for their kind and bytes; gives them, each as it

@@ -13,6 +13,8 @@ mod server;
 mod silence;
 mod spoilt;
 mod strangers;
+#[cfg(feature = "testing")]
+mod table;
 mod transactions;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,8 @@ mod schema;
 mod silence;
 mod spoilt;
 mod strangers;
+#[cfg(feature = "testing")]
+mod table;
 mod transactions;
 
 use std::collections::BTreeMap;
