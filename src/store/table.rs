@@ -16,7 +16,12 @@ use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 /// that another transaction has locked: it says so, and the engine asks again.
 ///
 /// Times are milliseconds UTC by the table's own clock, which is read in the call itself. An error of a call means that
-/// nothing is known of any of its rows; it is transient where the same call may succeed later.
+/// nothing is known of any of its rows; it is transient where the same call may succeed later. A call may be dropped half-way.
+///
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; one with its test is
+/// the example `own_table`, and `docs/a-table-of-your-own.md` says where to begin. It is written under
+/// `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as `async fn`. What it cannot do it says by
+/// [`Error::Store`], whose fields are its own to fill.
 #[async_trait]
 pub trait Table: Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.
