@@ -54,6 +54,12 @@ impl Fixture {
         Self { url, store }
     }
 
+    /// A store in the same table that keeps no history.
+    async fn without_history(&self) -> MySqlStore {
+        let store = MySqlStore::builder(self.url.parse().unwrap()).keep_history(Duration::ZERO);
+        store.connect().await.unwrap()
+    }
+
     /// A connection of somebody else's to the same database, with the server's settings.
     async fn foreign(&self) -> MySqlConnection {
         let options: MySqlConnectOptions = self.url.parse().unwrap();

@@ -53,6 +53,12 @@ impl Fixture {
         PostgresStore::builder(self.options.clone())
     }
 
+    /// A store in the same table that keeps no history.
+    async fn without_history(&self) -> PostgresStore {
+        let store = self.builder().keep_history(Duration::ZERO);
+        store.connect().await.unwrap()
+    }
+
     /// A connection of somebody else's to the same database.
     async fn foreign(&self) -> PgConnection {
         PgConnection::connect_with(&self.options).await.unwrap()

@@ -19,12 +19,19 @@ static URL: OnceCell<String> = OnceCell::const_new();
 static TABLES: AtomicUsize = AtomicUsize::new(0);
 
 /// A table of a case's own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Server {
     table: Mutex<String>,
+    /// Whether a later release has added a column.
+    is_wider: bool,
 }
 
 impl Server {
+    fn new(is_wider: bool) -> Self {
+        let table = Mutex::default();
+        Self { table, is_wider }
+    }
+
     async fn options() -> PgConnectOptions {
         let url = URL.get_or_init(|| Database::Postgres.fresh()).await;
         url.parse().unwrap()
@@ -38,6 +45,10 @@ impl TableFixture for Server {
         let builder = PostgresStore::builder(Self::options().await).table(&name);
         let store = builder.connect().await.unwrap();
         store.migrate().await.unwrap();
+        if self.is_wider {
+            let mut other = PgConnection::connect_with(&Self::options().await).await.unwrap();
+            run(&mut other, &format!("ALTER TABLE {name} ADD COLUMN later TEXT")).await;
+        }
         *self.table.lock().unwrap() = name;
         Arc::new(PgTable(Own::new(&store.database, false)))
     }
@@ -55,4 +66,5 @@ impl TableFixture for Server {
     }
 }
 
-table_conformance!(table, Server::default());
+table_conformance!(table, Server::new(false));
+table_conformance!(a_wider_table, Server::new(true));

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::super::FileTable;
+use super::run;
 use crate::store::SqliteStore;
 use crate::store::table::Table;
 use crate::testing::table::{TableFixture, table_conformance};
@@ -14,23 +17,30 @@ use crate::testing::table::{TableFixture, table_conformance};
 #[derive(Debug)]
 struct File {
     folder: TempDir,
+    /// Whether a later release has added a column.
+    is_wider: bool,
 }
 
 impl File {
-    fn new() -> Self {
+    fn new(is_wider: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder }
+        Self { folder, is_wider }
     }
 }
 
 #[async_trait]
 impl TableFixture for File {
     async fn table(&self) -> Arc<dyn Table> {
-        let store = SqliteStore::open(self.folder.path().join("tasks.db"))
-            .await
-            .unwrap();
+        let path = self.folder.path().join("tasks.db");
+        let store = SqliteStore::open(&path).await.unwrap();
+        if self.is_wider {
+            let options = SqliteConnectOptions::new().filename(&path);
+            let mut other = options.connect().await.unwrap();
+            run(&mut other, "ALTER TABLE delayline_tasks ADD COLUMN later TEXT").await;
+        }
         Arc::new(FileTable(store.file))
     }
 }
 
-table_conformance!(table, File::new());
+table_conformance!(table, File::new(false));
+table_conformance!(a_wider_table, File::new(true));
