@@ -124,7 +124,7 @@ async fn a_lease_that_was_renewed_meanwhile_is_not_ended() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_renewed_while_it_ends_has_ended() {
     let fixture = Fixture::new(Duration::ZERO).await;
-    let claimed = fixture.claimed(LONG).await;
+    let claimed = fixture.claimed(LONG / 2).await;
     let renewal = Renewal {
         id: claimed[0].id,
         version: claimed[0].version,
