@@ -76,6 +76,8 @@ mod worker;
     feature = "sqlite"
 ))]
 mod pages {
+    #[doc = include_str!("../docs/a-table-of-your-own.md")]
+    mod a_table_of_your_own {}
     #[doc = include_str!("../docs/databases.md")]
     mod databases {}
     #[doc = include_str!("../docs/guarantees.md")]

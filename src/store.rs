@@ -69,7 +69,8 @@ use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp,
 /// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`] fails, with an error that is
 /// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
 /// cannot be read, holds up no other: each row of a batch has an answer of its own.
-/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. Who brings a database
+/// need not write one: an [`Engine`] makes it of a [`Table`](table::Table).
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.

@@ -228,6 +228,34 @@ pub struct Task {
 }
 
 impl Task {
+    /// A row of this id and kind, scheduled, and otherwise empty: for a [`Table`](crate::store::table::Table) of one's own, which
+    /// sets the fields to what it has read.
+    pub fn blank(id: TaskId, kind: Kind) -> Self {
+        let never = Timestamp::default();
+        Self {
+            id,
+            kind,
+            key: None,
+            payload: Vec::new(),
+            headers: BTreeMap::new(),
+            due_at: never,
+            planned_at: never,
+            state: State::Scheduled,
+            version: 0,
+            wake_at: None,
+            attempt: 0,
+            started: false,
+            stalls: 0,
+            max_attempts: None,
+            hop: 0,
+            owner: None,
+            last_error: None,
+            created_at: never,
+            updated_at: never,
+            finished_at: None,
+        }
+    }
+
     /// Whether its last attempt failed, or was put off for a reason, and the next is to come or under way.
     pub fn is_failing(&self) -> bool {
         self.state.is_live() && self.last_error.is_some()

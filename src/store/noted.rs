@@ -78,8 +78,8 @@ impl Noted {
         self.cut();
     }
 
-    /// Adds what was noted later.
-    pub(crate) fn append(&mut self, later: &Self) {
+    /// Adds what was noted later: what a [`Table`](super::table::Table) does with [`Write::noted`](super::table::Write::noted).
+    pub fn append(&mut self, later: &Self) {
         self.history += &later.history;
         self.cut();
         if later.sent.is_some() {

@@ -16,6 +16,8 @@ mod each;
 mod forms;
 #[cfg(feature = "sqlite")]
 mod keep;
+#[cfg(test)]
+pub(super) mod lived;
 mod parts;
 mod record;
 #[cfg(feature = "sqlite")]

@@ -16,7 +16,12 @@ use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 /// that another transaction has locked: it says so, and the engine asks again.
 ///
 /// Times are milliseconds UTC by the table's own clock, which is read in the call itself. An error of a call means that
-/// nothing is known of any of its rows; it is transient where the same call may succeed later.
+/// nothing is known of any of its rows; it is transient where the same call may succeed later. A call may be dropped half-way.
+///
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; one with its test is
+/// the example `own_table`, and `docs/a-table-of-your-own.md` says where to begin. It is written under
+/// `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as `async fn`. What it cannot do it says by
+/// [`Error::Store`], whose fields are its own to fill.
 #[async_trait]
 pub trait Table: Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.
@@ -65,12 +70,14 @@ pub trait Table: Send + Sync {
     ) -> Result<Stamped<Vec<usize>>, Error>;
 
     /// Writes rows as [`NewRow::row`] makes them at the table's time, each unless a row of its id, or a live one of its kind
-    /// and key, is there or comes before it: that one is [`Outcome::Lost`].
+    /// and key, is there or comes before it: that one is [`Outcome::Lost`]. Where one of a call is, so may others be that are
+    /// in nobody's way: a call of those alone writes them.
     async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error>;
 
-    /// Writes what has become of rows, in the order given, each if it is as it was. No two are of one id.
+    /// Writes what has become of rows, each if it is as it was. No two are of one id.
     ///
-    /// A row that would be a second live one of its key is [`Outcome::Lost`] as well.
+    /// A row that would be a second live one of its key is [`Outcome::Lost`] as well. What frees a key is given before what
+    /// takes it. A table that writes them in another order says of the latter that it is lost, and is asked for it again.
     async fn write(&self, rows: &[Write]) -> Result<Vec<Outcome>, Error>;
 
     /// Claims rows that are scheduled and due, as far as the claim has room for their kind and bytes; gives them, each as it

@@ -8,6 +8,8 @@
 //! makes a module `my_table` of tests such as `my_table::a_write_of_another_version_is_lost`. What an engine makes of a table
 //! is held to its contract by [`store_conformance`](crate::testing::store_conformance).
 
+#![allow(clippy::unwrap_used, reason = "a case is a test, and may panic")]
+
 mod claims;
 mod guards;
 mod ranges;

@@ -11,6 +11,7 @@ mod logged;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod own_backend;
+mod own_table;
 mod rearm;
 mod scheduler;
 #[path = "../support/mod.rs"]

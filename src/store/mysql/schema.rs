@@ -35,7 +35,7 @@ enum Unfit {
     Missing { table: String },
     #[error(
         "a table {table} is there that Delayline has not made, as it lacks columns: name another one by \
-         `MySqlStoreBuilder::table`, or `delayline migrate mysql --table`, or rename what is there"
+         `MySqlBuilder::table`, or `delayline migrate mysql --table`, or rename what is there"
     )]
     Foreign { table: String },
     #[error(

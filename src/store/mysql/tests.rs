@@ -13,6 +13,8 @@ mod server;
 mod silence;
 mod spoilt;
 mod strangers;
+#[cfg(feature = "testing")]
+mod table;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -50,6 +52,12 @@ impl Fixture {
         let url = Database::MariaDb.fresh().await;
         let store = MySqlStore::connect(&url).await.unwrap();
         Self { url, store }
+    }
+
+    /// A store in the same table that keeps no history.
+    async fn without_history(&self) -> MySqlStore {
+        let store = MySqlStore::builder(self.url.parse().unwrap()).keep_history(Duration::ZERO);
+        store.connect().await.unwrap()
     }
 
     /// A connection of somebody else's to the same database, with the server's settings.

@@ -42,7 +42,7 @@ enum Unfit {
     Missing { table: String },
     #[error(
         "table {table} is there, and Delayline has not made it, as there is no table of its migrations beside it: name \
-         another one by `PostgresStoreBuilder::table`, or `delayline migrate postgres --table`, or rename what is there"
+         another one by `PostgresBuilder::table`, or `delayline migrate postgres --table`, or rename what is there"
     )]
     Foreign { table: String },
     #[error(

@@ -14,6 +14,8 @@ mod schema;
 mod silence;
 mod spoilt;
 mod strangers;
+#[cfg(feature = "testing")]
+mod table;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -49,6 +51,12 @@ impl Fixture {
 
     fn builder(&self) -> PostgresBuilder {
         PostgresStore::builder(self.options.clone())
+    }
+
+    /// A store in the same table that keeps no history.
+    async fn without_history(&self) -> PostgresStore {
+        let store = self.builder().keep_history(Duration::ZERO);
+        store.connect().await.unwrap()
     }
 
     /// A connection of somebody else's to the same database.

@@ -9,6 +9,8 @@ mod open;
 mod plans;
 mod rows;
 mod spoilt;
+#[cfg(feature = "testing")]
+mod table;
 
 use std::collections::BTreeMap;
 use std::future::Future;

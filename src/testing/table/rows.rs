@@ -84,7 +84,13 @@ pub(super) async fn a_new_row_that_meets_another_is_lost(fixture: &dyn TableFixt
     ];
     let came = table.insert(&met).await.unwrap().found;
     let came: Vec<_> = came.iter().map(said).collect();
-    assert_eq!(came, ["lost", "lost", "written", "lost", "written", "lost"]);
+    let may = ["lost", "lost", "written", "lost", "written", "lost"];
+    let is_allowed = |(came, may): (&&str, &&str)| came == may || *came == "lost";
+    assert!(came.iter().zip(&may).all(is_allowed), "{came:?}");
+    // Those that nothing was in the way of but the others of the call.
+    let left = [2, 4].into_iter().filter(|&place| came[place] == "lost");
+    let left: Vec<_> = left.map(|place| met[place].clone()).collect();
+    add(&*table, &left).await;
     let read = table
         .read(&[id(1), id(2), id(3), id(4), id(5)], &[], Columns::All)
         .await;

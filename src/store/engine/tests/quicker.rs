@@ -132,3 +132,19 @@ async fn a_lease_that_was_renewed_meanwhile_is_not_ended() {
     let row = fixture.get(1).await;
     assert_eq!((row.state, row.version, row.started), (State::Running, 2, true));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_renewed_while_it_ends_has_ended() {
+    let fixture = Fixture::new(Duration::ZERO).await;
+    let claimed = fixture.claimed(LONG / 2).await;
+    let renewal = Renewal {
+        id: claimed[0].id,
+        version: claimed[0].version,
+        started: true,
+    };
+    // Its lease moves, and its version does not.
+    *fixture.others.quicker.lock().unwrap() = Some(Quicker::Renews(renewal));
+    let end = Step::end(claimed[0].id, claimed[0].version, Ending::Done);
+    assert_eq!(fixture.engine.advance(&[end]).await.unwrap(), [Guarded::Done]);
+    assert_eq!(fixture.get(1).await.state, State::Done);
+}

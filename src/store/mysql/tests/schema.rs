@@ -6,7 +6,7 @@ use super::{Fixture, due_rows, in_time, run};
 use crate::Error;
 use crate::store::Store;
 use crate::store::mysql::MySqlStore;
-use crate::store::sql::Each as _;
+use crate::store::sql::{Each as _, lived};
 
 #[tokio::test]
 async fn a_missing_schema_is_told_and_what_to_do() {
@@ -194,4 +194,26 @@ async fn a_table_of_the_name_that_is_not_ours_is_told_so_by_all() {
     .await;
     run(&mut other, "INSERT INTO delayline_tasks_migrations VALUES (1, 0)").await;
     refused("once it is marked").await;
+}
+
+#[tokio::test]
+async fn a_later_release_may_add_a_column_while_this_one_works() {
+    let fixture = Fixture::new().await;
+    let store = fixture.without_history().await;
+    let mut service = fixture.foreign().await;
+    for first in [1_000, 2_000, 3_000] {
+        lived::live(&store, first).await;
+        let claimed = lived::claimed(&store, first).await;
+        run(&mut service, "START TRANSACTION").await;
+        lived::join(&mut store.join(&mut service), claimed, first).await;
+        run(&mut service, "COMMIT").await;
+        // Statements that are prepared, and then those that are prepared anew.
+        if first == 1_000 {
+            let mut other = fixture.foreign().await;
+            run(&mut other, "ALTER TABLE delayline_tasks ADD COLUMN later TEXT").await;
+            run(&mut other, "INSERT INTO delayline_tasks_migrations VALUES (2, 0)").await;
+        }
+    }
+    let error = store.check().await.unwrap_err();
+    assert!(error.to_string().contains("later release"), "{error}");
 }

@@ -5,6 +5,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::{Fixture, claim, due_rows, id, in_time, run};
 use crate::store::Store;
+use crate::store::sql::lived;
 use crate::store::sqlite::SqliteStore;
 
 #[tokio::test]
@@ -142,4 +143,26 @@ async fn what_was_committed_to_a_file_that_went_meanwhile_is_not_acknowledged() 
     std::fs::remove_file(fixture.path()).unwrap();
     let error = writing.commit().await.unwrap_err();
     assert!(error.to_string().contains("would be lost"), "{error}");
+}
+
+#[tokio::test]
+async fn a_later_release_may_add_a_column_while_this_one_works() {
+    let fixture = Fixture::new().await;
+    let store = fixture.without_history().await;
+    let mut service = fixture.foreign().await;
+    for first in [1_000, 2_000, 3_000] {
+        lived::live(&store, first).await;
+        let claimed = lived::claimed(&store, first).await;
+        run(&mut service, "BEGIN IMMEDIATE").await;
+        lived::join(&mut store.join(&mut service), claimed, first).await;
+        run(&mut service, "COMMIT").await;
+        // Statements that are prepared, and then those that are prepared anew.
+        if first == 1_000 {
+            let mut other = fixture.foreign().await;
+            run(&mut other, "ALTER TABLE delayline_tasks ADD COLUMN later TEXT").await;
+            run(&mut other, "INSERT INTO delayline_migrations VALUES (2, 0)").await;
+        }
+    }
+    let error = store.check().await.unwrap_err();
+    assert!(error.to_string().contains("later release"), "{error}");
 }
