@@ -19,16 +19,17 @@ const TRIES: usize = 10;
 impl<T: Table> Decider<T> {
     /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let named: Vec<_> = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
-        let Stamped { now, found } = self.table.claim(Which::These(&named), claim).await?;
-        self.tell(&found.unreadable);
-        let mut taking = Taking::new(claim, now);
-        found.rows.iter().for_each(|row| taking.take_room(row));
-        let mut looked = Looked {
-            claimed: found.rows,
-            ..Looked::default()
-        };
-        if looked.claimed.len() == wakes.len() {
+        let has_room =
+            |wake: &&Wake| claim.bytes > 0 && claim.room.get(&wake.kind).is_some_and(|room| *room > 0);
+        let named = wakes.iter().filter(has_room);
+        let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
+        let (mut claimed_at, mut looked) = (None, Looked::default());
+        if !named.is_empty() {
+            let Stamped { now, found } = self.table.claim(Which::These(&named), claim).await?;
+            self.tell(&found.unreadable);
+            (claimed_at, looked.claimed) = (Some(now), found.rows);
+        }
+        if let Some(now) = claimed_at.filter(|_| looked.claimed.len() == wakes.len()) {
             return Ok(Stamped { now, found: looked });
         }
         // Why the others are not.
@@ -36,8 +37,11 @@ impl<T: Table> Decider<T> {
         let left: Vec<_> = wakes.iter().filter(|wake| !claimed.contains(&wake.id)).collect();
         looked.stale = wakes.len() - looked.claimed.len();
         let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
-        let rows = self.table.read(&ids, &[], Columns::Lean).await?.found.rows;
-        let mut rows: BTreeMap<_, _> = rows.iter().map(|row| (row.id, row)).collect();
+        let read = self.table.read(&ids, &[], Columns::Lean).await?;
+        let now = claimed_at.unwrap_or(read.now);
+        let mut taking = Taking::new(claim, now);
+        looked.claimed.iter().for_each(|row| taking.take_room(row));
+        let mut rows: BTreeMap<_, _> = read.found.rows.iter().map(|row| (row.id, row)).collect();
         for wake in left {
             let row = rows.remove(&wake.id);
             let is_meant = |row: &&Task| row.state == State::Scheduled && row.version == wake.version;
