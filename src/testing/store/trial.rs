@@ -193,9 +193,12 @@ pub(super) fn endings() -> [Ending; 9] {
     ]
 }
 
-/// The same ending for every claim.
+/// The same ending for every claim, whose row its worker has.
 pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Step> {
-    let settle = |task: &Task| Step::end(task.id, task.version, ending.clone());
+    let settle = |task: &Task| Step {
+        claimed: Some(Arc::new(task.clone())),
+        ..Step::end(task.id, task.version, ending.clone())
+    };
     claims.iter().map(settle).collect()
 }
 

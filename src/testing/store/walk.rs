@@ -276,6 +276,7 @@ impl Walk<'_> {
                 version,
                 event,
                 note: Default::default(),
+                claimed: None,
             }])
             .await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
