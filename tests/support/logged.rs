@@ -2,11 +2,15 @@
 #![allow(dead_code)] // Not every test that has it asks everything of it.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::subscriber::DefaultGuard;
-use tracing::{Level, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Level, Subscriber};
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// One that listens to nothing, beside whoever does. Of a single one `tracing` believes that each thread has it: and so it
+/// remembers of a place that another thread reaches first that nobody listens there.
+static BESIDE: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
@@ -22,6 +26,7 @@ impl Logged {
 
     /// What this thread logs until the guard is dropped.
     pub(crate) fn by_thread(level: Level) -> (Self, DefaultGuard) {
+        LazyLock::force(&BESIDE);
         let logged = Self::default();
         let guard = logged.subscriber(level).set_default();
         (logged, guard)

@@ -142,7 +142,9 @@ pub(super) async fn each_write_of_a_call_is_answered_for_itself(fixture: &dyn Ta
     let mut writes = Vec::new();
     for n in (1..=300).rev() {
         let mut write = next(&get(&*table, id(n)).await);
-        write.before.version += u64::from(n % 3 == 0);
+        write.before.version -= u64::from(n % 3 == 0);
+        // All become the same, but for the first hundred.
+        write.row.hop = u32::try_from(n).unwrap_or(0).min(100);
         writes.push(write);
     }
     let expected: Vec<_> = (1..=300)
@@ -150,6 +152,11 @@ pub(super) async fn each_write_of_a_call_is_answered_for_itself(fixture: &dyn Ta
         .map(|n| if n % 3 == 0 { "lost" } else { "written" })
         .collect();
     assert_eq!(write(&*table, &writes).await, expected);
+    for n in [1, 2, 3, 298, 299, 300] {
+        let found = get(&*table, id(n)).await;
+        let hop = if n % 3 == 0 { 0 } else { n.min(100) };
+        assert_eq!(u64::from(found.hop), hop, "{n}");
+    }
 }
 
 pub(super) async fn of_many_writers_of_a_version_one_is_written(fixture: &dyn TableFixture) {
