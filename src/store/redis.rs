@@ -2,43 +2,30 @@
 
 mod answer;
 mod away;
-mod batched;
 mod builder;
-mod change;
 mod checkup;
 mod claim;
 mod codec;
 mod database;
 mod fitness;
-mod guarded;
-mod insert;
+mod idle;
 mod listen;
-mod look;
-mod parts;
-mod pointers;
-mod purge;
-mod quiet;
+mod ranges;
 mod read;
-mod ready;
 mod shards;
-mod sweep;
+mod table;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use async_trait::async_trait;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
-use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-};
-use crate::backend::Wake;
-use crate::redis::NAME;
-use crate::store::merging::{Batched as _, Merging};
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use self::table::RedisTable;
+use super::Engine;
+use super::forwarded::forward_to_engine;
+use crate::Error;
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -98,8 +85,8 @@ const PREFIX: &str = "delayline";
 /// there are several shards. Such an id belongs to that key: while the task is kept it cannot be used with another one.
 #[derive(Clone)]
 pub struct RedisStore {
+    engine: Engine<RedisTable>,
     database: Arc<Database>,
-    merging: Arc<Merging>,
 }
 
 impl RedisStore {
@@ -141,96 +128,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-#[async_trait]
-impl Store for RedisStore {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.database.within(self.database.now()).await
-    }
-
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        let inserted = self.merging.insert(&self.database, rows);
-        self.database.within(inserted).await
-    }
-
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let (database, history) = (&self.database, self.database.settings.history);
-        // In a Cluster a master that does not answer would hold up those who want nothing of it.
-        if database.is_clustered() {
-            return database.change_alone(changes, history).await;
-        }
-        database
-            .within(self.merging.change(database, changes, history))
-            .await
-    }
-
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let arrive = claim::arrive(&self.database, wakes, claim);
-        self.database.within(arrive).await
-    }
-
-    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.database.within(ready::ready(&self.database, claim)).await
-    }
-
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let sweep = sweep::sweep(&self.database, claim, sweep);
-        self.database.within(sweep).await
-    }
-
-    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        let advance = guarded::advance(&self.database, steps);
-        self.database.within(advance).await
-    }
-
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renew = guarded::renew(&self.database, claims, lease);
-        self.database.within(renew).await
-    }
-
-    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.database.within(read::find(&self.database, target)).await
-    }
-
-    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.database.within(read::list(&self.database, page)).await
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let kinds = read::kinds(&self.database, state, after, limit);
-        self.database.within(kinds).await
-    }
-
-    async fn due_within(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.database, kind, state, spans, most);
-        self.database.within(counted).await
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.database.within(read::noted(&self.database, id)).await
-    }
-
-    async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.database.within(purge::purge(&self.database, limit)).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        self.database.within(read::check(&self.database)).await
-    }
-
-    async fn notified(&self) {
-        self.database.listener.notified().await;
-    }
-}
+forward_to_engine!(RedisStore);
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,9 @@
-//! What goes beyond the contract of a store: indexes, pointers, strangers, full servers, and what it costs.
+//! The table by its contract, and what goes beyond it: indexes, strangers, full servers, lost answers, and what it costs.
 
-mod answers;
-mod consistent;
-mod costs;
-mod full;
-mod growing;
-mod mending;
-mod pointed;
+#[cfg(feature = "testing")]
+mod conformance;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
-mod strangers;
-mod telling;
-mod walk;
-mod working;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,45 @@
+-- Reads rows by their ids, and by their keys: of each of these its live row, else the newest.
+--
+-- ARGV[1]  what is read beside their heads: `payloads`, `notes` or nothing
+-- ARGV[2]  how many ids there are
+-- ARGV[3]… ids, then names of keys
+-- Returns  of each, as far as it was looked for: id, head and the rest, each nothing where there is no row
+
+local extra, count = ARGV[1], tonumber(ARGV[2])
+local ids, names = {}, {}
+for at = 3, #ARGV do
+  if at < 3 + count then
+    ids[#ids + 1] = ARGV[at]
+  else
+    names[#names + 1] = ARGV[at]
+  end
+end
+for at, id in ipairs(call_for('HMGET', live, names)) do
+  local name = names[at]
+  local found = alive(id)
+  while not found do
+    local entry = redis.call('ZREVRANGEBYLEX', named, '(' .. name .. '\1', '[' .. name .. '\0', 'LIMIT', 0, 1)[1]
+    if not entry then
+      break
+    end
+    found = alive(sub(entry, -16))
+    if not found then
+      redis.call('ZREM', named, entry)
+    end
+  end
+  ids[#ids + 1] = found or ''
+end
+local found, spent = {}, 0
+for at, head in ipairs(call_for('HMGET', rows, ids)) do
+  if spent >= BYTES then
+    break
+  end
+  local rest = ''
+  if head and extra ~= '' then
+    rest = redis.call('HGET', tag .. ':' .. extra, ids[at]) or ''
+    spent = spent + #rest
+  end
+  local count = #found
+  found[count + 1], found[count + 2], found[count + 3] = ids[at], head or '', rest
+end
+return { now, found }
