@@ -54,7 +54,7 @@ impl<'a> Claiming<'a> {
         let shards = self.database.shards().await?;
         let claimed = match which {
             Which::Due if shards == 1 => self.due().await,
-            Which::Due => self.due_among(shards).await,
+            Which::Due => self.due_among().await,
             Which::These(rows) => self.these(shards, rows).await,
         };
         match claimed {
@@ -89,7 +89,7 @@ impl<'a> Claiming<'a> {
     }
 
     /// The longest due ones among all shards: what is due is looked at first.
-    async fn due_among(&mut self, shards: u16) -> Result<(), Error> {
+    async fn due_among(&mut self) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let due: Vec<_> = Range::due(&self.left).collect();
             if due.is_empty() {
@@ -109,7 +109,7 @@ impl<'a> Claiming<'a> {
                 chosen.values().map(Vec::len).sum::<usize>(),
                 self.found.rows.len(),
             );
-            self.take(shards, chosen).await?;
+            self.take(chosen).await?;
             // What others were faster at leaves room for what comes after it.
             if !self.found.unreadable.is_empty() || self.found.rows.len() - before == meant {
                 break;
@@ -156,7 +156,7 @@ impl<'a> Claiming<'a> {
             return Err(error);
         }
         let chosen = self.chosen(rows);
-        self.take(shards, chosen).await
+        self.take(chosen).await
     }
 
     /// Of rows those that there is room for, by shard.
@@ -173,7 +173,7 @@ impl<'a> Claiming<'a> {
     }
 
     /// Claims rows that there is room for.
-    async fn take(&mut self, _: u16, chosen: BTreeMap<Shard, Vec<(TaskId, u64)>>) -> Result<(), Error> {
+    async fn take(&mut self, chosen: BTreeMap<Shard, Vec<(TaskId, u64)>>) -> Result<(), Error> {
         let own = |shard: Shard, rows: Vec<_>| {
             let mut part = Claiming::new(self.database, self.claim);
             part.left = self.left.clone();
@@ -181,6 +181,10 @@ impl<'a> Claiming<'a> {
             async move { part.these_in(shard, &rows).await.map(|_| part) }
         };
         let parts = join_all(chosen.into_iter().map(|(shard, rows)| own(shard, rows))).await;
+        // The leases begin when the rows are claimed, and not when they were seen.
+        if self.found.rows.is_empty() && !parts.is_empty() {
+            self.now = None;
+        }
         for part in those_that_succeeded(parts)? {
             part.now.into_iter().for_each(|now| self.saw(now));
             for row in part.found.rows {

@@ -50,14 +50,28 @@ pub(super) type Firsts = [Option<Timestamp>; 4];
 /// and by the messages of others. A write whose answer is lost may have come earlier than anything: after it, the shard is
 /// asked.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<HashMap<Shard, Known>>);
+pub(super) struct Idle(Mutex<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    shards: HashMap<Shard, Known>,
+    /// The latest time that a server said, and when.
+    last: Option<Heard>,
+}
+
+/// A time that a server has said, and when.
+type Heard = (Timestamp, Instant);
+
+fn carried_on((now, then): Heard, at: Instant) -> Timestamp {
+    now.after(at.saturating_duration_since(then))
+}
 
 #[derive(Debug, Default)]
 struct Known {
     /// None: it has to be looked at.
     firsts: Option<(Firsts, Instant)>,
-    /// The latest time that its server said, and when.
-    heard: Option<(Timestamp, Instant)>,
+    /// The latest time that its server said.
+    heard: Option<Heard>,
     /// Goes up whenever something earlier may have come.
     changes: u64,
 }
@@ -67,43 +81,39 @@ impl Known {
         self.firsts = None;
         self.changes += 1;
     }
-
-    fn now(&self, at: Instant) -> Option<Timestamp> {
-        let (now, then) = self.heard?;
-        Some(now.after(at.saturating_duration_since(then)))
-    }
 }
 
 impl Idle {
-    /// The time by the clock of a shard's server, if none of these ranges has a row there. What was said longer ago than
-    /// `believed` is not believed.
-    pub(super) fn has_none(&self, shard: Shard, ranges: &[Range], believed: Duration) -> Option<Timestamp> {
-        let all = self.shards();
-        let (known, at) = (all.get(&shard)?, Instant::now());
-        let now = known.now(at)?;
-        let (firsts, _) = known
-            .firsts
-            .filter(|(_, then)| at.saturating_duration_since(*then) < believed)?;
-        let is_empty = |range: &Range| {
-            let sort = Sort::of(range)?;
-            let until = range.within.map_or(Timestamp::MAX, |within| now.after(within));
-            Some(firsts[sort as usize].is_none_or(|first| first > until))
+    /// The time by the clock of the servers, carried on from what one of them said last.
+    pub(super) fn now(&self) -> Option<Timestamp> {
+        self.all().last.map(|last| carried_on(last, Instant::now()))
+    }
+
+    /// Whether none of these ranges has a row in a shard. What was said longer ago than `believed` is not believed.
+    pub(super) fn has_none(&self, shard: Shard, ranges: &[Range], believed: Duration) -> bool {
+        let (all, at) = (self.all(), Instant::now());
+        let known = all.shards.get(&shard);
+        let Some((Some((firsts, then)), Some(heard))) = known.map(|known| (known.firsts, known.heard)) else {
+            return false;
         };
-        ranges
-            .iter()
-            .all(|range| is_empty(range).unwrap_or(false))
-            .then_some(now)
+        let is_empty = |range: &Range| {
+            let now = carried_on(heard, at);
+            let until = range.within.map_or(Timestamp::MAX, |within| now.after(within));
+            let first = Sort::of(range).map(|sort| firsts[sort as usize]);
+            first.is_some_and(|first| first.is_none_or(|first| first > until))
+        };
+        at.saturating_duration_since(then) < believed && ranges.iter().all(is_empty)
     }
 
     /// A look at a shard begins; what comes earlier meanwhile is told apart by what this gives.
     pub(super) fn looking(&self, shard: Shard) -> u64 {
-        self.shards().entry(shard).or_default().changes
+        self.all().shards.entry(shard).or_default().changes
     }
 
     /// A look has found this.
     pub(super) fn looked(&self, shard: Shard, since: u64, firsts: Firsts) {
-        let mut all = self.shards();
-        let known = all.entry(shard).or_default();
+        let mut all = self.all();
+        let known = all.shards.entry(shard).or_default();
         if known.changes == since {
             known.firsts = Some((firsts, Instant::now()));
         }
@@ -111,7 +121,7 @@ impl Idle {
 
     /// Something was written to a shard that needs a look then.
     pub(super) fn written(&self, shard: Shard, sort: Sort, time: Timestamp) {
-        if let Some(known) = self.shards().get_mut(&shard) {
+        if let Some(known) = self.all().shards.get_mut(&shard) {
             known.changes += 1;
             if let Some((firsts, _)) = &mut known.firsts {
                 let first = &mut firsts[sort as usize];
@@ -123,25 +133,24 @@ impl Idle {
     /// The server of a shard has said its time. If its clock has jumped, it is not known when the shard needs a look.
     pub(super) fn heard(&self, shard: Shard, now: Timestamp) {
         let at = Instant::now();
-        let mut all = self.shards();
-        let known = all.entry(shard).or_default();
-        let apart = known
-            .now(at)
-            .map(|expected| duration(now.millis_since(expected).saturating_abs()));
+        let mut all = self.all();
+        let known = all.shards.entry(shard).or_default();
+        let before = known.heard.replace((now, at));
+        let apart = before.map(|heard| duration(now.millis_since(carried_on(heard, at)).saturating_abs()));
         if apart.is_some_and(|apart| apart > JUMP) {
             known.forget();
         }
-        known.heard = Some((now, at));
+        all.last = Some((now, at));
     }
 
     /// Nothing is known of a shard any more.
     pub(super) fn forget(&self, shard: Shard) {
-        self.shards().entry(shard).or_default().forget();
+        self.all().shards.entry(shard).or_default().forget();
     }
 
     /// Nothing is known any more: something may have been missed.
     pub(super) fn forget_all(&self) {
-        self.shards().values_mut().for_each(Known::forget);
+        self.all().shards.values_mut().for_each(Known::forget);
     }
 
     /// A write to a shard begins: the shard is asked if its answer does not come.
@@ -153,7 +162,7 @@ impl Idle {
         }
     }
 
-    fn shards(&self) -> MutexGuard<'_, HashMap<Shard, Known>> {
+    fn all(&self) -> MutexGuard<'_, All> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

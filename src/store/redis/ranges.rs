@@ -12,7 +12,7 @@ use super::idle::Firsts;
 use super::listen::believed;
 use super::shards::Shard;
 use super::write::{Misplaced, put_right};
-use crate::redis::{Lua, Role, lua};
+use crate::redis::{Lua, lua};
 use crate::store::Stamped;
 use crate::store::table::{By, Columns, Range, Start, Unreadable};
 use crate::timestamp::millis;
@@ -184,24 +184,22 @@ pub(super) async fn ranges(
     let shards = database.shards().await?;
     let share = |limit: usize| limit.min((limit / usize::from(shards.max(1))).saturating_add(SPARE));
     let is_listening = database.listener.is_listening();
-    let scan = |shard, is_whole: bool| async move {
-        let idle = is_listening && !is_whole;
-        if let Some(now) = idle
-            .then(|| database.idle.has_none(shard, ranges, believed(shards)))
-            .flatten()
-        {
+    let scan = |shard, is_second: bool| async move {
+        if is_listening && !is_second && database.idle.has_none(shard, ranges, believed(shards)) {
+            let lanes = ranges.iter().map(|_| BTreeMap::new()).collect();
             return Ok(Scan {
                 shard,
-                now,
-                lanes: ranges.iter().map(|_| BTreeMap::new()).collect(),
+                now: None,
+                lanes,
             });
         }
+        let is_whole = is_second || shards == 1;
         let limits = ranges
             .iter()
             .map(|range| if is_whole { range.limit } else { share(range.limit) });
         scan(database, shard, ranges, &limits.collect::<Vec<_>>(), columns).await
     };
-    let all = join_all((0..shards).map(|shard| scan(shard, shards == 1))).await;
+    let all = join_all((0..shards).map(|shard| scan(shard, false))).await;
     let mut scans = match a_part_will_do {
         true => those_that_succeeded(all)?,
         false => all.into_iter().collect::<Result<Vec<_>, _>>()?,
@@ -216,7 +214,11 @@ pub(super) async fn ranges(
         scans.retain(|scan| scan.shard != whole.shard);
         scans.push(whole);
     }
-    let now = scans.iter().map(|scan| scan.now).min();
+    let now = scans
+        .iter()
+        .filter_map(|scan| scan.now)
+        .min()
+        .or_else(|| database.idle.now());
     let now = now.ok_or_else(|| answer::unexpected(&redis::Value::Nil))?;
     let found = merged(scans, ranges);
     Ok(Stamped { now, found })
@@ -242,7 +244,8 @@ pub(super) fn those_that_succeeded<T>(results: Vec<Result<T, Error>>) -> Result<
 /// What a shard has of each range, by kind.
 struct Scan {
     shard: Shard,
-    now: Timestamp,
+    /// The time of its server, if that was asked.
+    now: Option<Timestamp>,
     lanes: Vec<BTreeMap<Kind, Found>>,
 }
 
@@ -473,6 +476,5 @@ async fn scan_once(
         }
         is_first = false;
     }
-    let now = now.ok_or_else(|| Role::Store.error(false, "a shard was not asked"))?;
     Ok((Scan { shard, now, lanes }, misplaced))
 }

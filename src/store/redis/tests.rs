@@ -1,9 +1,20 @@
 //! The table by its contract, and what goes beyond it: indexes, strangers, full servers, lost answers, and what it costs.
 
+mod answers;
 #[cfg(feature = "testing")]
 mod conformance;
+mod consistent;
+mod costs;
+mod elsewhere;
+mod full;
+mod growing;
+mod mending;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
+mod strangers;
+mod telling;
+mod walk;
+mod working;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,116 @@
+//! Answers that are lost on their way.
+
+use std::net::SocketAddr;
+
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::store::proxy::{Network, Proxy};
+
+/// The store over a line of its own.
+async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
+    let target: SocketAddr = server.url()["redis://".len()..].parse().unwrap();
+    let proxy = Proxy::start(target).await;
+    let store = RedisStore::new(&proxy.url(&server.url())).unwrap();
+    // It has asked what it asks before its first write: what is lost then is the answer to a write.
+    store.check().await.unwrap();
+    (store, proxy)
+}
+
+/// Waits until a call has had its effect, whose answer is still on its way.
+async fn unanswered<T>(near: &RedisStore, before: &Task, call: &JoinHandle<T>) {
+    loop {
+        let row = near.find(&before.id.into()).await.unwrap().unwrap();
+        if row.version > before.version {
+            return;
+        }
+        assert!(!call.is_finished(), "it was not done");
+    }
+}
+
+/// Cuts the line of a call whose effect is there, and gives what it is answered.
+async fn cut<T>(near: &RedisStore, proxy: &Proxy, before: &Task, call: JoinHandle<T>) -> T {
+    unanswered(near, before, &call).await;
+    // Somebody is quicker than a second try would be.
+    let looked = near.ready(&claim(9)).await.unwrap().found;
+    assert!(looked.len() <= 1);
+    proxy.reset();
+    proxy.set(Network::Open);
+    call.await.unwrap()
+}
+
+/// Until the rows are read, answers come; that of the write does not.
+async fn deafen(proxy: &Proxy, store: &RedisStore, before: &Task) {
+    store.find(&before.id.into()).await.unwrap();
+    proxy.set(Network::Open);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_answered_of_a_change_whose_answer_was_lost_is_never_wrong() {
+    let server = RedisServer::start();
+    let near = open(&server, 1);
+    let (far, proxy) = far(&server).await;
+    // The server has the script already, and is not asked for it first.
+    assert_eq!(change(&near, id(0), Verb::Cancel).await, Answer::NotFound);
+    let verbs = [
+        Verb::Cancel,
+        Verb::RunNow { look_in: LONG },
+        Verb::Dismiss,
+        Verb::Redrive { look_in: LONG },
+    ];
+    let mut unknown = 0;
+    for (n, verb) in (1..).zip(verbs.iter().cycle().take(40)) {
+        let key = n.to_string();
+        let of_dead = matches!(verb, Verb::Dismiss | Verb::Redrive { .. });
+        let before = match of_dead {
+            true => dead(&near, n, &key).await,
+            false => {
+                add(
+                    &near,
+                    NewRow {
+                        due: When::After(LONG),
+                        ..named(n, &key)
+                    },
+                )
+                .await
+            }
+        };
+        deafen(&proxy, &far, &before).await;
+        let changing = tokio::spawn({
+            let (far, verb) = (far.clone(), verb.clone());
+            async move {
+                let change = Change {
+                    target: id(n).into(),
+                    verb,
+                    expect: Expect::Anything,
+                    note: Default::default(),
+                };
+                far.change(vec![change])
+                    .await
+                    .and_then(|mut said| said.found.remove(0))
+            }
+        });
+        // Between its read and its write, or after both: the moment is chance.
+        tokio::time::sleep(Duration::from_micros(150 * (n % 10))).await;
+        proxy.set(Network::DeafClient);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let is_done = near.find(&id(n).into()).await.unwrap().unwrap().version > before.version;
+        let answer = match is_done {
+            true => cut(&near, &proxy, &before, changing).await,
+            false => {
+                proxy.reset();
+                proxy.set(Network::Open);
+                changing.await.unwrap()
+            }
+        };
+        match answer {
+            Ok(Answer::Done(after)) => assert_eq!(after.version, before.version + 1),
+            Ok(answer) => panic!("{verb:?} was answered {answer:?}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                unknown += 1;
+            }
+        }
+    }
+    println!("of 40 changes it is not known of {unknown} what came of them");
+}

@@ -1,0 +1,399 @@
+//! Rows and members that somebody else has put there, and servers that forget.
+
+use proptest::prelude::*;
+
+use super::consistent::{ask, assert_consistent, tag};
+use super::*;
+use crate::store::redis::codec;
+use crate::store::{Ahead, Page, Target};
+
+fn set(admin: &mut redis::Connection, hash: &str, field: &[u8], value: &[u8]) {
+    let mut command = redis::cmd("HSET");
+    command.arg(hash).arg(field).arg(value);
+    command.exec(admin).unwrap();
+}
+
+fn get_maybe(admin: &mut redis::Connection, hash: &str, field: &[u8]) -> Option<Vec<u8>> {
+    let mut command = redis::cmd("HGET");
+    command.arg(hash).arg(field).query(admin).unwrap()
+}
+
+fn get(admin: &mut redis::Connection, hash: &str, field: &[u8]) -> Vec<u8> {
+    let mut command = redis::cmd("HGET");
+    command.arg(hash).arg(field).query(admin).unwrap()
+}
+
+/// What the head of a row may have become in other hands.
+fn garbled(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut values: Vec<_> = (0..value.len()).map(|end| value[..end].to_vec()).collect();
+    values.push(vec![0xFF; 94]);
+    values.push(vec![0xFF; 200]);
+    values.push([value, b"more"].concat());
+    let changed = |at: usize, byte| {
+        let mut value = value.to_vec();
+        value[at] = byte;
+        value
+    };
+    // Another format, another state, a flag of a later release, a long kind, no text.
+    values.extend([
+        changed(0, 9),
+        changed(17, 9),
+        changed(26, 16),
+        changed(83, 16),
+        changed(84, 0xFF),
+        changed(94, 0xFF),
+    ]);
+    values
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let row = NewRow {
+        look_in: NONE,
+        ..named(1, "a")
+    };
+    let rows = "{delayline:tasks:0}:rows";
+    let mut admin = server.admin();
+    add(&store, row.clone()).await;
+    // As it is after an attempt, with every text that a row may have.
+    for ending in [
+        Ending::Retry {
+            after: NONE,
+            look_in: NONE,
+            error: "no luck".to_owned(),
+        },
+        Ending::Release,
+    ] {
+        let claimed = store.ready(&claim(1)).await.unwrap().found.remove(0);
+        let settlement = Step::end(claimed.id, claimed.version, ending);
+        assert_eq!(store.advance(&[settlement]).await.unwrap(), [Guarded::Done]);
+    }
+    let value = get(&mut admin, rows, id(1).as_bytes());
+    for garbled in garbled(&value) {
+        ask::<()>(&mut admin, &["FLUSHALL"]);
+        let task = add(&store, row.clone()).await;
+        for index in ["due", "wake"] {
+            let mut command = redis::cmd("ZADD");
+            command
+                .arg(format!("{{delayline:tasks:0}}:{index}:0:{KIND}"))
+                .arg(1)
+                .arg(task.id.as_bytes());
+            command.exec(&mut admin).unwrap();
+        }
+        set(&mut admin, rows, task.id.as_bytes(), &garbled);
+        let targets: [Target; 2] = [task.id.into(), (KIND, "a").into()];
+        for target in targets {
+            let error = store.find(&target).await.unwrap_err();
+            assert!(error.to_string().contains(&task.id.to_string()), "{error}");
+            assert!(!error.is_transient());
+        }
+        let changed = store.change(vec![Change {
+            target: task.id.into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+            note: Default::default(),
+        }]);
+        changed.await.unwrap().found.remove(0).unwrap_err();
+        // A kind that is no text is another kind to the scripts.
+        let is_other = garbled.len() == value.len() && garbled[94] == 0xFF;
+        let by_key = (!is_other).then(|| named(3, "a"));
+        for row in [due(1)].into_iter().chain(by_key) {
+            let inserted = store.insert(vec![row, due(9)]).await.unwrap().found;
+            let error = inserted[0].as_ref().unwrap_err();
+            assert!(error.to_string().contains(&task.id.to_string()), "{error}");
+            assert!(inserted[1].is_ok());
+        }
+        assert!(change(&store, id(9), Verb::Cancel).await.is_done());
+        let other = add(
+            &store,
+            NewRow {
+                look_in: NONE,
+                ..due(2)
+            },
+        )
+        .await;
+        for version in 1..=5 {
+            let wake = Wake {
+                version,
+                ..wake(&task)
+            };
+            let looked = store.arrive(&[wake], &claim(9)).await.unwrap().found;
+            assert_eq!(looked.claimed, []);
+        }
+        let mut claimed = store.sweep(&claim(9), &sweep()).await.unwrap().found.claimed;
+        claimed.extend(store.ready(&claim(9)).await.unwrap().found);
+        assert_eq!(claimed.len(), 1, "{claimed:?}");
+        assert_eq!(claimed[0].id, other.id);
+        if is_other {
+            continue;
+        }
+        let kept = get(&mut admin, rows, task.id.as_bytes());
+        assert_eq!(kept, garbled, "it is not touched");
+        // Whoever can read it, a later release perhaps, finds it where it belongs.
+        set(&mut admin, rows, task.id.as_bytes(), &value);
+        for index in ["due", "wake"] {
+            let key = format!("{{delayline:tasks:0}}:{index}:0:{KIND}");
+            let mut command = redis::cmd("ZSCORE");
+            let score: Option<f64> = command
+                .arg(key)
+                .arg(task.id.as_bytes())
+                .query(&mut admin)
+                .unwrap();
+            assert!(score.is_some(), "{index}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn members_that_do_not_belong_to_an_index_are_taken_away() {
+    for shards in [1, 4] {
+        let server = RedisServer::start();
+        let store = open(&server, shards);
+        let row = NewRow {
+            look_in: NONE,
+            ..later(1)
+        };
+        let soon = add(&store, row).await;
+        let done = add(&store, due(2)).await;
+        assert!(change(&store, done.id, Verb::Cancel).await.is_done());
+        let mut admin = server.admin();
+        let put = |admin: &mut redis::Connection, key: String, score: i64, member: &[u8]| {
+            let mut command = redis::cmd("ZADD");
+            command.arg(key).arg(score).arg(member).exec(admin).unwrap();
+        };
+        for shard in 0..shards {
+            let tag = tag(shard);
+            for index in ["due", "wake"] {
+                for lane in [format!("0:{KIND}"), "0:ghost".to_owned(), format!("1:{KIND}")] {
+                    let members: [&[u8]; 5] =
+                        [b"", b"short", &[7; 16], done.id.as_bytes(), soon.id.as_bytes()];
+                    for (score, member) in (1..).zip(members) {
+                        put(&mut admin, format!("{tag}:{index}:{lane}"), score, member);
+                    }
+                }
+            }
+            for first in ["first:wake:0", "first:wake:1", "first:wake:2", "first:due:0"] {
+                for kind in [KIND, "ghost", "nobody", ""] {
+                    put(&mut admin, format!("{tag}:{first}"), 1, kind.as_bytes());
+                }
+            }
+            set(
+                &mut admin,
+                &format!("{tag}:live"),
+                format!("{KIND}\0a").as_bytes(),
+                b"garbage",
+            );
+            put(
+                &mut admin,
+                format!("{tag}:named"),
+                0,
+                format!("{KIND}\0a\0garbage").as_bytes(),
+            );
+        }
+        let claim = Claim {
+            room: [(KIND.into(), 9), ("ghost".into(), 9)].into(),
+            ..claim(9)
+        };
+        let ahead = Ahead {
+            within: 2 * LONG,
+            limit: 9,
+        };
+        let sweep = Sweep {
+            retake: NONE,
+            ahead: Some(ahead),
+            ..sweep()
+        };
+        for _ in 0..3 {
+            assert_eq!(store.ready(&claim).await.unwrap().found, []);
+            let found = store.sweep(&claim, &sweep).await.unwrap().found;
+            assert_eq!((found.claimed.len(), found.expired), (0, 0));
+            assert!(found.early.iter().all(|row| row.wake.id == soon.id));
+            store.purge(9).await.unwrap();
+            store.find(&TaskId::from_bytes([7; 16]).into()).await.unwrap();
+        }
+        let found = store.sweep(&claim, &sweep).await.unwrap().found;
+        assert_eq!(found.ahead.len(), 1);
+        add(&store, named(3, "a")).await;
+        for shard in 0..shards {
+            let tag = tag(shard);
+            let name = format!("{KIND}\0a");
+            if get_maybe(&mut admin, &format!("{tag}:live"), name.as_bytes()).as_deref() == Some(b"garbage") {
+                ask::<u64>(&mut admin, &["HDEL", &format!("{tag}:live"), &name]);
+            }
+            ask::<u64>(
+                &mut admin,
+                &["ZREM", &format!("{tag}:named"), &format!("{name}\0garbage")],
+            );
+            // Only what is due or overdue is looked at; the rest is no trouble to anybody.
+            ask::<u64>(&mut admin, &["DEL", &format!("{tag}:due:1:{KIND}")]);
+            ask::<u64>(&mut admin, &["ZREM", &format!("{tag}:kinds:1"), KIND]);
+            for first in ["first:due:0", "first:wake:0"] {
+                ask::<u64>(&mut admin, &["ZREM", &format!("{tag}:{first}"), "nobody", ""]);
+            }
+            for first in ["first:wake:1", "first:wake:2"] {
+                ask::<u64>(&mut admin, &["DEL", &format!("{tag}:{first}")]);
+            }
+        }
+        assert_consistent(&server, shards, &format!("{shards} shards"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_all_is_as_a_new_one() {
+    for shards in [1, 16] {
+        let server = RedisServer::start();
+        let (store, other) = (open(&server, shards), open(&server, shards));
+        let before = add(&store, named(1, "a")).await;
+        store.sweep(&claim(1), &sweep()).await.unwrap();
+        ask::<()>(&mut server.admin(), &["FLUSHALL"]);
+        assert_eq!(store.find(&before.id.into()).await.unwrap(), None);
+        assert_eq!(
+            store
+                .arrive(&[wake(&before)], &claim(1))
+                .await
+                .unwrap()
+                .found
+                .stale,
+            1
+        );
+        assert_eq!(store.sweep(&claim(1), &sweep()).await.unwrap().found.claimed, []);
+        let after = add(&store, named(1, "a")).await;
+        assert_eq!(
+            other.find(&(KIND, "a").into()).await.unwrap(),
+            Some(after.clone())
+        );
+        assert_eq!(other.ready(&claim(1)).await.unwrap().found[0].id, after.id);
+        // Who knows the number says it again to a server that has lost it.
+        assert_eq!(other.database.shards_now().await.unwrap(), shards);
+        let any = RedisStore::new(&server.url()).unwrap();
+        assert_eq!(any.database.shards().await.unwrap(), shards);
+        assert_consistent(&server, shards, "after all was forgotten");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_scripts_is_told_them_again() {
+    let server = RedisServer::start();
+    let store = open(&server, 4);
+    for n in 1..=5 {
+        let mut admin = server.admin();
+        ask::<()>(&mut admin, &["SCRIPT", "FLUSH"]);
+        let task = add(&store, named(n, &n.to_string())).await;
+        ask::<()>(&mut admin, &["SCRIPT", "FLUSH"]);
+        assert_eq!(store.ready(&claim(1)).await.unwrap().found[0].id, task.id);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_would_remove_tasks_is_refused() {
+    let with = |policy| RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", policy]);
+    let error = open(&with("allkeys-lru"), 2).check().await.unwrap_err();
+    assert!(
+        error.to_string().contains("allkeys-lru") && !error.is_transient(),
+        "{error}"
+    );
+    open(&with("noeviction"), 2).check().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_number_of_shards_is_fixed_when_a_prefix_is_first_used() {
+    let server = RedisServer::start();
+    let task = add(&open(&server, 3), named(1, "a")).await;
+    for other in [open(&server, 7), open(&server, 1)] {
+        for error in [
+            other.find(&task.id.into()).await.unwrap_err(),
+            other.insert(vec![due(2)]).await.unwrap_err(),
+            other.check().await.unwrap_err(),
+        ] {
+            let wanted = other.database.settings.shards.unwrap();
+            let said = error.to_string();
+            assert!(
+                said.contains("over 3 shards") && said.contains(&format!("over {wanted}")),
+                "{said}"
+            );
+            assert!(!error.is_transient());
+        }
+    }
+    let any = RedisStore::new(&server.url()).unwrap();
+    assert_eq!(any.find(&task.id.into()).await.unwrap(), Some(task));
+    let fresh = RedisStore::builder(&server.url())
+        .prefix("fresh")
+        .build()
+        .unwrap();
+    assert_eq!(fresh.database.shards().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_apart_is_refused_by_itself() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    for row in [
+        NewRow {
+            kind: "a\0b".into(),
+            ..due(1)
+        },
+        NewRow {
+            kind: "k".repeat(101).as_str().into(),
+            ..due(1)
+        },
+        named(1, "a\0b"),
+        named(1, &"k".repeat(256)),
+    ] {
+        let found = store.insert(vec![due(2), row.clone()]).await.unwrap().found;
+        assert!(matches!(found[1], Err(crate::Error::Invalid { .. })), "{found:?}");
+        assert_eq!(found[0].as_ref().unwrap().task().id, id(2));
+        let alone = store.insert(vec![row]).await.unwrap().found;
+        assert!(matches!(alone[0], Err(crate::Error::Invalid { .. })), "{alone:?}");
+        assert_eq!(store.find(&id(1).into()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
+    use crate::Timestamp;
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let at = |time| NewRow {
+        due: When::At(Timestamp::from_millis(time)),
+        ..due(1)
+    };
+    for (given, kept) in [
+        (i64::MIN, i64::MIN),
+        (i64::MIN + 1, i64::MIN + 1),
+        (-1, -1),
+        (0, 0),
+        (i64::MAX, i64::MAX),
+    ] {
+        let task = add(&store, at(given)).await;
+        assert_eq!(task.due_at.as_millis(), kept);
+        assert_eq!(store.find(&task.id.into()).await.unwrap(), Some(task.clone()));
+        let page = Page::new(KIND, State::Scheduled).limit(9);
+        assert_eq!(store.list(&page).await.unwrap(), std::slice::from_ref(&task));
+        let after = Some((task.due_at, task.id));
+        assert_eq!(store.list(&Page { after, ..page }).await.unwrap(), []);
+        let reschedule = Verb::Reschedule {
+            due: When::At(Timestamp::from_millis(given)),
+            look_in: LONG,
+        };
+        let expecting = Change {
+            target: task.id.into(),
+            verb: reschedule,
+            expect: Expect::Due(task.due_at),
+            note: Default::default(),
+        };
+        let changed = store.change(vec![expecting]).await.unwrap().found.remove(0);
+        assert!(changed.unwrap().is_done());
+        ask::<()>(&mut server.admin(), &["FLUSHALL"]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        drop(codec::task(id(1), &bytes, b""));
+        drop(codec::task(id(1), b"", &bytes));
+        drop(codec::lean(id(1), &bytes));
+    }
+}
