@@ -8,7 +8,7 @@
 -- ARGV[6]  of how many kinds there is room
 -- ARGV[7]… of each kind: kind, room; then of each row that is named: id, and its version as its head has it
 -- Returns  an array of arrays: of each row that was claimed: id, head, payload; of each that was found due and is not right:
---          lane, id, score, head or nothing; those named that are not here; and, of those that are to be asked for again,
+--          lane, id, score, head (`-`: none); those named that are not here; and, of those that are to be asked for again,
 --          whether there may be any (1 or 0), or how many of those named were looked at
 
 local owner, lease, event, bytes, most = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -82,7 +82,7 @@ if most then
         looked = 1
         break
       elseif claim(ids[at], head, nil, kind, due[2 * at]) then
-        for _, said in ipairs({ lane, ids[at], due[2 * at], head or '' }) do
+        for _, said in ipairs({ lane, ids[at], due[2 * at], head or '-' }) do
           wrong[#wrong + 1] = said
         end
       end

@@ -7,7 +7,7 @@
 --          leave out; after which id of that time; up to how many ms from now, or nothing; whether the last come first (1 or 0);
 --          how many rows at the most
 -- Returns  of each range an array: whether there are more kinds (1 or 0), and of each kind an array: the kind, whether there are
---          more rows of it (1 or 0), and of each row: id, its score, head (nothing: there is none) and payload; then, if asked
+--          more rows of it (1 or 0), and of each row: id, its score, head (`-`: there is none) and payload; then, if asked
 --          for, an array of times, each -1 where there is none: the first `wake_at` of scheduled and of running rows, when the
 --          first scheduled row is due, and the first `wake_at` of rows that are over
 
@@ -89,7 +89,7 @@ for at = 3, #ARGV, STEP do
         break
       end
       local place = #lane
-      lane[place + 1], lane[place + 2], lane[place + 3], lane[place + 4] = ids[at], members[2 * at], head or '', ''
+      lane[place + 1], lane[place + 2], lane[place + 3], lane[place + 4] = ids[at], members[2 * at], head or '-', ''
       wanted[#wanted + 1] = ids[at]
       spent = spent + (with_payloads and weight(head or '') or 0)
     end

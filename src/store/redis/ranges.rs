@@ -92,7 +92,6 @@ pub(super) async fn set_aside(
             .push(Misplaced {
                 index: String::from_utf8_lossy(index).into_owned(),
                 id: id.to_vec(),
-                score: String::new(),
                 head: Vec::new(),
                 to: format!("+{}", millis(pause)),
             });
@@ -102,6 +101,9 @@ pub(super) async fn set_aside(
     }
     Ok(())
 }
+
+/// What scripts give as the head of a row that is not there.
+const NO_ROW: &[u8] = b"-";
 
 /// What a member of an index is.
 pub(super) enum Member {
@@ -124,12 +126,11 @@ pub(super) fn member(
         Member::Misplaced(Misplaced {
             index: index.clone(),
             id,
-            score: score.clone(),
             head: head.clone(),
             to,
         })
     };
-    let known = answer::id(&id).filter(|_| !head.is_empty());
+    let known = answer::id(&id).filter(|_| head != NO_ROW);
     let Some(known) = known else {
         return misplaced(id, String::new());
     };

@@ -3,7 +3,7 @@
 -- ARGV[1]  what is read beside their heads: `payloads`, `notes` or nothing
 -- ARGV[2]  how many ids there are
 -- ARGV[3]… ids, then names of keys
--- Returns  of each, as far as it was looked for: id, head and the rest, each nothing where there is no row
+-- Returns  of each, as far as it was looked for: id, nothing where there is no row, head and the rest
 
 local extra, count = ARGV[1], tonumber(ARGV[2])
 local ids, names = {}, {}
@@ -40,6 +40,6 @@ for at, head in ipairs(call_for('HMGET', rows, ids)) do
     spent = spent + #rest
   end
   local count = #found
-  found[count + 1], found[count + 2], found[count + 3] = ids[at], head or '', rest
+  found[count + 1], found[count + 2], found[count + 3] = head and ids[at] or '', head or '', rest
 end
 return { now, found }

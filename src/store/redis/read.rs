@@ -197,8 +197,7 @@ async fn in_shard(
         }
         while !items.is_empty() {
             let (id, head, rest) = (items.bytes()?, items.bytes()?, items.bytes()?);
-            let id = answer::id(&id).filter(|_| !head.is_empty());
-            found.push(id.map(|id| Raw {
+            found.push(answer::id(&id).map(|id| Raw {
                 shard,
                 id,
                 head,

@@ -400,21 +400,14 @@ pub(super) async fn remove(database: &Database, all: Vec<Past>) -> Result<Vec<Re
     Ok(join_all(removals).await)
 }
 
-/// Puts members of indexes where they belong: each by its index and lane, its id, the score and the head that it was found
-/// with, and what score it gets.
+/// Puts members of indexes where they belong: each by its index and lane, its id, the head that its row had, and
+/// what score it gets.
 pub(super) async fn put_right(database: &Database, shard: Shard, all: &[Misplaced]) -> Result<(), Error> {
     static ASIDE: Lua = lua!("shard.lua", "lanes.lua", "aside.lua");
     for part in all.chunks(ROWS) {
         let mut call = database.script(&ASIDE, shard);
-        for Misplaced {
-            index,
-            id,
-            score,
-            head,
-            to,
-        } in part
-        {
-            call.arg(index).arg(id).arg(score).arg(head).arg(to);
+        for one in part {
+            call.arg(&one.index).arg(&one.id).arg(&one.head).arg(&one.to);
         }
         database.write(call).await?;
     }
@@ -426,7 +419,6 @@ pub(super) async fn put_right(database: &Database, shard: Shard, all: &[Misplace
 pub(super) struct Misplaced {
     pub(super) index: String,
     pub(super) id: Vec<u8>,
-    pub(super) score: String,
     pub(super) head: Vec<u8>,
     /// As the script takes it.
     pub(super) to: String,

@@ -232,7 +232,7 @@ async fn members_that_do_not_belong_to_an_index_are_taken_away() {
             for first in ["first:due:0", "first:wake:0"] {
                 ask::<u64>(&mut admin, &["ZREM", &format!("{tag}:{first}"), "nobody", ""]);
             }
-            for first in ["first:wake:1", "first:wake:2"] {
+            for first in ["first:wake:1", "first:wake:2", "first:due:1"] {
                 ask::<u64>(&mut admin, &["DEL", &format!("{tag}:{first}")]);
             }
         }
