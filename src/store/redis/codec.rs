@@ -149,9 +149,9 @@ pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Garb
     Ok(task)
 }
 
-/// Whether a row waits or runs, as far as its head says it.
+/// Whether a row waits or runs, unless its head says that it is over.
 pub(super) fn is_live(head: &[u8]) -> bool {
-    head.get(STATE).is_some_and(|state| *state <= 1)
+    head.get(STATE).is_none_or(|state| !(2..=4).contains(state))
 }
 
 fn read(id: TaskId, head: &[u8]) -> Option<(Task, usize)> {

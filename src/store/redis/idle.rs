@@ -62,8 +62,10 @@ struct All {
 /// A time that a server has said, and when.
 type Heard = (Timestamp, Instant);
 
+/// That time some time later: not ahead of the server, so cut off.
 fn carried_on((now, then): Heard, at: Instant) -> Timestamp {
-    now.after(at.saturating_duration_since(then))
+    let passed = at.saturating_duration_since(then).as_millis();
+    now.shifted(i64::try_from(passed).unwrap_or(i64::MAX))
 }
 
 #[derive(Debug, Default)]

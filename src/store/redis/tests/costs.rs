@@ -515,3 +515,67 @@ async fn a_call_of_one_row_is_one_or_two_calls_of_scripts() {
         check("end", 2);
     }
 }
+
+#[tokio::test]
+async fn tmp_what_a_row_costs() {
+    const ROWS: u64 = 20_000;
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let mut admin = server.admin();
+    let mut last = 0;
+    let mut check = |what: &str| {
+        let now = micros(&mut admin);
+        println!("{what}: {:.2} µs a row", (now - last) as f64 / ROWS as f64);
+        last = now;
+    };
+    let numbers: Vec<_> = (1..=ROWS).collect();
+    for part in numbers.chunks(500) {
+        let rows = part.iter().map(|n| NewRow { payload: vec![1; 100], ..named(*n, &n.to_string()) });
+        store.insert(rows.collect()).await.unwrap();
+    }
+    check("insert");
+    for part in numbers.chunks(500) {
+        let change = |n: &u64| Change {
+            target: id(*n).into(),
+            verb: Verb::Reschedule { due: When::After(Duration::from_millis(*n)), look_in: LONG },
+            expect: Expect::Anything,
+            note: Default::default(),
+        };
+        store.change(part.iter().map(change).collect()).await.unwrap();
+    }
+    check("move");
+    tokio::time::sleep(Duration::from_secs(21)).await;
+    check("nothing");
+    let mut claimed = Vec::new();
+    while claimed.len() < ROWS as usize / 2 {
+        claimed.extend(store.ready(&claim(500)).await.unwrap().found);
+    }
+    check("claim of half");
+    for part in claimed.chunks(500) {
+        let ends: Vec<_> = part.iter().map(|task| Step::end(task.id, task.version, Ending::Done)).collect();
+        store.advance(&ends).await.unwrap();
+    }
+    check("end of half");
+    let rest: Vec<_> = numbers.iter().filter(|n| !claimed.iter().any(|task| task.id == id(**n))).collect();
+    for part in rest.chunks(500) {
+        let change = |n: &&u64| Change {
+            target: (KIND, n.to_string()).into(),
+            verb: Verb::Cancel,
+            expect: Expect::Anything,
+            note: Default::default(),
+        };
+        store.change(part.iter().map(change).collect()).await.unwrap();
+    }
+    check("cancel of half by key");
+    // One by one, by callers at once.
+    for part in numbers.chunks(64) {
+        let rows = part.iter().map(|n| insert(&store, NewRow { payload: vec![1; 100], ..named(*n + ROWS, &format!("x{n}")) }));
+        futures_util::future::join_all(rows).await;
+    }
+    check("insert by 64 callers");
+    for part in numbers.chunks(64) {
+        let changes = part.iter().map(|n| change(&store, id(*n + ROWS), Verb::Cancel));
+        futures_util::future::join_all(changes).await;
+    }
+    check("cancel by 64 callers");
+}
