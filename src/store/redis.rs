@@ -13,6 +13,7 @@ mod listen;
 mod ranges;
 mod read;
 mod shards;
+mod strays;
 mod table;
 mod write;
 
@@ -33,7 +34,7 @@ const PREFIX: &str = "delayline";
 /// Keeps rows in Redis (6 or later) or Valkey, for services that have no SQL database.
 ///
 /// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
-/// server's clock, read in the script that decides; in a Redis Cluster each row goes by the clock of the master that has
+/// server's clock, read in the same call; in a Redis Cluster each row goes by the clock of the master that has
 /// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. It connects when it is
 /// first needed, so that a server that is down keeps nobody from starting.
 ///
@@ -48,9 +49,6 @@ const PREFIX: &str = "delayline";
 ///   has claimed may be given to another as well. [`wait`](RedisStoreBuilder::wait) makes that rarer: a write is then an
 ///   error unless so many replicas have it. It does not rule it out, as a replica that has not may still be the one that
 ///   is promoted.
-/// - An id that a caller chose together with a key may be on another master than its task, as is said below, and be taken
-///   back without it. Then verbs by that id find no task, and those by its key do, until a worker meets the task, which
-///   is due or overdue then, or somebody schedules it once more: either mends the id.
 /// - When a server or its machine fails, what its append-only file does not have yet is gone: a second or two with
 ///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
 ///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`
@@ -80,9 +78,16 @@ const PREFIX: &str = "delayline";
 /// master; so give `shards(64)` from the beginning to what may become that big. Another number takes another prefix, which is
 /// used for new tasks while those of the old one run out.
 ///
-/// The row of a task is where its key is, and ids say where that is if this crate made them for the task. An id that a
-/// caller chose together with a key costs a few calls more when it is scheduled, and one more with each verb by id, where
-/// there are several shards. Such an id belongs to that key: while the task is kept it cannot be used with another one.
+/// The row of a task is where its key is, and ids say where that is if this crate made them for the task. A task whose caller
+/// chose its id together with a key is looked for in all shards where a verb names the id, and so is any id of another maker
+/// (no UUID of version 7) before a task is scheduled under it: with 64 shards that is 64 calls more, side by side, and an error
+/// while one of the servers does not answer. Two callers who schedule one such id at the same moment under two keys may both
+/// have a task.
+///
+/// # What is not known
+///
+/// A verb whose answer is lost with its connection is an error that is transient: the change is done or not. A new task whose
+/// answer was lost is looked for at once, and answered as one that is there.
 #[derive(Clone)]
 pub struct RedisStore {
     engine: Engine<RedisTable>,

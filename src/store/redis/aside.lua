@@ -8,7 +8,7 @@ for at = 1, #ARGV, 4 do
   local index, id, head, score = unpack(ARGV, at, at + 3)
   if head == '' or (redis.call('HGET', rows, id) or '-') == head then
     local key = tag .. ':' .. index
-    touched[string.match(index, '^%l+:(.*)$')] = true
+    lane(string.match(index, '^%l+:(.*)$'))
     if score == '' then
       redis.call('ZREM', key, id)
     else

@@ -52,12 +52,10 @@ local function claim(id, head, named_version, lane_kind, score)
   heads[#heads + 1] = id
   heads[#heads + 1] = head
   wanted[#wanted + 1] = id
-  local due_text, from, to = text(due), '0:' .. kind, '1:' .. kind
-  touched[from], touched[to] = true, true
-  take('due', from, id)
-  take('wake', from, id)
-  put('due', to, id, due_text)
-  put('wake', to, id, wake)
+  local due_text, from, to = text(due), lane('0:' .. kind), lane('1:' .. kind)
+  from.out[#from.out + 1] = id
+  put(to.due, id, due_text)
+  put(to.wake, id, wake)
   if event ~= '' then
     local line = '\n' .. text(version + 1) .. ' ' .. text(now) .. ' ' .. due_text .. ' ' .. due_text .. ' ' .. event
     noted[#noted + 1] = { id, line, '' }
@@ -67,9 +65,9 @@ end
 if most then
   for _, kind in ipairs(kinds) do
     local count = min(room[kind], most)
-    local lane, ids = '0:' .. kind, {}
+    local name, ids = '0:' .. kind, {}
     local due = count > 0 and bytes > 0
-      and redis.call('ZRANGEBYSCORE', tag .. ':due:' .. lane, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count) or {}
+      and redis.call('ZRANGEBYSCORE', tag .. ':due:' .. name, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count) or {}
     for at = 1, #due, 2 do
       ids[#ids + 1] = due[at]
     end
@@ -82,7 +80,7 @@ if most then
         looked = 1
         break
       elseif claim(ids[at], head, nil, kind, due[2 * at]) then
-        for _, said in ipairs({ lane, ids[at], due[2 * at], head or '-' }) do
+        for _, said in ipairs({ name, ids[at], due[2 * at], head or '-' }) do
           wrong[#wrong + 1] = said
         end
       end

@@ -77,38 +77,38 @@ fn perhaps(time: Option<Timestamp>) -> i64 {
     time.map_or(NO_TIME, Timestamp::as_millis)
 }
 
-/// The head of a row, whose packed payload has so many bytes. Where the payload stays, a script takes that part from before.
-pub(super) fn head(row: &Task, packed: usize) -> Vec<u8> {
-    let mut head = guard(row.version, Some(row.wake_at));
-    head.push(u8::try_from(digit(row.state)).unwrap_or(u8::MAX));
-    head.extend(row.due_at.as_millis().to_le_bytes());
-    middle(&mut head, row, packed);
+/// The head of a row in three parts, of which the second belongs to its payload, which has so many bytes when it is packed.
+pub(super) fn head(row: &Task, packed: usize) -> [Vec<u8>; 3] {
+    let mut start = guard(row.version, Some(row.wake_at));
+    start.push(u8::try_from(digit(row.state)).unwrap_or(u8::MAX));
+    start.extend(row.due_at.as_millis().to_le_bytes());
+    let mut end = row.attempt.to_le_bytes().to_vec();
     for time in [row.updated_at, row.created_at, row.planned_at] {
-        head.extend(time.as_millis().to_le_bytes());
+        end.extend(time.as_millis().to_le_bytes());
     }
-    rest(&mut head, row);
-    head
+    rest(&mut end, row);
+    [start, middle(row, packed), end]
 }
 
 /// The parts of the head of a new row that do not depend on when it is written.
 pub(super) fn parts(new: &NewRow, packed: usize) -> [Vec<u8>; 2] {
     let (row, _) = new.row(Timestamp::default());
-    let mut parts = [Vec::new(), Vec::new()];
-    middle(&mut parts[0], &row, packed);
-    rest(&mut parts[1], &row);
-    parts
+    let (mut start, mut end) = (middle(&row, packed), Vec::new());
+    start.extend(row.attempt.to_le_bytes());
+    rest(&mut end, &row);
+    [start, end]
 }
 
-fn middle(head: &mut Vec<u8>, row: &Task, packed: usize) {
+fn middle(row: &Task, packed: usize) -> Vec<u8> {
     let long = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    head.push(u8::from(row.max_attempts.is_some()));
+    let mut part = vec![u8::from(row.max_attempts.is_some())];
     let numbers = [
         row.max_attempts.unwrap_or(0),
         long(row.payload.len()),
         long(packed),
-        row.attempt,
     ];
-    head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    part.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    part
 }
 
 fn rest(head: &mut Vec<u8>, row: &Task) {

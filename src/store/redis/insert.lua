@@ -38,6 +38,7 @@ end
 
 local first_wake, first_due, done = math.huge, math.huge, {}
 local heads, given, noted, owners = {}, {}, {}, {}
+local last_kind, scheduled
 for at = 5, #ARGV, STEP do
   local id, kind, key, due, look_in, middle, rest, payload, event, sent = unpack(ARGV, at, at + STEP - 1)
   local name = key ~= '' and kind .. '\0' .. key
@@ -74,10 +75,11 @@ for at = 5, #ARGV, STEP do
       owners[#owners + 1] = name
       owners[#owners + 1] = id
     end
-    local lane = '0:' .. kind
-    touched[lane] = true
-    put('due', lane, id, due_text)
-    put('wake', lane, id, text(wake))
+    if kind ~= last_kind then
+      last_kind, scheduled = kind, lane('0:' .. kind)
+    end
+    put(scheduled.due, id, due_text)
+    put(scheduled.wake, id, text(wake))
     first_wake, first_due = min(first_wake, wake), min(first_due, due_at)
   end
 end

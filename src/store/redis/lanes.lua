@@ -1,17 +1,20 @@
 -- For the scripts that come after it and write: what is kept of a lane, the rows of one state and kind.
 
--- What goes into indexes with which scores, what out of them, and the lanes whose rows have changed, as `STATE:KIND`.
-local into, out, touched = lists(), lists(), {}
+-- The lanes whose rows have changed, by `STATE:KIND`: what goes into their indexes, as score and id, and what goes out of both.
+local lanes = {}
 
-local function put(index, lane, id, score)
-  local members = into[tag .. ':' .. index .. ':' .. lane]
-  local count = #members
-  members[count + 1], members[count + 2] = score, id
+local function lane(name)
+  local found = lanes[name]
+  if not found then
+    found = { due = {}, wake = {}, out = {}, asleep = {} }
+    lanes[name] = found
+  end
+  return found
 end
 
-local function take(index, lane, id)
-  local members = out[tag .. ':' .. index .. ':' .. lane]
-  members[#members + 1] = id
+local function put(list, id, score)
+  local count = #list
+  list[count + 1], list[count + 2] = score, id
 end
 
 -- Adds what was noted of rows to what they have, each `{ id, lines, sent }`: what is oldest is cut off.
@@ -31,23 +34,28 @@ end
 
 -- Writes the indexes, and of each lane whether it has rows, and when the first of them needs a look.
 local function keep_lanes()
-  call_each('ZADD', into)
-  call_each('ZREM', out)
+  for name, lane in pairs(lanes) do
+    call_for('ZADD', tag .. ':due:' .. name, lane.due)
+    call_for('ZADD', tag .. ':wake:' .. name, lane.wake)
+  end
   local added, removed = lists(), lists()
-  for lane in pairs(touched) do
-    local state, kind = sub(lane, 1, 1), sub(lane, 3)
-    local firsts = {}
-    for _, index in ipairs({ 'due', 'wake' }) do
-      firsts['first:' .. index] = redis.call('ZRANGE', tag .. ':' .. index .. ':' .. lane, 0, 0, 'WITHSCORES')[2] or false
-    end
-    firsts.kinds = firsts['first:due'] and '0'
-    for name, score in pairs(firsts) do
-      local list = (score and added or removed)[tag .. ':' .. name .. ':' .. state]
+  for name, lane in pairs(lanes) do
+    local due, wake = tag .. ':due:' .. name, tag .. ':wake:' .. name
+    call_for('ZREM', due, lane.out)
+    call_for('ZREM', wake, lane.out)
+    call_for('ZREM', wake, lane.asleep)
+    local state, kind = sub(name, 1, 1), sub(name, 3)
+    local function say(what, score)
+      local list = (score and added or removed)[tag .. ':' .. what .. ':' .. state]
       if score then
         list[#list + 1] = score
       end
       list[#list + 1] = kind
     end
+    local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
+    say('kinds', first and '0')
+    say('first:due', first)
+    say('first:wake', redis.call('ZRANGE', wake, 0, 0, 'WITHSCORES')[2])
   end
   call_each('ZADD', added)
   call_each('ZREM', removed)

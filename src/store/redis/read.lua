@@ -29,17 +29,17 @@ for at, id in ipairs(call_for('HMGET', live, names)) do
   end
   ids[#ids + 1] = found or ''
 end
-local found, spent = {}, 0
+local found, wanted, spent = {}, {}, 0
 for at, head in ipairs(call_for('HMGET', rows, ids)) do
   if spent >= BYTES then
     break
   end
-  local rest = ''
-  if head and extra ~= '' then
-    rest = redis.call('HGET', tag .. ':' .. extra, ids[at]) or ''
-    spent = spent + #rest
+  wanted[at], spent = ids[at], spent + (head and extra == 'payloads' and weight(head) or 0)
+  found[3 * at - 2], found[3 * at - 1], found[3 * at] = head and ids[at] or '', head or '', ''
+end
+if extra ~= '' then
+  for at, rest in ipairs(call_for('HMGET', tag .. ':' .. extra, wanted)) do
+    found[3 * at] = rest or ''
   end
-  local count = #found
-  found[count + 1], found[count + 2], found[count + 3] = head and ids[at] or '', head or '', rest
 end
 return { now, found }

@@ -4,13 +4,14 @@
 -- ARGV[4]  the call by which this is known if it comes a second time, or nothing
 -- ARGV[5]  whether it must pass where the server is full (1 or 0)
 -- ARGV[6]… the first `wake_at` and due time that needs a look, or nothing
--- ARGV[8]… of each row: id; what its head has to begin with; its head, or nothing to remove it; the lane that it is in, and the
---          one that it comes into; when it is due, or nothing where that stays; its `wake_at`, or nothing; what becomes of its
---          key: nothing, `free`, `take` or `gone`; the name of that key, and its entry in `named`; payload and headers after a
---          `+`, or nothing where they stay; what is noted of it, and of its wake-up
+-- ARGV[8]… of each row: id; what its head has to begin with; its head before what belongs to the payload, or nothing to remove
+--          it; that part, or nothing where the payload stays; the rest of its head; the lane that it is in, and the one that it
+--          comes into; when it is due, or nothing where that stays; its `wake_at`, or nothing; what becomes of its key: nothing,
+--          `free`, `take` or `gone`; the name of that key, and its entry in `named`; payload and headers; what is noted of it,
+--          and of its wake-up
 -- Returns  of each a digit: 1 if it was written; nothing if the call has come before, with whatever effect
 
-local STEP = 13
+local STEP = 15
 if ARGV[5] == '1' then
   pass_though_full()
 end
@@ -21,8 +22,8 @@ end
 local ids, names = {}, {}
 for at = 8, #ARGV, STEP do
   ids[#ids + 1] = ARGV[at]
-  if ARGV[at + 8] ~= '' then
-    names[#names + 1] = ARGV[at + 8]
+  if ARGV[at + 10] ~= '' then
+    names[#names + 1] = ARGV[at + 10]
   end
 end
 local owners = {}
@@ -34,45 +35,38 @@ local done, heads, given, noted, gone, empty = {}, {}, {}, {}, {}, {}
 local owned, free, ended, again = {}, {}, {}, {}
 for place, old in ipairs(call_for('HMGET', rows, ids)) do
   local at = 8 + STEP * (place - 1)
-  local id, guard, head, from, to, due, wake, step, name, entry, payload, lines, sent = unpack(ARGV, at, at + STEP - 1)
+  local id, guard, start, middle, rest, from, to, due, wake, step, name, entry, payload, lines, sent =
+    unpack(ARGV, at, at + STEP - 1)
   local is_second = step == 'take' and owners[name] and owners[name] ~= id and alive(owners[name])
   if not old or sub(old, 1, #guard) ~= guard or is_second then
     done[place] = '0'
   else
     done[place] = '1'
-    if head == '' then
+    if start == '' then
       gone[#gone + 1] = id
     else
-      if payload == '' then
-        -- What belongs to the payload stays.
-        head = sub(head, 1, 26) .. sub(old, 27, 39) .. sub(head, 40)
-      elseif #payload > 1 then
-        given[#given + 1] = id
-        given[#given + 1] = sub(payload, 2)
-      else
+      if payload ~= '' then
+        put(given, payload, id)
+      elseif middle ~= '' then
         empty[#empty + 1] = id
       end
-      heads[#heads + 1] = id
-      heads[#heads + 1] = head
+      -- What belongs to the payload stays with it.
+      put(heads, start .. (middle ~= '' and middle or sub(old, 27, 39)) .. rest, id)
       if lines ~= '' or sent ~= '' then
         noted[#noted + 1] = { id, lines, sent }
       end
     end
-    touched[from] = true
-    if from ~= to then
-      take('due', from, id)
-      take('wake', from, id)
+    local left, entered = lane(from), to ~= '' and lane(to)
+    if left ~= entered then
+      left.out[#left.out + 1] = id
     elseif wake == '' then
-      take('wake', from, id)
+      left.asleep[#left.asleep + 1] = id
     end
-    if to ~= '' then
-      touched[to] = true
-      if due ~= '' then
-        put('due', to, id, due)
-      end
-      if wake ~= '' then
-        put('wake', to, id, wake)
-      end
+    if due ~= '' then
+      put(entered.due, id, due)
+    end
+    if wake ~= '' then
+      put(entered.wake, id, wake)
     end
     if step == 'take' then
       owners[name], owned[name], free[name] = id, id, nil

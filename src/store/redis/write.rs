@@ -322,17 +322,17 @@ fn add_write(call: &mut Request, write: &Write) {
         (Some(_), false, true) => "take",
         _ => "",
     };
+    let [start, middle, rest] = codec::head(row, packed.len());
     call.arg(row.id.as_bytes())
         .arg(codec::guard(before.version, wake))
-        .arg(codec::head(row, packed.len()))
+        .arg(start)
+        .arg(if *refill { middle } else { Vec::new() })
+        .arg(rest)
         .arg(from)
         .arg(to);
     times(call, due, row.wake_at);
     key(call, step, row);
-    call.arg(match refill {
-        true => [b"+", &*packed].concat(),
-        false => Vec::new(),
-    });
+    call.arg(packed);
     note(call, noted);
 }
 
@@ -384,7 +384,13 @@ pub(super) async fn remove(database: &Database, all: Vec<Past>) -> Result<Vec<Re
                 let guard = row
                     .as_ref()
                     .map_or_else(|| head.clone(), |row| codec::guard(row.version, None));
-                call.arg(id.as_bytes()).arg(guard).arg("").arg(lane).arg("");
+                call.arg(id.as_bytes())
+                    .arg(guard)
+                    .arg("")
+                    .arg("")
+                    .arg("")
+                    .arg(lane)
+                    .arg("");
                 times(&mut call, None, None);
                 match named {
                     Some(row) => key(&mut call, "gone", row),
@@ -398,28 +404,4 @@ pub(super) async fn remove(database: &Database, all: Vec<Past>) -> Result<Vec<Re
         })
     });
     Ok(join_all(removals).await)
-}
-
-/// Puts members of indexes where they belong: each by its index and lane, its id, the head that its row had, and
-/// what score it gets.
-pub(super) async fn put_right(database: &Database, shard: Shard, all: &[Misplaced]) -> Result<(), Error> {
-    static ASIDE: Lua = lua!("shard.lua", "lanes.lua", "aside.lua");
-    for part in all.chunks(ROWS) {
-        let mut call = database.script(&ASIDE, shard);
-        for one in part {
-            call.arg(&one.index).arg(&one.id).arg(&one.head).arg(&one.to);
-        }
-        database.write(call).await?;
-    }
-    Ok(())
-}
-
-/// A member of an index that is not where it belongs.
-#[derive(Clone, Debug)]
-pub(super) struct Misplaced {
-    pub(super) index: String,
-    pub(super) id: Vec<u8>,
-    pub(super) head: Vec<u8>,
-    /// As the script takes it.
-    pub(super) to: String,
 }

@@ -530,14 +530,20 @@ async fn tmp_what_a_row_costs() {
     };
     let numbers: Vec<_> = (1..=ROWS).collect();
     for part in numbers.chunks(500) {
-        let rows = part.iter().map(|n| NewRow { payload: vec![1; 100], ..named(*n, &n.to_string()) });
+        let rows = part.iter().map(|n| NewRow {
+            payload: vec![1; 100],
+            ..named(*n, &n.to_string())
+        });
         store.insert(rows.collect()).await.unwrap();
     }
     check("insert");
     for part in numbers.chunks(500) {
         let change = |n: &u64| Change {
             target: id(*n).into(),
-            verb: Verb::Reschedule { due: When::After(Duration::from_millis(*n)), look_in: LONG },
+            verb: Verb::Reschedule {
+                due: When::After(Duration::from_millis(*n)),
+                look_in: LONG,
+            },
             expect: Expect::Anything,
             note: Default::default(),
         };
@@ -552,11 +558,17 @@ async fn tmp_what_a_row_costs() {
     }
     check("claim of half");
     for part in claimed.chunks(500) {
-        let ends: Vec<_> = part.iter().map(|task| Step::end(task.id, task.version, Ending::Done)).collect();
+        let ends: Vec<_> = part
+            .iter()
+            .map(|task| Step::end(task.id, task.version, Ending::Done))
+            .collect();
         store.advance(&ends).await.unwrap();
     }
     check("end of half");
-    let rest: Vec<_> = numbers.iter().filter(|n| !claimed.iter().any(|task| task.id == id(**n))).collect();
+    let rest: Vec<_> = numbers
+        .iter()
+        .filter(|n| !claimed.iter().any(|task| task.id == id(**n)))
+        .collect();
     for part in rest.chunks(500) {
         let change = |n: &&u64| Change {
             target: (KIND, n.to_string()).into(),
@@ -569,7 +581,15 @@ async fn tmp_what_a_row_costs() {
     check("cancel of half by key");
     // One by one, by callers at once.
     for part in numbers.chunks(64) {
-        let rows = part.iter().map(|n| insert(&store, NewRow { payload: vec![1; 100], ..named(*n + ROWS, &format!("x{n}")) }));
+        let rows = part.iter().map(|n| {
+            insert(
+                &store,
+                NewRow {
+                    payload: vec![1; 100],
+                    ..named(*n + ROWS, &format!("x{n}"))
+                },
+            )
+        });
         futures_util::future::join_all(rows).await;
     }
     check("insert by 64 callers");
