@@ -81,7 +81,8 @@ impl<'a> Claiming<'a> {
             call.arg(ROWS);
             self.rooms(&mut call);
             let said = self.said(0, self.database.write(call).await?).await?;
-            if said.looked == 0 {
+            // Those that cannot be read are in the way until they are set aside.
+            if said.looked == 0 || !self.found.unreadable.is_empty() {
                 break;
             }
         }

@@ -12,7 +12,6 @@ const NO_SHORT: u16 = u16::MAX;
 const NO_LONG: u32 = u32::MAX;
 const NO_TIME: i64 = i64::MIN;
 /// Where a head has the state.
-
 const STATE: usize = 17;
 
 /// The states, each at the place of the digit that rows and lanes have for it.

@@ -147,6 +147,32 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
 }
 
 #[tokio::test]
+async fn rows_that_cannot_be_read_hold_up_no_other_however_many_they_are() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    let at = |millis| When::At(crate::Timestamp::from_millis(millis));
+    let spoilt = (1..=200).map(|n| NewRow {
+        due: at(1),
+        look_in: NONE,
+        ..due(n)
+    });
+    store.insert(spoilt.collect()).await.unwrap();
+    for n in 1..=200 {
+        set(
+            &mut server.admin(),
+            "{delayline:tasks:0}:rows",
+            id(n).as_bytes(),
+            b"no row",
+        );
+    }
+    store.insert(vec![due(900)]).await.unwrap();
+    let claimed = store.ready(&claim(100)).await.unwrap().found;
+    assert_eq!(claimed.iter().map(|task| task.id).collect::<Vec<_>>(), [id(900)]);
+    let swept = store.sweep(&claim(100), &sweep()).await.unwrap().found;
+    assert_eq!(swept.claimed, []);
+}
+
+#[tokio::test]
 async fn members_that_do_not_belong_to_an_index_are_taken_away() {
     for shards in [1, 4] {
         let server = RedisServer::start();
