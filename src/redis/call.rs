@@ -45,6 +45,7 @@ pub(crate) struct Call {
     command: Cmd,
     script: Option<&'static Lua>,
     confirmation: Option<Confirmation>,
+    is_once: bool,
 }
 
 /// How many replicas must have what a call has written, and for how long that is waited for.
@@ -60,6 +61,7 @@ impl Call {
             command,
             script: None,
             confirmation: None,
+            is_once: false,
         }
     }
 
@@ -71,6 +73,7 @@ impl Call {
             command,
             script: Some(script),
             confirmation: None,
+            is_once: false,
         }
     }
 
@@ -95,6 +98,15 @@ impl Call {
     /// known then.
     pub(crate) fn confirmed_by(&mut self, replicas: u32, within: Duration) {
         self.confirmation = Some(Confirmation { replicas, within });
+    }
+
+    /// Has it not be made once more if its answer is lost: it may have been done.
+    pub(crate) fn once(&mut self) {
+        self.is_once = true;
+    }
+
+    pub(super) fn is_once(&self) -> bool {
+        self.is_once
     }
 
     /// Calls it on a connection; a script by its hash, and only if the server does not know that in full.

@@ -82,8 +82,8 @@ impl Link {
 
     /// The answer to `call`, or an error within `limit`.
     ///
-    /// If the connection turns out to be lost, the call is made once more on a new one, though it may have been done: every
-    /// call of this crate may be repeated. What would be answered otherwise then has a number, by which it is known.
+    /// If the connection turns out to be lost, the call is made once more on a new one, though it may have been done: but for
+    /// those that are to be made [once](Call::once), every call of this crate may be repeated.
     pub(crate) async fn call<T: FromRedisValue>(&self, limit: Duration, call: &Call) -> Result<T, Error> {
         let mut used = None;
         let answer = tokio::time::timeout(limit, self.attempts(call, &mut used)).await;
@@ -123,7 +123,10 @@ impl Link {
                 }
                 Err(error) if is_connection_spent(&error) => {
                     self.shared.forget(number);
-                    if is_new || retried {
+                    // A server that says why has not done it.
+                    let may_be_done =
+                        call.is_once() && (error.is_io_error() || error.is_unrecoverable_error());
+                    if is_new || retried || may_be_done {
                         return Err(self.shared.failure(error));
                     }
                     retried = true;

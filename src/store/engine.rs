@@ -70,7 +70,7 @@ impl<T: Table> Engine<T> {
     }
 
     /// Ends calls that take so long.
-    #[cfg(all(test, feature = "sqlite"))]
+    #[cfg(any(feature = "redis", all(test, feature = "sqlite")))]
     pub(super) fn limit(&mut self, limit: Duration)
     where
         T: Clone,

@@ -2,43 +2,31 @@
 
 mod answer;
 mod away;
-mod batched;
 mod builder;
-mod change;
 mod checkup;
 mod claim;
 mod codec;
 mod database;
 mod fitness;
-mod guarded;
-mod insert;
+mod idle;
 mod listen;
-mod look;
-mod parts;
-mod pointers;
-mod purge;
-mod quiet;
+mod ranges;
 mod read;
-mod ready;
 mod shards;
-mod sweep;
+mod strays;
+mod table;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use async_trait::async_trait;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
-use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-};
-use crate::backend::Wake;
-use crate::redis::NAME;
-use crate::store::merging::{Batched as _, Merging};
-use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use self::table::RedisTable;
+use super::Engine;
+use super::forwarded::forward_to_engine;
+use crate::Error;
 
 /// What keys begin with, unless told.
 const PREFIX: &str = "delayline";
@@ -46,7 +34,7 @@ const PREFIX: &str = "delayline";
 /// Keeps rows in Redis (6 or later) or Valkey, for services that have no SQL database.
 ///
 /// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
-/// server's clock, read in the script that decides; in a Redis Cluster each row goes by the clock of the master that has
+/// server's clock, read in the same call; in a Redis Cluster each row goes by the clock of the master that has
 /// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. It connects when it is
 /// first needed, so that a server that is down keeps nobody from starting.
 ///
@@ -61,9 +49,6 @@ const PREFIX: &str = "delayline";
 ///   has claimed may be given to another as well. [`wait`](RedisStoreBuilder::wait) makes that rarer: a write is then an
 ///   error unless so many replicas have it. It does not rule it out, as a replica that has not may still be the one that
 ///   is promoted.
-/// - An id that a caller chose together with a key may be on another master than its task, as is said below, and be taken
-///   back without it. Then verbs by that id find no task, and those by its key do, until a worker meets the task, which
-///   is due or overdue then, or somebody schedules it once more: either mends the id.
 /// - When a server or its machine fails, what its append-only file does not have yet is gone: a second or two with
 ///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
 ///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`
@@ -93,13 +78,20 @@ const PREFIX: &str = "delayline";
 /// master; so give `shards(64)` from the beginning to what may become that big. Another number takes another prefix, which is
 /// used for new tasks while those of the old one run out.
 ///
-/// The row of a task is where its key is, and ids say where that is if this crate made them for the task. An id that a
-/// caller chose together with a key costs a few calls more when it is scheduled, and one more with each verb by id, where
-/// there are several shards. Such an id belongs to that key: while the task is kept it cannot be used with another one.
+/// The row of a task is where its key is, and ids say where that is if this crate made them for the task. A task whose caller
+/// chose its id together with a key is looked for in all shards where a verb names the id, and so is any id of another maker
+/// (no UUID of version 7) before a task is scheduled under it: with 64 shards that is 64 calls more, side by side, and an error
+/// while one of the servers does not answer. Two callers who schedule one such id at the same moment under two keys may both
+/// have a task.
+///
+/// # What is not known
+///
+/// A verb whose answer is lost with its connection is an error that is transient: the change is done or not. A new task whose
+/// answer was lost is looked for at once, and answered as one that is there.
 #[derive(Clone)]
 pub struct RedisStore {
+    engine: Engine<RedisTable>,
     database: Arc<Database>,
-    merging: Arc<Merging>,
 }
 
 impl RedisStore {
@@ -141,96 +133,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-#[async_trait]
-impl Store for RedisStore {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.database.within(self.database.now()).await
-    }
-
-    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        let inserted = self.merging.insert(&self.database, rows);
-        self.database.within(inserted).await
-    }
-
-    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let (database, history) = (&self.database, self.database.settings.history);
-        // In a Cluster a master that does not answer would hold up those who want nothing of it.
-        if database.is_clustered() {
-            return database.change_alone(changes, history).await;
-        }
-        database
-            .within(self.merging.change(database, changes, history))
-            .await
-    }
-
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let arrive = claim::arrive(&self.database, wakes, claim);
-        self.database.within(arrive).await
-    }
-
-    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
-        self.database.within(ready::ready(&self.database, claim)).await
-    }
-
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        let sweep = sweep::sweep(&self.database, claim, sweep);
-        self.database.within(sweep).await
-    }
-
-    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
-        let advance = guarded::advance(&self.database, steps);
-        self.database.within(advance).await
-    }
-
-    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error> {
-        let renew = guarded::renew(&self.database, claims, lease);
-        self.database.within(renew).await
-    }
-
-    async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        self.database.within(read::find(&self.database, target)).await
-    }
-
-    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.database.within(read::list(&self.database, page)).await
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let kinds = read::kinds(&self.database, state, after, limit);
-        self.database.within(kinds).await
-    }
-
-    async fn due_within(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let counted = read::due_within(&self.database, kind, state, spans, most);
-        self.database.within(counted).await
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.database.within(read::noted(&self.database, id)).await
-    }
-
-    async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.database.within(purge::purge(&self.database, limit)).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        self.database.within(read::check(&self.database)).await
-    }
-
-    async fn notified(&self) {
-        self.database.listener.notified().await;
-    }
-}
+forward_to_engine!(RedisStore);
 
 #[cfg(test)]
 mod tests;

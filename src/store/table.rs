@@ -174,7 +174,8 @@ impl Found {
     }
 }
 
-/// A row that makes no sense to this release: edited by hand, or written by a later one.
+/// A row that makes no sense to this release: edited by hand, or written by a later one. Or one, asked for by its id or key, that
+/// a server has which does not answer, where a table has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// By what its table finds it again.
@@ -187,6 +188,8 @@ pub struct Unreadable {
     pub is_live: bool,
     /// What is wrong with it.
     pub why: String,
+    /// Whether it may be read later as it is, since only what keeps it does not answer.
+    pub is_away: bool,
 }
 
 /// Which rows are to be claimed, of those that are scheduled and due.

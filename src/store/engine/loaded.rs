@@ -122,7 +122,7 @@ impl Loaded {
 pub(super) fn unreadable(store: &'static str, unreadable: &Unreadable) -> Error {
     Error::Store {
         store,
-        transient: false,
+        transient: unreadable.is_away,
         source: format!("the row cannot be read: {}", unreadable.why).into(),
     }
 }

@@ -56,6 +56,7 @@ impl Meddled {
             key: row.key.map(|key| (row.kind, key)),
             is_live: row.state.is_live(),
             why: "spoilt".to_owned(),
+            is_away: false,
         }));
         found
     }

@@ -1,30 +1,17 @@
 //! What scripts answer.
 
-use std::time::Duration;
-
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::codec::{self, Brief};
 use crate::redis::Role;
-use crate::timestamp::duration;
-use crate::{Error, Task, TaskId, Timestamp};
+use crate::{Error, TaskId, Timestamp};
 
-/// The answer of every script: see `row.lua`.
+/// The answer of every script: see `shard.lua`.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The time by the clock of the server that has the shard.
     pub(super) now: Timestamp,
-    pub(super) soon: Soon,
     /// What the script itself gives.
     pub(super) found: Value,
-}
-
-/// In how long what was written needs a look; none: never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Soon {
-    pub(super) wake: Option<Duration>,
-    pub(super) due: Option<Duration>,
-    pub(super) purge: Option<Duration>,
 }
 
 impl FromRedisValue for Answer {
@@ -32,35 +19,15 @@ impl FromRedisValue for Answer {
         let Value::Array(values) = value else {
             return Err("expected an array from the script".into());
         };
-        let [
-            Value::Int(now),
-            Value::Int(wake),
-            Value::Int(due),
-            Value::Int(purge),
-            found,
-        ] = <[Value; 5]>::try_from(values).map_err(|_| "expected five values from the script")?
-        else {
-            return Err("expected four numbers from the script".into());
-        };
-        Ok(Self {
-            now: Timestamp::from_millis(now),
-            soon: Soon {
-                wake: span(wake),
-                due: span(due),
-                purge: span(purge),
-            },
-            found,
-        })
+        match <[Value; 2]>::try_from(values) {
+            Ok([Value::Int(now), found]) => Ok(Self {
+                now: Timestamp::from_millis(now),
+                found,
+            }),
+            _ => Err("expected a time and what was found from the script".into()),
+        }
     }
 }
-
-/// So many ms; none if negative.
-pub(super) fn span(millis: i64) -> Option<Duration> {
-    (millis >= 0).then(|| duration(millis))
-}
-
-/// Rows with their ids, each of which may be one that cannot be read.
-pub(super) type Tasks = Vec<(TaskId, Result<Task, Error>)>;
 
 /// An array of a script, read from its beginning.
 #[derive(Debug)]
@@ -78,7 +45,7 @@ impl Items {
         self.0.len() == 0
     }
 
-    pub(super) fn value(&mut self) -> Result<Value, Error> {
+    fn value(&mut self) -> Result<Value, Error> {
         self.0.next().ok_or_else(|| unexpected(&Value::Nil))
     }
 
@@ -87,7 +54,10 @@ impl Items {
     }
 
     pub(super) fn number(&mut self) -> Result<i64, Error> {
-        number(&self.value()?)
+        match self.value()? {
+            Value::Int(number) => Ok(number),
+            other => Err(unexpected(&other)),
+        }
     }
 
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
@@ -99,51 +69,12 @@ impl Items {
         Ok(usize::try_from(self.number()?).unwrap_or(0))
     }
 
+    pub(super) fn time(&mut self) -> Result<Timestamp, Error> {
+        self.number().map(Timestamp::from_millis)
+    }
+
     pub(super) fn text(&mut self) -> Result<String, Error> {
         String::from_utf8(self.bytes()?).map_err(|error| Role::Store.error(false, error))
-    }
-
-    /// Texts up to the end.
-    pub(super) fn texts(&mut self) -> Result<Vec<String>, Error> {
-        let mut texts = Vec::new();
-        while !self.is_empty() {
-            texts.push(self.text()?);
-        }
-        Ok(texts)
-    }
-
-    pub(super) fn id(&mut self) -> Result<TaskId, Error> {
-        let bytes = <[u8; 16]>::try_from(self.bytes()?);
-        let bytes = bytes.map_err(|bytes| unexpected(&Value::BulkString(bytes)))?;
-        Ok(TaskId::from_bytes(bytes))
-    }
-
-    /// A row, given as its head and its payload.
-    pub(super) fn task(&mut self, id: TaskId) -> Result<Task, Error> {
-        let head = self.bytes()?;
-        task(id, &head, &self.bytes()?)
-    }
-
-    /// Rows, each an array of its id, its head and its payload, up to the end.
-    pub(super) fn tasks(&mut self) -> Result<Tasks, Error> {
-        let mut tasks = Vec::new();
-        while !self.is_empty() {
-            let mut row = self.items()?;
-            let id = row.id()?;
-            tasks.push((id, row.task(id)));
-        }
-        Ok(tasks)
-    }
-
-    pub(super) fn brief(&mut self, id: TaskId) -> Result<Brief, Error> {
-        brief(id, &self.bytes()?)
-    }
-}
-
-pub(super) fn number(value: &Value) -> Result<i64, Error> {
-    match value {
-        Value::Int(number) => Ok(*number),
-        other => Err(unexpected(other)),
     }
 }
 
@@ -154,18 +85,9 @@ pub(super) fn bytes(value: Value) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The row of an id, of its head and its payload.
-pub(super) fn task(id: TaskId, head: &[u8], payload: &[u8]) -> Result<Task, Error> {
-    codec::task(id, head, payload).map_err(garbled)
-}
-
-/// A row without its payload.
-pub(super) fn brief(id: TaskId, value: &[u8]) -> Result<Brief, Error> {
-    codec::brief(id, value).map_err(garbled)
-}
-
-fn garbled(error: codec::Garbled) -> Error {
-    Role::Store.error(false, error)
+/// An id, unless somebody else has put something there that is none.
+pub(super) fn id(bytes: &[u8]) -> Option<TaskId> {
+    bytes.try_into().ok().map(TaskId::from_bytes)
 }
 
 pub(super) fn unexpected(value: &Value) -> Error {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::{Database, Settings};
+use super::table::RedisTable;
 use super::{PREFIX, RedisStore, shards};
 use crate::redis::{Address, check_prefix};
+use crate::store::Engine;
 use crate::{Error, defaults};
 
 /// Makes a [`RedisStore`].
@@ -78,10 +80,12 @@ impl RedisStoreBuilder {
             history: self.history,
             wait: self.wait,
         });
-        Ok(RedisStore {
-            database: Arc::new(database),
-            merging: Arc::default(),
-        })
+        let database = Arc::new(database);
+        let table = RedisTable(Arc::clone(&database));
+        let settings = &database.settings;
+        let mut engine = Engine::new(table, database.clock.clone(), settings.history);
+        engine.limit(defaults::STORE_TIMEOUT.max(database.limit()));
+        Ok(RedisStore { engine, database })
     }
 }
 

@@ -1,12 +1,12 @@
 -- Counts the rows of some kinds of one state, and changes nothing; or weighs what is not of one state.
 --
--- ARGV[4]  from how many of a key's members its bytes are estimated
--- ARGV[5]  the state, as a digit; or nothing
--- ARGV[6]… kinds
+-- ARGV[1]  from how many of a key's members its bytes are estimated
+-- ARGV[2]  the state, as a digit; or nothing
+-- ARGV[3]… kinds
 -- Returns  an array: how many rows there are; for how many ms the first is due, and its `wake_at` has passed (each 0: it
 --          is not); of how many the `wake_at` has passed; the biggest key, its bytes, and those of all
 
-local samples, state = ARGV[4], ARGV[5]
+local samples, state = ARGV[1], ARGV[2]
 local count, due, wake, overdue = 0, now, now, 0
 local biggest, most, total = '', 0, 0
 
@@ -23,9 +23,9 @@ local function first(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or now
 end
 
-for at = 6, #ARGV do
+for at = 3, #ARGV do
   local lane = state .. ':' .. ARGV[at]
-  local by_due, by_wake = index('due', lane), index('wake', lane)
+  local by_due, by_wake = tag .. ':due:' .. lane, tag .. ':wake:' .. lane
   count = count + redis.call('ZCARD', by_due)
   due, wake = min(due, first(by_due)), min(wake, first(by_wake))
   overdue = overdue + redis.call('ZCOUNT', by_wake, '-inf', now)
@@ -33,8 +33,8 @@ for at = 6, #ARGV do
   weigh(by_wake)
 end
 if state == '' then
-  for _, name in ipairs({ 'rows', 'payloads', 'notes', 'keys', 'elsewhere' }) do
+  for _, name in ipairs({ 'rows', 'payloads', 'notes', 'live', 'named' }) do
     weigh(tag .. ':' .. name)
   end
 end
-return answer({ count, now - due, now - wake, overdue, biggest, most, total })
+return { now, { count, now - due, now - wake, overdue, biggest, most, total } }

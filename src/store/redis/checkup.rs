@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::RedisStore;
 use super::answer::Items;
 use super::codec::{STATES, digit};
-use super::look::Place;
-use super::read::kinds_of;
+use super::database::{Database, LOOK};
+use super::shards::Shard;
 use crate::redis::{Lua, lua};
 use crate::{Error, Kind, State};
 
-static CHECKUP: Lua = lua!("row.lua", "checkup.lua");
+static CHECKUP: Lua = lua!("shard.lua", "checkup.lua");
 
 /// From how many of its members the bytes of a key are estimated: looking at more would keep the server from others.
 const SAMPLES: u32 = 5;
@@ -83,31 +83,32 @@ impl RedisStore {
         };
         let mut contents = Vec::new();
         for shard in 0..shards {
-            let place = Place {
-                database,
-                shards,
-                shard,
-            };
-            contents.push(checkup_of(place).await?);
+            contents.push(checkup_of(database, shard).await?);
         }
         Ok(Some(RedisRowsCheckup { shards, contents }))
     }
 }
 
-async fn checkup_of(place: Place<'_>) -> Result<RowsCheckup, Error> {
+async fn checkup_of(database: &Database, shard: Shard) -> Result<RowsCheckup, Error> {
     let mut all = RowsCheckup {
-        shard: place.database.tag(place.shard),
+        shard: database.tag(shard),
         ..RowsCheckup::default()
     };
-    all.add(place, None, &[]).await?;
+    all.add(database, shard, None, &[]).await?;
     for state in STATES {
-        let mut after: Option<Kind> = None;
+        let mut after = String::new();
         loop {
-            let (kinds, has_more) = kinds_of(place, state, after.as_ref(), KINDS).await?;
-            all.add(place, Some(state), &kinds).await?;
-            after = kinds.last().cloned();
-            if !has_more {
-                break;
+            let mut call = database.script(&LOOK, shard);
+            call.arg("kinds").arg(digit(state)).arg(&after).arg(KINDS);
+            let mut said = Items::of(database.read(call).await?.found)?;
+            let mut kinds = Vec::new();
+            while !said.is_empty() {
+                kinds.push(Kind::from(said.text()?));
+            }
+            all.add(database, shard, Some(state), &kinds).await?;
+            match kinds.last() {
+                Some(last) if kinds.len() == KINDS => after = last.to_string(),
+                _ => break,
             }
         }
     }
@@ -116,14 +117,20 @@ async fn checkup_of(place: Place<'_>) -> Result<RowsCheckup, Error> {
 
 impl RowsCheckup {
     /// Adds what there is of some kinds in a state; or what is of no state.
-    async fn add(&mut self, place: Place<'_>, state: Option<State>, kinds: &[Kind]) -> Result<(), Error> {
-        let mut call = place.database.script(&CHECKUP, place.shard, place.shards, false);
+    async fn add(
+        &mut self,
+        database: &Database,
+        shard: Shard,
+        state: Option<State>,
+        kinds: &[Kind],
+    ) -> Result<(), Error> {
+        let mut call = database.script(&CHECKUP, shard);
         call.arg(SAMPLES)
-            .arg(state.map(digit).map_or(String::new(), |digit| digit.to_string()));
+            .arg(state.map_or_else(String::new, |state| digit(state).to_string()));
         for kind in kinds {
             call.arg(kind.as_str());
         }
-        let mut items = Items::of(place.database.read(call).await?.found)?;
+        let mut items = Items::of(database.read(call).await?.found)?;
         let mut count = || Ok::<_, Error>(items.number()?.unsigned_abs());
         let [rows, due_for, wake_for, overdue] = [count()?, count()?, count()?, count()?];
         let biggest_key = items.text()?;

@@ -1,348 +1,293 @@
-//! Claims rows that wake-ups name, or that a look has found, as far as there is room.
+//! Claims rows that are due.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use redis::Value;
 
-use super::answer::{self, Items};
-use super::codec::Brief;
+use super::answer::{self, Answer, Items};
+use super::codec;
 use super::database::{Database, Request};
-use super::parts::{Asking, ROWS};
-use super::pointers::{Pointer, repoint};
+use super::idle::Sort;
+use super::ranges::{Placed, ranges, those_that_succeeded};
+use super::read::{Asked, Extra, look_up};
 use super::shards::{Shard, of_id};
-use crate::backend::Wake;
-use crate::redis::{Lua, Role, lua};
-use crate::store::{Claim, Looked, Stamped, row};
+use super::strays::{Member, Misplaced, Spoilt, member, put_right};
+use crate::redis::{Lua, lua};
+use crate::store::table::{By, Columns, Found, Range, Which};
+use crate::store::taking::Taking;
+use crate::store::{Claim, Stamped};
 use crate::timestamp::millis;
-use crate::{Error, Kind, Task, TaskId, Timestamp};
+use crate::{Error, State, Task, TaskId, Timestamp};
 
-static TAKE: Lua = lua!("row.lua", "passes.lua", "take.lua");
-static HEADS: Lua = lua!("row.lua", "heads.lua");
+static CLAIM: Lua = lua!("shard.lua", "lanes.lua", "claim.lua");
 
-/// What is still to be had.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Room {
-    /// How many rows of each kind.
-    pub(super) kinds: BTreeMap<Kind, usize>,
-    /// How many bytes of payloads.
-    pub(super) bytes: usize,
+/// How many rows one call claims: a bound on how long it keeps the server from others.
+const ROWS: usize = 64;
+/// How often due rows that others have taken meanwhile are looked for anew.
+const ROUNDS: usize = 10;
+
+/// A claim on the way.
+pub(super) struct Claiming<'a> {
+    database: &'a Database,
+    claim: &'a Claim,
+    /// What is still to be had.
+    left: Claim,
+    now: Option<Timestamp>,
+    found: Found,
 }
 
-impl Room {
-    pub(super) fn of(claim: &Claim) -> Self {
+impl<'a> Claiming<'a> {
+    pub(super) fn new(database: &'a Database, claim: &'a Claim) -> Self {
+        let mut left = claim.clone();
+        left.room.retain(|_, room| *room > 0);
         Self {
-            kinds: claim.room.clone(),
-            bytes: claim.bytes,
+            database,
+            claim,
+            left,
+            now: None,
+            found: Found::default(),
         }
     }
 
-    /// Takes place for a row, if there is some.
-    pub(super) fn take(&mut self, kind: &Kind, size: usize) -> bool {
-        match self.kinds.get_mut(kind) {
-            Some(left) if *left > 0 && self.bytes > 0 => {
-                *left -= 1;
-                self.bytes = self.bytes.saturating_sub(size);
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// A row to take: in which shard, and as it was when it was looked at.
-pub(super) type Row = (TaskId, u64);
-
-/// Who claims, for how long, and what is noted of it, as scripts take it.
-pub(super) fn claimer(call: &mut Request, claim: &Claim) {
-    // As much as a row has room for: owners are for people.
-    let mut owner = &*claim.owner;
-    if owner.len() > usize::from(u16::MAX) {
-        let end = (0..=usize::from(u16::MAX)).rev();
-        let end = end.into_iter().find(|&end| owner.is_char_boundary(end));
-        owner = &owner[..end.unwrap_or(0)];
-    }
-    call.arg(owner)
-        .arg(millis(claim.lease))
-        .arg(claim.claimed().unwrap_or_default());
-}
-
-/// What rows were chosen for, by shard; those first that have room kept for them.
-#[derive(Default)]
-pub(super) struct Chosen {
-    rows: Vec<Row>,
-    room: Room,
-    /// Those of them whose ids do not say where they are, and by which tries these point here.
-    tried: Vec<(TaskId, u64)>,
-}
-
-impl Chosen {
-    pub(super) fn add(&mut self, row: &Brief, has_room: bool) {
-        self.rows.push((row.task.id, row.task.version));
-        if row.tried > 0 {
-            self.tried.push((row.task.id, row.tried));
-        }
-        if has_room {
-            *self.room.kinds.entry(row.task.kind.clone()).or_default() += 1;
-            // One more than the last of them needs.
-            self.room.bytes = self.room.bytes.max(1).saturating_add(row.size);
-        }
-    }
-}
-
-/// Claims on the way.
-pub(super) struct Taking<'a> {
-    pub(super) database: &'a Database,
-    pub(super) shards: u16,
-    pub(super) claim: &'a Claim,
-    /// For how long a row is left alone that is not due, in a sweep.
-    pub(super) retake: Option<std::time::Duration>,
-}
-
-/// What came of taking rows.
-#[derive(Default)]
-pub(super) struct Taken {
-    pub(super) now: Option<Timestamp>,
-    pub(super) found: Looked,
-    /// Of how many rows something was said.
-    pub(super) count: usize,
-}
-
-impl Taken {
-    fn add(&mut self, other: Self) {
-        self.now = [self.now, other.now].into_iter().flatten().min();
-        self.count += other.count;
-        self.found.claimed.extend(other.found.claimed);
-        self.found.early.extend(other.found.early);
-        for (kind, count) in other.found.waiting {
-            *self.found.waiting.entry(kind).or_default() += count;
-        }
-        self.found.stale += other.found.stale;
-        self.found.expired += other.found.expired;
-    }
-}
-
-impl Taking<'_> {
-    /// The same as [`take`](Self::take) of rows that were not found by their ids: what becomes of them will be told by these.
-    pub(super) async fn take_found(&self, chosen: BTreeMap<Shard, Chosen>) -> Result<Taken, Error> {
-        let mut astray = Vec::new();
-        for (&shard, chosen) in &chosen {
-            let here = chosen.tried.iter();
-            astray.extend(here.map(|&(id, tried)| Pointer { id, shard, tried }));
-        }
-        let taken = self.take(chosen).await?;
-        // No others: one that has come to its end meanwhile may be removed, and its pointer would stay.
-        let claimed = taken.found.claimed.iter().map(|task| task.id);
-        let early = taken.found.early.iter().map(|row| row.wake.id);
-        let held: BTreeSet<_> = claimed.chain(early).collect();
-        astray.retain(|row| held.contains(&row.id));
-        repoint(self.database, self.shards, astray).await;
-        Ok(taken)
-    }
-
-    /// Takes what was chosen in each shard. An error only if nothing was taken.
-    pub(super) async fn take(&self, chosen: BTreeMap<Shard, Chosen>) -> Result<Taken, Error> {
-        let calls = chosen.into_iter().map(|(shard, mut chosen)| async move {
-            let mut taken = Taken::default();
-            let came = self
-                .take_in(shard, chosen.rows.into(), &mut chosen.room, &mut taken)
-                .await;
-            (taken, came)
-        });
-        let mut all = Taken::default();
-        let mut failed = None;
-        for (taken, came) in join_all(calls).await {
-            all.add(taken);
-            failed = came.err().or(failed);
-        }
-        match failed {
-            Some(error) if all.now.is_none() => return Err(error),
+    /// Claims what there is room for.
+    pub(super) async fn claim(mut self, which: Which<'_>) -> Result<Stamped<Found>, Error> {
+        let shards = self.database.shards().await?;
+        let claimed = match which {
+            Which::Due if shards == 1 => self.due().await,
+            Which::Due => self.due_among().await,
+            Which::These(rows) => self.these(shards, rows).await,
+        };
+        match claimed {
             // What has been claimed must not be lost by what comes after it.
-            Some(error) => {
-                tracing::warn!(
-                    %error,
-                    "some tasks are on a Redis server that does not answer; they wait until it does"
-                )
+            Err(error) if !self.found.rows.is_empty() => {
+                tracing::warn!(%error, "some due tasks are on a Redis server that does not answer; they are late until it does");
             }
-            None => {}
+            claimed => claimed?,
         }
-        Ok(all)
+        let now = match self.now {
+            Some(now) => now,
+            None => self.database.now().await?,
+        };
+        Ok(Stamped {
+            now,
+            found: self.found,
+        })
     }
 
-    /// Takes rows of a shard, one part after the other, as far as there is room.
-    pub(super) async fn take_in(
-        &self,
-        shard: Shard,
-        mut rows: VecDeque<Row>,
-        room: &mut Room,
-        taken: &mut Taken,
-    ) -> Result<(), Error> {
-        while !rows.is_empty() {
-            let part = rows.make_contiguous();
-            let part = &part[..part.len().min(ROWS)];
-            let mut call = self.database.script(&TAKE, shard, self.shards, false);
-            claimer(&mut call, self.claim);
-            call.arg(
-                self.retake
-                    .map(millis)
-                    .map_or(String::new(), |retake| retake.to_string()),
-            )
-            .arg(u8::from(self.claim.expired().is_some()))
-            .arg(room.bytes)
-            .arg(room.kinds.len());
-            for (kind, count) in &room.kinds {
-                call.arg(kind.as_str()).arg(*count);
+    /// The longest due ones, where there is one shard.
+    async fn due(&mut self) -> Result<(), Error> {
+        while self.has_room() {
+            let mut call = self.call(0, self.left.bytes);
+            call.arg(ROWS);
+            self.rooms(&mut call);
+            let said = self.said(0, self.database.write(call).await?).await?;
+            // Those that cannot be read are in the way until they are set aside.
+            if said.looked == 0 || !self.found.unreadable.is_empty() {
+                break;
             }
-            for (id, version) in part {
-                call.arg(id.as_bytes()).arg(*version);
-            }
-            let answer = self.database.write(call).await?;
-            taken.now = [taken.now, Some(answer.now)].into_iter().flatten().min();
-            let mut items = Items::of(answer.found)?;
-            let mut count = 0;
-            for (id, _) in part {
-                if !taken.add_said(*id, items.value()?, room)? {
-                    break;
-                }
-                count += 1;
-            }
-            if count == 0 {
-                return Err(Role::Store.error(false, "a script answered nothing"));
-            }
-            rows.drain(..count);
         }
         Ok(())
     }
-}
 
-impl Taken {
-    /// Takes note of what a script says of a row; false if it is to be asked for again.
-    fn add_said(&mut self, id: TaskId, said: Value, room: &mut Room) -> Result<bool, Error> {
-        match said {
-            Value::Int(8) => return Ok(false),
-            Value::Int(4) => {
-                tracing::error!(
-                    %id,
-                    "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove \
-                     it"
-                )
+    /// The longest due ones among all shards: what is due is looked at first.
+    async fn due_among(&mut self) -> Result<(), Error> {
+        for _ in 0..ROUNDS {
+            let due: Vec<_> = Range::due(&self.left).collect();
+            if due.is_empty() {
+                break;
             }
-            Value::Int(_) => self.found.stale += 1,
-            said => {
-                let mut items = Items::of(said)?;
-                let what = items.number()?;
-                self.found.expired += items.count()?;
-                match what {
-                    0 => self.claimed(id, items.task(id), room),
-                    1 => self.found.early.push(row::pending(&items.brief(id)?.task)),
-                    _ => *self.found.waiting.entry(items.text()?.into()).or_default() += 1,
+            let Stamped { now, found } = ranges(self.database, &due, Columns::Lean, true).await?;
+            self.saw(now);
+            let mut rows = Vec::new();
+            for found in found {
+                rows.extend(found.rows);
+                let spoilt = found.spoilt.into_iter().map(Spoilt::unreadable);
+                self.found.unreadable.extend(spoilt);
+            }
+            rows.sort_by_key(|row| (row.task.due_at, row.task.id));
+            let chosen = self.chosen(rows);
+            let (meant, before) = (
+                chosen.values().map(Vec::len).sum::<usize>(),
+                self.found.rows.len(),
+            );
+            self.take(chosen).await?;
+            // What others were faster at leaves room for what comes after it.
+            if !self.found.unreadable.is_empty() || self.found.rows.len() - before == meant {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that are named: at once where they are all in one shard, else once it is seen which of them there is room for.
+    async fn these(&mut self, shards: u16, named: &[(TaskId, u64)]) -> Result<(), Error> {
+        let mut named = named.to_vec();
+        let home = named.first().map_or(0, |(id, _)| of_id(shards, *id));
+        if named.iter().all(|(id, _)| of_id(shards, *id) == home) {
+            let absent = self.these_in(home, &named).await?;
+            named.retain(|(id, _)| shards > 1 && absent.contains(id));
+        }
+        if named.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<_> = named.iter().map(|(id, _)| Asked::Id(*id)).collect();
+        let seen = look_up(self.database, &asked, Extra::Nothing).await?;
+        seen.now.into_iter().for_each(|now| self.saw(now));
+        let mut rows = Vec::new();
+        let mut failure = None;
+        for (seen, (_, version)) in seen.rows.into_iter().zip(named) {
+            match seen {
+                Ok(None) => {}
+                Ok(Some(raw)) => {
+                    let Ok((task, size)) = codec::lean(raw.id, &raw.head) else {
+                        continue;
+                    };
+                    let is_meant = task.state == State::Scheduled && task.version == version;
+                    let is_due = self.now.is_some_and(|now| task.due_at <= now);
+                    rows.extend((is_meant && is_due).then_some(Placed {
+                        shard: raw.shard,
+                        task,
+                        size,
+                    }));
                 }
+                Err(error) => failure = Some(error),
             }
         }
-        self.count += 1;
-        Ok(true)
+        if let (Some(error), true) = (failure, rows.is_empty()) {
+            return Err(error);
+        }
+        let chosen = self.chosen(rows);
+        self.take(chosen).await
     }
 
-    fn claimed(&mut self, id: TaskId, task: Result<Task, Error>, room: &mut Room) {
-        match task {
-            Ok(task) => {
-                room.take(&task.kind, task.payload.len());
-                self.found.claimed.push(task);
-            }
-            Err(error) => {
-                tracing::error!(
-                    %id, %error,
-                    "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove \
-                     it"
-                )
+    /// Of rows those that there is room for, by shard.
+    fn chosen(&self, rows: Vec<Placed>) -> BTreeMap<Shard, Vec<(TaskId, u64)>> {
+        let mut taking = Taking::new(&self.left, Timestamp::default());
+        let mut chosen = BTreeMap::<Shard, Vec<_>>::new();
+        for Placed { shard, task, size } in rows {
+            if taking.has_room(&task.kind) {
+                taking.take_room_of(&task.kind, size);
+                chosen.entry(shard).or_default().push((task.id, task.version));
             }
         }
+        chosen
+    }
+
+    /// Claims rows that there is room for.
+    async fn take(&mut self, chosen: BTreeMap<Shard, Vec<(TaskId, u64)>>) -> Result<(), Error> {
+        let own = |shard: Shard, rows: Vec<_>| {
+            let mut part = Claiming::new(self.database, self.claim);
+            part.left = self.left.clone();
+            part.left.bytes = usize::MAX;
+            async move { part.these_in(shard, &rows).await.map(|_| part) }
+        };
+        let parts = join_all(chosen.into_iter().map(|(shard, rows)| own(shard, rows))).await;
+        // The leases begin when the rows are claimed, and not when they were seen.
+        if self.found.rows.is_empty() && !parts.is_empty() {
+            self.now = None;
+        }
+        for part in those_that_succeeded(parts)? {
+            part.now.into_iter().for_each(|now| self.saw(now));
+            for row in part.found.rows {
+                self.claimed(row);
+            }
+            self.found.unreadable.extend(part.found.unreadable);
+        }
+        Ok(())
+    }
+
+    /// Claims named rows in one shard; gives those that are not there.
+    async fn these_in(&mut self, shard: Shard, named: &[(TaskId, u64)]) -> Result<Vec<TaskId>, Error> {
+        let (mut rest, mut absent) = (named, Vec::new());
+        while !rest.is_empty() && self.has_room() {
+            let mut call = self.call(shard, self.left.bytes);
+            call.arg("");
+            self.rooms(&mut call);
+            for (id, version) in &rest[..rest.len().min(ROWS)] {
+                call.arg(id.as_bytes()).arg(codec::version(*version).as_slice());
+            }
+            let said = self.said(shard, self.database.write(call).await?).await?;
+            absent.extend(said.absent);
+            rest = &rest[said.looked.clamp(1, rest.len())..];
+        }
+        Ok(absent)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.left.room.is_empty() && self.left.bytes > 0
+    }
+
+    fn call(&self, shard: Shard, bytes: usize) -> Request {
+        let mut call = self.database.script(&CLAIM, shard);
+        call.arg(codec::owner(&self.claim.owner))
+            .arg(millis(self.claim.lease))
+            .arg(self.claim.claimed().unwrap_or_default())
+            .arg(bytes);
+        call
+    }
+
+    fn rooms(&self, call: &mut Request) {
+        call.arg(self.left.room.len());
+        for (kind, room) in &self.left.room {
+            call.arg(kind.as_str()).arg(*room);
+        }
+    }
+
+    fn saw(&mut self, now: Timestamp) {
+        self.now = Some(self.now.map_or(now, |before| before.min(now)));
+    }
+
+    fn claimed(&mut self, row: Task) {
+        if let Some(room) = self.left.room.get_mut(&row.kind) {
+            *room = room.saturating_sub(1);
+            if *room == 0 {
+                self.left.room.remove(&row.kind);
+            }
+        }
+        self.left.bytes = self.left.bytes.saturating_sub(row.payload.len());
+        self.found.rows.push(row);
+    }
+
+    /// Takes what a script has said.
+    async fn said(&mut self, shard: Shard, answer: Answer) -> Result<Said, Error> {
+        let Answer { now, found } = answer;
+        self.saw(now);
+        let mut items = Items::of(found)?;
+        let (mut claimed, mut wrong, mut named) = (items.items()?, items.items()?, items.items()?);
+        let looked = items.count()?;
+        self.database
+            .idle
+            .written(shard, Sort::Leased, now.after(self.claim.lease));
+        while !claimed.is_empty() {
+            let (id, head, payload) = (claimed.bytes()?, claimed.bytes()?, claimed.bytes()?);
+            let Some(id) = answer::id(&id) else { continue };
+            match codec::task(id, &head, &payload) {
+                Ok(task) => self.claimed(task),
+                Err(garbled) => tracing::error!(%id, %garbled, "a task was claimed whose row cannot be read"),
+            }
+        }
+        let mut misplaced = Vec::<Misplaced>::new();
+        while !wrong.is_empty() {
+            let (lane, id) = (wrong.text()?, wrong.bytes()?);
+            let (score, head) = (wrong.text()?, wrong.bytes()?);
+            match member(shard, (By::Due, &lane), id, score, head, None) {
+                Member::Row(..) => {}
+                Member::Spoilt(spoilt) => self.found.unreadable.push(spoilt.unreadable()),
+                Member::Misplaced(one) => misplaced.push(one),
+            }
+        }
+        put_right(self.database, shard, &misplaced).await?;
+        let mut absent = Vec::new();
+        while !named.is_empty() {
+            absent.extend(answer::id(&named.bytes()?));
+        }
+        Ok(Said { absent, looked })
     }
 }
 
-pub(super) async fn arrive(
-    database: &Database,
-    wakes: &[Wake],
-    claim: &Claim,
-) -> Result<Stamped<Looked>, Error> {
-    let shards = database.shards().await?;
-    let mut room = Room::of(claim);
-    let taking = Taking {
-        database,
-        shards,
-        claim,
-        retake: None,
-    };
-    let mut taken = Taken::default();
-    if shards == 1 {
-        let rows = wakes.iter().map(|wake| (wake.id, wake.version)).collect();
-        let came = taking.take_in(0, rows, &mut room, &mut taken).await;
-        match came {
-            Err(error) if taken.now.is_none() => return Err(error),
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "some wake-ups are of tasks on a Redis server that does not answer; these wait for the sweep"
-                )
-            }
-            Ok(()) => {}
-        }
-    } else {
-        taken = arrive_among(&taking, wakes, room).await?;
-    }
-    let now = match taken.now {
-        Some(now) => now,
-        None => database.now().await?,
-    };
-    let found = taken.found;
-    Ok(Stamped { now, found })
-}
-
-/// The same where rows are spread: what they need room for is looked at first.
-async fn arrive_among(taking: &Taking<'_>, wakes: &[Wake], mut room: Room) -> Result<Taken, Error> {
-    let (database, shards) = (taking.database, taking.shards);
-    let asking = Asking {
-        database,
-        call: &|shard, wakes: &[&Wake]| {
-            let mut call = database.script(&HEADS, shard, shards, false);
-            for wake in wakes {
-                call.arg(wake.id.as_bytes());
-            }
-            call
-        },
-        reads: true,
-        size: |_| 0,
-        read: &|wake: &Wake, shard, said, now| match said {
-            Value::Int(_) => Ok(None),
-            said => Ok(Some((shard, answer::brief(wake.id, &answer::bytes(said)?)?, now))),
-        },
-    };
-    let looked = asking.ask(wakes, |wake| of_id(shards, wake.id)).await;
-    let (now, looked) = looked.answered()?;
-    let mut taken = Taken {
-        now,
-        ..Taken::default()
-    };
-    let mut chosen = BTreeMap::<Shard, Chosen>::new();
-    for (wake, said) in wakes.iter().zip(looked) {
-        match said {
-            Ok(Some((shard, row, now))) => {
-                if row.task.version == wake.version {
-                    let has_room = row.task.due_at <= now && room.take(&row.task.kind, row.size);
-                    chosen.entry(shard).or_default().add(&row, has_room);
-                } else {
-                    taken.found.stale += 1;
-                }
-            }
-            Ok(None) => taken.found.stale += 1,
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "a wake-up is of a task on a Redis server that does not answer; it waits for the sweep"
-                )
-            }
-        }
-    }
-    taken.add(taking.take(chosen).await?);
-    Ok(taken)
+/// What a script has said beside what it has claimed.
+struct Said {
+    absent: Vec<TaskId>,
+    /// How many of those named it looked at; or whether there may be more that are due.
+    looked: usize,
 }

@@ -9,14 +9,15 @@ use redis::ToRedisArgs;
 use super::answer::Answer;
 use super::away::Away;
 use super::fitness::Fitness;
-use super::listen::{Horizon, Listener};
-use super::quiet::Quiet;
+use super::idle::Idle;
+use super::listen::{Listener, told_within};
 use super::shards::{Shard, Shards};
 use crate::clock::Clock;
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
-use crate::{Error, Timestamp, defaults};
+use crate::timestamp::millis;
+use crate::{Error, Timestamp};
 
-pub(super) static NOW: Lua = lua!("row.lua", "now.lua");
+pub(super) static LOOK: Lua = lua!("shard.lua", "look.lua");
 
 /// How long a call may take, connecting included.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -51,7 +52,7 @@ impl Settings {
 pub(super) struct Database {
     pub(super) settings: Settings,
     pub(super) clock: Clock,
-    pub(super) quiet: Arc<Quiet>,
+    pub(super) idle: Arc<Idle>,
     pub(super) listener: Listener,
     pub(super) fitness: Fitness,
     away: Away,
@@ -69,23 +70,17 @@ impl Database {
         let address = settings.address.clone();
         let shards = Shards::new(format!("{{{namespace}}}:shards"), settings.shards, &address);
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
-        let quiet = Arc::<Quiet>::default();
+        let idle = Arc::<Idle>::default();
         let sender = clock.random_below(u64::MAX);
         let patience = PATIENCE.saturating_add(settings.replicas_wait());
-        let listener = Listener::new(
-            address.clone(),
-            channel,
-            sender,
-            Arc::clone(&quiet),
-            clock.clone(),
-        );
+        let listener = Listener::new(address.clone(), channel, sender, Arc::clone(&idle), clock.clone());
         Self {
             away: Away::default(),
             fitness: Fitness::default(),
             link: Arc::new(Link::new(address, Role::Store, patience)),
             settings,
             clock,
-            quiet,
+            idle,
             listener,
             shards,
             namespace,
@@ -109,15 +104,8 @@ impl Database {
     }
 
     /// How long a write may take.
-    fn limit(&self) -> Duration {
+    pub(super) fn limit(&self) -> Duration {
         LIMIT.saturating_add(self.settings.replicas_wait())
-    }
-
-    /// What a call of the store gives, or an error within the time that it may take.
-    pub(super) async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let limit = defaults::STORE_TIMEOUT.max(self.limit());
-        let answer = self.clock.timeout(limit, call).await;
-        answer.unwrap_or_else(|| Err(Role::Store.timed_out(limit)))
     }
 
     /// What the keys of a shard begin with.
@@ -125,32 +113,39 @@ impl Database {
         format!("{{{}:{shard}}}", self.namespace)
     }
 
-    /// A call of a script on a shard, to which the script's own arguments are to be added. `told` if others may have to
-    /// hear of what it writes.
-    pub(super) fn script(&self, script: &'static Lua, shard: Shard, shards: u16, told: bool) -> Request {
+    /// A call of a script on a shard, to which the script's own arguments are to be added.
+    pub(super) fn script(&self, script: &'static Lua, shard: Shard) -> Request {
         let tag = self.tag(shard);
         // Two keys that nobody ever has: so a master refuses the script (`TRYAGAIN`) while the slot of the Cluster is on its
         // way to or from it, when some of what the script is about is there and the rest is not.
-        let mut call = Call::script(script, &[&tag, &format!("{tag}:")]);
-        match told {
-            true => call
-                .arg(self.listener.channel())
-                .arg(format!("{} {shard}", self.sender)),
-            false => call.arg("").arg(""),
-        };
-        call.arg(Horizon::of(shards).told_within_millis());
         Request {
-            call,
+            call: Call::script(script, &[&tag, &format!("{tag}:")]),
             shard,
-            adds: false,
         }
     }
 
-    /// The answer of a script that only reads.
+    /// The same of a script that tells others of what it writes.
+    pub(super) fn telling(&self, script: &'static Lua, shard: Shard, shards: u16) -> Request {
+        let mut call = self.script(script, shard);
+        call.arg(self.listener.channel())
+            .arg(format!("{} {shard}", self.sender))
+            .arg(millis(told_within(shards)));
+        call
+    }
+
+    /// By what a script knows a call that comes once more, as a client of a Cluster sends one again whose answer was lost.
+    pub(super) fn token(&self) -> String {
+        match self.is_clustered() {
+            true => self.clock.random_below(u64::MAX).to_string(),
+            false => String::new(),
+        }
+    }
+
+    /// The answer of a script that writes no row.
     pub(super) async fn read(&self, request: Request) -> Result<Answer, Error> {
         let shard = request.shard;
         let answer = self.asked(&request, LIMIT).await?;
-        self.quiet.heard(shard, answer.now);
+        self.idle.heard(shard, answer.now);
         Ok(answer)
     }
 
@@ -160,21 +155,23 @@ impl Database {
             request.call.confirmed_by(replicas, within);
         }
         let shard = request.shard;
-        let kept = self.keeps(shard).await;
-        if request.adds {
-            kept?;
-        }
-        let writing = self.quiet.writing(shard);
+        let writing = self.idle.writing(shard);
         let answer = self.asked(&request, self.limit()).await?;
-        writing.answered(answer.soon);
-        self.quiet.heard(shard, answer.now);
+        writing.answered();
+        self.idle.heard(shard, answer.now);
         Ok(answer)
+    }
+
+    /// The same of one that must not be done twice: who is not answered does not know what came of it.
+    pub(super) async fn write_once(&self, mut request: Request) -> Result<Answer, Error> {
+        request.call.once();
+        self.write(request).await
     }
 
     /// The time by the clock of the server that has the first shard.
     pub(super) async fn now(&self) -> Result<Timestamp, Error> {
-        let mut call = self.script(&NOW, 0, self.shards().await?, false);
-        call.arg(0);
+        let mut call = self.script(&LOOK, 0);
+        call.arg("now");
         Ok(self.read(call).await?.now)
     }
 
@@ -199,8 +196,8 @@ impl Database {
             let (link, tag) = (Arc::clone(&self.link), self.tag(shard));
             self.away.begin(shard, &self.clock, move || {
                 // A script, so that a shard which is on its way is away, too.
-                let mut call = Call::script(&NOW, &[&tag, &format!("{tag}:")]);
-                call.arg("").arg("").arg(0).arg(0);
+                let mut call = Call::script(&LOOK, &[&tag, &format!("{tag}:")]);
+                call.arg("now");
                 let link = Arc::clone(&link);
                 async move { link.call::<Answer>(LIMIT, &call).await.is_ok() }
             });
@@ -227,19 +224,11 @@ fn is_out_of_reach(error: &Error) -> bool {
 pub(super) struct Request {
     call: Call,
     shard: Shard,
-    /// Whether it writes new rows: what is there goes its way also where rows may get lost.
-    adds: bool,
 }
 
 impl Request {
     pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
         self.call.arg(arg);
-        self
-    }
-
-    /// Says that it writes new rows.
-    pub(super) fn adding(mut self) -> Self {
-        self.adds = true;
         self
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::answer::Items;
-use super::database::{Database, NOW};
+use super::database::{Database, LOOK};
 use super::shards::Shard;
 use crate::Error;
 use crate::redis::{Node, Role};
@@ -53,7 +53,7 @@ impl Database {
         let now = self.clock.instant();
         match known {
             Some(known) if now.saturating_duration_since(known.at) < BELIEVED_FOR => refused(known.evicts),
-            known => match (self.ask_fitness(shard, self.shards().await?).await, known) {
+            known => match (self.ask_fitness(shard).await, known) {
                 // Who is asked next will say that it does not answer.
                 (Err(error), Some(known)) if error.is_transient() => refused(known.evicts),
                 (answered, _) => answered,
@@ -62,10 +62,10 @@ impl Database {
     }
 
     /// The same, asked now.
-    pub(super) async fn ask_fitness(&self, shard: Shard, shards: u16) -> Result<(), Error> {
+    pub(super) async fn ask_fitness(&self, shard: Shard) -> Result<(), Error> {
         let at = self.clock.instant();
-        let mut call = self.script(&NOW, shard, shards, true);
-        call.arg(1);
+        let mut call = self.script(&LOOK, shard);
+        call.arg("fit").arg(self.listener.channel());
         let mut said = Items::of(self.read(call).await?.found)?;
         let (info, unheard) = (said.text()?, said.text()?);
         let node = Node::read(&info);

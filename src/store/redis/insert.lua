@@ -1,92 +1,92 @@
--- Writes new rows, unless their ids or keys are taken.
+-- Writes new rows, unless their ids or keys are taken. What is new goes first: a full server refuses it, and nothing is half done.
 --
--- ARGV[4]… of each row: id, kind, key or nothing; when it is due, in ms from now or else by the calendar; when to look
---          for it, in ms from now; limit of attempts or nothing; the number of the change that it is to a row that it
---          replaces, or nothing where it replaces none; by which try its id points here, 0 where it need not, or nothing
---          where it does not yet: then the row must not be new; how many bytes its payload has; payload and headers; what
---          is noted of it, and of its wake-up, or nothing
--- Returns  of each row: 0 (new), 6 (free: it would be new), `LATER`, where its id points to as a number below zero, or an
---          array: 1 (existing), 2 (replaced) or 3 (running), id, row, and its payload unless it was replaced
+-- ARGV[1]… channel, who tells, and what needs a look within how many ms is told
+-- ARGV[4]  the moment of the rows, or nothing: now
+-- ARGV[5]… of each row: id, kind, key or nothing; when it is due, in ms from then or `@` and when; when to look for it, in ms
+--          from then; what is in its head between due_at and attempt, that included, and from finished_at on; payload and
+--          headers; what is noted of it, and of its wake-up, or nothing
+-- Returns  the moment, the first `wake_at` and the first due time of the rows, and of each a digit: 1 if it was written
 
-local STEP = 13
-local names = preload_meant(4, STEP)
-
--- The row that this very change has replaced, and its id: its answer was lost, so the call was made once more. Perhaps the
--- row has ended since, and is its key's last all the same.
-local function replaced(name, change)
-  local id = string.sub(entry(name), -16)
-  local row = id ~= '' and read(id)
-  if row and row.change == change then
-    return row, id
+local STEP = 10
+local at_now = tonumber(ARGV[4]) or now
+local moment = struct.pack('<i8', at_now)
+local ids, names = {}, {}
+for at = 5, #ARGV, STEP do
+  ids[#ids + 1] = ARGV[at]
+  if ARGV[at + 2] ~= '' then
+    names[#names + 1] = ARGV[at + 1] .. '\0' .. ARGV[at + 2]
   end
-  return nil
+end
+local there, taken = {}, {}
+for at, head in ipairs(call_for('HMGET', rows, ids)) do
+  there[ids[at]] = head
+end
+for at, id in ipairs(call_for('HMGET', live, names)) do
+  taken[names[at]] = alive(id)
 end
 
-local function insert(at)
-  local id, kind, key, due_in, due_at, look_in, max, change, try, size, payload, event, wake =
-    unpack(ARGV, at, at + STEP - 1)
-  local row, value = read(id)
-  if row then
-    return with_payload({ 1, id, value }, id, row)
-  elseif value then
-    return { 1, id, value, '' }
+-- A time in a head, by itself: many are alike.
+local packed = {}
+local function pack(millis)
+  local found = packed[millis]
+  if not found then
+    found = struct.pack('<i8', millis)
+    packed[millis] = found
   end
-  local due, name = due_time(due_in, due_at), names[at]
-  local other, other_id, garbled
-  change = maybe(change)
-  if name and change then
-    other, other_id = replaced(name, change)
-    if other then
-      return { 2, other_id, other.value }
+  return found
+end
+
+local first_wake, first_due, done = math.huge, math.huge, {}
+local heads, given, noted, owners = {}, {}, {}, {}
+local last_kind, scheduled
+for at = 5, #ARGV, STEP do
+  local id, kind, key, due, look_in, middle, rest, payload, event, sent = unpack(ARGV, at, at + STEP - 1)
+  local name = key ~= '' and kind .. '\0' .. key
+  if there[id] or (name and taken[name]) then
+    done[#done + 1] = '0'
+  else
+    done[#done + 1] = '1'
+    there[id] = true
+    local due_bytes, due_text, due_at
+    if sub(due, 1, 1) == '@' then
+      -- As it was given: it may be more than a number of Lua can say.
+      due_text, due_bytes = sub(due, 10), sub(due, 2, 9)
+      due_at = tonumber(due_text)
+    else
+      due_at = min(at_now + tonumber(due), LAST)
+      due_text, due_bytes = text(due_at), pack(due_at)
     end
-  end
-  if name then
-    other, other_id, garbled = live_of(name, kind, key)
-  end
-  if garbled then
-    return { 1, other_id, garbled, '' }
-  elseif not other then
-    local place = elsewhere(id)
-    if place then
-      return place
-    elseif try == '' then
-      return 6
+    local wake = min(at_now + tonumber(look_in), LAST)
+    local planned = due_at > at_now and due_bytes or moment
+    heads[#heads + 1] = id
+    heads[#heads + 1] = '\1\1\0\0\0\0\0\0\0' .. pack(wake) .. '\0' .. due_bytes .. middle .. moment .. moment .. planned
+      .. rest
+    if payload ~= '' then
+      given[#given + 1] = id
+      given[#given + 1] = payload
     end
-    local new = {
-      state = SCHEDULED, version = 1, due = due, planned = math.max(due, now), wake = after(tonumber(look_in)), attempt = 0,
-      stalls = 0, max = maybe(max), hop = 0, started = false, created = now, updated = now, finished = 0,
-      size = tonumber(size), weight = #payload, try = tonumber(try), change = 0, kind = kind, key = key,
-    }
-    note(id, new, nil, event, wake)
-    save(id, new)
-    new_payloads[id] = payload
+    if event ~= '' or sent ~= '' then
+      local lines = event == '' and '' or '\n1 ' .. text(at_now) .. ' - ' .. due_text .. ' ' .. event
+      noted[#noted + 1] = id
+      noted[#noted + 1] = (sent == '' and '' or '1 ' .. text(at_now) .. ' ' .. sent) .. '\n' .. lines
+    end
     if name then
-      give(name, id)
+      taken[name] = true
+      owners[#owners + 1] = name
+      owners[#owners + 1] = id
     end
-    return 0
-  end
-  end_lease(other_id, other, event ~= '')
-  if other.state == RUNNING then
-    return with_payload({ 3, other_id, other.value }, other_id, other)
-  elseif not change then
-    return with_payload({ 1, other_id, other.value }, other_id, other)
-  end
-  local due_before = other.due
-  enter(other, SCHEDULED, due, after(tonumber(look_in)), true)
-  other.max, other.size, other.weight, other.change = maybe(max), tonumber(size), #payload, change
-  note(other_id, other, due_before, event, wake)
-  save(other_id, other)
-  replace_payload(other_id, payload)
-  if payload == '' then
-    finally[#finally + 1] = function()
-      redis.call('HDEL', payloads, other_id)
+    if kind ~= last_kind then
+      last_kind, scheduled = kind, lane('0:' .. kind)
     end
+    put(scheduled.due, id, due_text)
+    put(scheduled.wake, id, text(wake))
+    first_wake, first_due = min(first_wake, wake), min(first_due, due_at)
   end
-  return { 2, other_id, other.value }
 end
-
-local found = {}
-for at = 4, #ARGV, STEP do
-  found[#found + 1] = is_spent() and LATER or insert(at)
-end
-return answer(found)
+call_for('HSET', rows, heads)
+call_for('HSET', payloads, given)
+call_for('HSET', notes, noted)
+call_for('HSET', live, owners)
+keep_lanes()
+tell(ARGV[1], ARGV[2], ARGV[3], first_wake, first_due)
+return { at_now, { min(first_wake, LAST), min(first_due, LAST), table.concat(done) } }

@@ -7,35 +7,25 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::answer::{Soon, span};
-use super::quiet::Quiet;
+use super::idle::{Idle, Sort};
 use super::shards::Shard;
 use crate::clock::{Clock, Spawned};
-use crate::defaults;
 use crate::redis::{Address, Ear, Role, listen};
+use crate::{Timestamp, defaults};
 
 /// How long a shard is left alone at the most, though it said that it has nothing; more where there are many.
 const QUIET: Duration = Duration::from_secs(10);
 /// How many shards may be asked in that time.
 const SHARDS: u16 = 4;
-/// How far ahead shards and their messages look.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Horizon {
-    /// How long a shard is left alone at the most.
-    pub(super) quiet: Duration,
+
+/// For how long it is believed of a shard that it needs no look.
+pub(super) fn believed(shards: u16) -> Duration {
+    QUIET * u32::from(shards.div_ceil(SHARDS).max(1))
 }
 
-impl Horizon {
-    pub(super) fn of(shards: u16) -> Self {
-        let quiet = QUIET * u32::from(shards.div_ceil(SHARDS).max(1));
-        Self { quiet }
-    }
-
-    /// What is due within so many ms is told: before, nobody looks who was not told.
-    pub(super) fn told_within_millis(self) -> u64 {
-        let within = self.quiet + defaults::LOOK_AHEAD;
-        u64::try_from(within.as_millis()).unwrap_or(u64::MAX)
-    }
+/// What is due within so long is told: before, nobody looks who was not told.
+pub(super) fn told_within(shards: u16) -> Duration {
+    believed(shards) + defaults::LOOK_AHEAD
 }
 
 /// Listens on the store's channel for every waiter of this process, from the first one on.
@@ -53,27 +43,21 @@ pub(super) struct Listener {
 struct Heard {
     /// By what this process knows its own messages.
     sender: u64,
-    quiet: Arc<Quiet>,
+    idle: Arc<Idle>,
     /// Whether nothing that is said now is missed.
     is_connected: AtomicBool,
     soon: Notify,
 }
 
 impl Listener {
-    pub(super) fn new(
-        address: Address,
-        channel: String,
-        sender: u64,
-        quiet: Arc<Quiet>,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(address: Address, channel: String, sender: u64, idle: Arc<Idle>, clock: Clock) -> Self {
         Self {
             address,
             channel,
             clock,
             heard: Arc::new(Heard {
                 sender,
-                quiet,
+                idle,
                 is_connected: AtomicBool::new(false),
                 soon: Notify::new(),
             }),
@@ -116,7 +100,7 @@ impl Ear for Heard {
     }
 
     fn begins(&self) {
-        self.quiet.forget_all();
+        self.idle.forget_all();
         self.is_connected.store(true, Ordering::Release);
         self.tell();
     }
@@ -132,10 +116,16 @@ impl Heard {
         if message.sender == self.sender {
             return;
         }
-        self.quiet.written(message.shard, message.soon);
-        let Soon { wake, due, .. } = message.soon;
-        let first = [wake, due].into_iter().flatten().min();
-        if first.is_some_and(|first| first <= defaults::LOOK_AHEAD) {
+        let Message {
+            shard,
+            now,
+            wake,
+            due,
+            ..
+        } = *message;
+        self.idle.written(shard, Sort::Waking, wake);
+        self.idle.written(shard, Sort::Due, due);
+        if wake.min(due) <= now.after(defaults::LOOK_AHEAD) {
             self.tell();
         }
     }
@@ -148,12 +138,14 @@ impl Heard {
     }
 }
 
-/// A message of a script: who tells, of which shard, and in how long what was written needs a look.
+/// A message of a script: who tells, of which shard and when, and the first `wake_at` and due time of what was written.
 #[derive(Debug, PartialEq, Eq)]
 struct Message {
     sender: u64,
     shard: Shard,
-    soon: Soon,
+    now: Timestamp,
+    wake: Timestamp,
+    due: Timestamp,
 }
 
 impl Message {
@@ -161,17 +153,14 @@ impl Message {
         let mut words = text.split(' ');
         let sender = words.next()?.parse().ok()?;
         let shard = words.next()?.parse().ok()?;
-        let mut millis = || Some(span(words.next()?.parse().ok()?));
-        let (wake, due) = (millis()?, millis()?);
-        let is_all = words.next().is_none();
-        is_all.then_some(Self {
+        let mut time = || words.next()?.parse().ok().map(Timestamp::from_millis);
+        let (now, wake, due) = (time()?, time()?, time()?);
+        words.next().is_none().then_some(Self {
             sender,
             shard,
-            soon: Soon {
-                wake,
-                due,
-                purge: None,
-            },
+            now,
+            wake,
+            due,
         })
     }
 }
@@ -193,7 +182,7 @@ mod tests {
     fn is_told(text: &str) -> bool {
         let heard = Heard {
             sender: 7,
-            quiet: Arc::default(),
+            idle: Arc::default(),
             is_connected: AtomicBool::new(true),
             soon: Notify::new(),
         };
@@ -206,35 +195,19 @@ mod tests {
     #[test]
     fn a_wait_ends_by_what_others_say_that_is_soon() {
         for (text, expected) in [
-            ("8 0 3600000 0", true),
-            ("8 0 0 3600000", true),
-            ("8 0 2001 2001", false),
-            ("8 0 3600000 -1", false),
+            ("8 0 5000 3605000 5000", true),
+            ("8 0 5000 5000 3605000", true),
+            ("8 0 5000 7001 7001", false),
             // Its own.
-            ("7 0 0 0", false),
-            ("8 0 0", false),
+            ("7 0 5000 5000 5000", false),
+            ("8 0 5000 5000", false),
+            ("8 0 5000 5000 5000 1", false),
+            ("8 99999999 5000 5000 5000", false),
+            ("-1 0 5000 5000 5000", false),
+            ("8 0 5000 x 5000", false),
             ("", false),
         ] {
             assert_eq!(is_told(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_message_is_read_and_anything_else_is_not() {
-        let message = Message::read("7 3 250 -1").expect("a message");
-        assert_eq!((message.sender, message.shard), (7, 3));
-        assert_eq!(message.soon.wake, Some(Duration::from_millis(250)));
-        assert_eq!(message.soon.due, None);
-        for text in [
-            "",
-            "soon",
-            "7 3 250",
-            "7 3 250 1 1",
-            "7 99999999 1 1",
-            "-1 1 1 1",
-            "7 3 x 1",
-        ] {
-            assert_eq!(Message::read(text), None, "{text}");
         }
     }
 }

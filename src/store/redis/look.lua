@@ -1,41 +1,21 @@
--- Says which rows of lanes come first by an index, and changes no row.
+-- Counts rows, names kinds, and says whether the server keeps what it is given; changes nothing.
 --
--- ARGV[4]  the index, `due` or `wake`
--- ARGV[5]  from which time on, in ms, or nothing
--- ARGV[6]  up to which time, or nothing: up to now
--- ARGV[7]… of each lane: lane, how many of its members to leave out, how many to give
--- Returns  of each lane an array: how many members it had to give; in how many ms the first is that comes after that time
---          (or -1), if all before were given; then of each row: id and row
+-- ARGV[1]  what: `count` (then `STATE:KIND`, and spans of ms), `kinds` (then the state, after which kind, and how many at the
+--          most), `now`, or `fit` (then the channel)
+-- Returns  of each span how many rows are due by then; the kinds in their order; nothing; or the part of INFO that says so, if it
+--          may be asked, and why others cannot be told, or nothing
 
-local name = ARGV[4]
-local since = ARGV[5] == '' and '-inf' or ARGV[5]
-local last = ARGV[6] == '' and text(now) or ARGV[6]
-local found = {}
-for at = 7, #ARGV, 3 do
-  local lane, offset, count = unpack(ARGV, at, at + 2)
-  local key = index(name, lane)
-  local members = redis.call('ZRANGEBYSCORE', key, since, last, 'WITHSCORES', 'LIMIT', offset, count)
-  local ids = {}
-  for at = 1, #members, 2 do
-    ids[#ids + 1] = members[at]
+local what, found = ARGV[1], {}
+if what == 'count' then
+  for at = 3, #ARGV do
+    found[#found + 1] = redis.call('ZCOUNT', tag .. ':due:' .. ARGV[2], '-inf', text(after(tonumber(ARGV[at]))))
   end
-  preload(ids)
-  local given = { #ids, -1 }
-  for at = 1, #members, 2 do
-    local row = member(name, lane, members[at], members[at + 1])
-    if row then
-      given[#given + 1] = members[at]
-      given[#given + 1] = row.value
-    end
-  end
-  if #ids < tonumber(count) then
-    local next_one = redis.call('ZRANGEBYSCORE', key, '(' .. last, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    given[2] = millis_until(tonumber(next_one) or math.huge)
-  end
-  -- It may be that the lane is none.
-  if #ids == 0 and name == 'wake' then
-    touch(lane)
-  end
-  found[#found + 1] = given
+elseif what == 'kinds' then
+  local first = ARGV[3] == '' and '-' or '(' .. ARGV[3]
+  found = redis.call('ZRANGEBYLEX', tag .. ':kinds:' .. ARGV[2], first, '+', 'LIMIT', 0, ARGV[4])
+elseif what == 'fit' then
+  -- A user who may do neither can still use the store. Who listens takes it for no message.
+  local info, told = redis.pcall('INFO', 'memory'), redis.pcall('PUBLISH', ARGV[2], '')
+  found = { type(info) == 'string' and info or '', type(told) == 'table' and told.err or '' }
 end
-return answer(found)
+return { now, found }

@@ -1,208 +1,208 @@
-//! What only looks: the server, rows, kinds.
+//! Rows by their ids and keys, and what is noted of them.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use futures_util::future::{join_all, try_join_all};
-use redis::Value;
+use futures_util::future::join_all;
 
-use super::answer::{Items, bytes};
-use super::change::{name, shard_of};
-use super::codec::{self, lane};
+use super::answer::{self, Items};
+use super::codec;
 use super::database::Database;
-use super::look::Place;
-use super::parts::Asking;
-use super::shards::of_id;
-use crate::redis::{Lua, lua};
-use crate::store::{Noted, Page, Stamped, Target};
-use crate::timestamp::millis;
-use crate::{Error, Kind, State, Task, TaskId, Timestamp};
+use super::shards::{Shard, of_id, of_key};
+use crate::redis::{Lua, Role, lua};
+use crate::store::Stamped;
+use crate::store::table::{Columns, Found, Unreadable};
+use crate::{Error, Key, Kind, TaskId, Timestamp};
 
-static FIND: Lua = lua!("row.lua", "order.lua", "keys.lua", "find.lua");
-static NOTED: Lua = lua!("row.lua", "noted.lua");
-static LIST: Lua = lua!("row.lua", "order.lua", "list.lua");
-static KINDS: Lua = lua!("row.lua", "kinds.lua");
-static DUE_WITHIN: Lua = lua!("row.lua", "due_within.lua");
+static READ: Lua = lua!("shard.lua", "read.lua");
 
-/// How many rows one call lists, and how many kinds.
-const ROWS: usize = 100;
-const MOST_KINDS: usize = 1_000;
+/// How many rows one call reads.
+const ROWS: usize = 128;
 
-/// Fails unless every shard can be asked, on a server that keeps what it is given.
-pub(super) async fn check(database: &Database) -> Result<(), Error> {
-    let shards = database.shards_now().await?;
-    let calls = (0..shards).map(|shard| database.ask_fitness(shard, shards));
-    join_all(calls).await.into_iter().collect()
+/// What is read of rows beside their heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extra {
+    Nothing,
+    Payloads,
+    Notes,
 }
 
-pub(super) async fn find(database: &Database, target: &Target) -> Result<Option<Task>, Error> {
+/// By what a row is asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Id(TaskId),
+    Key(Kind, Key),
+}
+
+/// A row as it is kept.
+#[derive(Debug)]
+pub(super) struct Raw {
+    pub(super) shard: Shard,
+    pub(super) id: TaskId,
+    pub(super) head: Vec<u8>,
+    pub(super) rest: Vec<u8>,
+}
+
+/// What there is of each that was asked for, or why that is not known; and the earliest time that a server has said.
+pub(super) struct Seen {
+    pub(super) now: Option<Timestamp>,
+    pub(super) rows: Vec<Result<Option<Raw>, Error>>,
+}
+
+/// Looks for rows, ids before keys: where they belong, and ids that are not there in all other shards.
+pub(super) async fn look_up(database: &Database, asked: &[Asked], extra: Extra) -> Result<Seen, Error> {
     let shards = database.shards().await?;
-    let asking = Asking {
-        database,
-        call: &|shard, targets: &[&Target]| {
-            let mut call = database.script(&FIND, shard, shards, false);
-            for target in targets {
-                name(&mut call, target);
-            }
-            call
-        },
-        reads: true,
-        size: |_| 0,
-        read: &|_, _, said, _| match said {
-            Value::Int(_) => Ok(None),
-            said => {
-                let mut items = Items::of(said)?;
-                let id = items.id()?;
-                items.task(id).map(Some)
-            }
-        },
+    let own = |asked: &Asked| match asked {
+        Asked::Id(id) => of_id(shards, *id),
+        Asked::Key(kind, key) => of_key(shards, kind, key),
     };
-    let target = std::slice::from_ref(target);
-    let mut found = asking.ask(target, |target| shard_of(shards, target)).await;
-    found.rows.swap_remove(0)
-}
-
-/// What is noted of a row, of which anything may have become by others' hands.
-pub(super) async fn noted(database: &Database, id: TaskId) -> Result<Noted, Error> {
-    let shards = database.shards().await?;
-    let asking = Asking {
-        database,
-        call: &|shard, ids: &[&TaskId]| {
-            let mut call = database.script(&NOTED, shard, shards, false);
-            for id in ids {
-                call.arg(id.as_bytes());
-            }
-            call
-        },
-        reads: true,
-        size: |_| 0,
-        read: &|_, _, said, _| {
-            let bytes = bytes(said)?;
-            let text = String::from_utf8_lossy(&bytes);
-            let (sent, history) = text.split_once('\n').unwrap_or_default();
-            Ok(Noted {
-                history: history.to_owned(),
-                sent: (!sent.is_empty()).then(|| sent.to_owned()),
-            })
-        },
+    let mut seen = Seen {
+        now: None,
+        rows: asked.iter().map(|_| Ok(None)).collect(),
     };
-    let mut found = asking.ask(&[id], |id| of_id(shards, *id)).await;
-    found.rows.swap_remove(0)
-}
-
-pub(super) async fn list(database: &Database, page: &Page) -> Result<Vec<Task>, Error> {
-    let places = all(database).await?.into_iter();
-    let mut found = try_join_all(places.map(|place| list_in(place, page)))
-        .await?
-        .concat();
-    found.sort_by_key(|row| (row.due_at, row.id));
-    found.truncate(page.limit);
-    Ok(found)
-}
-
-async fn all(database: &Database) -> Result<Vec<Place<'_>>, Error> {
-    let shards = database.shards().await?;
-    let place = |shard| Place {
-        database,
-        shards,
-        shard,
+    let mut parts = BTreeMap::<Shard, Vec<usize>>::new();
+    for (place, asked) in asked.iter().enumerate() {
+        parts.entry(own(asked)).or_default().push(place);
+    }
+    seen.look(database, asked, extra, parts).await;
+    let absent = |place: &usize| {
+        let is_id = matches!(asked[*place], Asked::Id(_));
+        is_id && matches!(seen.rows[*place], Ok(None))
     };
-    Ok((0..shards).map(place).collect())
+    let absent: Vec<_> = (0..asked.len()).filter(absent).collect();
+    if shards > 1 && !absent.is_empty() {
+        let others = (0..shards).map(|shard| {
+            let others = absent
+                .iter()
+                .copied()
+                .filter(|place| own(&asked[*place]) != shard);
+            (shard, others.collect())
+        });
+        seen.look(database, asked, extra, others.collect()).await;
+    }
+    Ok(seen)
 }
 
-/// As many of a shard as are to be on the page.
-async fn list_in(place: Place<'_>, page: &Page) -> Result<Vec<Task>, Error> {
-    let mut found = Vec::new();
-    let mut after = page.after;
-    while found.len() < page.limit {
-        let mut call = place.database.script(&LIST, place.shard, place.shards, false);
-        call.arg(lane(page.state, &page.kind));
-        match &after {
-            Some((due_at, id)) => call.arg(codec::stored(*due_at)).arg(id.as_bytes()),
-            None => call.arg("").arg(""),
-        };
-        call.arg((page.limit - found.len()).min(ROWS));
-        let mut items = Items::of(place.database.read(call).await?.found)?;
-        let has_more = items.number()? == 1;
-        let before = after;
-        for (_, task) in items.tasks()? {
-            let task = task?;
-            after = Some((task.due_at, task.id));
-            // Somebody may have put it there who does not know the way.
-            if task.state == page.state && task.kind == page.kind {
-                found.push(task);
+impl Seen {
+    async fn look(
+        &mut self,
+        database: &Database,
+        asked: &[Asked],
+        extra: Extra,
+        parts: BTreeMap<Shard, Vec<usize>>,
+    ) {
+        let parts = parts.into_iter().filter(|(_, places)| !places.is_empty());
+        let looks = parts.map(|(shard, places)| async move {
+            let looked = in_shard(database, shard, asked, &places, extra).await;
+            (places, looked)
+        });
+        for (places, looked) in join_all(looks).await {
+            match looked {
+                Ok(Stamped { now, found }) => {
+                    self.now = [self.now, Some(now)].into_iter().flatten().min();
+                    for (place, raw) in places.into_iter().zip(found) {
+                        if raw.is_some() {
+                            self.rows[place] = Ok(raw);
+                        }
+                    }
+                }
+                Err(error) => {
+                    for place in places {
+                        if matches!(self.rows[place], Ok(None)) {
+                            self.rows[place] = Err(error.once_more());
+                        }
+                    }
+                }
             }
-        }
-        if !has_more || after == before {
-            break;
         }
     }
-    Ok(found)
-}
 
-pub(super) async fn kinds(
-    database: &Database,
-    state: State,
-    after: Option<&Kind>,
-    limit: usize,
-) -> Result<Vec<Kind>, Error> {
-    let places = all(database).await?.into_iter();
-    let kinds = places.map(|place| async move {
-        let mut found: Vec<Kind> = Vec::new();
-        while found.len() < limit {
-            let most = (limit - found.len()).min(MOST_KINDS);
-            let (kinds, has_more) = kinds_of(place, state, found.last().or(after), most).await?;
-            found.extend(kinds);
-            if !has_more {
-                break;
+    /// The rows, those left out that are absent; an error if nothing is known of any.
+    pub(super) fn found(self, asked: &[Asked], columns: Columns) -> Result<Stamped<Found>, Error> {
+        let mut found = Found::default();
+        for (seen, asked) in self.rows.into_iter().zip(asked) {
+            let (id, key) = match asked {
+                Asked::Id(id) => (Some(*id), None),
+                Asked::Key(kind, key) => (None, Some((kind.clone(), key.clone()))),
+            };
+            match seen {
+                Ok(None) => {}
+                Ok(Some(raw)) => match raw.task(columns) {
+                    Ok(task) => found.rows.push(task),
+                    Err(unreadable) => found.unreadable.push(Unreadable { key, ..unreadable }),
+                },
+                // Of the others it is known.
+                Err(error) if self.now.is_some() => found.unreadable.push(Unreadable {
+                    row: Vec::new(),
+                    id,
+                    key,
+                    is_live: true,
+                    why: error.to_string(),
+                    is_away: error.is_transient(),
+                }),
+                Err(error) => return Err(error),
             }
         }
-        Ok::<_, Error>(found)
-    });
-    let kinds: BTreeSet<_> = try_join_all(kinds).await?.into_iter().flatten().collect();
-    Ok(kinds.into_iter().take(limit).collect())
+        let now = self.now.ok_or_else(|| answer::unexpected(&redis::Value::Nil))?;
+        Ok(Stamped { now, found })
+    }
 }
 
-/// The kinds of a state in a shard, up to so many after one of them; and whether there may be more.
-pub(super) async fn kinds_of(
-    place: Place<'_>,
-    state: State,
-    after: Option<&Kind>,
-    most: usize,
-) -> Result<(Vec<Kind>, bool), Error> {
-    let mut call = place.database.script(&KINDS, place.shard, place.shards, false);
-    call.arg(codec::digit(state))
-        .arg(after.map_or("", Kind::as_str))
-        .arg(most);
-    let mut items = Items::of(place.database.read(call).await?.found)?;
-    let has_more = items.number()? == 1;
-    let kinds = items.texts()?.into_iter().map(Kind::from).collect();
-    Ok((kinds, has_more))
+impl Raw {
+    fn task(&self, columns: Columns) -> Result<crate::Task, Unreadable> {
+        let task = match columns {
+            Columns::All => codec::task(self.id, &self.head, &self.rest),
+            Columns::Lean => codec::lean(self.id, &self.head).map(|(task, _)| task),
+        };
+        task.map_err(|garbled| Unreadable {
+            row: self.id.as_bytes().to_vec(),
+            id: Some(self.id),
+            key: None,
+            is_live: codec::is_live(&self.head),
+            why: garbled.to_string(),
+            is_away: false,
+        })
+    }
 }
 
-/// How many rows of a kind and a state are due within each of these spans, by the clock of the server of each shard: a
-/// server counts them without going through them. The earliest of these clocks is the answer's.
-pub(super) async fn due_within(
+/// What a shard has of some of those that are asked for.
+async fn in_shard(
     database: &Database,
-    kind: &Kind,
-    state: State,
-    spans: &[Duration],
-    most: usize,
-) -> Result<Stamped<Vec<usize>>, Error> {
-    let counts = all(database).await?.into_iter().map(|place| {
-        let mut call = database.script(&DUE_WITHIN, place.shard, place.shards, false);
-        call.arg(lane(state, kind));
-        for span in spans {
-            call.arg(millis(*span));
+    shard: Shard,
+    asked: &[Asked],
+    places: &[usize],
+    extra: Extra,
+) -> Result<Stamped<Vec<Option<Raw>>>, Error> {
+    let (mut now, mut found) = (Timestamp::MAX, Vec::with_capacity(places.len()));
+    while found.len() < places.len() {
+        let part = &places[found.len()..];
+        let part = || part.iter().take(ROWS).map(|&place| &asked[place]);
+        let mut call = database.script(&READ, shard);
+        call.arg(match extra {
+            Extra::Nothing => "",
+            Extra::Payloads => "payloads",
+            Extra::Notes => "notes",
+        });
+        call.arg(part().filter(|asked| matches!(asked, Asked::Id(_))).count());
+        for asked in part() {
+            match asked {
+                Asked::Id(id) => call.arg(id.as_bytes()),
+                Asked::Key(kind, key) => call.arg(codec::name(kind, key)),
+            };
         }
-        database.read(call)
-    });
-    let (mut now, mut found) = (Timestamp::MAX, vec![0; spans.len()]);
-    for answer in try_join_all(counts).await? {
+        let answer = database.read(call).await?;
         now = now.min(answer.now);
-        let mut counts = Items::of(answer.found)?;
-        for sum in &mut found {
-            *sum = most.min(*sum + counts.count()?);
+        let mut items = Items::of(answer.found)?;
+        if items.is_empty() {
+            return Err(Role::Store.error(false, "a script answered nothing"));
+        }
+        while !items.is_empty() {
+            let (id, head, rest) = (items.bytes()?, items.bytes()?, items.bytes()?);
+            found.push(answer::id(&id).map(|id| Raw {
+                shard,
+                id,
+                head,
+                rest,
+            }));
         }
     }
     Ok(Stamped { now, found })

@@ -2,7 +2,7 @@
 //!
 //! The keys of a shard have one hash tag, so a Redis Cluster has them on one node, and a script sees all of them. A row is
 //! in the shard of its kind and key, else of its id. An id that was made for a key ends with its number (`place.rs`) and so
-//! says where its row is. Any other id of a row with a key *points* there: see `point.lua`.
+//! says where its row is. Any other id of a row with a key does not: it is asked for in all shards.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
+use crate::store::NewRow;
 use crate::{Error, Key, Kind, TaskId, place};
 
 static SHARDS: Lua = lua!("shards.lua");
@@ -36,7 +37,7 @@ pub(super) fn check(shards: u16) -> Result<(), Error> {
     Err(Error::invalid("redis shards", shards, "allowed are 1 to 1024"))
 }
 
-/// The shard of a row by its id, unless it points elsewhere.
+/// The shard of a row by its id, unless its caller chose that together with a key.
 pub(super) fn of_id(shards: u16, id: TaskId) -> Shard {
     place::of_id(id) % shards.max(1)
 }
@@ -44,6 +45,19 @@ pub(super) fn of_id(shards: u16, id: TaskId) -> Shard {
 /// The shard of the rows of a key.
 pub(super) fn of_key(shards: u16, kind: &Kind, key: &Key) -> Shard {
     place::of_key(kind, key) % shards.max(1)
+}
+
+/// The shard of a row.
+pub(super) fn home(shards: u16, id: TaskId, kind: &Kind, key: Option<&Key>) -> Shard {
+    key.map_or_else(|| of_id(shards, id), |key| of_key(shards, kind, key))
+}
+
+/// Whether a row of this id may be in another shard than a new one would be. The ids that this crate makes are UUIDs of
+/// version 7, and say where their rows are.
+pub(super) fn may_be_elsewhere(shards: u16, row: &NewRow) -> bool {
+    let is_made = row.id.as_bytes()[6] >> 4 == 7;
+    let home = home(shards, row.id, &row.kind, row.key.as_ref());
+    shards > 1 && (!is_made || home != of_id(shards, row.id))
 }
 
 /// Knows how many shards there are. That never changes.

@@ -1,12 +1,14 @@
-//! What goes beyond the contract of a store: indexes, pointers, strangers, full servers, and what it costs.
+//! The table by its contract, and what goes beyond it: indexes, strangers, full servers, lost answers, and what it costs.
 
 mod answers;
+#[cfg(feature = "testing")]
+mod conformance;
 mod consistent;
 mod costs;
+mod elsewhere;
 mod full;
 mod growing;
 mod mending;
-mod pointed;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
 mod strangers;

@@ -160,6 +160,7 @@ pub(in crate::store) fn found(rows: Vec<Cells>, key_of: impl Fn(&Cells) -> Optio
                 key,
                 is_live,
                 why: garbled.to_string(),
+                is_away: false,
             }),
         }
     }

@@ -92,11 +92,8 @@ impl<'a> Audit<'a> {
         let mut told = Vec::new();
         for (shard, id, row) in self.live(&mut shards) {
             let own = shard_of(id);
-            let mut command = redis::cmd("HEXISTS");
-            command.arg(format!("{}:elsewhere", tag(own))).arg(id.as_bytes());
-            let points: bool = command.query(shards.of(usize::from(own))).unwrap();
             told.push(format!(
-                "{id} in shard {shard}, now {}: {row:?}; its id says {own}, and points: {points}",
+                "{id} in shard {shard}, now {}: {row:?}; its id says {own}",
                 now().as_millis()
             ));
         }
@@ -120,9 +117,7 @@ impl<'a> Audit<'a> {
                 };
                 index(format!("due:{state}:{kind}"), &id, row.due);
                 index(format!("kinds:{state}"), &row.kind, 0);
-                if state == SCHEDULED {
-                    index("first:due:0".to_owned(), &row.kind, row.due);
-                }
+                index(format!("first:due:{state}"), &row.kind, row.due);
                 if state != DEAD {
                     index(format!("wake:{state}:{kind}"), &id, row.wake);
                     index(format!("first:wake:{state}"), &row.kind, row.wake);
@@ -131,7 +126,10 @@ impl<'a> Audit<'a> {
             let mut found = Index::new();
             let names: Vec<String> = ask(admin, &["KEYS", &format!("{tag}:*")]);
             for name in names {
-                if !["rows", "payloads", "notes", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
+                let is_index = ["due:", "wake:", "first:", "kinds:"]
+                    .iter()
+                    .any(|index| name[tag.len() + 1..].starts_with(index));
+                if is_index {
                     let members: Vec<(Vec<u8>, f64)> =
                         ask(admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                     let members = members.into_iter().map(|(id, at)| (id, at as i64));
@@ -184,14 +182,14 @@ impl Row {
             bytes[..to - from].copy_from_slice(&value[from..to]);
             i64::from_le_bytes(bytes)
         };
-        let kind = &value[92..92 + usize::from(value[84])];
+        let long = usize::from(u16::from_le_bytes([value[84], value[85]]));
         Self {
-            state: value[0],
-            kind: kind.to_vec(),
-            due: number(8, 16),
-            wake: number(24, 30),
-            version: number(2, 8),
-            stalls: number(34, 38),
+            state: value[17],
+            kind: value[94..94 + long].to_vec(),
+            due: number(18, 26),
+            wake: number(9, 17),
+            version: number(1, 9),
+            stalls: number(75, 79),
         }
     }
 }

@@ -10,11 +10,11 @@ use super::*;
 use crate::redis_server::RedisTlsServer;
 
 /// Every command that a user needs for rows on one server; `wait` only where writes wait for replicas.
-const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +exists +hdel +hget +hmget +hset \
-    +zadd +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange";
+const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +hdel +hget +hmget +hset +zadd \
+    +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange +zrevrangebylex";
 /// The same in a Cluster.
-const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +exists +hdel +hget +hmget \
-    +hset +zadd +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange +cluster|slots +asking";
+const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +info +wait +get +set +hdel +hget +hmget +hset +zadd \
+    +zcount +zrange +zrangebylex +zrangebyscore +zrem +zrevrange +zrevrangebylex +cluster|slots +asking";
 
 /// The rules of a user who may use such commands, on the keys and the channels of the prefix.
 fn rules(commands: &str) -> String {

@@ -17,59 +17,35 @@ async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
     (store, proxy)
 }
 
-/// The row as the call has made it, whose answer is still on its way.
-async fn unanswered<T>(near: &RedisStore, before: &Task, call: &JoinHandle<T>) -> Task {
+/// Waits until a call has had its effect, whose answer is still on its way.
+async fn unanswered<T>(near: &RedisStore, before: &Task, call: &JoinHandle<T>) {
     loop {
         let row = near.find(&before.id.into()).await.unwrap().unwrap();
         if row.version > before.version {
-            return row;
+            return;
         }
         assert!(!call.is_finished(), "it was not done");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replacement_whose_answer_was_lost_is_not_done_again_whatever_has_become_of_it() {
-    let server = RedisServer::start();
-    let near = open(&server, 1);
-    let (far, proxy) = far(&server).await;
-    for (n, now) in (1..).zip([State::Scheduled, State::Running, State::Done]) {
-        let key = n.to_string();
-        let before = add(&near, named(n, &key)).await;
-        far.find(&before.id.into()).await.unwrap();
-        proxy.set(Network::DeafClient);
-        let other = NewRow {
-            replace: true,
-            payload: b"other".to_vec(),
-            ..named(100 + n, &key)
-        };
-        let replacing = tokio::spawn({
-            let far = far.clone();
-            async move { insert(&far, other).await }
-        });
-        let row = unanswered(&near, &before, &replacing).await;
-        if now != State::Scheduled {
-            let looked = near.arrive(&[wake(&row)], &claim(1)).await.unwrap();
-            assert_eq!(looked.found.claimed.len(), 1, "{looked:?} {row:?}");
-        }
-        if now == State::Done {
-            let end = Step::end(row.id, row.version + 1, Ending::Done);
-            assert_eq!(near.advance(&[end]).await.unwrap(), [Guarded::Done]);
-        }
-        proxy.reset();
-        proxy.set(Network::Open);
-        let answer = replacing.await.unwrap();
-        let Scheduled::Replaced(after) = answer else {
-            panic!("{answer:?}");
-        };
-        assert_eq!((after.id, after.state), (before.id, now));
-        assert_eq!(after.payload, b"other");
-        assert_eq!(near.find(&id(100 + n).into()).await.unwrap(), None);
-    }
+/// Cuts the line of a call whose effect is there, and gives what it is answered.
+async fn cut<T>(near: &RedisStore, proxy: &Proxy, before: &Task, call: JoinHandle<T>) -> T {
+    unanswered(near, before, &call).await;
+    // Somebody is quicker than a second try would be.
+    near.ready(&claim(9)).await.unwrap();
+    proxy.reset();
+    proxy.set(Network::Open);
+    call.await.unwrap()
+}
+
+/// Until the rows are read, answers come; that of the write does not.
+async fn deafen(proxy: &Proxy, store: &RedisStore, before: &Task) {
+    store.find(&before.id.into()).await.unwrap();
+    proxy.set(Network::Open);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_whose_answer_was_lost_is_answered_as_what_it_did() {
+async fn what_is_answered_of_a_change_whose_answer_was_lost_is_never_wrong() {
     let server = RedisServer::start();
     let near = open(&server, 1);
     let (far, proxy) = far(&server).await;
@@ -81,27 +57,59 @@ async fn a_change_whose_answer_was_lost_is_answered_as_what_it_did() {
         Verb::Dismiss,
         Verb::Redrive { look_in: LONG },
     ];
-    for (n, verb) in (1..).zip(verbs) {
+    let mut unknown = 0;
+    for (n, verb) in (1..).zip(verbs.iter().cycle().take(40)) {
         let key = n.to_string();
         let of_dead = matches!(verb, Verb::Dismiss | Verb::Redrive { .. });
         let before = match of_dead {
             true => dead(&near, n, &key).await,
-            false => add(&near, named(n, &key)).await,
+            false => {
+                add(
+                    &near,
+                    NewRow {
+                        due: When::After(LONG),
+                        ..named(n, &key)
+                    },
+                )
+                .await
+            }
         };
-        // Its connection is there already.
-        far.find(&before.id.into()).await.unwrap();
-        proxy.set(Network::DeafClient);
+        deafen(&proxy, &far, &before).await;
         let changing = tokio::spawn({
-            let far = far.clone();
-            async move { change(&far, id(n), verb).await }
+            let (far, verb) = (far.clone(), verb.clone());
+            async move {
+                let change = Change {
+                    target: id(n).into(),
+                    verb,
+                    expect: Expect::Anything,
+                    note: Default::default(),
+                };
+                far.change(vec![change])
+                    .await
+                    .and_then(|mut said| said.found.remove(0))
+            }
         });
-        unanswered(&near, &before, &changing).await;
-        proxy.reset();
-        proxy.set(Network::Open);
-        let answer = changing.await.unwrap();
-        let Answer::Done(after) = answer else {
-            panic!("{answer:?}");
+        // Between its read and its write, or after both: the moment is chance.
+        tokio::time::sleep(Duration::from_micros(150 * (n % 10))).await;
+        proxy.set(Network::DeafClient);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let is_done = near.find(&id(n).into()).await.unwrap().unwrap().version > before.version;
+        let answer = match is_done {
+            true => cut(&near, &proxy, &before, changing).await,
+            false => {
+                proxy.reset();
+                proxy.set(Network::Open);
+                changing.await.unwrap()
+            }
         };
-        assert_eq!(after.version, before.version + 1);
+        match answer {
+            Ok(Answer::Done(after)) => assert_eq!(after.version, before.version + 1),
+            Ok(answer) => panic!("{verb:?} was answered {answer:?}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                unknown += 1;
+            }
+        }
     }
+    println!("of 40 changes it is not known of {unknown} what came of them");
 }

@@ -4,21 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::redis_server::RedisServer;
 use crate::store::redis::codec;
-use crate::store::redis::shards::{of_id, of_key};
-use crate::{State, Task, TaskId};
+use crate::store::redis::shards::home;
+use crate::{Task, TaskId};
 
 type Index = BTreeMap<String, BTreeMap<Vec<u8>, f64>>;
 
-/// Reads every key of a store and asserts that its indexes are those of its rows, and that every row is found by its id.
+/// Reads every key of a store and asserts that its indexes are those of its rows, and that each row is where it belongs.
 #[track_caller]
 pub(super) fn assert_consistent(server: &RedisServer, shards: u16, what: &str) {
     let mut admin = server.admin();
-    let mut points = BTreeMap::<u16, BTreeMap<Vec<u8>, u16>>::new();
-    for shard in 0..shards {
-        let pointers: Vec<(Vec<u8>, Vec<u8>)> = hash(&mut admin, shard, "elsewhere");
-        let shard_of = |(id, pointer): (Vec<u8>, Vec<u8>)| (id, u16::from_le_bytes([pointer[0], pointer[1]]));
-        points.insert(shard, pointers.into_iter().map(shard_of).collect());
-    }
     for shard in 0..shards {
         let tag = tag(shard);
         let tasks = tasks(&mut admin, shard, what);
@@ -38,25 +32,22 @@ pub(super) fn assert_consistent(server: &RedisServer, shards: u16, what: &str) {
             let due = task.due_at.as_millis() as f64;
             index(format!("due:{lane}"), &id, due);
             index(format!("kinds:{digit}"), &kind, 0.0);
-            if task.state == State::Scheduled {
-                index("first:due:0".to_owned(), &kind, due);
-            }
+            index(format!("first:due:{digit}"), &kind, due);
             if let Some(wake_at) = task.wake_at {
                 let wake = wake_at.as_millis() as f64;
                 index(format!("wake:{lane}"), &id, wake);
                 index(format!("first:wake:{digit}"), &kind, wake);
             }
-            let own = of_id(shards, task.id);
-            let home = task.key.as_ref().map(|key| of_key(shards, &task.kind, key));
-            if own != shard {
-                assert_eq!(points[&own].get(&id), Some(&shard), "{what}: {task:?}");
-            }
-            assert!(home.is_none_or(|home| home == shard), "{what}: {task:?}");
+            assert_eq!(
+                home(shards, task.id, &task.kind, task.key.as_ref()),
+                shard,
+                "{what}: {task:?}"
+            );
         }
         let mut found = Index::new();
         let names: Vec<String> = ask(&mut admin, &["KEYS", &format!("{tag}:*")]);
         for name in names {
-            if !["rows", "payloads", "notes", "keys", "elsewhere"].contains(&&name[tag.len() + 1..]) {
+            if !["rows", "payloads", "notes", "live", "named"].contains(&&name[tag.len() + 1..]) {
                 let members: Vec<(Vec<u8>, f64)> =
                     ask(&mut admin, &["ZRANGE", &name, "0", "-1", "WITHSCORES"]);
                 found.insert(name, members.into_iter().collect());
@@ -85,37 +76,24 @@ fn tasks(admin: &mut redis::Connection, shard: u16, what: &str) -> Vec<Task> {
     rows.into_iter().map(task).collect()
 }
 
-/// Asserts that entries name the rows of their keys, and that the live one is the last.
+/// Asserts that live rows have their keys, and that the others are among those of their keys.
 #[track_caller]
 fn assert_keys(admin: &mut redis::Connection, shard: u16, tasks: &[Task], what: &str) {
-    let mut expected = BTreeMap::<Vec<u8>, BTreeSet<TaskId>>::new();
+    let (mut live, mut others) = (BTreeMap::new(), BTreeSet::new());
     for task in tasks {
-        if let Some(key) = &task.key {
-            let name = format!("{}\0{key}", task.kind).into_bytes();
-            expected.entry(name).or_default().insert(task.id);
+        let Some(key) = &task.key else { continue };
+        match task.state.is_live() {
+            true => {
+                let other = live.insert(codec::name(&task.kind, key), task.id.as_bytes().to_vec());
+                assert_eq!(other, None, "{what}: a second live row of {key}");
+            }
+            false => drop(others.insert(codec::entry(task))),
         }
     }
-    let mut named = BTreeMap::new();
-    for (name, entry) in hash(admin, shard, "keys") {
-        assert_eq!(entry.len() % 16, 0, "{what}: {name:?}");
-        let ids: Vec<_> = entry
-            .chunks(16)
-            .map(|id| TaskId::from_bytes(id.try_into().expect("16 bytes")))
-            .collect();
-        let of_name = tasks
-            .iter()
-            .filter(|task| expected.get(&name).is_some_and(|ids| ids.contains(&task.id)));
-        let live: Vec<_> = of_name
-            .filter(|task| task.state.is_live())
-            .map(|task| task.id)
-            .collect();
-        assert!(
-            live.is_empty() || live == ids[ids.len() - 1..],
-            "{what}: {live:?} of {ids:?}"
-        );
-        named.insert(name, ids.into_iter().collect());
-    }
-    assert_eq!(named, expected, "{what}");
+    let found: BTreeMap<_, _> = hash(admin, shard, "live").into_iter().collect();
+    assert_eq!(found, live, "{what}");
+    let named: Vec<Vec<u8>> = ask(admin, &["ZRANGE", &format!("{}:named", tag(shard)), "0", "-1"]);
+    assert_eq!(named.into_iter().collect::<BTreeSet<_>>(), others, "{what}");
 }
 
 pub(super) fn tag(shard: u16) -> String {
@@ -134,10 +112,10 @@ pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, shards: u16) -> 
           local fields = redis.call('HGETALL', key)
           for at = 1, #fields, 2 do
             local value = fields[at + 1]
-            local state = string.byte(value, 1)
-            local kind, of = string.byte(value, 85), string.byte(value, 86)
-            local name = string.sub(value, 93, 92 + kind + of)
-            if state <= 1 and of > 0 then
+            local state = string.byte(value, 18)
+            local kind, of = struct.unpack('<I2I2', value, 85)
+            local name = string.sub(value, 95, 94 + kind + of)
+            if state <= 1 and of < 65535 then
               counts[name] = (counts[name] or 0) + 1
               most = math.max(most, counts[name])
             end

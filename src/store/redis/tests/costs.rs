@@ -1,6 +1,5 @@
 //! What the store costs its server.
 
-use super::super::look::Place;
 use super::consistent::ask;
 use super::*;
 use crate::store::{Ahead, Page, Renewal};
@@ -91,7 +90,7 @@ async fn an_idle_store_is_hardly_asked() {
         store.sweep(&claim(1), &sweep).await.unwrap();
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (before, _) = counted(&mut admin);
-        drop(store.database.quiet.writing(0));
+        drop(store.database.idle.writing(0));
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (after, _) = counted(&mut admin);
         assert!(after > before);
@@ -468,42 +467,51 @@ async fn no_script_is_long_however_many_kinds_there_are() {
     }
 }
 
+/// Calls of scripts for one caller's call, on rows that are known to the store.
 #[tokio::test]
-async fn when_the_next_kind_is_due_is_known_however_many_come_before() {
-    const MINUTE: Duration = Duration::from_secs(60);
+async fn a_call_of_one_row_is_one_or_two_calls_of_scripts() {
     let server = RedisServer::start();
-    let store = open_without_history(&server, 1);
-    for count in [499, 500, 501, 1_000, 1_001] {
-        // The last is due long after the others.
-        let row = |n: u64| NewRow {
-            kind: format!("kind-{n:05}").into(),
-            due: When::After(if n < count { MINUTE } else { LONG }),
-            ..due(n)
+    let store = open(&server, 1);
+    let mut admin = server.admin();
+    let mut last = 0;
+    // The first time it is told the scripts.
+    for n in [10, 20] {
+        add(&store, named(n + 1, "a")).await;
+        last = counted(&mut admin).0.max(last);
+        let mut check = |what: &str, expected: u64| {
+            let now = counted(&mut admin).0;
+            assert!(n == 10 || now - last == expected, "{what}: {} calls", now - last);
+            last = now;
         };
-        store.insert((0..=count).map(row).collect()).await.unwrap();
-        let place = Place {
-            database: &store.database,
-            shards: 1,
-            shard: 0,
-        };
-        let ahead = Ahead {
-            within: 2 * MINUTE,
-            limit: 5_000,
-        };
-        let look = place.look("01", 1, Some(ahead)).await.unwrap();
-        assert_eq!(look.ahead.len() as u64, count);
-        let next_due = look.next_due.unwrap();
+        add(&store, named(n + 2, "b")).await;
+        check("insert", 1);
+        assert!(matches!(
+            insert(&store, named(n + 3, "b")).await,
+            Scheduled::Existing(_)
+        ));
+        check("insert of a key that is there", 2);
         assert!(
-            (LONG - MINUTE..=LONG).contains(&next_due),
-            "{count}: {next_due:?}"
+            change(&store, id(n + 2), Verb::RunNow { look_in: LONG })
+                .await
+                .is_done()
         );
-        let cancel = |n: u64| Change {
-            target: id(n).into(),
-            verb: Verb::Cancel,
-            expect: Expect::Anything,
-            note: Default::default(),
-        };
-        store.change((0..=count).map(cancel).collect()).await.unwrap();
-        store.purge(5_000).await.unwrap();
+        check("run now", 2);
+        let task = store.find(&id(n + 1).into()).await.unwrap().unwrap();
+        check("find", 1);
+        let looked = store.arrive(&[wake(&task)], &claim(9)).await.unwrap().found;
+        check("arrive", 1);
+        let claimed = store.ready(&claim(9)).await.unwrap().found;
+        check("ready", 1);
+        let all = [&looked.claimed[0], &claimed[0]];
+        let renewals = all.map(|task| Renewal {
+            id: task.id,
+            version: task.version,
+            started: true,
+        });
+        assert_eq!(store.renew(&renewals, LONG).await.unwrap(), [Guarded::Done; 2]);
+        check("renew", 2);
+        let ends = all.map(|task| Step::end(task.id, task.version, Ending::Done));
+        assert_eq!(store.advance(&ends).await.unwrap(), [Guarded::Done; 2]);
+        check("end", 2);
     }
 }

@@ -27,7 +27,7 @@ async fn a_full_server_takes_nothing_new_for_now_and_half_of_nothing() {
     for shards in [1, 4] {
         let server = RedisServer::start();
         let store = open(&server, shards);
-        // One whose id points to its key, and one whose lease has ended.
+        // One whose id is asked for elsewhere, and one whose lease has ended.
         let pointed = (1..).find(|n| is_pointed(shards, *n)).unwrap();
         let lapsed = add(&store, named(900, "lapsed")).await;
         let fleeting = Claim {
