@@ -113,12 +113,18 @@ fn error_of(row: &Task) -> Option<String> {
 
 /// The parts in which rows are written.
 pub(super) fn parts(writes: &[Write]) -> Result<Vec<Part<'_>>, sqlx::Error> {
-    let mut groups = BTreeMap::<_, Vec<_>>::new();
-    for write in writes {
-        groups.entry(Set::of(write)?).or_default().push(write);
+    let mut groups = BTreeMap::<_, (usize, Vec<_>)>::new();
+    for (place, write) in writes.iter().enumerate() {
+        let (_, group) = groups
+            .entry(Set::of(write)?)
+            .or_insert_with(|| (place, Vec::new()));
+        group.push(write);
     }
     if groups.len() <= GROUPS {
-        let alike = groups.into_iter().map(|(set, writes)| Part {
+        // What frees a key comes before what takes it.
+        let mut groups = Vec::from_iter(groups);
+        groups.sort_by_key(|(_, (first, _))| *first);
+        let alike = groups.into_iter().map(|(set, (_, writes))| Part {
             form: Form::Alike(Box::new(set)),
             writes,
         });
