@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::task::JoinHandle;
 
+use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::proxy::{Network, Proxy};
 
@@ -112,4 +113,63 @@ async fn what_is_answered_of_a_change_whose_answer_was_lost_is_never_wrong() {
         }
     }
     println!("of 40 changes it is not known of {unknown} what came of them");
+}
+
+/// The client of a Cluster sends a call again by itself when its connection is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_too_what_is_answered_is_never_wrong() {
+    let cluster = RedisCluster::start();
+    let open = || {
+        let builder = RedisStore::builder(&cluster.url()).shards(1);
+        builder.build().expect("good settings")
+    };
+    let (near, far) = (open(), open());
+    assert_eq!(change(&near, id(0), Verb::Cancel).await, Answer::NotFound);
+    let mut unknown = 0;
+    for n in 1..=60 {
+        let row = NewRow {
+            due: When::After(LONG),
+            ..named(n, &n.to_string())
+        };
+        let before = add(&near, row).await;
+        far.find(&before.id.into()).await.unwrap();
+        let changing = tokio::spawn({
+            let far = far.clone();
+            async move {
+                let change = Change {
+                    target: id(n).into(),
+                    verb: Verb::RunNow { look_in: LONG },
+                    expect: Expect::Anything,
+                    note: Default::default(),
+                };
+                far.change(vec![change])
+                    .await
+                    .and_then(|mut said| said.found.remove(0))
+            }
+        });
+        tokio::time::sleep(Duration::from_micros(100 * (n % 20))).await;
+        tokio::task::block_in_place(|| cluster.ask_masters(&["CLIENT", "KILL", "TYPE", "normal"]));
+        // Whoever is quicker than a second try would be.
+        while near.ready(&claim(9)).await.is_err() {}
+        match changing.await.unwrap() {
+            Ok(Answer::Done(after)) => assert_eq!(after.version, before.version + 1),
+            Ok(answer) => panic!("run now was answered {answer:?}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                unknown += 1;
+            }
+        }
+        while !change(&near, id(n), Verb::Cancel).await.is_done() {
+            let claimed = near.find(&id(n).into()).await.unwrap().unwrap();
+            let end = Step::end(claimed.id, claimed.version, Ending::Done);
+            if near
+                .advance(&[end])
+                .await
+                .is_ok_and(|came| came == [Guarded::Done])
+            {
+                break;
+            }
+        }
+    }
+    println!("of 60 changes it is not known of {unknown} what came of them");
 }
