@@ -82,7 +82,8 @@ const PREFIX: &str = "delayline";
 /// chose its id together with a key is looked for in all shards where a verb names the id, and so is any id of another maker
 /// (no UUID of version 7) before a task is scheduled under it: with 64 shards that is 64 calls more, side by side, and an error
 /// while one of the servers does not answer. Two callers who schedule one such id at the same moment under two keys may both
-/// have a task.
+/// have a task. An id of this crate is looked for where it says: one that was scheduled under a key, and is scheduled again
+/// without it, is another task where there are several shards.
 ///
 /// # What is not known
 ///

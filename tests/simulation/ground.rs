@@ -17,6 +17,7 @@ use delayline::store::{
 use delayline::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub(crate) use self::open::Open;
 use crate::ledger::Ledger;
@@ -45,6 +46,8 @@ struct Locked {
     keys: BTreeMap<(Kind, Key), u64>,
     transactions: u64,
     operations: u64,
+    /// The time that a worker's look gave last, and the moment of it.
+    heard: Option<(Timestamp, Instant)>,
 }
 
 /// What the memory store answers at once.
@@ -122,6 +125,7 @@ impl Ground {
                 keys: BTreeMap::new(),
                 transactions: 0,
                 operations: 0,
+                heard: None,
             }),
             freed: Notify::new(),
         }
@@ -288,6 +292,7 @@ impl Ground {
             .cloned()
             .collect();
         let looked = now(self.memory.arrive(&free, claim));
+        self.heard(&mut state, looked.now);
         let right = state.model.arrive(&free, claim, looked.now, &looked.found);
         self.told(&mut state, "arrive", wrong(right, &looked));
         looked
@@ -301,6 +306,7 @@ impl Ground {
         let mut state = self.state();
         if state.rows.is_empty() {
             let ready = now(self.memory.ready(claim));
+            self.heard(&mut state, ready.now);
             let right = state.model.ready(claim, ready.now, &ready.found);
             self.told(&mut state, "ready", wrong(right, &ready));
             return ready;
@@ -313,6 +319,7 @@ impl Ground {
         due.sort_by_key(|row| (row.due_at, row.id));
         let wakes: Vec<_> = due.into_iter().map(wake).collect();
         let looked = now(self.memory.arrive(&wakes, claim));
+        self.heard(&mut state, looked.now);
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "ready", wrong(right, &looked));
         Stamped {
@@ -328,6 +335,7 @@ impl Ground {
         let locked = |id: &TaskId| state.model.rows.get(id).is_some_and(has_passed);
         if !state.rows.keys().any(locked) {
             let looked = now(self.memory.sweep(claim, sweep));
+            self.heard(&mut state, looked.now);
             let right = state.model.sweep(claim, sweep, looked.now, &looked.found);
             self.told(&mut state, "sweep", wrong(right, &looked));
             return looked;
@@ -356,13 +364,36 @@ impl Ground {
         }
         let wakes: Vec<_> = overdue(&state, State::Scheduled).iter().map(wake).collect();
         let mut looked = now(self.memory.arrive(&wakes, claim));
+        self.heard(&mut state, looked.now);
         let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
         self.told(&mut state, "sweep", wrong(right, &looked));
         looked.found.expired = ended.len();
         // Takes nothing, and looks ahead.
         let ahead = now(self.memory.sweep(claim, &Sweep { limit: 0, ..*sweep }));
+        self.heard(&mut state, ahead.now);
         looked.found.ahead = ahead.found.ahead;
         looked
+    }
+
+    /// Keeps the time that a worker's look gave.
+    fn heard(&self, state: &mut Locked, now: Timestamp) {
+        state.heard = Some((now, self.clock.instant()));
+    }
+
+    /// The time of steps: the store reckons it from what a look gave less than two seconds ago, if all of them are of claims that
+    /// their workers have. So where the clock was set, their times are by what it was before.
+    fn time_of(&self, state: &Locked, steps: &[Step]) -> Timestamp {
+        let is_given = |step: &Step| {
+            let claimed = step.claimed.as_ref();
+            claimed.is_some_and(|row| (row.id, row.version) == (step.id, step.version))
+        };
+        let since = |at| self.clock.instant().saturating_duration_since(at);
+        match state.heard {
+            Some((then, at)) if steps.iter().all(is_given) && since(at) < Duration::from_secs(2) => {
+                then.after(since(at))
+            }
+            _ => self.clock.now(),
+        }
     }
 
     pub(crate) fn advance(&self, steps: &[Step]) -> Vec<Guarded> {
@@ -370,6 +401,7 @@ impl Ground {
             "advance",
             steps,
             |step| step.id,
+            |state, batch| self.time_of(state, batch),
             |batch| now(self.memory.advance(batch)),
             |model, step, at| model.advance(step, at),
         )
@@ -380,6 +412,7 @@ impl Ground {
             "renew",
             renewals,
             |renewal| renewal.id,
+            |_, _| self.clock.now(),
             |batch| now(self.memory.renew(batch, lease)),
             |model, renewal, at| model.renew(renewal, lease, at),
         )
@@ -390,6 +423,7 @@ impl Ground {
         what: &'static str,
         writes: &[T],
         id: impl Fn(&T) -> TaskId,
+        time: impl FnOnce(&Locked, &[T]) -> Timestamp,
         write: impl FnOnce(&[T]) -> Vec<Guarded>,
         owed: impl Fn(&mut Model, &T, Timestamp) -> Guarded,
     ) -> Vec<Guarded> {
@@ -399,8 +433,8 @@ impl Ground {
             .filter(|write| !state.is_locked(id(write)))
             .cloned()
             .collect();
+        let at = time(&state, &free);
         let found = write(&free);
-        let at = self.clock.now();
         let owed: Vec<_> = free
             .iter()
             .map(|write| owed(&mut state.model, write, at))

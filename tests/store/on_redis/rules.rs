@@ -78,6 +78,7 @@ async fn use_cases(servers: &Servers) {
         cases::a_sweep_looks_ahead_where_asked(servers),
         cases::redrive_yields_to_another_live_row_of_the_key(servers),
         cases::live_and_dead_rows_are_never_removed(servers),
+        cases::kinds_are_those_that_have_rows_in_the_state(servers),
     );
 }
 
