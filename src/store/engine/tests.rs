@@ -32,7 +32,8 @@ struct Others {
     always: AtomicBool,
     locked: Mutex<BTreeSet<TaskId>>,
     unreadable: Mutex<BTreeSet<TaskId>>,
-    /// How often rows were written.
+    /// How often rows were read, and written.
+    reads: Mutex<usize>,
     writes: Mutex<usize>,
     /// Whether other calls get on before rows are written.
     crowded: AtomicBool,
@@ -78,6 +79,7 @@ impl Table for Meddled {
         keys: &[(Kind, Key)],
         columns: Columns,
     ) -> Result<Stamped<Found>, Error> {
+        *self.others.reads.lock().unwrap() += 1;
         let Stamped { now, found } = self.rows.read(ids, keys, columns).await?;
         let found = self.sound(found);
         Ok(Stamped { now, found })

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod guards;
 mod leases;
 mod locks;
 mod plans;

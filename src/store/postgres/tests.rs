@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
-mod guards;
 mod leases;
 mod locks;
 mod notify;

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
-mod guards;
 mod locks;
 mod open;
 mod plans;

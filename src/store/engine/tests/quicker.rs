@@ -109,6 +109,40 @@ async fn a_step_of_a_row_that_somebody_else_was_quicker_with_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_that_brings_its_row_needs_no_read_unless_it_is_lost() {
+    let fixture = Fixture::new(Duration::ZERO).await;
+    let claimed = fixture.claimed(LONG).await;
+    let renewal = Renewal {
+        id: claimed[0].id,
+        version: claimed[0].version,
+        started: true,
+    };
+    fixture.engine.renew(&[renewal], 2 * LONG).await.unwrap();
+    let done = |task: &Task| Step {
+        claimed: Some(Arc::new(task.clone())),
+        ..Step::end(task.id, task.version, Ending::Done)
+    };
+    let reads = || *fixture.others.reads.lock().unwrap();
+    let before = reads();
+    let came = fixture.engine.advance(&[done(&claimed[0])]).await.unwrap();
+    assert_eq!((came, reads() - before), (vec![Guarded::Done], 0));
+    let row = fixture.get(1).await;
+    assert_eq!((row.state, row.started), (State::Done, false));
+
+    let past = [done(&claimed[0]), done(&claimed[1])];
+    let came = fixture.engine.advance(&past).await.unwrap();
+    assert_eq!(came, [Guarded::Lost, Guarded::Done]);
+
+    // What was answered last is too long ago to reckon the time by.
+    fixture.clock.sleep(Duration::from_secs(3)).await;
+    let before = reads();
+    let came = fixture.engine.advance(&[done(&claimed[2])]).await.unwrap();
+    assert_eq!((came, reads() - before), (vec![Guarded::Done], 1));
+    let finished_at = fixture.get(3).await.finished_at.unwrap();
+    assert_eq!(finished_at, fixture.engine.now().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_was_renewed_meanwhile_is_not_ended() {
     let fixture = Fixture::new(Duration::ZERO).await;
     let claimed = fixture.claimed(Duration::ZERO).await;
