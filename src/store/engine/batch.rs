@@ -23,6 +23,8 @@ pub(super) struct Batch<'c, Q, A> {
     /// Whether it waits for others; else it is read again once, and given back.
     waits: bool,
     began: Option<Timestamp>,
+    /// Whether rows were given to the table to be written: of those no answer is known if that fails.
+    pub(super) may_have_written: bool,
 }
 
 impl<'c, Q, A> Batch<'c, Q, A> {
@@ -33,6 +35,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
             patience,
             waits,
             began: None,
+            may_have_written: false,
         }
     }
 
@@ -49,6 +52,15 @@ impl<'c, Q, A> Batch<'c, Q, A> {
 
     pub(super) fn answer(&mut self, place: usize, answer: Result<A, Error>) {
         self.places[place] = Place::Answered(answer);
+    }
+
+    /// Answers all that have no answer yet by an error.
+    pub(super) fn fail(&mut self, error: &Error) {
+        for place in &mut self.places {
+            if !matches!(place, Place::Answered(_)) {
+                *place = Place::Answered(Err(error.once_more()));
+            }
+        }
     }
 
     /// Leaves one without an answer, as its row was not written.

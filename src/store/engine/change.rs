@@ -20,7 +20,15 @@ impl<T: Table> Decider<T> {
             return Ok(batch);
         }
         loop {
-            self.change_open(&mut batch).await?;
+            match self.change_open(&mut batch).await {
+                Ok(()) => {}
+                // Asked once more as a whole, it would be answered by what it has done itself.
+                Err(error) if batch.may_have_written => {
+                    batch.fail(&error);
+                    return Ok(batch);
+                }
+                Err(error) => return Err(error),
+            }
             if !batch.goes_on().await {
                 return Ok(batch);
             }
@@ -43,6 +51,7 @@ impl<T: Table> Decider<T> {
             let meant = loaded.rows.find(&change.target).map(|row| row.id);
             decided.push((place, meant, loaded.rows.answer(change, now, self.history)));
         }
+        batch.may_have_written = true;
         let missed = loaded.write(&self.table, &BTreeSet::new()).await?;
         for (place, meant, answer) in decided {
             // Also where the answer tells of another row, which is not as it says.

@@ -35,6 +35,8 @@ struct Others {
     /// How often rows were read, and written.
     reads: Mutex<usize>,
     writes: Mutex<usize>,
+    /// After how many more reads the table fails for good.
+    reads_left: Mutex<Option<usize>>,
     /// Whether other calls get on before rows are written.
     crowded: AtomicBool,
 }
@@ -80,6 +82,13 @@ impl Table for Meddled {
         columns: Columns,
     ) -> Result<Stamped<Found>, Error> {
         *self.others.reads.lock().unwrap() += 1;
+        if let Some(left) = &mut *self.others.reads_left.lock().unwrap() {
+            *left = left.checked_sub(1).ok_or_else(|| Error::Store {
+                store: "meddled",
+                transient: false,
+                source: "it may not be read any more".into(),
+            })?;
+        }
         let Stamped { now, found } = self.rows.read(ids, keys, columns).await?;
         let found = self.sound(found);
         Ok(Stamped { now, found })

@@ -43,6 +43,19 @@ async fn a_row_that_others_always_are_quicker_with_is_an_error_that_passes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_call_has_written_is_answered_though_it_fails_later() {
+    let fixture = Fixture::new(LONG).await;
+    fixture.meanwhile(vec![later(2)]);
+    *fixture.others.reads_left.lock().unwrap() = Some(1);
+    let changes = vec![change(1, Verb::Cancel), change(2, Verb::Cancel)];
+    let found = fixture.engine.change(changes).await.unwrap().found;
+    assert!(matches!(&found[..], [Ok(Answer::Done(_)), Err(_)]), "{found:?}");
+    // Of what it has not begun to write the call as a whole may be made once more.
+    let untouched = fixture.engine.change(vec![change(3, Verb::Cancel)]).await;
+    assert!(untouched.is_err(), "{untouched:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_many_calls_that_want_the_same_rows_each_loses_them_once() {
     const CALLS: usize = 20;
     let fixture = Fixture::new(LONG).await;
