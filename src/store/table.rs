@@ -105,7 +105,7 @@ pub trait Table: Send + Sync {
         if !unreadable.is_empty() {
             self.set_aside(&unreadable, claim.lease).await?;
         }
-        let writes = Taking::new(claim, now).all(which, found.rows);
+        let writes = Taking::new(claim).all(which, found.rows, now);
         let mut rows = Vec::with_capacity(writes.len());
         if !writes.is_empty() {
             let came = self.write(&writes).await?;

@@ -10,7 +10,6 @@ use crate::{Kind, State, Task, TaskId, Timestamp};
 #[derive(Debug)]
 pub(super) struct Taking<'a> {
     claim: &'a Claim,
-    now: Timestamp,
     room: BTreeMap<Kind, usize>,
     /// For how many bytes of payloads there is room.
     bytes: usize,
@@ -19,10 +18,9 @@ pub(super) struct Taking<'a> {
 }
 
 impl<'a> Taking<'a> {
-    pub(super) fn new(claim: &'a Claim, now: Timestamp) -> Self {
+    pub(super) fn new(claim: &'a Claim) -> Self {
         Self {
             claim,
-            now,
             room: claim.room.clone(),
             bytes: claim.bytes,
             note: Note {
@@ -56,8 +54,8 @@ impl<'a> Taking<'a> {
         claim.bytes = self.bytes;
     }
 
-    /// Claims of rows those that are scheduled, due and wanted, as far as there is room.
-    pub(super) fn all(mut self, which: Which<'_>, rows: Vec<Task>) -> Vec<Write> {
+    /// Claims of rows those that are scheduled, due by now and wanted, as far as there is room.
+    pub(super) fn all(mut self, which: Which<'_>, rows: Vec<Task>, now: Timestamp) -> Vec<Write> {
         let rows: Vec<_> = match which {
             Which::Due => rows,
             Which::These(wanted) => {
@@ -69,19 +67,19 @@ impl<'a> Taking<'a> {
                 found.collect()
             }
         };
-        rows.into_iter().filter_map(|row| self.take(row)).collect()
+        rows.into_iter().filter_map(|row| self.take(row, now)).collect()
     }
 
-    fn take(&mut self, mut row: Task) -> Option<Write> {
-        let is_due = row.state == State::Scheduled && row.due_at <= self.now;
+    fn take(&mut self, mut row: Task, now: Timestamp) -> Option<Write> {
+        let is_due = row.state == State::Scheduled && row.due_at <= now;
         if !is_due || !self.has_room(&row.kind) {
             return None;
         }
         self.take_room(&row);
         let (before, due_before) = (row::lean(&row), Some(row.due_at));
-        row::claim(&mut row, self.claim, self.now);
+        row::claim(&mut row, self.claim, now);
         let mut noted = Noted::default();
-        noted.add(&self.note, &row, self.now, due_before);
+        noted.add(&self.note, &row, now, due_before);
         Some(Write {
             before,
             guards_wake: false,

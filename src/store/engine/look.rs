@@ -19,9 +19,8 @@ const TRIES: usize = 10;
 impl<T: Table> Decider<T> {
     /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let has_room =
-            |wake: &&Wake| claim.bytes > 0 && claim.room.get(&wake.kind).is_some_and(|room| *room > 0);
-        let named = wakes.iter().filter(has_room);
+        let mut taking = Taking::new(claim);
+        let named = wakes.iter().filter(|wake| taking.has_room(&wake.kind));
         let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
         let (mut claimed_at, mut looked) = (None, Looked::default());
         if !named.is_empty() {
@@ -39,7 +38,6 @@ impl<T: Table> Decider<T> {
         let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
         let read = self.table.read(&ids, &[], Columns::Lean).await?;
         let now = claimed_at.unwrap_or(read.now);
-        let mut taking = Taking::new(claim, now);
         looked.claimed.iter().for_each(|row| taking.take_room(row));
         let mut rows: BTreeMap<_, _> = read.found.rows.iter().map(|row| (row.id, row)).collect();
         for wake in left {
@@ -70,7 +68,7 @@ impl<T: Table> Decider<T> {
             }
             // Those that cannot be read are out of the way now, and others may be behind them.
             self.tell(&found.unreadable);
-            let mut taking = Taking::new(claim, now);
+            let mut taking = Taking::new(claim);
             rows.iter().for_each(|row| taking.take_room(row));
             taking.leave(&mut left);
             found = self.table.claim(Which::Due, &left).await?.found;

@@ -30,7 +30,7 @@ impl<T: Table> Decider<T> {
             self.tell(&unreadable);
             self.table.set_aside(&unreadable, ASIDE).await?;
         }
-        let mut swept = Swept::new(Taking::new(claim, now), ended.rows, overdue.rows);
+        let mut swept = Swept::new(Taking::new(claim), ended.rows, overdue.rows);
         swept.decide(claim, now, sweep.retake);
         let missed = swept.loaded.write(&self.table, &BTreeSet::new()).await?;
         swept.leave_out(|id| missed.contains_key(&id));

@@ -49,7 +49,7 @@ pub(super) async fn claim(
     let mut writing = Writing::begin(pool).await?;
     let Stamped { now: locked, found } = lock(&mut writing, sql, &chosen, now).await?;
     let now = now.max(locked);
-    let writes = Taking::new(claim, now).all(which, found.rows);
+    let writes = Taking::new(claim).all(which, found.rows, now);
     take(&mut writing, sql, &writes, claim, now).await?;
     writing.commit().await?;
     let found = Found {
@@ -93,7 +93,7 @@ async fn look_at(
         .collect();
     let Found { rows, unreadable } = read.found(&BTreeMap::new());
     let rows: BTreeMap<_, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
-    let mut taking = Taking::new(claim, now);
+    let mut taking = Taking::new(claim);
     let mut chosen = Vec::new();
     for (id, version) in wanted {
         let Some(row) = rows.get(id).filter(|row| row.version == *version) else {

@@ -162,7 +162,7 @@ impl<'a> Claiming<'a> {
 
     /// Of rows those that there is room for, by shard.
     fn chosen(&self, rows: Vec<Placed>) -> BTreeMap<Shard, Vec<(TaskId, u64)>> {
-        let mut taking = Taking::new(&self.left, Timestamp::default());
+        let mut taking = Taking::new(&self.left);
         let mut chosen = BTreeMap::<Shard, Vec<_>>::new();
         for Placed { shard, task, size } in rows {
             if taking.has_room(&task.kind) {

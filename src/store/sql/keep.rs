@@ -190,7 +190,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     ) -> Result<bool, sqlx::Error> {
         let Found { rows, unreadable } = self.due(which, claim, 1, Columns::Lean).await?;
         let is_any = !unreadable.is_empty();
-        Ok(is_any || !Taking::new(claim, self.now).all(which, rows).is_empty())
+        Ok(is_any || !Taking::new(claim).all(which, rows, self.now).is_empty())
     }
 
     /// Claims rows, within a transaction that keeps others from them.
@@ -201,7 +201,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     ) -> Result<Found, sqlx::Error> {
         let Found { rows, unreadable } = self.due(which, claim, usize::MAX, Columns::All).await?;
         self.set_aside(&unreadable, self.now.after(claim.lease)).await?;
-        let writes = Taking::new(claim, self.now).all(which, rows);
+        let writes = Taking::new(claim).all(which, rows, self.now);
         let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
         let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
         let rows = claimed.map(|(write, _)| write.row).collect();
