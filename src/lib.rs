@@ -15,56 +15,23 @@
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
-mod actor;
 pub mod backend;
-mod background_sender;
-mod backoff;
-mod budget;
-mod claimant;
-pub mod claims;
 pub mod clock;
-mod coalescer;
-pub mod defaults;
-pub mod delay;
-mod error;
-mod events;
-pub mod expected;
-mod failure_counter;
-mod failure_log;
-mod fnv;
-mod handler;
-mod hidden;
-pub mod history;
-mod kernel;
 #[cfg(test)]
 #[path = "../tests/support/logged.rs"]
 mod logged;
-mod metrics;
-mod noting;
-mod panic_text;
-mod paused;
-mod pauses;
-mod place;
-mod receipt;
+mod observe;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod request;
-mod retry;
 #[cfg(feature = "rocketmq")]
 pub mod rocketmq;
-mod router;
-mod scheduler;
-pub mod stats;
+mod route;
+mod schedule;
 pub mod store;
-mod store_time;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod timestamp;
-mod turns;
-mod verdict;
-mod wheel;
-mod worker;
+mod work;
 
 /// The code of the pages in `docs/` is compiled, as that of `README.md` is.
 #[cfg(all(
@@ -93,12 +60,18 @@ mod pages {
     mod rocketmq {}
 }
 
-pub use error::Error;
-pub use events::Events;
-pub use handler::{Context, Failure, Outcome};
-pub use request::{Answer, NewTask, Scheduled};
-pub use retry::Policy;
-pub use scheduler::{Scheduler, SchedulerBuilder, Shift};
-pub use task::{Key, Kind, State, Task, TaskId};
-pub use timestamp::Timestamp;
-pub use worker::Worker;
+pub use self::observe::events::Events;
+pub use self::observe::{history, stats};
+pub use self::route::delay;
+pub use self::schedule::{Scheduler, SchedulerBuilder};
+pub use self::task::answer::{Answer, Scheduled};
+pub use self::task::defaults;
+pub use self::task::error::Error;
+pub use self::task::new_task::NewTask;
+pub use self::task::shift::Shift;
+pub use self::task::timestamp::Timestamp;
+pub use self::task::{Key, Kind, State, Task, TaskId};
+pub use self::work::handler::{Context, Failure, Outcome};
+pub use self::work::retry::Policy;
+pub use self::work::worker::Worker;
+pub use self::work::{claims, expected};

@@ -9,8 +9,8 @@ use super::Backend;
 use super::wheel::{Bounds, WheelBackend};
 use crate::clock::Clock;
 use crate::defaults;
+use crate::store::store_time::Heard;
 use crate::store::{Ahead, Pending};
-use crate::store_time::Heard;
 
 /// How many rows one look reads.
 const LIMIT: usize = 4_096;

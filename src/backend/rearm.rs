@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{Backend, Departure, SendError, Wake};
 use crate::store::{Page, Paused, Store};
-use crate::timestamp::duration;
+use crate::task::timestamp::duration;
 use crate::{Error, Kind, State, Task, Timestamp, defaults};
 
 /// How often a batch is sent that a backend does not take, and how long to wait in between.

@@ -40,8 +40,8 @@ use self::shards::{Shard, Shards};
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::backend::Wake;
-use crate::coalescer::LARGE;
 use crate::redis::{Call, Link, Lua, NAME, lua};
+use crate::store::coalescer::LARGE;
 use crate::{Error, defaults};
 
 const PREFIX: &str = "delayline";

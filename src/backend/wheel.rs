@@ -11,8 +11,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::in_process::{InProcess, Queue, next_millis};
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::backend::Wake;
+use crate::backend::timing_wheel::{Entry, Wheel};
 use crate::clock::Clock;
-use crate::wheel::{Entry, Wheel};
 use crate::{Error, TaskId, defaults};
 
 /// Carries wake-ups in this process, to the millisecond: a timing wheel.

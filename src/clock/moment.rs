@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Timestamp;
-use crate::timestamp::duration;
+use crate::task::timestamp::duration;
 
 /// A moment from which time is counted that passes also while the machine sleeps.
 ///

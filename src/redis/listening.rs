@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use super::failure::Role;
-use crate::backoff::{Backoff, jittered};
+use crate::clock::backoff::{Backoff, jittered};
 
 /// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
 const ASK_EVERY: Duration = Duration::from_secs(8);

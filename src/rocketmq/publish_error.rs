@@ -6,7 +6,7 @@ use rocketmq_client_rust::ClientError;
 
 use super::failure::{MESSAGE_ILLEGAL, is_absence};
 use super::{answer, failure};
-use crate::timestamp::duration;
+use crate::task::timestamp::duration;
 use crate::{Context, Error, Failure, Outcome};
 
 /// How long a task that finds no broker waits, as a part of how late it is.

@@ -19,7 +19,7 @@ use super::{
     transient,
 };
 use crate::Error;
-use crate::metrics::{Stopwatch, sent_to_broker};
+use crate::observe::metrics::{Stopwatch, sent_to_broker};
 
 /// How long a send may take.
 const SEND_WITHIN: Duration = Duration::from_secs(3);

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::{Change, NewRow, Stamped};
 use crate::clock::Clock;
-use crate::coalescer::{Coalescer, LARGE, Request, call_by_halves};
-use crate::turns::CALLS;
+use crate::store::coalescer::{Coalescer, LARGE, Request, call_by_halves};
+use crate::store::turns::CALLS;
 use crate::{Answer, Error, Scheduled};
 
 /// What came of each of a batch.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Wake;
 use crate::store::{Claim, NewRow, Pending, When};
-use crate::timestamp::duration;
+use crate::task::timestamp::duration;
 use crate::{State, Task, Timestamp};
 
 /// A new row, scheduled.

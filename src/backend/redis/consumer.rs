@@ -14,7 +14,7 @@ use super::membership::Membership;
 use super::shards::Shard;
 use super::taking::{Taken, Taking};
 use super::watch::Watch;
-use crate::backoff::{Backoff, jittered};
+use crate::clock::backoff::{Backoff, jittered};
 use crate::redis::listen;
 use crate::{Error, defaults};
 

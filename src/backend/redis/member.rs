@@ -1,7 +1,7 @@
 //! A wake-up as a member of a ZSET.
 
 use crate::backend::Wake;
-use crate::fnv::fnv;
+use crate::store::fnv::fnv;
 use crate::{Kind, TaskId};
 
 /// The id and the number of the kind.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::Error;
 use crate::clock::unique_name;
 use crate::defaults;
-use crate::fnv::fnv;
 use crate::redis::{Call, Link, Lua, lua};
+use crate::store::fnv::fnv;
 
 use super::keys::Names;
 use super::shards::{Shard, Shards};

@@ -8,9 +8,9 @@ use super::sender::Sender;
 use crate::Error;
 use crate::backend::{Departure, SendError, Wake};
 use crate::clock::Clock;
-use crate::coalescer::{Coalescer, Request, items};
 use crate::redis::Role;
-use crate::turns::CALLS;
+use crate::store::coalescer::{Coalescer, Request, items};
+use crate::store::turns::CALLS;
 
 type Sent = Result<(), SendError>;
 type Removed = Result<(), Error>;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::fnv::fnv;
 use crate::redis::{Call, Link, Lua, Topology, lua};
+use crate::store::fnv::fnv;
 use crate::{Error, TaskId, defaults};
 
 /// The most shards.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::{Backoff, jittered};
+use crate::clock::backoff::{Backoff, jittered};
 
 /// A shard, as far as this process looks at it.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use super::backlog::{self, Backlog};
 use super::consumer_lag::LagMonitor;
 use super::decision::Circuit;
 use super::delay_support::DelaySupport;
-use crate::backoff::Backoff;
+use crate::clock::backoff::Backoff;
 use crate::delay::LevelTable;
-use crate::metrics::level_is_stuck;
+use crate::observe::metrics::level_is_stuck;
 use crate::rocketmq::BrokerInfo;
 
 /// When something that a master refused is tried again.

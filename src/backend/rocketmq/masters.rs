@@ -301,7 +301,7 @@ mod tests {
     fn each_level_that_has_figures_is_told_to_be_stuck_or_not() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-        use crate::metrics::told;
+        use crate::observe::metrics::told;
 
         let recorder = DebuggingRecorder::new();
         let _recording = metrics::set_default_local_recorder(&recorder);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::masters::Masters;
 use super::routing_table::{DelayProperty, Destination};
 use crate::backend::{Departure, SendError};
-use crate::metrics::{LevelSamples, Stopwatch, sent_to_broker};
+use crate::observe::metrics::{LevelSamples, Stopwatch, sent_to_broker};
 use crate::rocketmq::{ClientFactory, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, defaults};
 

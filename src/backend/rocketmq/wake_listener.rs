@@ -8,7 +8,7 @@ use rocketmq_model::common::message::MessageTrait;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
 use crate::backend::Wake;
-use crate::metrics::LevelSamples;
+use crate::observe::metrics::LevelSamples;
 use crate::rocketmq::{DeliveryQueue, Listener};
 
 /// How often foreign messages are warned about.

@@ -10,8 +10,8 @@ use super::reckoned::Reckoned;
 use crate::clock::Clock;
 use crate::store::merging::{Answers, AnswersAtOnce, Batched};
 use crate::store::table::Table;
+use crate::store::turns::CALLS;
 use crate::store::{Change, NewRow, Stamped, unanswered};
-use crate::turns::CALLS;
 use crate::{Answer, Error, Scheduled, defaults};
 
 /// A table, and what is decided of its rows by.

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::store::rows::{FIRST_ID, LAST_TIME, Rows};
 use crate::store::table::{By, Columns, Found, Outcome, Range, Start, Table, Write};
 use crate::store::{NewRow, Noted, Stamped, Target, row};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// Rows that every clone shares. Each call is one step under one lock.

@@ -12,7 +12,7 @@ use crate::store::sql::codec::{json, limit, number};
 use crate::store::sql::{Cells, found};
 use crate::store::table::{Columns, Found};
 use crate::store::{Noted, Stamped};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Key, Kind, State, TaskId, Timestamp};
 
 /// Kinds and keys, each by the ids of the rows that may be meant by it.

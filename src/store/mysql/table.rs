@@ -19,8 +19,8 @@ use super::{NAME, Server, claim, errors, schema};
 use crate::store::sql::codec::number;
 use crate::store::sql::{Blame, batches, by_parts, size};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
+use crate::store::turns::CALLS;
 use crate::store::{Claim, NewRow, Noted, Stamped};
-use crate::turns::CALLS;
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 /// The rows of a server.

@@ -7,7 +7,7 @@ use sqlx::{Postgres, Row, TypeInfo, ValueRef};
 use uuid::Uuid;
 
 use crate::store::sql::{Cells, Value};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{TaskId, Timestamp};
 
 /// A statement with its values.

@@ -8,7 +8,7 @@ use super::connections::Database;
 use crate::store::sql::{clip, codec};
 use crate::store::table::Write;
 use crate::store::{NewRow, When};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Key, State, Timestamp, defaults};
 
 /// New rows.

@@ -19,8 +19,8 @@ use super::{NAME, errors, schema};
 use crate::store::sql::codec::{limit, number};
 use crate::store::sql::{Blame, STATEMENT, batches, by_parts, clip, found, size};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
+use crate::store::turns::CALLS;
 use crate::store::{Claim, NewRow, Noted, Stamped};
-use crate::turns::CALLS;
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 /// The rows, by statements that a session sends.

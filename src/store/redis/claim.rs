@@ -16,7 +16,7 @@ use crate::redis::{Lua, lua};
 use crate::store::table::{By, Columns, Found, Range, Which};
 use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, State, Task, TaskId, Timestamp};
 
 static CLAIM: Lua = lua!("shard.lua", "lanes.lua", "claim.lua");

@@ -14,7 +14,7 @@ use super::listen::{Listener, told_within};
 use super::shards::{Shard, Shards};
 use crate::clock::Clock;
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, Timestamp};
 
 pub(super) static LOOK: Lua = lua!("shard.lua", "look.lua");

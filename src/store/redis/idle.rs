@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::shards::Shard;
 use crate::store::table::{By, Range};
-use crate::timestamp::duration;
+use crate::task::timestamp::duration;
 use crate::{State, Timestamp};
 
 /// By how much clocks of servers, and answers, may part without anything being made of it.

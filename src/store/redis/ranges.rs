@@ -14,7 +14,7 @@ use super::strays::{Member, Misplaced, Spoilt, index, member, put_right, time};
 use crate::redis::{Lua, lua};
 use crate::store::Stamped;
 use crate::store::table::{Columns, Range, Start};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, Kind, Task, TaskId, Timestamp};
 
 static RANGE: Lua = lua!("shard.lua", "range.lua");

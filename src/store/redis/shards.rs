@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
 use crate::store::NewRow;
-use crate::{Error, Key, Kind, TaskId, place};
+use crate::store::place;
+use crate::{Error, Key, Kind, TaskId};
 
 static SHARDS: Lua = lua!("shards.lua");
 

@@ -10,7 +10,7 @@ use super::shards::Shard;
 use super::write::ROWS;
 use crate::redis::{Lua, lua};
 use crate::store::table::{By, Unreadable};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, Task, TaskId, Timestamp};
 
 static ASIDE: Lua = lua!("shard.lua", "lanes.lua", "aside.lua");

@@ -18,9 +18,9 @@ use super::strays::{Spoilt, set_aside};
 use super::write::{self, Past};
 use crate::redis::NAME;
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
+use crate::store::turns::CALLS;
 use crate::store::{Claim, NewRow, Noted, Stamped};
-use crate::timestamp::millis;
-use crate::turns::CALLS;
+use crate::task::timestamp::millis;
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 /// The rows in the servers.

@@ -13,7 +13,7 @@ use super::shards::{Shard, home, may_be_elsewhere};
 use crate::redis::{Lua, Role, lua};
 use crate::store::table::{Outcome, Write};
 use crate::store::{NewRow, Noted, Stamped, When};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Error, State, Task, Timestamp};
 
 static INSERT: Lua = lua!("shard.lua", "lanes.lua", "insert.lua");

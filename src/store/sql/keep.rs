@@ -10,7 +10,7 @@ use super::value::{Cells, Driver, Value};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::taking::Taking;
 use crate::store::{Claim, NewRow, Noted};
-use crate::timestamp::millis;
+use crate::task::timestamp::millis;
 use crate::{Key, Kind, State, TaskId, Timestamp};
 
 /// One connection, and the words of its database.

@@ -1,0 +1,150 @@
+//! What carries wake-ups: the trait, and what goes through it. Beside this file, the folder of implementations.
+
+mod in_process;
+mod levels;
+mod look_ahead;
+mod rearm;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "rocketmq")]
+mod rocketmq;
+mod timing_wheel;
+mod wake;
+mod wheel;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::levels::LevelsBackend;
+pub(crate) use self::look_ahead::{LookAhead, NAME as LOOK_AHEAD};
+pub use self::rearm::{Rearming, rearm};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardCheckup};
+#[cfg(feature = "rocketmq")]
+pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
+pub use self::wake::Wake;
+pub use self::wheel::WheelBackend;
+use crate::Error;
+use crate::delay::LevelTable;
+pub use crate::work::handler::WokenBy;
+
+/// Carries wake-ups from a moment to a later one.
+///
+/// At least once is enough, early is allowed, and it does not matter if a backend loses everything: the rows are
+/// in the store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; a short one,
+/// with its test, is the example `own_backend`.
+///
+/// An implementation is written under `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as
+/// `async fn`. What it cannot do it says by [`Error::Backend`], whose fields are its own to fill: `transient` is true where
+/// the same call may succeed later. It is given to [`SchedulerBuilder::carrier`](crate::SchedulerBuilder::carrier), or, if it holds any delay
+/// ([`Reach::Any`]), to [`SchedulerBuilder::precise`](crate::SchedulerBuilder::precise); then every
+/// [`Worker`](crate::Worker) of that scheduler receives from it.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync {
+    /// A short name for logs and errors, such as `redis`.
+    fn name(&self) -> &'static str;
+
+    /// Which delays it can hold.
+    fn delays(&self) -> Delays;
+
+    /// Takes a batch of wake-ups, each to be received no earlier than about its delay from now by the backend's own
+    /// clock. Whether a wake-up that it holds already (same id, same version) arrives once or twice is up to it.
+    ///
+    /// Nothing may be assumed of a batch whose call was abandoned: each part of it was taken or not.
+    async fn send(&self, batch: &[Departure]) -> Result<(), SendError>;
+
+    /// Forgets wake-ups that nobody needs any more, each by its id and version, if it can. A hint: it may do nothing.
+    async fn remove(&self, wakes: &[Wake]) -> Result<(), Error>;
+
+    /// Waits until at least one wake-up has arrived and takes up to `max` (at least 1) of them, without polling for
+    /// them.
+    ///
+    /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. What receiving needs, such
+    /// as a consumer, is started by the first call, as a process that only sends makes none. Bytes that are no wake-up are
+    /// counted and dropped. An error is passed on only when waiting longer would not mend it by itself.
+    ///
+    /// Several may receive at once, each with a call of its own. A call that is dropped before it ends loses nothing.
+    async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error>;
+
+    /// Says that these arrivals have been dealt with and need not come again.
+    ///
+    /// It gives no error: what stays unacknowledged comes again, names a past version of its row, and is dropped.
+    async fn acknowledge(&self, arrivals: Vec<Arrival>);
+
+    /// How many messages were received that were no wake-ups, and were dropped. They may be anybody's; many of them
+    /// mean that somebody else uses the same topic or key.
+    fn foreign(&self) -> u64 {
+        0
+    }
+
+    /// Asks whether sending would work now.
+    async fn health(&self) -> Result<(), Error>;
+
+    /// Stops receiving and lets go of connections and threads; what it holds stays where it is durable.
+    ///
+    /// From then on `receive` (also a call that is waiting), `send` and `health` give an error at once, one that is
+    /// not transient. Closing again does nothing.
+    async fn close(&self) -> Result<(), Error>;
+}
+
+/// Which delays a backend can hold, and how late it usually is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Which delays.
+    pub reach: Reach,
+    /// How late its wake-ups usually are at the most: after its delay and this much more, a wake-up counts as overdue.
+    pub usual_lateness: Duration,
+}
+
+/// The delays that a backend can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any delay up to the longest, zero included; what is due later is sent in several hops.
+    Any {
+        /// The longest.
+        max: Duration,
+    },
+    /// Only the delays of a table.
+    Levels(LevelTable),
+}
+
+/// A wake-up to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// What to send.
+    pub wake: Wake,
+    /// How long to hold it from now; for a backend with levels, exactly the delay of one of them.
+    pub delay: Duration,
+}
+
+/// A wake-up that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// What has arrived.
+    pub wake: Wake,
+    /// The backend's own mark, by which it knows what an acknowledgement is for; 0, say, where that does nothing.
+    pub ticket: u64,
+}
+
+/// Some of a batch were not taken, as far as the backend knows.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of a batch were not sent: {cause}", failed.len())]
+pub struct SendError {
+    /// The places in the batch of those that were not taken, or whose fate is unknown; ascending.
+    pub failed: Vec<usize>,
+    /// Why the first of them was not.
+    pub cause: Error,
+}
+
+impl SendError {
+    /// Every wake-up of a batch of `count` failed for the same `cause`.
+    pub fn all(count: usize, cause: Error) -> Self {
+        Self {
+            failed: (0..count).collect(),
+            cause,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The one door through which time, chance and concurrency enter.
+
+pub(crate) mod backoff;
+pub(crate) mod hidden;
+mod moment;
+#[cfg(any(test, feature = "testing"))]
+mod suspension;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+pub(crate) use self::moment::Moment;
+#[cfg(any(test, feature = "testing"))]
+use self::suspension::Suspension;
+use crate::clock::hidden::Hidden;
+use crate::task::timestamp::millis;
+use crate::{TaskId, Timestamp};
+
+/// Tells the time, draws chance and starts tasks, for every part of the crate.
+///
+/// The scheduler, the worker, the memory store and the in-process backends ask nothing else for any of the three. So
+/// the same code runs under tokio's paused clock, in one thread and from one seed, the same way every time.
+#[derive(Clone)]
+pub struct Clock {
+    wall: Wall,
+    /// What this clock is ahead of the true one, in ms; only tests set it.
+    skew: Arc<AtomicI64>,
+    chance: Chance,
+    /// When the process of this clock slept, in a simulation.
+    #[cfg(any(test, feature = "testing"))]
+    suspension: Suspension,
+}
+
+#[derive(Clone)]
+enum Chance {
+    /// The operating system's, asked each time: a copy of a process, as a restored snapshot is one, must not draw what
+    /// the other draws.
+    System,
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
+    Seeded(Arc<Mutex<fastrand::Rng>>),
+}
+
+impl Chance {
+    fn fill(&self, bytes: &mut [u8]) {
+        match self {
+            Self::System => fill_by_system(bytes),
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes),
+        }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        match self {
+            // Nobody minds who guesses a pause.
+            Self::System => fastrand::u64(..bound),
+            Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).u64(..bound),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Wall {
+    /// The machine's clock, which may be stepped.
+    System,
+    /// A fixed moment, carried on by tokio's clock, which a test may pause.
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
+    Simulated { start: Timestamp, origin: Instant },
+}
+
+impl Clock {
+    /// The machine's clock, and the operating system's chance.
+    pub fn system() -> Self {
+        Self::new(Wall::System, Chance::System)
+    }
+
+    /// A clock that starts at 2001-09-09T01:46:40Z, follows tokio's clock, and draws all chance from `seed`.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn simulated(seed: u64) -> Self {
+        let start = Timestamp::from_millis(1_000_000_000_000);
+        let origin = Instant::now();
+        let seeded = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        Self::new(Wall::Simulated { start, origin }, Chance::Seeded(seeded))
+    }
+
+    /// The same clock and the same chance, but `millis` ahead of it (behind, if negative), and of another process: it is
+    /// suspended by itself.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn skewed(&self, millis: i64) -> Self {
+        let skew = self.skew.load(Ordering::Relaxed) + millis;
+        Self {
+            skew: Arc::new(AtomicI64::new(skew)),
+            suspension: Suspension::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Suspends the process of a simulated clock, and of every clone of it, for `span`: its monotonic clock stands
+    /// still, the others go on, and nothing that it started through this clock does.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn suspend(&self, span: Duration) {
+        self.suspension.begin(span);
+    }
+
+    /// Steps this clock, and every clone of it, by `millis`.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn step(&self, millis: i64) {
+        self.skew.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    fn new(wall: Wall, chance: Chance) -> Self {
+        Self {
+            wall,
+            skew: Arc::default(),
+            chance,
+            #[cfg(any(test, feature = "testing"))]
+            suspension: Suspension::default(),
+        }
+    }
+
+    /// The wall-clock time, the part of a millisecond cut off: rounded up, it would call a task due before it is.
+    pub fn now(&self) -> Timestamp {
+        let time = match self.wall {
+            Wall::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => Timestamp::from_millis(whole_millis(since)),
+                Err(before) => Timestamp::from_millis(0).shifted(-millis(before.duration())),
+            },
+            Wall::Simulated { start, origin } => start.shifted(whole_millis(origin.elapsed())),
+        };
+        time.shifted(self.skew.load(Ordering::Relaxed))
+    }
+
+    /// The monotonic time, which no step of the wall clock moves; it stands still while the machine sleeps.
+    pub fn instant(&self) -> Instant {
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return Instant::now() - self.suspension.so_far();
+        }
+        Instant::now()
+    }
+
+    /// This moment by all clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        let since_boot = match self.wall {
+            Wall::System => moment::since_boot(),
+            Wall::Simulated { origin, .. } => Some(origin.elapsed()),
+        };
+        Moment {
+            instant: self.instant(),
+            since_boot,
+            wall: self.now(),
+        }
+    }
+
+    /// Ends after `delay` of monotonic time.
+    pub async fn sleep(&self, delay: Duration) {
+        match self.instant().checked_add(delay) {
+            Some(until) => self.sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends at `instant`.
+    pub async fn sleep_until(&self, instant: Instant) {
+        #[cfg(any(test, feature = "testing"))]
+        while self.is_simulated() {
+            let slept = self.suspension.so_far();
+            tokio::time::sleep_until(instant + slept).await;
+            self.suspension.awake().await;
+            if self.suspension.so_far() == slept {
+                return;
+            }
+        }
+        tokio::time::sleep_until(instant).await;
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn is_simulated(&self) -> bool {
+        matches!(self.wall, Wall::Simulated { .. })
+    }
+
+    /// What `future` gives, or none after `limit`.
+    pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        tokio::select! {
+            biased;
+            given = &mut future => Some(given),
+            () = self.sleep(limit) => None,
+        }
+    }
+
+    /// A random number below `bound`, each as likely; 0 if `bound` is 0.
+    pub fn random_below(&self, bound: u64) -> u64 {
+        if bound == 0 {
+            return 0;
+        }
+        self.chance.below(bound)
+    }
+
+    /// A new task id: a UUID, version 7, of this moment.
+    pub fn new_id(&self) -> TaskId {
+        let millis = u64::try_from(self.now().as_millis()).unwrap_or(0);
+        let mut random = [0; 10];
+        self.chance.fill(&mut random);
+        uuid::Builder::from_unix_timestamp_millis(millis, &random)
+            .into_uuid()
+            .into()
+    }
+
+    /// Starts `future` as a task of its own, which ends when the returned handle is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn<F>(&self, future: F) -> Spawned
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let future: Hidden<'static, ()> = Box::pin(future);
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return Spawned(tokio::spawn(self.suspension.freeze(future)));
+        }
+        Spawned(tokio::spawn(future))
+    }
+
+    /// Starts `future` as a task of `set`, which ends when the set is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub(crate) fn spawn_in<F>(&self, set: &mut JoinSet<F::Output>, future: F) -> AbortHandle
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+    {
+        let future: Hidden<'static, F::Output> = Box::pin(future);
+        #[cfg(any(test, feature = "testing"))]
+        if self.is_simulated() {
+            return set.spawn(self.suspension.freeze(future));
+        }
+        set.spawn(future)
+    }
+}
+
+/// The moment `delay` after `at`; a century after it at the most, since instants end somewhere and a due time may be
+/// further.
+pub(crate) fn instant_after(at: Instant, delay: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
+    at + delay.min(FAR)
+}
+
+/// A name that no other process has, nor a copy of this one that goes on from the same moment.
+#[cfg(any(feature = "redis", feature = "rocketmq"))]
+pub(crate) fn unique_name() -> String {
+    let mut random = [0; 16];
+    fill_by_system(&mut random);
+    format!("{:032x}", u128::from_be_bytes(random))
+}
+
+fn fill_by_system(bytes: &mut [u8]) {
+    if getrandom::fill(bytes).is_err() {
+        // There is no system without it that has threads and sockets; an id must be made nevertheless.
+        fastrand::fill(bytes);
+    }
+}
+
+fn whole_millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// A started task, which is aborted when this is dropped.
+#[derive(Debug)]
+pub struct Spawned(JoinHandle<()>);
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_never_ahead_of_the_time() {
+        let clock = Clock::system();
+        for _ in 0..100 {
+            let told = clock.now().as_millis();
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            assert!(told <= whole_millis(since), "{told} is later than {since:?}");
+        }
+    }
+
+    /// A restored snapshot of a machine has the memory, and so the generators, of what it is a copy of.
+    #[test]
+    fn a_copy_of_a_process_makes_ids_and_names_of_its_own() {
+        let id = || {
+            fastrand::seed(7);
+            // Without the time.
+            Clock::system().new_id().as_bytes()[8..].to_vec()
+        };
+        assert_ne!(id(), id());
+        #[cfg(any(feature = "redis", feature = "rocketmq"))]
+        {
+            let name = || {
+                fastrand::seed(7);
+                unique_name()
+            };
+            assert_ne!(name(), name());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What has happened to a task, as its row keeps it, and what is told of it.
+
+mod explanation;
+mod words;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::explanation::{Explanation, WakeUp};
+use crate::Timestamp;
+use crate::store::Noted;
+use crate::task::timestamp::{duration, millis};
+
+/// How many characters of a reason are kept.
+const LONGEST_REASON: usize = 500;
+
+/// One thing that has happened to a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The version of the task after it.
+    pub version: u64,
+    /// When it was, by the store's clock.
+    pub at: Timestamp,
+    /// What it was, in a word: `scheduled`, `replaced`, `hop`, `claimed`, `retried`, `snoozed`, `again`, `released`, `moved`,
+    /// `cancelled`, `run_now`, `redriven`, `dismissed`, `done`, `dead` or `expired`; of a pause, `paused` or `resumed`; of a
+    /// later release, perhaps another.
+    pub event: String,
+    /// Who did it: `rust` (a service, through this crate), `cli`, `api:NAME`, `page:NAME`, `gateway:GROUP`, `worker:NAME`, `check` or
+    /// `sweep`; or what else was said.
+    pub actor: Option<String>,
+    /// Why: what a caller has said, or the error of an attempt, the first 500 characters.
+    pub reason: Option<String>,
+    /// Which attempt ended with it.
+    pub attempt: Option<u32>,
+    /// When the task was due before; none if it was not there.
+    pub due_before: Option<Timestamp>,
+    /// When it was due from then on.
+    pub due_at: Timestamp,
+    /// The wake-up that followed from it.
+    pub wake: Option<Leg>,
+}
+
+/// A way that a wake-up takes to the next look at its task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leg {
+    /// The backend, such as `rocketmq` or `redis`.
+    pub backend: String,
+    /// The level of the broker that holds it, by the number that the broker knows it by; none where it is no level.
+    pub level: Option<usize>,
+    /// For how long it is held.
+    pub delay: Duration,
+}
+
+impl Leg {
+    /// As rows keep it.
+    pub(crate) fn text(&self) -> String {
+        let level = self
+            .level
+            .map_or_else(|| "-".to_owned(), |level| level.to_string());
+        format!("{} {level} {}", millis(self.delay), self.backend)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let delay = duration(parts.next()?.parse().ok()?);
+        let level = match parts.next()? {
+            "-" => None,
+            number => Some(number.parse().ok()?),
+        };
+        Some(Self {
+            backend: parts.next()?.to_owned(),
+            level,
+            delay,
+        })
+    }
+}
+
+/// A wake-up that was sent, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// The version of the row that it names.
+    pub(crate) version: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) leg: Leg,
+}
+
+impl Sent {
+    /// What an entry says of it.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        Some(Self {
+            version: entry.version,
+            at: entry.at,
+            leg: entry.wake.clone()?,
+        })
+    }
+}
+
+/// What the library writes into a line.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Line<'a> {
+    pub(crate) event: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wake: Option<Cow<'a, str>>,
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn of(event: &'static str, by: impl Into<Cow<'a, str>>) -> Self {
+        Self {
+            event: event.into(),
+            by: Some(by.into()),
+            ..Self::default()
+        }
+    }
+}
+
+impl Line<'_> {
+    /// Of every lease that has ended.
+    pub(crate) const EXPIRED: &'static str = r#"{"event":"expired","by":"sweep"}"#;
+
+    pub(crate) fn claimed(owner: &str) -> String {
+        Line::of("claimed", format!("worker:{owner}")).text()
+    }
+
+    /// As it is written: without a line break, and no longer than it may be.
+    pub(crate) fn text(mut self) -> String {
+        if let Some(why) = &mut self.why
+            && let Some((end, _)) = why.char_indices().nth(LONGEST_REASON)
+        {
+            why.to_mut().truncate(end);
+        }
+        // Texts and numbers only.
+        serde_json::to_string(&self).unwrap_or_default()
+    }
+}
+
+impl Noted {
+    /// The entries of a history, the oldest first, and whether there were older ones. What cannot be read is left out.
+    pub(crate) fn entries(&self) -> (Vec<Entry>, bool) {
+        let is_cut = !self.history.is_empty() && !self.history.starts_with('\n');
+        // What comes before the first line break is none, or the rest of one that was cut off.
+        let lines = self.history.split('\n').skip(1);
+        (lines.filter_map(entry).collect(), is_cut)
+    }
+
+    /// The wake-up that was sent last.
+    pub(crate) fn sent(&self) -> Option<Sent> {
+        let mut parts = self.sent.as_ref()?.splitn(3, ' ');
+        Some(Sent {
+            version: parts.next()?.parse().ok()?,
+            at: Timestamp::from_millis(parts.next()?.parse().ok()?),
+            leg: Leg::read(parts.next()?)?,
+        })
+    }
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    let mut parts = line.splitn(5, ' ');
+    let version: u64 = parts.next()?.parse().ok()?;
+    let time = |text: &str| text.parse().map(Timestamp::from_millis).ok();
+    let at = time(parts.next()?)?;
+    let due_before = time(parts.next()?);
+    let due_at = time(parts.next()?)?;
+    let Line {
+        event,
+        by,
+        why,
+        attempt,
+        wake,
+    } = serde_json::from_str(parts.next()?).ok()?;
+    // Who schedules does not know whether a row is there that it replaces.
+    let event = match (&*event, due_before) {
+        ("scheduled", Some(_)) => "replaced".to_owned(),
+        _ => event.into_owned(),
+    };
+    Some(Entry {
+        version,
+        at,
+        event,
+        actor: by.map(Into::into),
+        reason: why.map(Into::into),
+        attempt,
+        due_before,
+        due_at,
+        wake: wake.and_then(|wake| Leg::read(&wake)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_cut_and_breaks_no_line() {
+        let why = format!("\n\u{2028}\"{}", "ü".repeat(600));
+        let text = Line {
+            event: "cancelled".into(),
+            why: Some(why.as_str().into()),
+            ..Line::default()
+        }
+        .text();
+        assert!(!text.contains('\n'));
+        let history = format!("\n2 1 1 1 {text}");
+        let noted = Noted { history, sent: None };
+        let (entries, is_cut) = noted.entries();
+        assert!(!is_cut);
+        let read = entries[0].reason.clone().unwrap();
+        assert_eq!(read, why.chars().take(500).collect::<String>());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let good = r#"7 20 10 30 {"event":"moved","by":"cli","wake":"600000 14 rocketmq","new":1}"#;
+        for (garbled, is_cut) in [
+            ("", false),
+            (" 1 1 {}", true),
+            ("\n1 2 3", false),
+            ("\n1 2 3 4 {\"event\":", false),
+            ("\n-1 2 3 4 {\"event\":\"done\"}", false),
+            ("\n1 99999999999999999999 3 4 {\"event\":\"done\"}", false),
+            ("\u{fffd}\n\n\n \n", true),
+        ] {
+            let history = format!("{garbled}\n{good}");
+            let (entries, cut) = Noted { history, sent: None }.entries();
+            assert_eq!((entries.len(), cut), (1, is_cut), "{garbled:?}");
+            assert_eq!(entries[0].version, 7);
+            let leg = entries[0].wake.clone().unwrap();
+            assert_eq!((leg.level, leg.backend.as_str()), (Some(14), "rocketmq"));
+        }
+        for garbled in ["", "1", "1 2", "1 2 3", "1 2 3 x redis", "x 2 3 - redis"] {
+            let sent = Some(garbled.to_owned());
+            let history = String::new();
+            assert_eq!(Noted { history, sent }.sent(), None, "{garbled:?}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Observes tasks: counters, events, histories and metrics.
+
+pub(crate) mod events;
+pub mod history;
+pub(crate) mod metrics;
+pub mod stats;

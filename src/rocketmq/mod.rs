@@ -1,0 +1,48 @@
+//! What everything that speaks to RocketMQ has in common: how to connect, the client's runtime, what brokers are asked,
+//! and what their refusals mean.
+
+mod absence;
+mod admin;
+mod body;
+mod broker_info;
+mod client;
+mod consumer;
+mod credentials;
+mod delivery_queue;
+mod failure;
+mod forward;
+mod hook;
+mod inbox;
+mod message;
+mod options;
+mod publish_error;
+mod publisher;
+mod received;
+mod requests;
+mod route;
+mod scratch;
+mod survey;
+#[cfg(feature = "rocketmq-tls")]
+mod tls;
+mod version;
+
+pub(crate) use self::admin::{Admin, AskError};
+pub(crate) use self::broker_info::BrokerInfo;
+pub(crate) use self::client::{Client, ClientFactory, LISTENERS, joined};
+pub(crate) use self::consumer::{Consumption, Listener, start as start_consumer};
+pub(crate) use self::delivery_queue::{Delivered, DeliveryQueue};
+pub(crate) use self::failure::{answer, closed, failure, is_refusal, permanent, transient, unreached};
+pub use self::forward::Forward;
+pub use self::inbox::Inbox;
+pub use self::message::Message;
+pub use self::options::RocketMqOptions;
+pub use self::publish_error::PublishError;
+pub use self::publisher::Publisher;
+pub use self::received::Received;
+pub use self::scratch::Scratch;
+pub use self::survey::{Access, Master, Survey, Timers};
+pub use self::version::Version;
+pub(crate) use crate::clock::hidden::Hidden;
+
+/// As errors and logs name it.
+pub(crate) const NAME: &str = "rocketmq";

@@ -1,0 +1,104 @@
+//! The wake-ups that follow behind the rows.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::Wake;
+use crate::clock::{Clock, Spawned};
+use crate::defaults;
+use crate::observe::metrics::wakeups;
+use crate::route::router::{DueWake, Router};
+use crate::stats::Counters;
+
+/// Sends wake-ups behind their callers' backs, in batches, a bounded number of them waiting.
+#[derive(Debug)]
+pub(crate) struct BackgroundSender {
+    queue: mpsc::Sender<Command>,
+    clock: Clock,
+    counters: Arc<Counters>,
+    /// Ends with the sender.
+    _sending: Spawned,
+}
+
+#[derive(Debug)]
+enum Command {
+    Send(DueWake),
+    Remove(Wake),
+    /// Answers when everything before it is sent.
+    Flush(oneshot::Sender<()>),
+}
+
+impl BackgroundSender {
+    pub(crate) fn new(router: Arc<Router>, clock: Clock, counters: Arc<Counters>) -> Self {
+        let (queue, waiting) = mpsc::channel(defaults::SEND_QUEUE);
+        let sending = clock.spawn(send_all(router, waiting));
+        Self {
+            queue,
+            clock,
+            counters,
+            _sending: sending,
+        }
+    }
+
+    /// Sends wake-ups soon. Waits a little if too many are waiting; what then finds no place is left to the sweep.
+    pub(crate) async fn send(&self, due_wakes: Vec<DueWake>) {
+        let count = due_wakes.len();
+        let mut placed = 0;
+        let place = async {
+            for due_wake in due_wakes {
+                if self.queue.send(Command::Send(due_wake)).await.is_err() {
+                    break;
+                }
+                placed += 1;
+            }
+        };
+        // Cut off where it stands: each place is taken or not.
+        let _ = self.clock.timeout(defaults::SEND_QUEUE_WAIT, place).await;
+        self.counters.left_to_sweep.add(count - placed);
+        // On no route: which one is only chosen when it is sent.
+        wakeups("none", "left", count - placed);
+    }
+
+    /// Removes wake-ups soon, if there is a place: it is only a courtesy.
+    pub(crate) fn remove(&self, wakes: impl IntoIterator<Item = Wake>) {
+        for wake in wakes {
+            if self.queue.try_send(Command::Remove(wake)).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Waits until everything that is waiting now has been sent.
+    pub(crate) async fn flush(&self) {
+        let (done, flushed) = oneshot::channel();
+        if self.queue.send(Command::Flush(done)).await.is_ok() {
+            // An error: the sending has ended, and nothing is waiting any more.
+            let _ = flushed.await;
+        }
+    }
+}
+
+async fn send_all(router: Arc<Router>, mut waiting: mpsc::Receiver<Command>) {
+    let mut commands = Vec::with_capacity(defaults::BATCH);
+    while waiting.recv_many(&mut commands, defaults::BATCH).await > 0 {
+        let mut due_wakes = Vec::with_capacity(commands.len());
+        let mut wakes = Vec::new();
+        let mut flushes = Vec::new();
+        for command in commands.drain(..) {
+            match command {
+                Command::Send(due_wake) => due_wakes.push(due_wake),
+                Command::Remove(wake) => wakes.push(wake),
+                Command::Flush(done) => flushes.push(done),
+            }
+        }
+        // In any order: a wake-up that is removed is of an older version than the one sent after it.
+        router.send(due_wakes).await;
+        if !wakes.is_empty() {
+            router.remove(&wakes).await;
+        }
+        for done in flushes {
+            let _ = done.send(());
+        }
+    }
+}

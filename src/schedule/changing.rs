@@ -1,0 +1,83 @@
+//! Changing many tasks at once.
+
+use std::time::Duration;
+
+use super::Scheduler;
+use super::batches::each;
+use crate::store::{Action, Change, Expect, Target, Verb, When};
+use crate::work::noting::Way;
+use crate::{Answer, Error};
+
+impl Scheduler {
+    /// Changes many tasks in few statements, each if it is as its `Expect` says (otherwise `Conflict`); with an answer for
+    /// each, in the order given: one that cannot be used or written keeps no other from it.
+    ///
+    /// ```
+    /// use delayline::store::{Action, Expect, MemoryStore, Page};
+    /// use delayline::{NewTask, Scheduler, State};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let scheduler = Scheduler::new(MemoryStore::new());
+    /// scheduler.schedule_all((0..5).map(|post| NewTask::new("post.publish", &post))).await?;
+    ///
+    /// // All that are due by now, but none that somebody has moved meanwhile.
+    /// let due = scheduler.list(&Page::new("post.publish", State::Scheduled)).await?;
+    /// let cancels = due.iter().map(|task| (task.id.into(), Expect::Due(task.due_at), Action::Cancel));
+    /// for answer in scheduler.change_each(cancels).await {
+    ///     assert!(answer?.is_done());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn change_each(
+        &self,
+        changes: impl IntoIterator<Item = (Target, Expect, Action)>,
+    ) -> Vec<Result<Answer, Error>> {
+        // First all of them: else the future would be as little `Send` as whatever they come from.
+        let wanted: Vec<_> = changes.into_iter().collect();
+        let mut changes = Vec::with_capacity(wanted.len());
+        for (target, expect, action) in wanted {
+            let change = self.planned_change(target, expect, action).await;
+            changes.push(change.map(|change| (action, change)));
+        }
+        each(changes, |_| 0, |batch| self.act(batch)).await
+    }
+
+    pub(super) async fn planned_change(
+        &self,
+        target: Target,
+        expect: Expect,
+        action: Action,
+    ) -> Result<Change, Error> {
+        target.check()?;
+        let now = When::After(Duration::ZERO);
+        let (verb, note) = match action {
+            Action::Cancel => (Verb::Cancel, self.note("cancelled", None)),
+            Action::Dismiss => (Verb::Dismiss, self.note("dismissed", None)),
+            Action::Reschedule(due) => self.reschedule_verb(target.kind(), due).await?,
+            Action::Shift(by) => {
+                let Expect::Due(due_at) = expect else {
+                    let allowed = "allowed with a shift is Expect::Due, the time from which it is moved";
+                    return Err(Error::invalid("expect", format!("{expect:?}"), allowed));
+                };
+                let due = self.due_after(by, due_at).await?;
+                self.reschedule_verb(target.kind(), due).await?
+            }
+            Action::RunNow => {
+                let Way { look_in, sent } = self.way(None, now).await?;
+                (Verb::RunNow { look_in }, self.note("run_now", sent))
+            }
+            Action::Redrive => {
+                let Way { look_in, sent } = self.way(None, now).await?;
+                (Verb::Redrive { look_in }, self.note("redriven", sent))
+            }
+        };
+        Ok(Change {
+            target,
+            verb,
+            expect,
+            note,
+        })
+    }
+}

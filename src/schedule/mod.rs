@@ -1,0 +1,419 @@
+//! The caller's verbs.
+
+pub(crate) mod actor;
+mod batches;
+mod builder;
+mod changing;
+mod explain;
+pub(crate) mod follow;
+mod forecast;
+pub(crate) mod kernel;
+pub(crate) mod paused;
+pub(crate) mod pauses;
+mod pausing;
+pub(crate) mod receipt;
+mod scheduling;
+mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::batches::{batches, only};
+pub use self::builder::SchedulerBuilder;
+use crate::claims::Claims;
+use crate::observe::metrics;
+use crate::schedule::actor::Actor;
+use crate::schedule::follow::Follow;
+use crate::schedule::kernel::Kernel;
+use crate::stats::Stats;
+use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
+use crate::work::noting::Way;
+use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, defaults};
+
+/// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
+///
+/// A cheap handle: clone it. Every verb answers when the row is durable in the store; wake-ups follow behind.
+/// Every verb can be repeated after an error: see [`NewTask::id`](crate::NewTask::id) and [`Scheduler::shift_if`] for
+/// the two whose effect could otherwise be had twice.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::store::MemoryStore;
+/// use delayline::{NewTask, Scheduler, Shift};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let scheduler = Scheduler::new(MemoryStore::new());
+/// let unpaid = NewTask::new("order.cancel", &42).key("42").after(Duration::from_secs(900));
+/// let due = scheduler.schedule(unpaid).await?.task().due_at;
+///
+/// let moved = scheduler.shift(("order.cancel", "42"), Shift::Later(Duration::from_secs(60))).await?;
+/// assert_eq!(moved.task().map(|task| task.due_at), Some(due.after(Duration::from_secs(60))));
+///
+/// assert!(scheduler.cancel(("order.cancel", "42")).await?.is_done());
+/// assert!(!scheduler.run_now(("order.cancel", "42")).await?.is_done());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    pub(crate) kernel: Arc<Kernel>,
+    actor: Actor,
+    payload_limit: usize,
+}
+
+impl Scheduler {
+    /// A scheduler that needs nothing but its store: any delay, to the millisecond while a worker runs.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: sending goes on in the background.
+    pub fn new(store: impl Store + 'static) -> Self {
+        let built = Self::builder(Arc::new(store)).build();
+        // Only a backend can be refused.
+        built.unwrap_or_else(|error| unreachable!("the defaults are valid: {error}"))
+    }
+
+    /// Starts a scheduler over `store` with other backends than the default.
+    pub fn builder(store: Arc<dyn Store>) -> SchedulerBuilder {
+        SchedulerBuilder::over(store)
+    }
+
+    /// The same scheduler, for use on behalf of somebody: `actor` is noted of what is done through it, where history is kept
+    /// ([`SchedulerBuilder::history`]), in place of `rust`. `api:NAME`, say.
+    #[must_use]
+    pub fn by(&self, actor: &str) -> Self {
+        Self {
+            actor: Actor::named(actor),
+            ..self.clone()
+        }
+    }
+
+    /// The same scheduler, of whose verbs it is noted as well why they were used; the first 500 characters of it.
+    #[must_use]
+    pub fn because(&self, reason: &str) -> Self {
+        Self {
+            actor: self.actor.because(reason),
+            ..self.clone()
+        }
+    }
+
+    /// The same scheduler, through which payloads may have so many bytes, whatever
+    /// [`SchedulerBuilder::payload_limit`] says: for an entrance that has a limit of its own.
+    #[must_use]
+    pub fn payload_limit(&self, bytes: usize) -> Self {
+        Self {
+            payload_limit: bytes,
+            ..self.clone()
+        }
+    }
+
+    /// Moves a task to another time.
+    pub async fn reschedule(&self, target: impl Into<Target>, due: impl Into<When>) -> Result<Answer, Error> {
+        only(self.reschedule_all([(target.into(), due.into())]).await?)
+    }
+
+    /// Moves a task to another time if it is as `expect` says; otherwise `Conflict`.
+    pub async fn reschedule_if(
+        &self,
+        target: impl Into<Target>,
+        expect: Expect,
+        due: impl Into<When>,
+    ) -> Result<Answer, Error> {
+        let action = Action::Reschedule(due.into());
+        self.change_one(target.into(), expect, action).await
+    }
+
+    /// Moves many tasks in few statements; one answer each, in the order given.
+    pub async fn reschedule_all(
+        &self,
+        moves: impl IntoIterator<Item = (Target, When)>,
+    ) -> Result<Vec<Answer>, Error> {
+        let moves = moves
+            .into_iter()
+            .map(|(target, due)| (target, Action::Reschedule(due)));
+        self.change_all(moves.collect()).await
+    }
+
+    /// The verb that moves a task, and what is noted of it; of what kind it is, where that is known.
+    async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<(Verb, Note), Error> {
+        due.check()?;
+        let Way { look_in, sent } = self.way(kind, due).await?;
+        Ok((Verb::Reschedule { due, look_in }, self.note("moved", sent)))
+    }
+
+    /// What is noted of what is done through this handle.
+    fn note(&self, event: &'static str, sent: Option<String>) -> Note {
+        self.kernel
+            .note(History::Changes, sent, || self.actor.line(event))
+    }
+
+    /// Moves a task by a time span, later or earlier; earlier than now means now.
+    ///
+    /// Repeated after an error it may move the task twice: [`shift_if`](Self::shift_if) does not.
+    pub async fn shift(&self, target: impl Into<Target>, by: Shift) -> Result<Answer, Error> {
+        self.shift_if(target, Expect::Anything, by).await
+    }
+
+    /// Moves a task by a time span if it is as `expect` says; otherwise `Conflict`.
+    pub async fn shift_if(
+        &self,
+        target: impl Into<Target>,
+        expect: Expect,
+        by: Shift,
+    ) -> Result<Answer, Error> {
+        let target = target.into();
+        target.check()?;
+        let answer = self.shift_found(&target, expect, by).await;
+        metrics::verb(Action::Shift(by).verb(), told(&answer), 1);
+        answer
+    }
+
+    async fn shift_found(&self, target: &Target, expect: Expect, by: Shift) -> Result<Answer, Error> {
+        loop {
+            let found = self.kernel.store.find(target).await?;
+            let change = match self.shifted(found, expect, by).await? {
+                Ok(change) => change,
+                Err(answer) => return Ok(answer),
+            };
+            match only(self.change_batch(vec![change]).await?)?? {
+                // Somebody else moved it in between: look again, by the caller's own expectation.
+                Answer::Conflict(_) => {}
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// The change that shifts a task as it was found; or the answer, if there is nothing to shift.
+    async fn shifted(
+        &self,
+        found: Option<Task>,
+        expect: Expect,
+        by: Shift,
+    ) -> Result<Result<Change, Answer>, Error> {
+        let Some(task) = found else {
+            return Ok(Err(Answer::NotFound));
+        };
+        match task.state {
+            State::Scheduled => {}
+            State::Running => return Ok(Err(Answer::TooLate(task))),
+            State::Done | State::Dead | State::Cancelled => return Ok(Err(Answer::Finished(task))),
+        }
+        if !expect.holds(&task) {
+            return Ok(Err(Answer::Conflict(task)));
+        }
+        let due = self.due_after(by, task.due_at).await?;
+        let read = match expect {
+            Expect::Version(_) => expect,
+            // The due time, not the version: a hop on the way is no conflict.
+            Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
+        };
+        let (verb, note) = self.reschedule_verb(Some(&task.kind), due).await?;
+        Ok(Ok(Change {
+            target: Target::Id(task.id),
+            verb,
+            expect: read,
+            note,
+        }))
+    }
+
+    /// When a task is due that is moved by a time span.
+    async fn due_after(&self, by: Shift, due_at: Timestamp) -> Result<When, Error> {
+        let moved = by.from(due_at);
+        When::At(moved).check()?;
+        Ok(
+            match self.kernel.time.has_passed(moved, &*self.kernel.store).await? {
+                // Deadlines and lateness count from the due time: one in the past would use them up.
+                true => When::After(Duration::ZERO),
+                false => When::At(moved),
+            },
+        )
+    }
+
+    /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.
+    pub async fn cancel(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        self.cancel_if(target, Expect::Anything).await
+    }
+
+    /// Cancels a task if it is as `expect` says; otherwise `Conflict`.
+    pub async fn cancel_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
+        self.change_one(target.into(), expect, Action::Cancel).await
+    }
+
+    /// Cancels many tasks in few statements; one answer each, in the order given.
+    pub async fn cancel_all(&self, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Answer>, Error> {
+        let cancels = targets.into_iter().map(|target| (target, Action::Cancel));
+        self.change_all(cancels.collect()).await
+    }
+
+    /// Makes a task due now. Where its kind follows a [`Check`](crate::expected::Check), the table has to say so too.
+    pub async fn run_now(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        self.run_now_if(target, Expect::Anything).await
+    }
+
+    /// Makes a task due now if it is as `expect` says; otherwise `Conflict`.
+    pub async fn run_now_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
+        self.change_one(target.into(), expect, Action::RunNow).await
+    }
+
+    /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
+    pub async fn redrive(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        self.redrive_if(target, Expect::Anything).await
+    }
+
+    /// As [`redrive`](Self::redrive), if the task is as `expect` says; otherwise `Conflict`.
+    pub async fn redrive_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
+        self.change_one(target.into(), expect, Action::Redrive).await
+    }
+
+    /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
+    /// not dead.
+    pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
+        self.dismiss_if(target, Expect::Anything).await
+    }
+
+    /// As [`dismiss`](Self::dismiss), if the task is as `expect` says; otherwise `Conflict`.
+    pub async fn dismiss_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
+        self.change_one(target.into(), expect, Action::Dismiss).await
+    }
+
+    async fn change_one(&self, target: Target, expect: Expect, action: Action) -> Result<Answer, Error> {
+        let change = self.planned_change(target, expect, action).await?;
+        only(self.change(vec![(action, change)]).await?)
+    }
+
+    async fn change_all(&self, wanted: Vec<(Target, Action)>) -> Result<Vec<Answer>, Error> {
+        let mut changes = Vec::with_capacity(wanted.len());
+        for (target, action) in wanted {
+            let change = self.planned_change(target, Expect::Anything, action).await?;
+            changes.push((action, change));
+        }
+        self.change(changes).await
+    }
+
+    /// Of targets that have been checked.
+    async fn change(&self, changes: Vec<(Action, Change)>) -> Result<Vec<Answer>, Error> {
+        let mut answers = Vec::with_capacity(changes.len());
+        for batch in batches(changes) {
+            for answer in self.act(batch).await? {
+                answers.push(answer?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Changes rows as callers want it, and tells what was answered.
+    async fn act(&self, batch: Vec<(Action, Change)>) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let (actions, changes): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let answered = self.change_batch(changes).await;
+        for (at, action) in actions.into_iter().enumerate() {
+            let answer = answered.as_ref().ok().and_then(|answers| answers.get(at));
+            metrics::verb(action.verb(), answer.map_or(metrics::ERROR, told), 1);
+        }
+        answered
+    }
+
+    /// The one way of every change: the rows, then the wake-ups that follow from it.
+    async fn change_batch(&self, batch: Vec<Change>) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let kernel = &self.kernel;
+        let asked = kernel.clock.moment();
+        let heard = kernel.time.heard(&asked, kernel.store.change(batch).await?);
+        for answer in heard.found.iter().flatten() {
+            if let Answer::Done(task) = answer {
+                kernel.events.tell(|| task.clone());
+            }
+        }
+        let follow = Follow::changed(&heard, heard.found.iter().flatten());
+        kernel.follow(follow).await;
+        Ok(heard.found)
+    }
+
+    /// Hears what becomes of tasks through this scheduler and what is beside it, from now on.
+    pub fn events(&self) -> Events {
+        self.kernel.events.listen()
+    }
+
+    /// The task as it is now; by key the live one, else the one that was live last.
+    pub async fn find(&self, target: impl Into<Target>) -> Result<Option<Task>, Error> {
+        let target = target.into();
+        target.check()?;
+        self.kernel.store.find(&target).await
+    }
+
+    /// A page of the tasks of one kind and state, by due time.
+    pub async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
+        page.kind.check()?;
+        let mut found = self.kernel.store.list(page).await?;
+        if let Some(before) = page.before {
+            found.truncate(found.partition_point(|task| task.due_at < before));
+        }
+        Ok(found)
+    }
+
+    /// Sends the wake-ups that are still waiting, and closes the backends: for a process that ends in an orderly way.
+    ///
+    /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
+    /// afterwards, but their wake-ups are left to the sweep. A backend that does not close within
+    /// [`defaults::STOP_TIMEOUT`] is an error; the others are closed all the same.
+    pub async fn close(&self) -> Result<(), Error> {
+        let kernel = &self.kernel;
+        // A backend that hangs must not keep a process from ending.
+        if kernel
+            .clock
+            .timeout(defaults::STOP_TIMEOUT, kernel.sender.flush())
+            .await
+            .is_none()
+        {
+            tracing::warn!(
+                "wake-ups could not be sent before the scheduler was closed, so their tasks wait for the sweep of \
+                 a worker"
+            );
+        }
+        let mut result = Ok(());
+        for (_, backend) in kernel.router.backends() {
+            let closed = kernel
+                .clock
+                .timeout(defaults::STOP_TIMEOUT, backend.close())
+                .await;
+            result = result.and(closed.unwrap_or_else(|| Err(not_closed(backend.name()))));
+        }
+        result
+    }
+
+    /// An id for [`NewTask::id`](crate::NewTask::id): who chooses the id before the call can repeat the call.
+    pub fn new_id(&self) -> TaskId {
+        self.kernel.clock.new_id()
+    }
+
+    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for those who run tasks elsewhere.
+    pub fn claims(&self) -> Claims {
+        Claims::new(&self.kernel)
+    }
+
+    /// What this scheduler, and the worker beside it, did so far.
+    pub fn stats(&self) -> Stats {
+        let backends = self.kernel.router.backends();
+        self.kernel
+            .counters
+            .snapshot(backends.map(|(_, backend)| backend.foreign()).sum())
+    }
+
+    async fn way(&self, kind: Option<&Kind>, due: When) -> Result<Way, Error> {
+        let remaining = self.kernel.time.until(due, &*self.kernel.store).await?;
+        Ok(self.kernel.way(kind, remaining))
+    }
+}
+
+/// What is told of an answer.
+fn told(answer: &Result<Answer, Error>) -> &'static str {
+    answer.as_ref().map_or(metrics::ERROR, Answer::word)
+}
+
+fn not_closed(backend: &'static str) -> Error {
+    Error::Backend {
+        backend,
+        transient: false,
+        source: format!("not closed within {:?}", defaults::STOP_TIMEOUT).into(),
+    }
+}

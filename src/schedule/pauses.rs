@@ -1,0 +1,139 @@
+//! What a process knows of paused kinds.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::clock::Moment;
+use crate::schedule::kernel::Kernel;
+use crate::schedule::paused;
+use crate::store::unanswered;
+use crate::{Error, Kind, Timestamp, defaults};
+
+/// What this process has heard of pauses. The store is asked only where something is about to start, so an idle process
+/// asks for nothing. Nothing starts unless it has answered lately: who cannot hear a pause must not miss it.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    heard: Mutex<Heard>,
+    /// One asks on behalf of all.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// When the last answer was asked for.
+    asked: Option<Moment>,
+    until: BTreeMap<Kind, Option<Timestamp>>,
+    /// When and why the store has not answered, unless it has since.
+    failed: Option<(Moment, Error)>,
+}
+
+/// How old what is known is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Age {
+    Fresh,
+    /// It holds, and is to be asked for anew.
+    Aging,
+    /// Nothing may start by it.
+    Old,
+}
+
+impl Pauses {
+    /// How old what is known is.
+    pub(crate) fn age(&self, now: &Moment) -> Age {
+        match self.heard().asked.map(|asked| asked.until(now)) {
+            Some(age) if age < defaults::PAUSE_SEEN / 2 => Age::Fresh,
+            Some(age) if age < defaults::PAUSE_SEEN => Age::Aging,
+            _ => Age::Old,
+        }
+    }
+
+    /// Whether a kind is paused, as far as is known.
+    pub(crate) fn has(&self, kind: &Kind, now: Option<Timestamp>) -> bool {
+        match self.heard().until.get(kind) {
+            Some(Some(until)) => now.is_none_or(|now| now < *until),
+            Some(None) => true,
+            None => false,
+        }
+    }
+
+    /// Whether it is known that a kind is not paused.
+    pub(crate) fn allow(&self, kind: &Kind, moment: &Moment, now: Option<Timestamp>) -> bool {
+        self.age(moment) < Age::Old && !self.has(kind, now)
+    }
+
+    /// Whether any kind is paused, as far as is known.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.heard().until.is_empty()
+    }
+
+    /// Sees to it that what is known is new enough for a start, or says why it is not.
+    pub(crate) async fn hear(&self, kernel: &Kernel) -> Result<(), Error> {
+        match self.refresh(kernel).await {
+            Err(error) if self.age(&kernel.clock.moment()) == Age::Old => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Asks the store, unless what is known is fresh. If it does not answer, what is known grows old.
+    pub(crate) async fn refresh(&self, kernel: &Kernel) -> Result<(), Error> {
+        let came = kernel.clock.moment();
+        let _asking = self.asking.lock().await;
+        let asked = kernel.clock.moment();
+        if self.age(&asked) == Age::Fresh {
+            return Ok(());
+        }
+        if let Some(error) = self.failed_since(&came) {
+            return Err(error);
+        }
+        let store = &*kernel.store;
+        let answer = kernel.clock.timeout(ASK_LIMIT, paused::all(store)).await;
+        match answer.unwrap_or_else(|| Err(unanswered(store.name(), ASK_LIMIT))) {
+            Ok(found) => {
+                let until = found.into_iter().map(|paused| (paused.kind, paused.until));
+                let until = until.collect();
+                let heard = Heard {
+                    asked: Some(asked),
+                    until,
+                    failed: None,
+                };
+                if std::mem::replace(&mut *self.heard(), heard).failed.is_some() {
+                    info!("which kinds are paused is known again, and tasks start");
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let told = (kernel.clock.moment(), error.once_more());
+                if self.heard().failed.replace(told).is_none() {
+                    warn!(
+                        %error,
+                        "which kinds are paused cannot be found out, so no task starts here until it can; it is tried \
+                         again and again: see that the store is up, and that its tables are not locked"
+                    );
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Why the store has not answered one who asked at the same time.
+    fn failed_since(&self, came: &Moment) -> Option<Error> {
+        let heard = self.heard();
+        let (at, error) = heard.failed.as_ref()?;
+        (at.instant() > came.instant()).then(|| error.once_more())
+    }
+
+    /// Forgets how fresh what is known is: this process has just changed it.
+    pub(crate) fn outdate(&self) {
+        self.heard().asked = None;
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long an answer is waited for: what took longer would be too old to start anything by.
+const ASK_LIMIT: Duration = defaults::PAUSE_SEEN;

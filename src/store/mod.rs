@@ -1,0 +1,426 @@
+//! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
+//!
+//! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
+//! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
+
+pub(crate) mod coalescer;
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[path = "../../tests/support/database.rs"]
+mod database;
+mod engine;
+pub(crate) mod fnv;
+mod forwarded;
+mod limited;
+mod memory;
+mod merging;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod noted;
+pub(crate) mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(all(test, any(feature = "postgres", feature = "mysql", feature = "redis")))]
+#[path = "../../tests/support/proxy.rs"]
+mod proxy;
+#[cfg(feature = "redis")]
+mod redis;
+mod row;
+mod rows;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod step;
+pub(crate) mod store_time;
+pub mod table;
+mod taking;
+mod transition;
+pub(crate) mod turns;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::engine::Engine;
+pub(crate) use self::limited::{Limited, unanswered};
+pub use self::memory::MemoryStore;
+#[cfg(feature = "mysql")]
+pub use self::mysql::{MySqlBuilder, MySqlStore};
+pub use self::noted::{History, Note, Noted};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresBuilder, PostgresStore};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheckup};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{SqliteBuilder, SqliteStore};
+pub use self::step::{Ending, Event, Step};
+pub(crate) use self::transition::ended;
+use crate::backend::Wake;
+pub use crate::schedule::paused::Paused;
+pub use crate::schedule::receipt::Receipt;
+pub use crate::task::page::Page;
+pub use crate::task::target::{Action, Expect, Target};
+use crate::task::timestamp::millis;
+pub use crate::task::when::When;
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
+
+/// Keeps the rows, and moves each from state to state, guarded by its version.
+///
+/// Every transition of a row is atomic, adds 1 to its version (a renewal alone does not), and is durable when the
+/// call returns. A store decides by its own clock, read in the statement itself. A batch may be split into several
+/// transactions between its rows, never within one row. The diagram of states is in `DESIGN.md`.
+///
+/// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`] fails, with an error that is
+/// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
+/// cannot be read, holds up no other: each row of a batch has an answer of its own.
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. Who brings a database
+/// need not write one: an [`Engine`] makes it of a [`Table`](table::Table).
+#[async_trait]
+pub trait Store: Debug + Send + Sync {
+    /// A short name for logs and errors, such as `sqlite`.
+    fn name(&self) -> &'static str;
+
+    /// The time by the store's own clock.
+    async fn now(&self) -> Result<Timestamp, Error>;
+
+    /// Writes new rows, state scheduled, version 1, in the order given; one answer each, in that order.
+    ///
+    /// - A row of the same id, in whatever state, is left as it is: `Existing`. So a call may be repeated.
+    /// - Else, a live row of the same kind and key: `Running` if it runs; `Existing`, or with
+    ///   [`NewRow::replace`] the row takes the new time, payload, headers and `max_attempts`, starts its attempts,
+    ///   hops and error anew: `Replaced`.
+    /// - Else `New`.
+    ///
+    /// A claim whose lease has ended is no claim: it is ended first, as by [`sweep`](Self::sweep), and so its row is
+    /// scheduled. The same for [`change`](Self::change).
+    ///
+    /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that a
+    /// stranger's transaction keeps locked gets an error that is transient, after a short wait.
+    ///
+    /// A store in which a commit costs more than a row brings the calls of concurrent callers together, so that they share
+    /// commits; who means a row that is locked holds up no other caller then. The same for [`change`](Self::change).
+    async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
+
+    /// Changes rows for their callers; one answer each, in the order given.
+    ///
+    /// A target by key means its live row, else the newest: by the time at which it was written, then by id. The verbs
+    /// of [`Verb`] apply to a row that is scheduled (redrive and dismiss: dead). Otherwise: running gives `TooLate`,
+    /// done, dead and cancelled give `Finished` (redrive and dismiss of a live row give `Conflict`; so does redrive of a
+    /// row whose key another live row has, naming that one), no row gives `NotFound`, and a row that is not as
+    /// [`Change::expect`] says gives `Conflict`. Its state answers before the expectation does. Errors are as those of
+    /// [`insert`](Self::insert).
+    async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error>;
+
+    /// Looks at the rows that wake-ups name, at most one wake-up per id, and claims those that are due.
+    ///
+    /// A wake-up whose version is not the row's, or whose row is not scheduled, is stale. Of the rest, rows due
+    /// later are early; rows due now are claimed as far as the claim has room for their kind and for their payloads, and
+    /// else are waiting, unchanged. A row that another transaction has locked is none of these, and left to the sweep.
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error>;
+
+    /// Claims due rows, the longest due first, as far as the claim has room for their kind and for their payloads,
+    /// whatever their `wake_at`.
+    async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error>;
+
+    /// Takes rows whose `wake_at` has passed, however long ago, up to `sweep.limit` of each kind and state.
+    ///
+    /// - Running: the lease has ended; the row is scheduled again, due as before, one stall more, and is looked at at
+    ///   once. Unless its handler was said to have started ([`Renewal::started`]), its attempt is given back.
+    /// - Scheduled and due: claimed as far as the claim has room for its kind; else waiting, and left as it is for
+    ///   whoever has room.
+    /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
+    ///   workers one at a time has it. Its version stays: the hop that follows adds to it.
+    ///
+    /// Where `sweep.ahead` says so it looks ahead as well, so that an idle worker needs one statement for both: at the
+    /// scheduled rows that become due up to `ahead.within` from now, the earliest due first; and at those that have
+    /// become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by
+    /// `ready` and the sweep. A row that another transaction has locked is left to the next sweep.
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error>;
+
+    /// Takes steps, each if its row is still of that version and in the state that its [`Event`] needs; says of each, in
+    /// the order given, what came of it.
+    async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error>;
+
+    /// Moves the end of leases to `lease` from now, each if the row is still running and of that version, also where it
+    /// has ended and nobody has taken the row; and notes which handlers start. Says of each what came of it.
+    async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error>;
+
+    /// The row of a target; by key its live row, else the newest, as in [`change`](Self::change).
+    async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
+
+    /// A page of rows of one kind and one state, by due time and id.
+    async fn list(&self, page: &Page) -> Result<Vec<Task>, Error>;
+
+    /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error>;
+
+    /// How many rows of a kind and a state are due within each of these spans from now, in the order given; what is overdue
+    /// is due within every span. Each is counted by an index, and up to `most`, which stands for that many or more.
+    async fn due_within(
+        &self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+        most: usize,
+    ) -> Result<Stamped<Vec<usize>>, Error>;
+
+    /// What has been noted of a row by [`NewRow::note`], [`Change::note`], [`Step::note`] and [`Claim::history`], each in the
+    /// transaction of its transition; nothing if there is no such row. The ends of leases are noted that are found by the
+    /// way of what is.
+    async fn history(&self, id: TaskId) -> Result<Noted, Error>;
+
+    /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
+    ///
+    /// Also mends leases that were given while the store's clock was ahead: a running row that was last updated in the
+    /// future has a lease of the same length from now, and was updated now. Up to `limit` of each kind, those first whose
+    /// leases end last.
+    async fn purge(&self, limit: usize) -> Result<u64, Error>;
+
+    /// Fails unless the rows can be kept: the schema is there, and is one that this release knows. A worker asks
+    /// before it starts.
+    async fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Waits until another process has said that rows were scheduled which are due soon. Never ends where nobody
+    /// says so.
+    ///
+    /// What was said while nobody waited ends the next call at once; a call that is dropped loses nothing.
+    async fn notified(&self) {
+        std::future::pending().await
+    }
+}
+
+/// A transaction that a service has opened, joined by the store that keeps its rows there.
+///
+/// What is done through it happens when the service commits, and does not happen otherwise. Each SQL store makes one
+/// of a connection by its `join`; [`Scheduler`](crate::Scheduler) and [`Context`](crate::Context) take it.
+/// The contracts are those of the methods of the same names of [`Store`]. An error that is transient, such as a
+/// deadlock, means that the service has to roll back and may repeat its transaction.
+#[async_trait]
+pub trait Transaction: Send {
+    /// As [`Store::insert`].
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
+
+    /// As [`Store::change`]. Rows that are running are not locked by it.
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
+
+    /// As [`Store::find`].
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error>;
+
+    /// Ends a claim as done, with this noted of it, if the row is still running and of that version; says whether it was
+    /// so.
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error>;
+}
+
+#[async_trait]
+impl<T: Transaction + ?Sized> Transaction for &mut T {
+    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        (**self).insert(rows).await
+    }
+
+    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        (**self).change(changes).await
+    }
+
+    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
+        (**self).find(target).await
+    }
+
+    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
+        (**self).finish(id, version, note).await
+    }
+}
+
+/// What a store found, and the time by its clock when it looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamped<T> {
+    /// The time by the store's clock.
+    pub now: Timestamp,
+    /// What it found.
+    pub found: T,
+}
+
+/// A row to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRow {
+    /// The id.
+    pub id: TaskId,
+    /// The kind.
+    pub kind: Kind,
+    /// The caller's own name, if any.
+    pub key: Option<Key>,
+    /// What the handler is given.
+    pub payload: Vec<u8>,
+    /// What travels beside it.
+    pub headers: BTreeMap<String, String>,
+    /// `due_at` and `planned_at`; a duration counts from now by the store's clock.
+    pub due: When,
+    /// When its first wake-up will be overdue: `wake_at` is this long after now by the store's clock.
+    pub look_in: Duration,
+    /// The row's own limit of attempts, if any.
+    pub max_attempts: Option<u32>,
+    /// Whether a scheduled row of the same kind and key is replaced.
+    pub replace: bool,
+    /// What is noted if it is written.
+    pub note: Note,
+}
+
+impl NewRow {
+    /// How many bytes it adds to a call.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.payload.len() + headers.sum::<usize>()
+    }
+}
+
+/// A change of a row by its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which row.
+    pub target: Target,
+    /// What to do with it.
+    pub verb: Verb,
+    /// What the row must be like.
+    pub expect: Expect,
+    /// What is noted if it is changed.
+    pub note: Note,
+}
+
+/// What a caller may do with a row that is there. A store has to know all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// A new `due_at` and `planned_at`; a duration counts from now by the store's clock. Attempts, hops and error
+    /// start anew.
+    Reschedule {
+        /// The new time.
+        due: When,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Due now: `due_at` and `planned_at` are now. Attempts, hops and error start anew.
+    RunNow {
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+    /// Cancelled; kept as long as the store keeps history.
+    Cancel,
+    /// From dead to cancelled: given up for good.
+    Dismiss,
+    /// From dead to scheduled, due now, as by [`Verb::RunNow`].
+    Redrive {
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+}
+
+/// Who claims, for how long, and how many of which kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Written into `owner`; for people.
+    pub owner: Arc<str>,
+    /// `wake_at` of a claimed row is this long after now by the store's clock.
+    pub lease: Duration,
+    /// The kinds that the claimer handles, each with how many more of it the claimer can take.
+    pub room: BTreeMap<Kind, usize>,
+    /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
+    /// call have fewer in all. A store may count those that it left to somebody else, too.
+    pub bytes: usize,
+    /// Whether it is noted of rows that they are claimed, and that their lease has ended.
+    pub history: History,
+}
+
+/// What a sweep is to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// How many rows of each kind and state at the most.
+    pub limit: usize,
+    /// By how much `wake_at` of a row moves on that is not due.
+    pub retake: Duration,
+    /// Whether to look ahead as well, and how far.
+    pub ahead: Option<Ahead>,
+}
+
+/// How far to look ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Up to which time from now.
+    pub within: Duration,
+    /// How many rows at the most.
+    pub limit: usize,
+}
+
+impl Ahead {
+    /// How long ago the first rows have become due. A row is overdue only when its backend has had its usual lateness;
+    /// one that another process scheduled for the time before would have to wait for the sweep after the next.
+    pub const SINCE: Duration = defaults::PRECISE_LATENESS;
+
+    /// The earliest due time of the rows.
+    pub(crate) fn from(now: Timestamp) -> Timestamp {
+        now.shifted(-millis(Self::SINCE))
+    }
+}
+
+/// A claim whose lease is to end later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// Which row.
+    pub id: TaskId,
+    /// The version by which it was claimed.
+    pub version: u64,
+    /// Whether its handler has started, or is about to: from then on the claim is an attempt, also if its worker dies.
+    pub started: bool,
+}
+
+/// What came of a write that is guarded by the version of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// The row was as expected, and is written.
+    Done,
+    /// The row is in another state, of another version, or gone.
+    Lost,
+    /// Not known: another transaction has the row locked, or its server is out of reach. Nothing was written unless an
+    /// answer was lost; to be asked again.
+    Blocked,
+}
+
+/// What a look at rows found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Claimed: state running, attempt + 1, not started, of the version by which the claim is now known.
+    pub claimed: Vec<Task>,
+    /// Valid but not due: a hop is to be recorded and sent.
+    pub early: Vec<Pending>,
+    /// Due and not claimed, for want of room or of a handler: how many of which kind.
+    pub waiting: BTreeMap<Kind, usize>,
+    /// Wake-ups that named a past version.
+    pub stale: usize,
+    /// Rows whose lease had ended.
+    pub expired: usize,
+    /// What comes next, for a sweep that was to look ahead: the earliest due first.
+    pub ahead: Vec<Pending>,
+}
+
+impl Looked {
+    /// Leaves out of the look ahead what was claimed right after it.
+    pub(crate) fn forget_claimed(&mut self) {
+        let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();
+        self.ahead.retain(|row| !claimed.contains(&row.wake.id));
+    }
+}
+
+/// A scheduled row that is not due yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The row, at its version.
+    pub wake: Wake,
+    /// Its caller's own name for it, if any.
+    pub key: Option<Key>,
+    /// When it is due.
+    pub due_at: Timestamp,
+    /// When its caller wanted it to run: the due time before any retry or snooze.
+    pub planned_at: Timestamp,
+}

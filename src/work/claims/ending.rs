@@ -1,0 +1,120 @@
+//! Ends and extends claims.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::apart::apart;
+use super::taking::ended;
+use super::{ClaimId, Claims};
+use crate::clock::backoff::Backoff;
+use crate::schedule::kernel::Kernel;
+use crate::store::{Ending, Guarded, Renewal, Step, Target};
+use crate::work::verdict::Verdict;
+use crate::{Error, State, Task};
+
+/// For how long a row is waited for that another transaction has locked: verbs of ours keep one for milliseconds.
+const LOCKED_FOR: Duration = Duration::from_secs(3);
+
+/// Ends a claim as done, which needs no look at its row.
+pub(super) async fn done(kernel: &Arc<Kernel>, claim: ClaimId) -> Result<bool, Error> {
+    let inside = Arc::clone(kernel);
+    apart(kernel, async move {
+        let held = write(&inside, claim, None, Ending::Done).await?;
+        if held {
+            inside.given_ended(claim, None, &Ending::Done);
+            tell_done(&inside, claim).await;
+        }
+        Ok(held)
+    })
+    .await
+}
+
+/// Tells who listens what is done, of which only the name is known here.
+async fn tell_done(kernel: &Kernel, claim: ClaimId) {
+    if !kernel.events.is_heard() {
+        return;
+    }
+    if let Ok(Some(task)) = kernel.store.find(&Target::Id(claim.task_id())).await
+        && task.version == claim.version() + 1
+    {
+        kernel.events.tell(|| task);
+    }
+}
+
+/// Ends a claim by what came of it, as its task and the policy of its kind say.
+pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
+    let inside = claims.clone();
+    apart(&claims.kernel, async move {
+        let kernel = &inside.kernel;
+        let Some(task) = held(kernel, claim).await? else {
+            kernel.counters.lost_claims.add(1);
+            return Ok(false);
+        };
+        let now = match kernel.time.now() {
+            Some(now) => now,
+            None => kernel.time.ask(&*kernel.store).await?.now,
+        };
+        let ending = verdict.ending(&task, &inside.policy_of(&task.kind), now, kernel);
+        let held = write(kernel, claim, Some(&task), ending.clone()).await?;
+        if held {
+            ended(kernel, &task, &ending).await;
+        }
+        Ok(held)
+    })
+    .await
+}
+
+/// Moves the end of a lease.
+pub(super) async fn extend(kernel: &Arc<Kernel>, renewal: Renewal, lease: Duration) -> Result<bool, Error> {
+    let inside = Arc::clone(kernel);
+    apart(kernel, async move {
+        until_known(&inside, || inside.claims.renewals.write((renewal, lease))).await
+    })
+    .await
+}
+
+async fn write(kernel: &Kernel, claim: ClaimId, task: Option<&Task>, ending: Ending) -> Result<bool, Error> {
+    let note = kernel.note_end(task, &ending, kernel.time.now().unwrap_or_default());
+    let step = Step::end(claim.task_id(), claim.version(), ending).noting(note);
+    until_known(kernel, || kernel.claims.ends.write(step.clone())).await
+}
+
+/// The task of a claim that still holds.
+async fn held(kernel: &Kernel, claim: ClaimId) -> Result<Option<Task>, Error> {
+    let row = kernel.store.find(&Target::Id(claim.task_id())).await?;
+    Ok(row.filter(|row| row.state == State::Running && row.version == claim.version()))
+}
+
+/// Whether a claim held: asks again for a moment while its row is locked.
+async fn until_known<A>(kernel: &Kernel, ask: impl Fn() -> A) -> Result<bool, Error>
+where
+    A: Future<Output = Result<Guarded, Error>>,
+{
+    let clock = &kernel.clock;
+    let until = clock.instant() + LOCKED_FOR;
+    let mut backoff = Backoff::CALLS;
+    loop {
+        match ask().await? {
+            Guarded::Done => return Ok(true),
+            Guarded::Lost => {
+                kernel.counters.lost_claims.add(1);
+                return Ok(false);
+            }
+            Guarded::Blocked if clock.instant() >= until => return Err(blocked(kernel)),
+            Guarded::Blocked => clock.sleep(backoff.failed(clock.instant())).await,
+        }
+    }
+}
+
+fn blocked(kernel: &Kernel) -> Error {
+    Error::Store {
+        store: kernel.store.name(),
+        transient: true,
+        source: format!(
+            "the task's row is locked by another transaction, or out of reach, for {LOCKED_FOR:?}; nothing was \
+             written unless an answer was lost"
+        )
+        .into(),
+    }
+}

@@ -1,0 +1,322 @@
+//! What a user writes: an async function, what it is given, and what it may answer.
+
+mod undecodable;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::store::{History, Transaction};
+use crate::task::error::chain;
+use crate::work::noting::note_finished;
+use crate::{Error, Key, Task, TaskId, Timestamp};
+
+/// What a handler answers when it did not fail.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::Outcome;
+///
+/// fn outcome(status: u16) -> Outcome {
+///     match status {
+///         200 => Outcome::Done,
+///         404 => Outcome::Discard("the customer is gone".to_owned()),
+///         429 => Outcome::Snooze(Duration::from_secs(30)),
+///         other => Outcome::Retry(format!("answered {other}")),
+///     }
+/// }
+///
+/// assert_eq!(outcome(200), Outcome::Done);
+/// assert_eq!(outcome(503), Outcome::Retry("answered 503".to_owned()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The task is done.
+    Done,
+    /// The attempt failed for this reason: try again after the policy's pause, as long as the policy allows.
+    Retry(String),
+    /// The attempt failed for this reason, and whoever was asked said not to come back within this time: try again as with
+    /// `Retry`, but let the policy's pause begin only then.
+    RetryAfter(String, Duration),
+    /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
+    Snooze(Duration),
+    /// The same for this reason, which people find in the task's [`last_error`](crate::Task::last_error).
+    SnoozeBecause(String, Duration),
+    /// Done for this time: the same task under the same key, once more, due after this long.
+    Again(Duration),
+    /// It can never succeed, for this reason: dead at once.
+    Discard(String),
+}
+
+/// Why a handler failed; made from any error by `?`, and then the attempt has failed and is tried again.
+///
+/// ```
+/// use delayline::Failure;
+///
+/// fn amount(text: &str) -> Result<u64, Failure> {
+///     let amount = text.parse()?;
+///     if amount == 0 {
+///         return Err("nothing to pay".into());
+///     }
+///     Ok(amount)
+/// }
+///
+/// assert!(amount("12").is_ok());
+/// assert!(amount("twelve").is_err());
+/// assert!(amount("0").is_err());
+/// assert_eq!(amount("twelve").unwrap_err().to_string(), "invalid digit found in string");
+/// ```
+pub struct Failure(Box<dyn std::error::Error + Send + Sync>);
+
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
+    fn from(cause: E) -> Self {
+        Self(cause.into())
+    }
+}
+
+impl Failure {
+    /// The error and its causes, in one line.
+    pub fn reason(&self) -> String {
+        chain(&*self.0)
+    }
+}
+
+impl fmt::Display for Failure {
+    /// As [`reason`](Self::reason).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())
+    }
+}
+
+impl fmt::Debug for Failure {
+    /// As `Display`: for those who return it from `main`, or unwrap it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())
+    }
+}
+
+/// What made the worker look at a task that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WokenBy {
+    /// A wake-up from the carrier: its chain of hops ended on a level, or a timer was late.
+    Carrier,
+    /// A wake-up from the precise backend.
+    Precise,
+    /// A free place: the task had been due before, and no worker had room for it, or another process had said so.
+    Room,
+    /// The sweep: its wake-up did not come, or the worker that had it died.
+    Sweep,
+}
+
+impl WokenBy {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Carrier => "carrier",
+            Self::Precise => "precise",
+            Self::Room => "room",
+            Self::Sweep => "sweep",
+        }
+    }
+}
+
+impl fmt::Display for WokenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a handler is told beside the payload.
+///
+/// ```
+/// use delayline::{Context, Failure, Outcome};
+///
+/// async fn charge(order: u64, context: Context) -> Result<Outcome, Failure> {
+///     if context.attempt() > 3 {
+///         return Ok(Outcome::Discard(format!("order {order} could not be charged")));
+///     }
+///     // The same for every attempt, so that whoever is asked twice charges once.
+///     let idempotency_key = context.id();
+///     println!("charge order {order}, as {idempotency_key}, {:?} late", context.lateness());
+///     Ok(Outcome::Done)
+/// }
+/// # use delayline::{NewTask, Scheduler, State, Worker, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let scheduler = Scheduler::new(MemoryStore::new());
+/// # let id = scheduler.schedule(NewTask::new("order.charge", &42)).await.unwrap().task().id;
+/// # let charged = async {
+/// #     while scheduler.find(id).await.unwrap().unwrap().state != State::Done {
+/// #         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+/// #     }
+/// # };
+/// # Worker::new(&scheduler).handle("order.charge", charge).run_until(charged).await.unwrap();
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context {
+    task: Arc<Task>,
+    lateness: Duration,
+    woken_by: WokenBy,
+    finishing: Finishing,
+    /// What is noted of what happens to the task.
+    history: History,
+}
+
+/// Whether a handler has finished its task in a transaction of its own, which commits or does not.
+#[derive(Clone, Debug)]
+pub(crate) struct Finishing(Arc<FinishingState>);
+
+#[derive(Debug)]
+struct FinishingState {
+    begun: AtomicBool,
+    /// By which the store knows the claim.
+    version: AtomicU64,
+}
+
+impl Finishing {
+    pub(crate) fn new(version: u64) -> Self {
+        Self(Arc::new(FinishingState {
+            begun: AtomicBool::new(false),
+            version: AtomicU64::new(version),
+        }))
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.begun.load(Ordering::Acquire)
+    }
+
+    /// The claim was lost and taken back.
+    pub(crate) fn set_version(&self, version: u64) {
+        self.0.version.store(version, Ordering::Release);
+    }
+
+    fn set(&self, begun: bool) {
+        self.0.begun.store(begun, Ordering::Release);
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+}
+
+impl Context {
+    pub(crate) fn new(
+        task: Arc<Task>,
+        lateness: Duration,
+        woken_by: WokenBy,
+        finishing: Finishing,
+        history: History,
+    ) -> Self {
+        Self {
+            task,
+            lateness,
+            woken_by,
+            finishing,
+            history,
+        }
+    }
+
+    /// Finishes the task within a transaction of the handler's own, so that its effect and "done" commit together: the
+    /// effect happens once, whatever dies when.
+    ///
+    /// `transaction` is made by the `join` of the store that keeps the task. The handler commits afterwards and answers
+    /// [`Outcome::Done`]. If it does not commit, the attempt has failed. On [`Error::ClaimLost`] it must roll back:
+    /// the task may be another worker's by now.
+    pub async fn finish_in(&self, mut transaction: impl Transaction) -> Result<(), Error> {
+        // Before the statement: from then on only the handler knows whether the row is still to be held.
+        self.finishing.set(true);
+        let id = self.task.id;
+        let note = note_finished(self.history, &self.task);
+        let finished = transaction.finish(id, self.finishing.version(), note).await;
+        if !matches!(finished, Ok(true)) {
+            self.finishing.set(false);
+        }
+        match finished? {
+            true => Ok(()),
+            false => Err(Error::ClaimLost { id }),
+        }
+    }
+
+    /// The task as it was claimed.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// The task's id: the same for every attempt, so a good idempotency key.
+    pub fn id(&self) -> TaskId {
+        self.task.id
+    }
+
+    /// The caller's own name for the task, if it gave one.
+    pub fn key(&self) -> Option<&str> {
+        self.task.key.as_ref().map(Key::as_str)
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.task.attempt
+    }
+
+    /// When the task was due.
+    pub fn due_at(&self) -> Timestamp {
+        self.task.due_at
+    }
+
+    /// How long after its due time the handler was started, by the store's clock. Where the store was slow to answer it
+    /// is rather too long than too short, by up to the time that the answer took.
+    pub fn lateness(&self) -> Duration {
+        self.lateness
+    }
+
+    /// What brought the task to this worker: tells which part of the lateness is whose.
+    pub fn woken_by(&self) -> WokenBy {
+        self.woken_by
+    }
+
+    /// The payload's bytes.
+    pub fn payload(&self) -> &[u8] {
+        &self.task.payload
+    }
+}
+
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
+
+/// A handler of whatever payload, as the worker keeps it.
+pub(crate) type Handler = Arc<dyn Fn(Context) -> Answered + Send + Sync>;
+
+/// A handler whose payload is JSON. One that cannot be decoded is a failed attempt: a later release may know it.
+pub(crate) fn typed<T, F, A>(handler: F) -> Handler
+where
+    T: DeserializeOwned,
+    F: Fn(T, Context) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    Arc::new(move |context| match serde_json::from_slice(context.payload()) {
+        Ok(payload) => Box::pin(handler(payload, context)),
+        Err(error) => {
+            let (kind, type_of) = (&context.task().kind, std::any::type_name::<T>());
+            let reason = format!(
+                "the payload of this {kind} task is no {type_of}: {}",
+                undecodable::why(&error)
+            );
+            Box::pin(std::future::ready(Ok(Outcome::Retry(reason))))
+        }
+    })
+}
+
+/// A handler that reads the payload's bytes itself.
+pub(crate) fn raw<F, A>(handler: F) -> Handler
+where
+    F: Fn(Context) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    Arc::new(move |context| Box::pin(handler(context)))
+}

@@ -1,0 +1,13 @@
+//! Works off what is due: workers, claims without a worker, handlers, and what their attempts come to.
+
+pub(crate) mod budget;
+pub(crate) mod claimant;
+pub mod claims;
+pub mod expected;
+pub(crate) mod failure_log;
+pub(crate) mod handler;
+pub(crate) mod noting;
+pub(crate) mod panic_text;
+pub(crate) mod retry;
+pub(crate) mod verdict;
+pub(crate) mod worker;

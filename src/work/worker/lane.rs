@@ -1,0 +1,460 @@
+//! The tasks of one kind in one worker: how many there may be, which wait, which run.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::attempt::Attempt;
+use super::held::{Held, Phase};
+use super::lease::{Lease, Now};
+use crate::clock::Moment;
+use crate::store::{Ending, Renewal};
+use crate::work::handler::Handler;
+use crate::work::retry::Policy;
+use crate::work::verdict::needs_note;
+use crate::{Kind, Task, TaskId, Timestamp};
+
+/// Holds the claims of one kind, within the kind's limits, and keeps order among them.
+pub(crate) struct Lane {
+    pub(crate) kind: Kind,
+    pub(crate) policy: Policy,
+    pub(crate) handler: Handler,
+    /// For how long what the check of the kind has said is believed.
+    ask_after: Duration,
+    state: Mutex<LaneState>,
+    /// A claim came.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct LaneState {
+    /// Places kept for claims that have been sent to the store.
+    reserved: usize,
+    claims: BTreeMap<TaskId, Held>,
+    /// Those not started, the oldest claim first.
+    queue: VecDeque<TaskId>,
+    /// How many starts are being noted.
+    noting: usize,
+    /// Handlers that were told to stop and have not come to an end, by the versions of their attempts. Nothing else is
+    /// started for their tasks.
+    stopping: BTreeSet<(TaskId, u64)>,
+    /// Whether the store may have due tasks for which there was no room.
+    backlog: bool,
+    /// Whether nothing is to be claimed or started.
+    paused: bool,
+}
+
+/// What is next in a lane.
+pub(crate) enum Next {
+    /// A claim whose lease holds, and whose start is noted where that must be.
+    Start(Arc<Attempt>, Lease),
+    /// A claim whose start is to be noted in the store first.
+    Note(Arc<Attempt>),
+    /// A claim whose check said so long ago that it is to run that it is asked once more.
+    Ask(Arc<Attempt>),
+    /// Only claims that must be renewed first, as nobody knows whether they still hold.
+    Unsure,
+}
+
+/// A claim as the store knows it.
+pub(crate) struct Current {
+    pub(crate) claim: Arc<Task>,
+    /// Whether its handler was started by an earlier claim, which counts as its attempt.
+    pub(crate) goes_on: bool,
+}
+
+/// An attempt that has ended.
+pub(crate) struct Settled {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) attempt: Arc<Attempt>,
+    pub(crate) ending: Ending,
+    pub(crate) finished: Finished,
+    pub(crate) since: Moment,
+}
+
+/// Whether a claim has been finished in a transaction of its handler's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    No,
+    /// The handler says so: then its row is done, and the ending applies only if it never committed.
+    Yes,
+    /// The handler failed after it: perhaps the answer to its commit was lost.
+    Perhaps,
+}
+
+impl Lane {
+    pub(crate) fn new(kind: Kind, policy: Policy, handler: Handler, ask_after: Duration) -> Self {
+        // Tasks may have become due while no worker ran.
+        let state = LaneState {
+            backlog: true,
+            ..LaneState::default()
+        };
+        Self {
+            kind,
+            policy,
+            handler,
+            ask_after,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Waits until a claim has come.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many more claims there may be.
+    pub(crate) fn room(&self) -> usize {
+        self.room_in(&self.state())
+    }
+
+    fn room_in(&self, state: &LaneState) -> usize {
+        let capacity = if state.paused { 0 } else { self.policy.capacity() };
+        capacity.saturating_sub(state.reserved + state.claims.len())
+    }
+
+    /// Keeps up to `wanted` places; says how many.
+    pub(crate) fn reserve(&self, wanted: usize) -> usize {
+        let mut state = self.state();
+        let places = self.room_in(&state).min(wanted);
+        state.reserved += places;
+        places
+    }
+
+    /// Gives up kept places.
+    pub(crate) fn give_back(&self, places: usize) {
+        self.state().reserved -= places;
+    }
+
+    pub(crate) fn set_backlog(&self, backlog: bool) {
+        self.state().backlog = backlog;
+    }
+
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.state().backlog
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state().paused
+    }
+
+    /// Pauses or resumes the kind; says whether it was resumed by this.
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        let was_paused = std::mem::replace(&mut self.state().paused, paused);
+        was_paused && !paused
+    }
+
+    /// Whether any claim waits to be started.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.state().queue.is_empty()
+    }
+
+    /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
+    /// [`passed`](Self::passed). Says how many older claims are thereby known to be lost.
+    ///
+    /// A claim that this worker had lost without knowing, and whose handler has been at it all the time, is taken back.
+    pub(crate) fn accept(&self, claims: &[Arc<Attempt>], lease: Lease, ask_first: bool) -> usize {
+        let mut replaced = 0;
+        {
+            let mut state = self.state();
+            for attempt in claims {
+                state.reserved -= 1;
+                let task = &attempt.task;
+                let id = task.id;
+                if let Some(held) = state.claims.get_mut(&id) {
+                    if held.claim.version > task.version {
+                        // Its answer was late: it has been lost, and the task claimed again since.
+                        replaced += 1;
+                        continue;
+                    }
+                    if held.is_followed_by(task) {
+                        held.attempt.finishing.set_version(task.version);
+                        (held.claim, held.lease, held.noted) = (Arc::clone(task), lease, false);
+                        continue;
+                    }
+                    // If it is being settled, that will be refused, and tells.
+                    replaced += usize::from(!matches!(held.phase, Phase::Settling { .. }));
+                    state.forget(id);
+                }
+                let held = Held {
+                    attempt: Arc::clone(attempt),
+                    claim: Arc::clone(task),
+                    lease,
+                    phase: if ask_first { Phase::Asking } else { Phase::Queued },
+                    passed: None,
+                    noted: false,
+                };
+                state.claims.insert(id, held);
+                if !ask_first {
+                    state.queue.push_back(id);
+                }
+            }
+        }
+        self.changed.notify_one();
+        replaced
+    }
+
+    /// These claims are to run, says the check of their kind.
+    pub(crate) fn passed(&self, attempts: &[Arc<Attempt>], now: Moment) {
+        {
+            let mut state = self.state();
+            for attempt in attempts {
+                if let Some(held) = state.asking(attempt) {
+                    held.phase = Phase::Queued;
+                    held.passed = Some(now);
+                    state.queue.push_back(attempt.task.id);
+                }
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    /// This claim is not to run, and is about to be settled; false if it has been lost or given back meanwhile.
+    pub(crate) fn refused(&self, attempt: &Arc<Attempt>, since: Moment) -> bool {
+        let mut state = self.state();
+        let held = state.asking(attempt);
+        held.map(|held| held.settle(since)).is_some()
+    }
+
+    /// The claims to renew: those whose handler may still run; and those whose end is not settled yet, for `patience`
+    /// at the most: what cannot be settled must not be kept from others for ever.
+    pub(crate) fn renewable(&self, now: &Moment, patience: Duration) -> Vec<Renewal> {
+        let state = self.state();
+        let renewals = state.claims.iter().filter_map(|(&id, held)| {
+            let started = match held.phase {
+                Phase::Asking | Phase::Queued => false,
+                Phase::Noting => true,
+                Phase::Running { until, .. } => {
+                    if until.is_some_and(|until| now.instant() >= until) {
+                        return None;
+                    }
+                    !held.goes_on()
+                }
+                Phase::Settling { since, ran } => {
+                    if since.until(now) >= patience {
+                        return None;
+                    }
+                    ran && !held.goes_on()
+                }
+            };
+            let version = held.claim.version;
+            Some(Renewal { id, version, started })
+        });
+        renewals.collect()
+    }
+
+    /// Whether there is a claim of which nobody knows whether it still holds.
+    pub(crate) fn is_unsure(&self, now: &Now) -> bool {
+        let state = self.state();
+        let mut claims = state.claims.values();
+        claims.any(|held| !matches!(held.phase, Phase::Settling { .. }) && !held.lease.holds(now))
+    }
+
+    /// The claim holds by this lease from now on.
+    pub(crate) fn renewed(&self, renewal: &Renewal, lease: Lease) {
+        let mut state = self.state();
+        let held = state.claims.get_mut(&renewal.id);
+        if let Some(held) = held.filter(|held| held.claim.version == renewal.version) {
+            held.lease.renew(lease);
+            held.noted |= renewal.started;
+        }
+    }
+
+    /// Something that waits may go on.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
+    /// What came of noting that its handler starts: if it is noted, it starts next; else in its turn, when that has been
+    /// tried again.
+    pub(crate) fn noted(&self, attempt: &Arc<Attempt>, lease: Option<Lease>) {
+        {
+            let mut state = self.state();
+            let Some(held) = state.held(attempt) else {
+                return;
+            };
+            if !matches!(held.phase, Phase::Noting) {
+                return;
+            }
+            held.phase = Phase::Queued;
+            if let Some(lease) = lease {
+                held.noted = true;
+                held.lease.renew(lease);
+            }
+            state.noting -= 1;
+            state.queue.push_front(attempt.task.id);
+        }
+        self.changed.notify_one();
+    }
+
+    /// How many claims are about to start, as soon as that is noted.
+    pub(crate) fn noting(&self) -> usize {
+        self.state().noting
+    }
+
+    /// The claim is somebody else's now: stops its handler and forgets it. Says whether that is news: a claim that
+    /// is being settled may be refused because it has just been settled, and one whose handler finishes it in a
+    /// transaction because that has just committed.
+    pub(crate) fn lost(&self, id: TaskId, version: u64) -> bool {
+        let mut state = self.state();
+        let held = state.claims.get(&id);
+        if !held.is_some_and(|held| held.claim.version == version && !held.is_ending()) {
+            return false;
+        }
+        state.forget(id);
+        true
+    }
+
+    /// The claim has been settled, or never will be.
+    pub(crate) fn settled(&self, attempt: &Arc<Attempt>) {
+        let mut state = self.state();
+        if state.held(attempt).is_some() {
+            state.forget(attempt.task.id);
+        }
+    }
+
+    /// The claim by which the store knows an attempt now. Of one that is lost, the claim that it was.
+    pub(crate) fn current(&self, attempt: &Arc<Attempt>) -> Current {
+        match self.state().held(attempt) {
+            Some(held) => Current {
+                claim: Arc::clone(&held.claim),
+                goes_on: held.goes_on(),
+            },
+            None => Current {
+                claim: Arc::clone(&attempt.task),
+                goes_on: false,
+            },
+        }
+    }
+
+    /// Takes the oldest claim that was not started and may be, to be started or refused.
+    pub(crate) fn next(&self, now: &Now) -> Option<Next> {
+        let ask_after = self.ask_after;
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if state.paused {
+            return None;
+        }
+        let mut unsure = false;
+        let mut at = 0;
+        while let Some(&id) = state.queue.get(at) {
+            let Some(held) = state.claims.get_mut(&id) else {
+                state.queue.remove(at);
+                continue;
+            };
+            let is_stopping = state.stopping.range((id, 0)..=(id, u64::MAX)).next().is_some();
+            let holds = held.lease.holds(now);
+            if is_stopping || !holds {
+                // Perhaps another's by now: a handler must not start for it here before it has been renewed.
+                unsure |= !holds;
+                at += 1;
+                continue;
+            }
+            state.queue.remove(at);
+            let is_old = |passed: Moment| passed.until(&now.moment) >= ask_after;
+            if held.passed.is_some_and(is_old) {
+                held.phase = Phase::Asking;
+                return Some(Next::Ask(Arc::clone(&held.attempt)));
+            }
+            if !held.noted && needs_note(&held.claim, &self.policy) {
+                held.phase = Phase::Noting;
+                state.noting += 1;
+                return Some(Next::Note(Arc::clone(&held.attempt)));
+            }
+            return Some(Next::Start(Arc::clone(&held.attempt), held.lease));
+        }
+        unsure.then_some(Next::Unsure)
+    }
+
+    /// The claim's handler has been started, and is to be stopped if the claim was lost meanwhile.
+    pub(crate) fn started(&self, attempt: &Arc<Attempt>, handler: AbortHandle, until: Option<Instant>) {
+        let mut state = self.state();
+        match state.held(attempt) {
+            Some(held) => held.phase = Phase::Running { handler, until },
+            None => {
+                handler.abort();
+                state.stopping.insert((attempt.task.id, attempt.task.version));
+            }
+        }
+    }
+
+    /// The claim's handler was to start when its lease had ended: it waits for a renewal.
+    pub(crate) fn put_back(&self, attempt: &Arc<Attempt>) {
+        let mut state = self.state();
+        if let Some(held) = state.held(attempt) {
+            held.phase = Phase::Queued;
+            // Perhaps it was lost and taken back meanwhile: then that is the claim by which it starts.
+            held.attempt = held.attempt.anew(&held.claim);
+            state.queue.push_front(attempt.task.id);
+        }
+    }
+
+    /// The claim's handler has come to an end, by itself or stopped.
+    pub(crate) fn handler_ended(&self, attempt: &Attempt) {
+        let ended = (attempt.task.id, attempt.task.version);
+        self.state().stopping.remove(&ended);
+    }
+
+    /// The claim is about to be settled; gives a time than which the store's clock is not earlier, or none if the claim
+    /// is lost.
+    pub(crate) fn settling(&self, attempt: &Arc<Attempt>, since: Moment) -> Option<Timestamp> {
+        self.state().held(attempt)?.settle(since);
+        Some(attempt.claimed.earliest(since.instant()))
+    }
+
+    /// Takes what was not started, to be settled.
+    pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Attempt>> {
+        let mut state = self.state();
+        state.queue.clear();
+        state.noting = 0;
+        let unstarted = state
+            .claims
+            .values_mut()
+            .filter(|held| matches!(held.phase, Phase::Asking | Phase::Queued | Phase::Noting));
+        let release = |held: &mut Held| {
+            held.settle(since);
+            Arc::clone(&held.attempt)
+        };
+        unstarted.map(release).collect()
+    }
+}
+
+impl LaneState {
+    /// The claim of an attempt, unless it is another's by now.
+    fn held(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        self.claims
+            .get_mut(&attempt.task.id)
+            .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
+    }
+
+    /// The claim of an attempt, if its check is still to say whether it is to run.
+    fn asking(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        self.held(attempt)
+            .filter(|held| matches!(held.phase, Phase::Asking))
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        let Some(held) = self.claims.remove(&id) else {
+            return;
+        };
+        match &held.phase {
+            Phase::Running { handler, .. } => {
+                handler.abort();
+                self.stopping.insert((id, held.attempt.task.version));
+            }
+            // Left here it would start its task a second time, should this worker claim it again.
+            Phase::Queued => self.queue.retain(|&queued| queued != id),
+            Phase::Noting => self.noting -= 1,
+            Phase::Asking | Phase::Settling { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Kinds that are paused: their tasks are neither claimed nor started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::engine::Engine;
+use super::lane::{Lane, Settled};
+use super::lease::Now;
+use crate::clock::Moment;
+use crate::defaults;
+use crate::schedule::pauses::Age;
+
+/// Asks the store, if what is known of pauses is not fresh: something is about to be claimed, and it is to be known by
+/// then whether it may start.
+pub(crate) fn ask_ahead(engine: &Engine, now: &Moment) {
+    if engine.kernel.pauses.age(now) > Age::Fresh {
+        engine.pauses.notify_one();
+    }
+}
+
+/// Whether it is known that tasks of a lane may start. If it is not, or not for long, the store is asked, and lanes look
+/// again.
+pub(crate) fn may_start(engine: &Engine, lane: &Lane, now: &Now) -> bool {
+    let pauses = &engine.kernel.pauses;
+    // Others in this process ask, too: the lane may not have been told yet.
+    if pauses.has(&lane.kind, now.store) != lane.is_paused() {
+        engine.pauses.notify_one();
+    }
+    ask_ahead(engine, &now.moment);
+    pauses.allow(&lane.kind, &now.moment, now.store)
+}
+
+/// Asks which kinds are paused when something is to start, and twice as often as it must be known while any is, until
+/// stopped.
+pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Settled>) {
+    let kernel = &engine.kernel;
+    loop {
+        let again = async {
+            if !kernel.pauses.is_any() && !engine.lanes.values().any(|lane| lane.is_paused()) {
+                std::future::pending::<()>().await;
+            }
+            kernel.clock.sleep(defaults::PAUSE_SEEN / 2).await;
+        };
+        tokio::select! {
+            biased;
+            () = engine.stop.begun() => return,
+            () = engine.pauses.notified() => {}
+            () = again => {}
+        }
+        let asked = kernel.pauses.refresh(kernel).await;
+        let now = kernel.time.now();
+        for (kind, lane) in &engine.lanes {
+            let paused = kernel.pauses.has(kind, now);
+            if lane.set_paused(paused) {
+                lane.set_backlog(true);
+                engine.room.notify_one();
+            }
+            if paused {
+                // Also what was claimed before this was known, and has come since.
+                engine.release(lane, &settle);
+            }
+        }
+        if asked.is_err() {
+            tokio::select! {
+                biased;
+                () = engine.stop.begun() => return,
+                () = kernel.clock.sleep(ASK_AGAIN) => {}
+            }
+        }
+        for lane in engine.lanes.values() {
+            lane.look_again();
+        }
+    }
+}
+
+/// How soon a store is asked again that has not said which kinds are paused.
+const ASK_AGAIN: Duration = Duration::from_millis(100);

@@ -1,0 +1,172 @@
+//! Keeps claims alive while their handlers run, and notes which handlers start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::attempt::Attempt;
+use super::engine::Engine;
+use super::lane::{Current, Lane};
+use super::pass_on;
+use crate::store::turns::{CALLS, Load, Turn, take_turns};
+use crate::store::{Guarded, Renewal, unanswered};
+use crate::{Error, defaults};
+
+/// Renews the leases of all held claims, three times in each lease, and at once where a lease may have ended: after a
+/// suspend, a pause of the process, a step of the store's clock. Never ends.
+pub(crate) async fn keep(engine: Arc<Engine>) {
+    let clock = &engine.kernel.clock;
+    let mut pause = engine.lease / defaults::RENEWALS;
+    loop {
+        tokio::select! {
+            biased;
+            () = engine.unsure.notified() => {}
+            () = clock.sleep(pause) => {}
+        }
+        pause = match renew(&engine).await {
+            true => engine.lease / defaults::RENEWALS,
+            // The leases go on.
+            false => (engine.lease / defaults::RENEWALS).min(RENEW_AGAIN),
+        };
+    }
+}
+
+/// How soon leases are renewed again that could not be.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
+
+/// Renews all held claims, in batches that do not wait for one another; says whether the store answered for all.
+pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
+    let clock = &engine.kernel.clock;
+    let mut renewals = Vec::new();
+    for lane in engine.lanes.values() {
+        let of_lane = lane.renewable(&clock.moment(), engine.lease);
+        renewals.extend(of_lane.into_iter().map(|renewal| (Arc::clone(lane), renewal)));
+    }
+    let mut calls = JoinSet::new();
+    for batch in renewals.chunks(defaults::BATCH) {
+        let (engine, batch) = (Arc::clone(engine), batch.to_vec());
+        clock.spawn_in(&mut calls, async move { renew_batch(&engine, &batch).await });
+    }
+    let mut answered = true;
+    while let Some(call) = calls.join_next().await {
+        answered &= pass_on(call).is_some_and(|renewed| renewed.is_ok());
+    }
+    answered
+}
+
+async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<(), Error> {
+    let kernel = &engine.kernel;
+    let now = engine.now();
+    let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
+    let renewed = extend(engine, &renewals).await.inspect_err(|error| {
+        warn!(
+            %error, claims = batch.len(),
+            "leases could not be renewed; what is claimed and waits does not start until they are, and after a \
+             lease others may run it: see that the store is up"
+        );
+    })?;
+    for ((lane, renewal), renewed) in batch.iter().zip(renewed) {
+        match renewed {
+            Guarded::Done => lane.renewed(renewal, engine.lease_from(&now)),
+            // It is tried again until the lease ends.
+            Guarded::Blocked => {}
+            Guarded::Lost if lane.lost(renewal.id, renewal.version) => {
+                kernel.counters.lost_claims.add(1);
+                engine.room.notify_one();
+                warn!(id = %renewal.id, kind = %lane.kind, "a claim was lost; if its handler runs, it is stopped");
+            }
+            Guarded::Lost => {}
+        }
+        lane.look_again();
+    }
+    Ok(())
+}
+
+/// Asks the store to move the ends of leases, and to note starts. A call that hangs must not cost the leases: there is
+/// time for others.
+async fn extend(engine: &Engine, renewals: &[Renewal]) -> Result<Vec<Guarded>, Error> {
+    let kernel = &engine.kernel;
+    let limit = engine.lease / defaults::RENEWALS;
+    let renewing = kernel.store.renew(renewals, engine.lease);
+    kernel
+        .clock
+        .timeout(limit, renewing)
+        .await
+        .unwrap_or_else(|| Err(unanswered(kernel.store.name(), limit)))
+}
+
+/// A start to be noted before it happens.
+pub(crate) struct Note {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) attempt: Arc<Attempt>,
+}
+
+/// Tells the store which handlers are about to start, as many at once as are waiting, until nobody can ask for more.
+pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<Note>) {
+    let clock = &engine.kernel.clock;
+    let call = |batch, turn: Turn| {
+        let engine = Arc::clone(&engine);
+        async move { turn.take(note_batch(&engine, batch)).await }
+    };
+    // Bounded by the lanes: no more than may run at once. What is in flight at the end nobody waits for any more.
+    take_turns(
+        clock,
+        CALLS,
+        starting,
+        |_| Load::ONE,
+        call,
+        |ended| {
+            pass_on(ended);
+        },
+    )
+    .await;
+}
+
+async fn note_batch(engine: &Engine, batch: Vec<Note>) {
+    let now = engine.now();
+    let renewal = |Note { lane, attempt }: &Note| {
+        let Current { claim, .. } = lane.current(attempt);
+        Renewal {
+            id: claim.id,
+            version: claim.version,
+            started: true,
+        }
+    };
+    let renewals: Vec<_> = batch.iter().map(renewal).collect();
+    let noted = match extend(engine, &renewals).await {
+        Ok(noted) => noted,
+        Err(error) => {
+            warn!(
+                %error, claims = batch.len(),
+                "the store could not be told which tasks are about to start, so they wait until it can; see that \
+                 it is up"
+            );
+            vec![Guarded::Blocked; batch.len()]
+        }
+    };
+    let mut blocked = Vec::new();
+    for ((Note { lane, attempt }, renewal), noted) in batch.into_iter().zip(renewals).zip(noted) {
+        match noted {
+            Guarded::Done => lane.noted(&attempt, Some(engine.lease_from(&now))),
+            Guarded::Blocked => blocked.push((lane, attempt)),
+            Guarded::Lost => {
+                let lost = lane.lost(renewal.id, renewal.version);
+                engine.kernel.counters.lost_claims.add(usize::from(lost));
+                engine.room.notify_one();
+                lane.look_again();
+            }
+        }
+    }
+    if !blocked.is_empty() {
+        engine.kernel.clock.sleep(NOTE_AGAIN).await;
+        for (lane, attempt) in blocked {
+            lane.noted(&attempt, None);
+        }
+    }
+}
+
+/// How soon the start of a handler is noted again that could not be.
+const NOTE_AGAIN: Duration = Duration::from_millis(250);

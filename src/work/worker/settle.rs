@@ -1,0 +1,277 @@
+//! Ends claims in the store, in batches.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tracing::{error, warn};
+
+use super::engine::Engine;
+use super::lane::{Current, Finished, Settled};
+use super::pass_on;
+use crate::clock::backoff::Backoff;
+use crate::observe::metrics::LOST;
+use crate::store::turns::{CALLS, Load, Turn, take_turns};
+use crate::store::{Ending, Event, Guarded, Step, Target, ended};
+use crate::work::verdict::next_wake;
+use crate::{Error, Kind, State, Task};
+
+/// Settles what has ended, as much at once as is waiting, until nobody can send more.
+///
+/// A few calls are in flight at once, and a row that is locked or out of reach is tried again apart from the others: no
+/// end waits for another.
+pub(crate) async fn settle(engine: Arc<Engine>, ended: mpsc::UnboundedReceiver<Settled>) {
+    let clock = &engine.kernel.clock;
+    let call = |batch, turn: Turn| {
+        let engine = Arc::clone(&engine);
+        async move {
+            let left = turn.take(write(&engine, batch, false)).await;
+            repeat(&engine, left).await;
+        }
+    };
+    // Bounded by the lanes: each claim is here at most once.
+    let mut calls = take_turns(
+        clock,
+        CALLS,
+        ended,
+        |_| Load::ONE,
+        call,
+        |ended| {
+            pass_on(ended);
+        },
+    )
+    .await;
+    while let Some(ended) = calls.join_next().await {
+        pass_on(ended);
+    }
+}
+
+/// Settles what could not be, again and again.
+async fn repeat(engine: &Engine, mut left: Vec<Settled>) {
+    let clock = &engine.kernel.clock;
+    let mut backoff = Backoff::CALLS;
+    while !left.is_empty() {
+        clock.sleep(backoff.failed(clock.instant())).await;
+        left = write(engine, left, true).await;
+    }
+}
+
+/// Writes the endings, and does what follows; gives those of which it is not known whether they are written.
+/// `repeated`: an earlier try may have had its effect.
+async fn write(engine: &Engine, batch: Vec<Settled>, repeated: bool) -> Vec<Settled> {
+    match call(engine, &batch).await {
+        Ok(came) => conclude(engine, batch, came, repeated).await,
+        Err(cause) if cause.is_transient() => {
+            warn!(
+                %cause, claims = batch.len(),
+                "ends of claims could not be written yet; it is tried again, and tasks run once more only if it \
+                 fails for a whole lease"
+            );
+            batch
+        }
+        Err(cause) if batch.len() == 1 => given_up_in_the_end(engine, batch, &cause).await,
+        Err(cause) => {
+            // One row may spoil the batch: each by itself.
+            warn!(
+                %cause, claims = batch.len(),
+                "a batch of ends of claims was refused, so each is written by itself"
+            );
+            one_by_one(engine, batch).await
+        }
+    }
+}
+
+/// The claims that were to be ended of a batch, and the store's answer for each.
+async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<(Current, Guarded)>, Error> {
+    let claims: Vec<_> = batch.iter().map(current).collect();
+    let kernel = &engine.kernel;
+    let now = kernel.time.now().unwrap_or_default();
+    let end = |(settled, Current { claim, goes_on }): (&Settled, &Current)| Step {
+        note: kernel.note_end(Some(&settled.attempt.task), &settled.ending, now),
+        id: claim.id,
+        version: claim.version,
+        event: Event::End {
+            ending: settled.ending.clone(),
+            goes_on: *goes_on,
+        },
+        claimed: Some(Arc::clone(&settled.attempt.task)),
+    };
+    let ends: Vec<_> = batch.iter().zip(&claims).map(end).collect();
+    let came = engine.kernel.store.advance(&ends).await?;
+    Ok(claims.into_iter().zip(came).collect())
+}
+
+/// The claim as the store knows it: it may have been lost and taken back meanwhile.
+fn current(Settled { lane, attempt, .. }: &Settled) -> Current {
+    lane.current(attempt)
+}
+
+/// Writes each ending by itself. Where others can be written, one that the store refuses for good never will be; where
+/// the first few are all refused, the store may refuse everything, and the others come first the next time.
+async fn one_by_one(engine: &Engine, batch: Vec<Settled>) -> Vec<Settled> {
+    let mut left = Vec::new();
+    let mut refused = Vec::new();
+    let mut any_written = false;
+    for settled in batch {
+        if !any_written && refused.len() == REFUSED_AT_MOST {
+            left.push(settled);
+            continue;
+        }
+        match call(engine, std::slice::from_ref(&settled)).await {
+            Ok(came) => {
+                any_written = true;
+                left.extend(conclude(engine, vec![settled], came, true).await);
+            }
+            Err(cause) if cause.is_transient() => left.push(settled),
+            Err(cause) => refused.push((settled, cause)),
+        }
+    }
+    for (settled, cause) in refused {
+        if any_written {
+            give_up(engine, &settled, &cause).await;
+        } else {
+            left.extend(given_up_in_the_end(engine, vec![settled], &cause).await);
+        }
+    }
+    left
+}
+
+/// How many ends are tried by themselves of a batch that is refused.
+const REFUSED_AT_MOST: usize = 3;
+
+/// The store refuses this claim's end, and perhaps everything, for a moment: a table that is being renamed, a right that
+/// was withdrawn. Only when a lease has passed over it the claim is given up.
+async fn given_up_in_the_end(engine: &Engine, batch: Vec<Settled>, cause: &Error) -> Vec<Settled> {
+    let now = engine.kernel.clock.moment();
+    let (over, left): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|settled| settled.since.until(&now) >= engine.lease);
+    for settled in &over {
+        give_up(engine, settled, cause).await;
+    }
+    if !left.is_empty() {
+        warn!(
+            %cause, claims = left.len(),
+            "the store refuses to write ends of claims; it is tried for as long as a lease, then their tasks run \
+             once more: see whether the store may be written to"
+        );
+    }
+    left
+}
+
+/// The row cannot be written; when its lease ends the task is tried again. Unless an earlier try has had its effect.
+async fn give_up(engine: &Engine, settled: &Settled, cause: &Error) {
+    let Current { claim, goes_on } = current(settled);
+    if was_settled(engine, &claim, &settled.ending).await {
+        count(engine, &claim, goes_on, &settled.ending);
+    } else {
+        error!(
+            %cause, id = %claim.id, kind = %claim.kind,
+            "the end of a claim cannot be written; its task is tried again when its lease has ended"
+        );
+        lost(engine, &claim.kind);
+    }
+    settled.lane.settled(&settled.attempt);
+    engine.room.notify_one();
+}
+
+fn lost(engine: &Engine, kind: &Kind) {
+    engine.kernel.counters.lost_claims.add(1);
+    engine.kernel.metrics.attempted(kind, LOST);
+}
+
+/// Does what follows when claims were settled, or were somebody else's; gives those of which it is not known.
+async fn conclude(
+    engine: &Engine,
+    batch: Vec<Settled>,
+    came: Vec<(Current, Guarded)>,
+    repeated: bool,
+) -> Vec<Settled> {
+    let settled_at = engine.kernel.clock.instant();
+    let mut due_wakes = Vec::new();
+    let mut left = Vec::new();
+    for (settled, (Current { claim, goes_on }, came)) in batch.into_iter().zip(came) {
+        let won = match came {
+            Guarded::Done => true,
+            Guarded::Lost => repeated && was_settled(engine, &claim, &settled.ending).await,
+            Guarded::Blocked => {
+                left.push(settled);
+                continue;
+            }
+        };
+        if won {
+            count(engine, &claim, goes_on, &settled.ending);
+            let now = engine.kernel.time.now().unwrap_or(claim.updated_at);
+            due_wakes.extend(next_wake(&claim, &settled.ending, now, settled_at));
+        } else if current(&settled).claim.version != claim.version {
+            // Lost and taken back while this was on its way: the end is for the claim that there is now.
+            left.push(settled);
+            continue;
+        } else if has_finished(engine, &settled).await {
+            engine.kernel.ended(&claim.kind, &Ending::Done);
+        } else {
+            lost(engine, &claim.kind);
+            warn!(
+                id = %claim.id, kind = %claim.kind,
+                "a claim was lost before its end was written; another worker may run its task"
+            );
+        }
+        settled.lane.settled(&settled.attempt);
+    }
+    engine.room.notify_one();
+    engine.kernel.send_soon(due_wakes).await;
+    left
+}
+
+/// Whether a claim that is gone was finished in a transaction of its handler's.
+async fn has_finished(engine: &Engine, settled: &Settled) -> bool {
+    match settled.finished {
+        Finished::No => false,
+        // Asking the store for each would cost more than settling did.
+        Finished::Yes => true,
+        Finished::Perhaps => became(engine, &current(settled).claim, State::Done).await,
+    }
+}
+
+/// Whether a claim that is gone was ended by an earlier try of ours whose answer was lost.
+async fn was_settled(engine: &Engine, task: &Task, ending: &Ending) -> bool {
+    let expected = match ending {
+        Ending::Done => State::Done,
+        Ending::Dead { .. } => State::Dead,
+        Ending::Cancelled => State::Cancelled,
+        Ending::Retry { .. }
+        | Ending::Snooze { .. }
+        | Ending::Again { .. }
+        | Ending::Moved { .. }
+        | Ending::Release => State::Scheduled,
+    };
+    became(engine, task, expected).await
+}
+
+/// Whether a claim that is gone made its row this by one transition.
+async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
+    let clock = &engine.kernel.clock;
+    let mut backoff = Backoff::CALLS;
+    loop {
+        match engine.kernel.store.find(&Target::Id(task.id)).await {
+            Ok(Some(row)) => {
+                return row.version == task.version + 1 && row.state == expected && row.owner == task.owner;
+            }
+            Ok(None) => return false,
+            Err(cause) if cause.is_transient() => clock.sleep(backoff.failed(clock.instant())).await,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
+    engine.kernel.ended(&task.kind, ending);
+    engine.kernel.log_failure(task, ending);
+    let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
+    engine
+        .kernel
+        .events
+        .tell(|| ended(task, ending, goes_on, ended_at));
+    if let Ending::Dead { error, give_back } = ending {
+        engine.dead(task, error, u32::from(*give_back) + u32::from(goes_on), ended_at);
+    }
+}
