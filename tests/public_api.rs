@@ -27,8 +27,13 @@ impl Source {
             let Item::Mod(module) = item else { continue };
             if module.content.is_none() {
                 let name = module.ident.to_string();
-                let items = parsed(&folder.join(format!("{name}.rs")));
-                self.read(inside(&place, &name), items, &folder.join(&name));
+                let inner = folder.join(&name);
+                let room = inner.join("mod.rs");
+                let items = match room.exists() {
+                    true => parsed(&room),
+                    false => parsed(&inner.with_extension("rs")),
+                };
+                self.read(inside(&place, &name), items, &inner);
             }
         }
         self.0.insert(place, items);
@@ -80,9 +85,15 @@ impl Source {
             if let Item::Use(import) = item {
                 let condition: String = import.attrs.iter().map(|of| text(of) + " ").collect();
                 for path in leaves(&import.tree, &[]) {
-                    let known = format!("{public}::{}: {condition}", path[path.len() - 1]);
+                    let name = &path[path.len() - 1];
+                    let known = format!("{public}::{name}: {condition}");
                     match self.defined(place, &path) {
-                        Some((home, item)) => self.describe(&home, item, &known, told),
+                        Some((home, item)) => {
+                            self.describe(&home, item, &known, told);
+                            if let Item::Mod(_) = item {
+                                self.tell(&inside(&home, name), &format!("{public}::{name}"), told);
+                            }
+                        }
                         None => told.extend([known + "a macro"]),
                     }
                 }
