@@ -1,5 +1,6 @@
 //! What carries wake-ups: the trait, and what goes through it. Beside this file, the folder of implementations.
 
+mod due_wake;
 mod in_process;
 mod levels;
 mod look_ahead;
@@ -11,12 +12,14 @@ mod rocketmq;
 mod timing_wheel;
 mod wake;
 mod wheel;
+mod woken_by;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::due_wake::DueWake;
 pub use self::levels::LevelsBackend;
 pub(crate) use self::look_ahead::{LookAhead, NAME as LOOK_AHEAD};
 pub use self::rearm::{Rearming, rearm};
@@ -26,9 +29,9 @@ pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardChec
 pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
 pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
+pub use self::woken_by::WokenBy;
 use crate::Error;
-use crate::delay::LevelTable;
-pub use crate::work::handler::WokenBy;
+pub use crate::route::reach::{Delays, Reach};
 
 /// Carries wake-ups from a moment to a later one.
 ///
@@ -88,27 +91,6 @@ pub trait Backend: Debug + Send + Sync {
     /// From then on `receive` (also a call that is waiting), `send` and `health` give an error at once, one that is
     /// not transient. Closing again does nothing.
     async fn close(&self) -> Result<(), Error>;
-}
-
-/// Which delays a backend can hold, and how late it usually is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delays {
-    /// Which delays.
-    pub reach: Reach,
-    /// How late its wake-ups usually are at the most: after its delay and this much more, a wake-up counts as overdue.
-    pub usual_lateness: Duration,
-}
-
-/// The delays that a backend can hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Any delay up to the longest, zero included; what is due later is sent in several hops.
-    Any {
-        /// The longest.
-        max: Duration,
-    },
-    /// Only the delays of a table.
-    Levels(LevelTable),
 }
 
 /// A wake-up to send.

@@ -35,7 +35,7 @@ use self::kinds::Kinds;
 use self::member::Member;
 use self::membership::Membership;
 use self::merging::Merging;
-use self::sender::Sender;
+use self::sender::{MAX_DELAY, Sender};
 use self::shards::{Shard, Shards};
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
@@ -45,8 +45,6 @@ use crate::store::coalescer::LARGE;
 use crate::{Error, defaults};
 
 const PREFIX: &str = "delayline";
-/// The longest delay: 100 years. A double, which a score is, has room for every ms of it.
-const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// The shortest lease: one that ends before its wake-ups have arrived is of no use.
 const MIN_LEASE: Duration = Duration::from_millis(10);
 /// The longest lease.
@@ -293,12 +291,6 @@ impl Backend for RedisBackend {
         self.link.close();
         Ok(())
     }
-}
-
-/// The delay in whole ms, rounded up, so that it is not early.
-fn whole_millis(delay: Duration) -> u64 {
-    let nanos = delay.min(MAX_DELAY).as_nanos();
-    u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for RedisBackend {

@@ -8,15 +8,13 @@ mod brokers;
 #[cfg(feature = "metrics")]
 mod given;
 #[cfg(feature = "metrics")]
-mod instruments;
+pub(crate) mod instruments;
 #[cfg(feature = "metrics")]
 mod kinds;
 #[cfg(all(feature = "metrics", feature = "rocketmq"))]
 mod level_samples;
 #[cfg(feature = "metrics")]
 mod recorded;
-#[cfg(feature = "metrics")]
-mod sampling;
 #[cfg(all(test, feature = "metrics", feature = "rocketmq"))]
 mod told;
 #[cfg(not(feature = "metrics"))]
@@ -24,6 +22,8 @@ mod unrecorded;
 
 #[cfg(all(feature = "metrics", feature = "rocketmq"))]
 pub(crate) use self::brokers::{level_is_stuck, sent_to_broker};
+#[cfg(feature = "metrics")]
+pub(crate) use self::kinds::OTHER;
 #[cfg(all(feature = "metrics", feature = "rocketmq"))]
 pub(crate) use self::level_samples::LevelSamples;
 #[cfg(feature = "metrics")]

@@ -16,13 +16,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::broker_info::BrokerInfo;
 use super::client::ClientFactory;
 use super::failure::{NO_TOPIC, answer, explained, failure, is_hung_up, is_silence, transient, unreached};
-use super::requests::Requests;
+use super::requests::{MASTER, Requests};
 use crate::Error;
 
 /// The permission to write, in the permissions of a topic's queues (`PermName.PERM_WRITE`).
 const WRITE: u32 = 2;
-/// The number of a master among the brokers of one name.
-pub(super) const MASTER: u64 = 0;
 /// The queues of a new topic on each master: as many workers can share it.
 const QUEUES: u32 = 8;
 /// The most queues of each master that are sent to: there is a route for each of them and each level.

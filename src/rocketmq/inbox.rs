@@ -72,7 +72,7 @@ impl Inbox {
                 return Err(Error::invalid("topics", "empty", "allowed is one topic or more"));
             };
             for topic in &topics {
-                super::options::check_topic(topic)?;
+                super::names::check_topic(topic)?;
             }
             let intake = Arc::new(Intake {
                 delivery_queue: DeliveryQueue::new(HOLD),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rocketmq_model::common::message::{MessageConst, STRING_HASH_SET};
 
-use super::options::check_topic;
+use super::names::check_topic;
 use crate::Error;
 
 /// The longest body: what brokers take unless they are set otherwise (`maxMessageSize`), and the most that the client

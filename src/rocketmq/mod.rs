@@ -14,6 +14,7 @@ mod forward;
 mod hook;
 mod inbox;
 mod message;
+mod names;
 mod options;
 mod publish_error;
 mod publisher;

@@ -6,17 +6,14 @@ use std::time::Duration;
 
 use super::credentials::Credentials;
 use super::message::LONGEST_BODY;
+use super::names::{check_group, check_topic};
 #[cfg(feature = "rocketmq-tls")]
 use super::tls::TlsFiles;
 use crate::Error;
 use crate::delay::LevelTable;
 
-/// The longest name of a topic that a broker takes.
-const LONGEST_TOPIC: usize = 127;
 /// The longest body that can be allowed: brokers take no request of more than 16 MiB.
 const LARGEST_MESSAGE: usize = 16 << 20;
-/// The longest name of a consumer group that a broker takes.
-const LONGEST_GROUP: usize = 255;
 /// What is in no host's name: by which an address is known that is meant for something else, and may hold a password.
 const NO_HOST: [char; 4] = ['@', '/', '=', ' '];
 
@@ -177,7 +174,7 @@ impl RocketMqOptions {
             ));
         }
         check_topic(&self.topic)?;
-        check_name("group", &self.group, LONGEST_GROUP)
+        check_group(&self.group)
     }
 }
 
@@ -191,27 +188,6 @@ fn without_secrets(nameservers: &str) -> &str {
         true => nameservers,
         false => "(not shown, as it may hold a password)",
     }
-}
-
-/// Refuses what cannot be the name of a topic.
-pub(super) fn check_topic(topic: &str) -> Result<(), Error> {
-    check_name("topic", topic, LONGEST_TOPIC)
-}
-
-fn check_name(field: &'static str, name: &str, longest: usize) -> Result<(), Error> {
-    let fits = (1..=longest).contains(&name.len());
-    if fits
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-%|".contains(&byte))
-    {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        field,
-        name,
-        format!("allowed are 1 to {longest} letters, digits, and any of _-%|"),
-    ))
 }
 
 impl From<&str> for RocketMqOptions {

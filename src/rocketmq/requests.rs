@@ -6,12 +6,13 @@ use rocketmq_model::message::MessageQueue;
 use rocketmq_protocol::protocol::header::query_consumer_offset_response_header::QueryConsumerOffsetResponseHeader as Offset;
 use rocketmq_protocol::protocol::remoting_command::RemotingCommand;
 
-use super::admin::MASTER;
 use super::client::ClientFactory;
 use super::failure::{NO_PERMISSION, denied, failure, transient};
 use super::hook::{ROUTE, SUCCESS};
 use crate::Error;
 
+/// The number of a master among the brokers of one name.
+pub(super) const MASTER: u64 = 0;
 /// For how long a server may take to answer, in ms.
 const ANSWER_WITHIN: u64 = 1_000;
 /// The request for how far a consumer group has consumed a queue (`QUERY_CONSUMER_OFFSET`).

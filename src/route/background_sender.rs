@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::backend::DueWake;
 use crate::backend::Wake;
 use crate::clock::{Clock, Spawned};
 use crate::defaults;
 use crate::observe::metrics::wakeups;
-use crate::route::router::{DueWake, Router};
+use crate::route::router::Router;
 use crate::stats::Counters;
 
 /// Sends wake-ups behind their callers' backs, in batches, a bounded number of them waiting.

@@ -3,4 +3,6 @@
 pub(crate) mod background_sender;
 pub mod delay;
 mod failure_counter;
+mod level_table;
+pub(crate) mod reach;
 pub(crate) mod router;

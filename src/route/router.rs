@@ -6,17 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake, WokenBy};
+use crate::backend::{Backend, Departure, DueWake, LookAhead, Reach, SendError, Wake, WokenBy};
 use crate::clock::Clock;
 use crate::delay::{Hop, Route, Routing, route};
 use crate::history::Leg;
 use crate::observe::metrics::wakeups;
 use crate::route::failure_counter::FailureCounter;
 use crate::stats::Counters;
-use crate::task::timestamp::{duration, millis};
 use crate::{Error, Kind, defaults};
 
 /// How many legs of a way people are shown at the most.
@@ -44,20 +42,6 @@ struct CarrierBackend {
     healthy: AtomicBool,
     failures: FailureCounter,
     became_unhealthy: Notify,
-}
-
-/// A wake-up on its way, and when its task is due by the monotonic clock.
-#[derive(Clone, Debug)]
-pub(crate) struct DueWake {
-    pub(crate) wake: Wake,
-    pub(crate) due: Instant,
-}
-
-impl DueWake {
-    /// How long until the task is due, in whole ms, as the rows have it.
-    fn remaining(&self, now: Instant) -> Duration {
-        duration(millis(self.due.saturating_duration_since(now)))
-    }
 }
 
 /// Where a wake-up goes next, and for how long.

@@ -61,12 +61,3 @@ where
         .filter_map(|refused| refused.or_else(|| answers.next()));
     each.collect()
 }
-
-/// The one answer of a call for one row.
-pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
-    answers.into_iter().next().ok_or_else(|| Error::Store {
-        store: "custom",
-        transient: false,
-        source: "the store gave no answer for a row".into(),
-    })
-}

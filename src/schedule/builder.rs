@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use crate::backend::Backend;
-use crate::claims::Shared;
 use crate::clock::Clock;
 use crate::delay::Routing;
 use crate::expected::Check;
@@ -18,6 +17,7 @@ use crate::schedule::kernel::Kernel;
 use crate::stats::Counters;
 use crate::store::store_time::StoreTime;
 use crate::store::{History, Limited, Store};
+use crate::work::claims::shared::Shared;
 use crate::{Error, Kind, defaults};
 
 /// Puts a scheduler together; made by [`Scheduler::builder`].

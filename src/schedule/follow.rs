@@ -1,18 +1,10 @@
 //! Collects the wake-ups that follow from a verb.
 
+use crate::backend::DueWake;
 use crate::backend::Wake;
-use crate::route::router::DueWake;
+use crate::store::receipt::Follow;
 use crate::store::store_time::Heard;
 use crate::{Answer, Scheduled, State, Task};
-
-/// The wake-ups that follow from a verb.
-#[derive(Debug, Default)]
-pub(crate) struct Follow {
-    /// To be sent.
-    pub(crate) due_wakes: Vec<DueWake>,
-    /// Of no use any more.
-    pub(crate) obsolete: Vec<Wake>,
-}
 
 impl Follow {
     pub(super) fn scheduled<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Scheduled>) -> Self {

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::claims::{ClaimId, Shared};
+use crate::backend::DueWake;
 use crate::clock::{Clock, Spawned};
 use crate::expected::Check;
 use crate::observe::events::Teller;
 use crate::observe::metrics::{self, Metrics};
 use crate::route::background_sender::BackgroundSender;
-use crate::route::router::{DueWake, Router};
-use crate::schedule::follow::Follow;
+use crate::route::router::Router;
 use crate::schedule::pauses::Pauses;
 use crate::stats::Counters;
+use crate::store::receipt::Follow;
 use crate::store::store_time::{Heard, StoreTime};
 use crate::store::{Ending, History, Store};
+use crate::task::claim_id::ClaimId;
+use crate::work::claims::shared::Shared;
 use crate::work::failure_log::FailureLog;
 use crate::{Error, Kind, State, Task, defaults};
 

@@ -8,24 +8,25 @@ mod explain;
 pub(crate) mod follow;
 mod forecast;
 pub(crate) mod kernel;
-pub(crate) mod paused;
 pub(crate) mod pauses;
 mod pausing;
-pub(crate) mod receipt;
+#[cfg(feature = "metrics")]
+mod sampling;
 mod scheduling;
 mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::batches::{batches, only};
+use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
 use crate::claims::Claims;
 use crate::observe::metrics;
 use crate::schedule::actor::Actor;
-use crate::schedule::follow::Follow;
 use crate::schedule::kernel::Kernel;
 use crate::stats::Stats;
+use crate::store::only;
+use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
 use crate::work::noting::Way;
 use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, defaults};

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::clock::Moment;
-use crate::schedule::kernel::Kernel;
-use crate::schedule::paused;
-use crate::store::unanswered;
+use crate::clock::{Clock, Moment};
+use crate::store::{Store, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
 /// What this process has heard of pauses. The store is asked only where something is about to start, so an idle process
@@ -70,26 +68,25 @@ impl Pauses {
     }
 
     /// Sees to it that what is known is new enough for a start, or says why it is not.
-    pub(crate) async fn hear(&self, kernel: &Kernel) -> Result<(), Error> {
-        match self.refresh(kernel).await {
-            Err(error) if self.age(&kernel.clock.moment()) == Age::Old => Err(error),
+    pub(crate) async fn hear(&self, store: &dyn Store, clock: &Clock) -> Result<(), Error> {
+        match self.refresh(store, clock).await {
+            Err(error) if self.age(&clock.moment()) == Age::Old => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
     /// Asks the store, unless what is known is fresh. If it does not answer, what is known grows old.
-    pub(crate) async fn refresh(&self, kernel: &Kernel) -> Result<(), Error> {
-        let came = kernel.clock.moment();
+    pub(crate) async fn refresh(&self, store: &dyn Store, clock: &Clock) -> Result<(), Error> {
+        let came = clock.moment();
         let _asking = self.asking.lock().await;
-        let asked = kernel.clock.moment();
+        let asked = clock.moment();
         if self.age(&asked) == Age::Fresh {
             return Ok(());
         }
         if let Some(error) = self.failed_since(&came) {
             return Err(error);
         }
-        let store = &*kernel.store;
-        let answer = kernel.clock.timeout(ASK_LIMIT, paused::all(store)).await;
+        let answer = clock.timeout(ASK_LIMIT, paused::all(store)).await;
         match answer.unwrap_or_else(|| Err(unanswered(store.name(), ASK_LIMIT))) {
             Ok(found) => {
                 let until = found.into_iter().map(|paused| (paused.kind, paused.until));
@@ -105,7 +102,7 @@ impl Pauses {
                 Ok(())
             }
             Err(error) => {
-                let told = (kernel.clock.moment(), error.once_more());
+                let told = (clock.moment(), error.once_more());
                 if self.heard().failed.replace(told).is_none() {
                     warn!(
                         %error,

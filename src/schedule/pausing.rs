@@ -1,8 +1,8 @@
 //! Kinds whose tasks wait.
 
 use super::Scheduler;
-use crate::schedule::paused;
 use crate::store::Paused;
+use crate::store::paused;
 use crate::{Error, Kind, Timestamp};
 
 impl Scheduler {

@@ -1,14 +1,14 @@
 //! New tasks.
 
 use super::Scheduler;
-use super::batches::only;
 use super::batches::{batches_of, each};
 use crate::observe::metrics;
-use crate::schedule::follow::Follow;
 use crate::schedule::kernel::Kernel;
-use crate::schedule::paused;
 use crate::store::NewRow;
+use crate::store::only;
+use crate::store::paused;
 use crate::store::place;
+use crate::store::receipt::Follow;
 use crate::store::store_time::Heard;
 use crate::work::noting::Way;
 use crate::{Error, NewTask, Scheduled};

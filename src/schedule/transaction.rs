@@ -1,10 +1,10 @@
 //! The verbs within a transaction of the service's own.
 
-use super::batches::only;
-use super::follow::Follow;
-use super::receipt::Receipt;
 use super::scheduling::VERB;
 use crate::observe::metrics;
+use crate::store::Receipt;
+use crate::store::only;
+use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, Target, Transaction, When};
 use crate::{Answer, Error, NewTask, Scheduled, Scheduler, Shift};
 

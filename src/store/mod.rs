@@ -16,12 +16,14 @@ mod merging;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod noted;
+pub(crate) mod paused;
 pub(crate) mod place;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql", feature = "redis")))]
 #[path = "../../tests/support/proxy.rs"]
 mod proxy;
+pub(crate) mod receipt;
 #[cfg(feature = "redis")]
 mod redis;
 mod row;
@@ -50,8 +52,10 @@ pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlBuilder, MySqlStore};
 pub use self::noted::{History, Note, Noted};
+pub use self::paused::Paused;
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
+pub use self::receipt::Receipt;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheckup};
 #[cfg(feature = "sqlite")]
@@ -59,8 +63,6 @@ pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
 pub(crate) use self::transition::ended;
 use crate::backend::Wake;
-pub use crate::schedule::paused::Paused;
-pub use crate::schedule::receipt::Receipt;
 pub use crate::task::page::Page;
 pub use crate::task::target::{Action, Expect, Target};
 use crate::task::timestamp::millis;
@@ -423,4 +425,13 @@ pub struct Pending {
     pub due_at: Timestamp,
     /// When its caller wanted it to run: the due time before any retry or snooze.
     pub planned_at: Timestamp,
+}
+
+/// The one answer of a call for one row.
+pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
+    answers.into_iter().next().ok_or_else(|| Error::Store {
+        store: "custom",
+        transient: false,
+        source: "the store gave no answer for a row".into(),
+    })
 }

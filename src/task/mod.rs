@@ -1,6 +1,7 @@
 //! The task: the row that decides.
 
 pub(crate) mod answer;
+pub(crate) mod claim_id;
 pub mod defaults;
 pub(crate) mod error;
 pub(crate) mod new_task;

@@ -1,13 +1,12 @@
 //! Claims that are taken and ended without a worker.
 
 mod apart;
-mod claim_id;
 mod claimed;
 mod ending;
 mod guarded_writes;
 mod offered;
 mod request;
-mod shared;
+pub(crate) mod shared;
 mod shares;
 mod taking;
 mod waiting;
@@ -16,14 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::claim_id::ClaimId;
 pub use self::claimed::Claimed;
 use self::request::Request;
-pub(crate) use self::shared::Shared;
 use crate::clock::instant_after;
 use crate::observe::metrics;
 use crate::schedule::kernel::Kernel;
 use crate::store::{Renewal, When};
+pub use crate::task::claim_id::ClaimId;
 use crate::work::budget::Budget;
 use crate::work::claimant;
 use crate::work::handler::Outcome;

@@ -7,7 +7,7 @@ pub mod expected;
 pub(crate) mod failure_log;
 pub(crate) mod handler;
 pub(crate) mod noting;
-pub(crate) mod panic_text;
+pub(crate) mod panics;
 pub(crate) mod retry;
 pub(crate) mod verdict;
 pub(crate) mod worker;

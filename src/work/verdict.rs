@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::error;
 
+use crate::backend::DueWake;
 use crate::backend::Wake;
 use crate::clock::instant_after;
-use crate::route::router::DueWake;
 use crate::schedule::kernel::Kernel;
 use crate::store::Ending;
 use crate::task::timestamp::{duration, millis};

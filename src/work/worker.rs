@@ -9,6 +9,7 @@ mod handlers;
 mod held;
 mod lane;
 mod lease;
+mod options;
 mod pausing;
 mod ready;
 mod recheck;
@@ -27,14 +28,15 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 
+use self::engine::Engine;
+use self::handlers::Senders;
+use self::options::Options;
+use self::stop::Stage;
 use crate::clock::hidden::Hidden;
 use crate::work::claimant;
 use crate::work::handler::{Handler, raw, typed};
 use crate::work::retry::Policy;
-use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task, defaults};
-use engine::Engine;
-use handlers::Senders;
-use stop::Stage;
+use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task};
 
 /// Receives wake-ups, moves each task's wake-up on until the task is due, and runs its handler.
 ///
@@ -78,22 +80,9 @@ pub struct Worker {
     options: Options,
 }
 
-/// What is the same for every kind.
-#[derive(Clone)]
-struct Options {
-    name: Option<String>,
-    lease: Duration,
-    sweep_every: Duration,
-    stop_timeout: Duration,
-    payload_memory: usize,
-    on_dead: Option<Alarm>,
-}
-
 /// For how long a worker whose patience has ended waits for its handlers to come to their next await, and at the
 /// least for the store to take what is given back.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-
-type Alarm = Arc<dyn Fn(&Task) + Send + Sync>;
 
 impl Worker {
     /// A worker beside `scheduler`, with no handler yet.
@@ -102,14 +91,7 @@ impl Worker {
             scheduler: scheduler.clone(),
             kinds: Vec::new(),
             refused: None,
-            options: Options {
-                name: None,
-                lease: defaults::LEASE,
-                sweep_every: defaults::SWEEP_EVERY,
-                stop_timeout: defaults::STOP_TIMEOUT,
-                payload_memory: defaults::WORKER_BYTES,
-                on_dead: None,
-            },
+            options: Options::default(),
         }
     }
 
@@ -384,15 +366,6 @@ async fn all_ended(parts: &mut JoinSet<()>) -> Result<(), Error> {
         ended.map_err(|panic| defect(Err(panic)))?;
     }
     Ok(())
-}
-
-/// What a task of a part gave; its panic is the part's own. None: it was aborted.
-fn pass_on<T>(ended: Result<T, JoinError>) -> Option<T> {
-    match ended {
-        Ok(given) => Some(given),
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => None,
-    }
 }
 
 fn defect(ended: Result<(), JoinError>) -> Error {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -10,10 +11,12 @@ use super::grouped::grouped;
 use super::keys::Names;
 use super::member::{self, Member};
 use super::shards::{Shard, Shards};
-use super::whole_millis;
 use crate::backend::{Departure, SendError, Wake};
 use crate::redis::{Call, Link, Lua, lua};
 use crate::{Error, defaults};
+
+/// The longest delay: 100 years. A double, which a score is, has room for every ms of it.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 static SEND: Lua = lua!("send.lua");
 
@@ -112,4 +115,10 @@ impl Sender {
         });
         join_all(removed).await.into_iter().collect()
     }
+}
+
+/// The delay in whole ms, rounded up, so that it is not early.
+fn whole_millis(delay: Duration) -> u64 {
+    let nanos = delay.min(MAX_DELAY).as_nanos();
+    u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Stopwatch;
 use crate::Kind;
-use crate::claims::ClaimId;
+use crate::task::claim_id::ClaimId;
 
 /// How many claims are remembered.
 const MOST: usize = 10_000;

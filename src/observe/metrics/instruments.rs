@@ -3,21 +3,21 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-pub(super) const TASK_LATENESS: &str = "delayline.task.lateness";
-pub(super) const TASKS: &str = "delayline.tasks";
-pub(super) const TASKS_DUE: &str = "delayline.tasks.due";
-pub(super) const OVERDUE_OLDEST: &str = "delayline.overdue.oldest";
-pub(super) const FAILING_OLDEST: &str = "delayline.failing.oldest";
-pub(super) const VERBS: &str = "delayline.verbs";
-pub(super) const ATTEMPTS: &str = "delayline.attempts";
-pub(super) const WAKEUPS: &str = "delayline.wakeups";
-pub(super) const PROCESS_DURATION: &str = "messaging.process.duration";
+pub(crate) const TASK_LATENESS: &str = "delayline.task.lateness";
+pub(crate) const TASKS: &str = "delayline.tasks";
+pub(crate) const TASKS_DUE: &str = "delayline.tasks.due";
+pub(crate) const OVERDUE_OLDEST: &str = "delayline.overdue.oldest";
+pub(crate) const FAILING_OLDEST: &str = "delayline.failing.oldest";
+pub(crate) const VERBS: &str = "delayline.verbs";
+pub(crate) const ATTEMPTS: &str = "delayline.attempts";
+pub(crate) const WAKEUPS: &str = "delayline.wakeups";
+pub(crate) const PROCESS_DURATION: &str = "messaging.process.duration";
 #[cfg(feature = "rocketmq")]
-pub(super) const LEVEL_LATENESS: &str = "delayline.level.lateness";
+pub(crate) const LEVEL_LATENESS: &str = "delayline.level.lateness";
 #[cfg(feature = "rocketmq")]
-pub(super) const LEVEL_STUCK: &str = "delayline.level.stuck";
+pub(crate) const LEVEL_STUCK: &str = "delayline.level.stuck";
 #[cfg(feature = "rocketmq")]
-pub(super) const OPERATION_DURATION: &str = "messaging.client.operation.duration";
+pub(crate) const OPERATION_DURATION: &str = "messaging.client.operation.duration";
 
 /// Tells the recorder what each is, and in which unit.
 pub(super) fn describe() {

@@ -8,7 +8,7 @@ use metrics::SharedString;
 use crate::Kind;
 
 /// What all those are called together that are not told apart.
-pub(super) const OTHER: SharedString = SharedString::const_str("other");
+pub(crate) const OTHER: SharedString = SharedString::const_str("other");
 
 /// Gives names to a bounded number of kinds, first come, first served: callers may make as many kinds as they like, and each
 /// would be some hundred series.

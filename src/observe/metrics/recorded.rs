@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::given::Given;
 use super::instruments;
 use super::kinds::{Kinds, OTHER};
-use crate::claims::ClaimId;
 use crate::clock::Clock;
+use crate::task::claim_id::ClaimId;
 use crate::{Kind, defaults};
 
 /// Tells what has to do with kinds, of one scheduler and what is beside it.
@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     kinds: Kinds,
     given: Given,
     /// Until when the store is not asked for what only it knows.
-    pub(super) rests_until: Mutex<Option<Instant>>,
+    pub(crate) rests_until: Mutex<Option<Instant>>,
 }
 
 impl Metrics {
@@ -80,13 +80,13 @@ impl Metrics {
     }
 
     /// By which a kind is told.
-    pub(super) fn name(&self, kind: &Kind) -> SharedString {
+    pub(crate) fn name(&self, kind: &Kind) -> SharedString {
         // For Prometheus a series whose first value is 1 has never increased: the first dead task would be no alarm.
         self.kinds.name(kind, |name| attempted(name.clone(), "dead", 0))
     }
 
     /// The kinds that are told apart.
-    pub(super) fn own_kinds(&self) -> Vec<Kind> {
+    pub(crate) fn own_kinds(&self) -> Vec<Kind> {
         self.kinds.own()
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::Kind;
 #[cfg(feature = "rocketmq")]
 use crate::backend::Wake;
-use crate::claims::ClaimId;
 use crate::clock::Clock;
 #[cfg(feature = "rocketmq")]
 use crate::delay::Level;
+use crate::task::claim_id::ClaimId;
 
 #[derive(Debug)]
 pub(crate) struct Metrics;

@@ -15,7 +15,7 @@ use super::stop::Stage;
 use crate::observe::metrics::{LOST, Stopwatch, outcome};
 use crate::store::Ending;
 use crate::task::timestamp::duration;
-use crate::work::panic_text::panic_text;
+use crate::work::panics::panic_text;
 use crate::work::verdict::{Verdict, refusal};
 use crate::{Context, Failure, Outcome};
 

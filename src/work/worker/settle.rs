@@ -7,11 +7,11 @@ use tracing::{error, warn};
 
 use super::engine::Engine;
 use super::lane::{Current, Finished, Settled};
-use super::pass_on;
 use crate::clock::backoff::Backoff;
 use crate::observe::metrics::LOST;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
 use crate::store::{Ending, Event, Guarded, Step, Target, ended};
+use crate::work::panics::pass_on;
 use crate::work::verdict::next_wake;
 use crate::{Error, Kind, State, Task};
 

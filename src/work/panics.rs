@@ -1,4 +1,4 @@
-//! What a panic said.
+//! Reads what a panic said, or passes it on.
 
 use std::any::Any;
 
@@ -20,5 +20,14 @@ pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
             Ok(text) => (*text).to_owned(),
             Err(_) => "with a value that is no text".to_owned(),
         },
+    }
+}
+
+/// What a task of a part gave; its panic is the part's own. None: it was aborted.
+pub(crate) fn pass_on<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended {
+        Ok(given) => Some(given),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
     }
 }

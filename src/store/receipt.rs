@@ -1,7 +1,7 @@
 //! What is left to do once a transaction of the service's own has committed.
 
-use super::follow::Follow;
 use crate::Error;
+use crate::backend::{DueWake, Wake};
 
 /// The answer of a verb within a transaction, and the wake-ups that follow from it: given to
 /// [`Scheduler::committed`](crate::Scheduler::committed) after the commit, and dropped after a rollback.
@@ -31,4 +31,13 @@ impl<A> Receipt<A> {
     pub(crate) fn into_parts(self) -> (A, Follow) {
         (self.answer, self.follow)
     }
+}
+
+/// The wake-ups that follow from a verb.
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    /// To be sent.
+    pub(crate) due_wakes: Vec<DueWake>,
+    /// Of no use any more.
+    pub(crate) obsolete: Vec<Wake>,
 }

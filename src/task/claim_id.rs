@@ -15,7 +15,7 @@ pub struct ClaimId {
 }
 
 impl ClaimId {
-    pub(super) fn of(claimed: &Task) -> Self {
+    pub(crate) fn of(claimed: &Task) -> Self {
         Self {
             task: claimed.id,
             version: claimed.version,

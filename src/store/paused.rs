@@ -6,9 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::schedule::batches::only;
 use crate::store::place;
-use crate::store::{Change, Expect, NewRow, Note, Page, Store, Target, Verb, When};
+use crate::store::{Change, Expect, NewRow, Note, Page, Store, Target, Verb, When, only};
 use crate::{Answer, Error, Key, Kind, State, Task, Timestamp};
 
 /// A kind whose tasks wait, due or not, until it is resumed.

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use metrics::{SharedString, gauge};
 
-use super::instruments;
-use super::kinds::OTHER;
+use crate::observe::metrics::{OTHER, instruments};
 use crate::schedule::kernel::Kernel;
 use crate::store::{Page, Paused};
 use crate::task::timestamp::duration;
@@ -140,7 +139,7 @@ impl Figures {
 /// What waits for a resume is not late.
 async fn is_paused(kernel: &Kernel, kind: &Kind, now: Timestamp) -> bool {
     // If the store does not answer, it is as it was heard last.
-    let _ = kernel.pauses.refresh(kernel).await;
+    let _ = kernel.pauses.refresh(&*kernel.store, &kernel.clock).await;
     kernel.pauses.has(kind, Some(now))
 }
 
