@@ -21,11 +21,13 @@ public interface Delayline extends AutoCloseable {
     Answer ask(Command command);
 
     /**
-     * Hands a command over, and waits for no answer.
+     * Hands a command over, and waits for no answer, but over HTTP, where there always is one.
      *
      * @throws DelaylineException if it could not be handed over, or if that is not known
      */
-    void tell(Command command);
+    default void tell(Command command) {
+        ask(command);
+    }
 
     /**
      * Schedules a message for a topic, or, over HTTP, a task of a kind, after a delay.
@@ -68,5 +70,6 @@ public interface Delayline extends AutoCloseable {
 
     /** Ends the connections. What was scheduled stays. */
     @Override
-    void close();
+    default void close() {
+    }
 }

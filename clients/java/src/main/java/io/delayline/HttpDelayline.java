@@ -12,9 +12,8 @@ import java.net.HttpURLConnection;
 import java.net.URL;
 import java.net.URLEncoder;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Optional;
+import java.util.stream.Collectors;
 
 /**
  * Schedules and changes tasks by the HTTP interface of {@code delayline serve}, for services without RocketMQ, or for what
@@ -60,39 +59,22 @@ public final class HttpDelayline implements Delayline {
 
     @Override
     public Answer ask(Command command) {
-        command.checked();
-        String verb = command.verb();
-        List<String> body = new ArrayList<>();
-        add(body, verb.equals("shift") ? "by" : "after", command.after);
-        add(body, "at", command.at);
-        String path = path(kind(command), command.key) + "/" + verb;
+        String path = path(kind(command), command.checked().key) + "/" + command.verb();
+        String body = "{}";
         if (command.schedules()) {
             path = "/v1/tasks";
-            add(body, "kind", kind(command));
-            add(body, "key", command.key);
-            body.add("\"replace\":" + verb.equals("replace"));
-            List<String> headers = new ArrayList<>();
-            command.headers.forEach((name, value) -> add(headers, name, value));
-            body.add("\"headers\":{" + String.join(",", headers) + "}");
-            body.add("\"payload\":" + Json.one(new String(command.body, UTF_8)));
+            body = task(command);
+        } else if (command.verb().equals("shift")) {
+            body = "{" + field("by", command.after) + "}";
+        } else if (command.verb().equals("reschedule")) {
+            body = "{" + field("after", command.after) + "," + field("at", command.at) + "}";
         }
-        return Answer.read(exchange("POST", path, command, "{" + String.join(",", body) + "}"));
-    }
-
-    /** Does what a command says, and looks at no answer. */
-    @Override
-    public void tell(Command command) {
-        ask(command);
+        return Answer.read(exchange("POST", path, command, body));
     }
 
     /** Finds the task of a kind and key, whatever has become of it. */
     public Optional<Task> find(String kind, String key) {
         return Optional.ofNullable(Task.read(exchange("GET", path(kind, key), null, null)));
-    }
-
-    @Override
-    public void close() {
-        // Connections end by themselves.
     }
 
     private String kind(Command command) {
@@ -103,10 +85,17 @@ public final class HttpDelayline implements Delayline {
         return said == null ? kind : said;
     }
 
-    private static void add(List<String> fields, String name, String value) {
-        if (value != null) {
-            fields.add(Json.quote(name) + ":" + Json.quote(value));
-        }
+    /** With all fields that a task may have: where a payload says more than one value, one comes twice, and is refused. */
+    private String task(Command command) {
+        String headers = command.headers.entrySet().stream()
+                .map(header -> field(header.getKey(), header.getValue())).collect(Collectors.joining(","));
+        return String.join(",", "{" + field("kind", kind(command)), field("key", command.key), field("after", command.after),
+                field("at", command.at), field("max_attempts", null), "\"replace\":" + command.verb().equals("replace"),
+                "\"headers\":{" + headers + "}", "\"payload\":" + new String(command.body, UTF_8) + "}");
+    }
+
+    private static String field(String name, String value) {
+        return Json.quote(name) + ":" + (value == null ? null : Json.quote(value));
     }
 
     private static String path(String kind, String key) {

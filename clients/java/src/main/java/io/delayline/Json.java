@@ -40,23 +40,4 @@ final class Json {
         }
         return json.append('"').toString();
     }
-
-    /** Refuses what would say more, as a part of an object, than one value; the server looks whether it is one. */
-    static String one(String value) {
-        int depth = 0;
-        boolean isQuoted = false;
-        for (int at = 0; at < value.length(); at++) {
-            char sign = value.charAt(at);
-            if (isQuoted) {
-                at += sign == '\\' ? 1 : 0;
-            } else {
-                depth += "{[".indexOf(sign) >= 0 ? 1 : "}]".indexOf(sign) >= 0 ? -1 : 0;
-            }
-            isQuoted ^= sign == '"';
-            if (depth < 0 || depth == 0 && !isQuoted && sign == ',') {
-                throw new IllegalArgumentException("body is " + value + ": allowed is one value of JSON");
-            }
-        }
-        return value;
-    }
 }

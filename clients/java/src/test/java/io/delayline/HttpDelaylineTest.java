@@ -87,7 +87,7 @@ class HttpDelaylineTest {
         RejectedException bad = assertThrows(RejectedException.class,
                 () -> delayline.schedule("delayline.own", "a", BODY, LATER));
         assertTrue(bad.getMessage().startsWith("400 to: schedule a: "), bad.getMessage());
-        for (String body : new String[] {"1,\"max_attempts\":1", "1}", "{},{}", "\"a\\\",1", ""}) {
+        for (String body : new String[] {"1,\"max_attempts\":1", "1}", "{},{}", "1,\"replace\":true", ""}) {
             assertThrows(RuntimeException.class, () -> delayline.schedule(KIND, "a", body.getBytes(UTF_8), LATER), body);
         }
         assertFalse(delayline.find(KIND, "a").isPresent());

@@ -26,13 +26,6 @@ final class Server implements AutoCloseable {
         return new Server(config);
     }
 
-    /** One with a gateway, whose topics have names that begin so. */
-    static Server gateway(String name) throws IOException {
-        return new Server(String.format("[rocketmq]%nnameserver = \"%s\"%ntopic = \"%2$s_wakes\"%ngroup = \"%2$s_wakes\"%n"
-                + "[gateway]%ninbox = \"%2$s_in\"%ngroup = \"%2$s\"%ntargets = [\"%2$s_out\"]%nreplies = [\"%2$s_answers\"]%n",
-                nameserver(), name));
-    }
-
     static String nameserver() {
         return environment("DELAYLINE_ROCKETMQ", "the HOST:PORT of a nameserver, as scripts/rocketmq start DIR prints it");
     }
