@@ -12,7 +12,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.MQClientManager;
@@ -42,10 +41,9 @@ import org.apache.rocketmq.common.message.MessageConst;
  * <ul>
  *   <li>From 5.3.1 to 5.3.3 {@code request(message, timeout)} gives up as soon as the message is sent; since 4.9.4 the one with
  *       a callback and no selector is called back then, with null. So it is the one with a selector and a callback.
- *   <li>A broker replies only to producers that it knows by a heartbeat, which a client sends every 30 s, and not at once when
- *       it learns of a broker. So one is sent before the first question, and before one is repeated.
- *   <li>A reply that a broker cannot hand over is gone. So a question without an answer is repeated each second until its time
- *       is over: the same message, which has its effect once.
+ *   <li>A broker replies only to producers that it knows by a heartbeat, which a client sends every 30 s; and a reply that it
+ *       cannot hand over is gone. So a question without an answer is repeated each second until its time is over, behind a
+ *       heartbeat: as the same message, which has its effect once.
  *   <li>A push consumer of a new group reads nothing until its first rebalance, and one that starts before its topic is there
  *       waits for up to 30 s for the next look at the route. So the topic for answers is read without a group's rebalance, from
  *       the end that it has when it is named.
@@ -62,7 +60,6 @@ public final class RocketMqDelayline implements Delayline {
 
     private final DefaultMQProducer producer;
     private final MQClientInstance client;
-    private final AtomicBoolean isIntroduced = new AtomicBoolean();
     private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(THREADS, work -> {
         Thread thread = new Thread(work, "delayline");
         thread.setDaemon(true);
@@ -257,7 +254,7 @@ public final class RocketMqDelayline implements Delayline {
         }
 
         private void send(long left) throws Exception {
-            if (!isIntroduced.getAndSet(true) || isRepeated) {
+            if (isRepeated) {
                 introduce();
             }
             isRepeated = true;

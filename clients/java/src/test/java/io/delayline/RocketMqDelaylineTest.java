@@ -10,6 +10,8 @@ import java.time.Instant;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -98,22 +100,27 @@ class RocketMqDelaylineTest {
         }
     }
 
-    /** By its own heartbeats a broker would know this producer after an hour. */
+    /** As one that was started again. By the client's own heartbeats it would know the producer after an hour. */
     @Test
-    void brokersAreToldWhereRepliesGoBeforeTheFirstQuestion() throws Exception {
+    void aBrokerThatHasForgottenTheProducerIsTold() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(Gateway.unique());
         producer.setNamesrvAddr(Server.nameserver());
         producer.setInstanceName(producer.getProducerGroup());
         producer.setHeartbeatBrokerInterval(3_600_000);
         producer.start();
-        // The first one of a client goes to the brokers that it knows after a second: none.
-        Thread.sleep(1_500);
-        try (RocketMqDelayline delayline = new RocketMqDelayline(producer).inbox(gateway.in).timeout(Duration.ofSeconds(60))) {
-            delayline.tell(Command.schedule(gateway.out, "told before", BODY).after(Duration.ofHours(1)));
-            assertEquals(Outcome.DONE, delayline.cancel("told before").outcome());
-        }
-        assertEquals(Outcome.FINISHED, new RocketMqDelayline(producer).inbox(gateway.in).timeout(Duration.ofSeconds(60))
-                .cancel("told before").outcome(), "the producer is its owner's");
+        RocketMqDelayline delayline = new RocketMqDelayline(producer).inbox(gateway.in).timeout(Duration.ofSeconds(60));
+        assertEquals(Outcome.NEW, delayline.schedule(gateway.out, "forgotten", BODY, Duration.ofHours(1)).outcome());
+
+        MQClientInstance client = MQClientManager.getInstance().getOrCreateMQClientInstance(producer);
+        String broker = producer.fetchPublishMessageQueues(gateway.in).get(0).getBrokerName();
+        client.getMQClientAPIImpl().unregisterClient(client.findBrokerAddressInPublish(broker), client.getClientId(),
+                producer.getProducerGroup(), null, 3_000);
+        assertEquals(Outcome.DONE, delayline.cancel("forgotten").outcome());
+
+        delayline.close();
+        delayline = new RocketMqDelayline(producer).inbox(gateway.in).timeout(Duration.ofSeconds(60));
+        assertEquals(Outcome.FINISHED, delayline.cancel("forgotten").outcome(), "the producer is its owner's");
+        delayline.close();
         producer.shutdown();
     }
 
