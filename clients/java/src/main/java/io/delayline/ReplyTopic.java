@@ -49,14 +49,6 @@ final class ReplyTopic {
         }
     }
 
-    void tryToOpen() {
-        try {
-            open();
-        } catch (MQClientException | RuntimeException away) {
-            // Told to those who ask.
-        }
-    }
-
     boolean isOpen() {
         return !queues.isEmpty();
     }

@@ -53,7 +53,6 @@ import org.apache.rocketmq.common.message.MessageConst;
  */
 public final class RocketMqDelayline implements Delayline {
     private static final long REPEAT_MS = 1_000;
-    private static final long LOOK_MS = 5_000;
     private static final int THREADS = 4;
     /** Messages of one key are dealt with in their order if they are in one queue. */
     private static final MessageQueueSelector BY_KEY = new SelectMessageQueueByHash();
@@ -124,8 +123,11 @@ public final class RocketMqDelayline implements Delayline {
             throw new DelaylineException("RocketMQ's client does not start: " + failed.getMessage(), failed);
         }
         replies = new ReplyTopic(topic, consumer, threads);
-        replies.tryToOpen();
-        threads.scheduleWithFixedDelay(replies::tryToOpen, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+        try {
+            replies.open();
+        } catch (MQClientException | RuntimeException away) {
+            // Told to those who ask.
+        }
         return this;
     }
 
@@ -257,17 +259,18 @@ public final class RocketMqDelayline implements Delayline {
             if (isRepeated) {
                 introduce();
             }
+            // Answers may go to queues that were added.
+            if (replies != null && (isRepeated || !replies.isOpen())) {
+                replies.open();
+            }
             isRepeated = true;
             // A client writes into what it sends.
             Message copy = MessageAccessor.cloneMessage(message);
             if (replies == null) {
                 producer.request(copy, BY_KEY, queueKey(command), this, left);
-                return;
+            } else {
+                producer.send(copy, BY_KEY, queueKey(command), left);
             }
-            if (!replies.isOpen()) {
-                replies.open();
-            }
-            producer.send(copy, BY_KEY, queueKey(command), left);
         }
 
         @Override

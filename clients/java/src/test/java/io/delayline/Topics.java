@@ -1,19 +1,15 @@
 package io.delayline;
 
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.UUID;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 
-/** Makes topics, as {@code mqadmin updateTopic} does: {@code Topics NAMESERVER TOPIC…}. */
+/** Makes topics, as {@code mqadmin updateTopic} does. */
 final class Topics {
     private Topics() {
-    }
-
-    public static void main(String[] arguments) throws Exception {
-        make(arguments[0], Arrays.copyOfRange(arguments, 1, arguments.length));
     }
 
     static void make(String nameserver, String... topics) throws Exception {
@@ -22,8 +18,11 @@ final class Topics {
         admin.setInstanceName(UUID.randomUUID().toString());
         admin.start();
         for (String topic : topics) {
-            make(admin, topic);
-            while (!isThere(admin, topic)) {
+            // A busy broker may not answer in time.
+            for (int at = 0; !isThere(admin, topic); at++) {
+                if (at % 100 == 0) {
+                    tryToMake(admin, topic);
+                }
                 Thread.sleep(20);
             }
         }
@@ -31,7 +30,16 @@ final class Topics {
     }
 
     /** It has other parameters since 5.0. */
-    private static void make(DefaultMQProducer admin, String topic) throws ReflectiveOperationException {
+    private static void tryToMake(DefaultMQProducer admin, String topic) throws IllegalAccessException {
+        try {
+            make(admin, topic);
+        } catch (InvocationTargetException failed) {
+            System.out.println(topic + ": " + failed.getCause());
+        }
+    }
+
+    private static void make(DefaultMQProducer admin, String topic)
+            throws IllegalAccessException, InvocationTargetException {
         for (Method method : DefaultMQProducer.class.getMethods()) {
             Class<?>[] types = method.getParameterTypes();
             if (method.getName().equals("createTopic") && types.length == 3) {
