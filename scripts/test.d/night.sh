@@ -39,6 +39,7 @@ on_version() {
         tests "rocketmq-$1-$2" rocketmq 8 "${without[@]}"
         tests "gateway-$1-$2" serve 4 gateway
         all_jobs
+        java_clients "$1-$2"
     else
         failed+=("RocketMQ $1")
     fi
@@ -107,6 +108,7 @@ night() {
     export DELAYLINE_GATEWAY_ORDERS=${DELAYLINE_GATEWAY_ORDERS:-1000}
     noted "what a change must pass, the fuzzer, and rows over TLS" promises
     noted "servers that are gone for a minute, under 2,000 tasks a second" long_outages
+    noted "clients of RocketMQ for Java, on 5.3.3" java_clients 5.3.3
     noted "MySQL" on_mysql
     noted "RocketMQ 5.5.0" on_version 5.5.0 5.5.0
     noted "RocketMQ 4.9.7 with a nameserver of 5.3.3" on_version 4.9.7 5.3.3

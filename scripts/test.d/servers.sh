@@ -51,6 +51,7 @@ start_servers() {
     # Debian has what makes environments apart from Python.
     python3 -c 'import ensurepip, venv' 2>/dev/null || install "Python's venv" python3-venv
     need javac default-jdk-headless
+    need mvn maven
     # Its promtool, too.
     need prometheus prometheus
     # For the pages.

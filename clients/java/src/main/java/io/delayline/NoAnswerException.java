@@ -1,0 +1,13 @@
+package io.delayline;
+
+/**
+ * Says that no answer came in time, so that it is not known whether the command was carried out. Asking the same
+ * {@link Command} again is safe: it has its effect once.
+ */
+public final class NoAnswerException extends DelaylineException {
+    private static final long serialVersionUID = 1;
+
+    NoAnswerException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

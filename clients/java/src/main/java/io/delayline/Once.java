@@ -1,0 +1,76 @@
+package io.delayline;
+
+import java.util.List;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/**
+ * Drops messages that were handled before, at a consumer of what Delayline publishes.
+ *
+ * <p>Messages come at least once. Those that are copies of one another have the same property {@code DELAYLINE_ID}, whatever
+ * {@code DELAYLINE_ATTEMPT} published them, so that is what they are known by; one without it, which did not come by Delayline,
+ * is known by its message id.
+ *
+ * <pre>{@code
+ * consumer.registerMessageListener(new Once(Handled.inMemory(100_000)).listener(message -> cancel(message)));
+ * }</pre>
+ *
+ * <p>Each consumer group has one of its own.
+ */
+public final class Once {
+    private final Handled handled;
+
+    /** Handles a message; what it throws has the message come again. */
+    public interface Handler {
+        /** Handles a message that was not handled before. */
+        void handle(MessageExt message) throws Exception;
+    }
+
+    /** Makes one that knows by this what was handled. */
+    public Once(Handled handled) {
+        this.handled = handled;
+    }
+
+    /**
+     * Handles a message, unless it was handled before.
+     *
+     * @return whether it was handled now
+     * @throws Exception that of the handler: then the message counts as not handled
+     */
+    public boolean handle(MessageExt message, Handler handler) throws Exception {
+        String id = message.getUserProperty("DELAYLINE_ID");
+        id = id == null ? message.getMsgId() : id;
+        if (!handled.claim(id)) {
+            return false;
+        }
+        try {
+            handler.handle(message);
+            return true;
+        } catch (Throwable failed) {
+            handled.release(id);
+            throw failed;
+        }
+    }
+
+    /** Makes a listener that handles each message once, and has the broker send again what failed, from there on. */
+    public MessageListenerConcurrently listener(Handler handler) {
+        return (List<MessageExt> messages, ConsumeConcurrentlyContext context) -> {
+            for (int at = 0; at < messages.size(); at++) {
+                try {
+                    handle(messages.get(at), handler);
+                } catch (Exception failed) {
+                    if (at == 0) {
+                        // RocketMQ's client logs it, and gives all back.
+                        throw new IllegalStateException(failed);
+                    }
+                    // What follows is given back, and then this one is the first.
+                    context.setAckIndex(at - 1);
+                    break;
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+    }
+}

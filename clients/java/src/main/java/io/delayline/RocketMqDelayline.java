@@ -1,0 +1,314 @@
+package io.delayline;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.nio.ByteBuffer;
+import java.security.MessageDigest;
+import java.time.Duration;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.MessageQueueSelector;
+import org.apache.rocketmq.client.producer.RequestCallback;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
+import org.apache.rocketmq.common.message.MessageConst;
+
+/**
+ * Schedules and changes messages by the gateway of {@code delayline serve}, through RocketMQ's own client, of 4.9 or 5.x, and
+ * brokers of either.
+ *
+ * <pre>{@code
+ * Delayline delayline = RocketMqDelayline.connect("127.0.0.1:9876", "shop");      // or: new RocketMqDelayline(producer)
+ * delayline.schedule("order_timeouts", "order-42", body, Duration.ofMinutes(15));
+ * if (delayline.cancel("order-42").isDone()) { … }                                // then it does not come out
+ * }</pre>
+ *
+ * <p>Answers come as replies to the producer, or, with {@link #replyTopic}, by a topic. What clients do wrong there is
+ * dealt with in here:
+ *
+ * <ul>
+ *   <li>From 5.3.1 to 5.3.3 {@code request(message, timeout)} gives up as soon as the message is sent; since 4.9.4 the one with
+ *       a callback and no selector is called back then, with null. So it is the one with a selector and a callback.
+ *   <li>A broker replies only to producers that it knows by a heartbeat, which a client sends every 30 s; and a reply that it
+ *       cannot hand over is gone. So a question without an answer is repeated each second until its time is over, behind a
+ *       heartbeat: as the same message, which has its effect once.
+ *   <li>A push consumer of a new group reads nothing until its first rebalance, and one that starts before its topic is there
+ *       waits for up to 30 s for the next look at the route. So the topic for answers is read without a group's rebalance, from
+ *       the end that it has when it is named.
+ * </ul>
+ *
+ * <p>Options are set before the first command.
+ */
+public final class RocketMqDelayline implements Delayline {
+    private static final long REPEAT_MS = 1_000;
+    private static final int THREADS = 4;
+    /** Messages of one key are dealt with in their order if they are in one queue. */
+    private static final MessageQueueSelector BY_KEY = new SelectMessageQueueByHash();
+
+    private final DefaultMQProducer producer;
+    private final MQClientInstance client;
+    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(THREADS, work -> {
+        Thread thread = new Thread(work, "delayline");
+        thread.setDaemon(true);
+        return thread;
+    });
+    private boolean isOwn;
+    private String inbox = "delayline_in";
+    private Duration timeout = Duration.ofSeconds(3);
+    private ReplyTopic replies;
+
+    /** Sends by a producer, which is started, with whatever account, TLS or namespace it has; it stays the caller's. */
+    public RocketMqDelayline(DefaultMQProducer producer) {
+        this.producer = producer;
+        client = MQClientManager.getInstance().getOrCreateMQClientInstance(producer);
+    }
+
+    /**
+     * Sends by a producer of its own, which ends with this.
+     *
+     * @param nameserver such as {@code 10.0.0.1:9876;10.0.0.2:9876}; it may be away, and then what is asked fails until it comes
+     * @param group the producer's group, such as the name of the service
+     */
+    public static RocketMqDelayline connect(String nameserver, String group) {
+        DefaultMQProducer producer = new DefaultMQProducer(group);
+        producer.setNamesrvAddr(nameserver);
+        producer.setInstanceName("delayline-" + UUID.randomUUID());
+        try {
+            producer.start();
+        } catch (MQClientException failed) {
+            throw new DelaylineException("RocketMQ's client does not start: " + failed.getMessage(), failed);
+        }
+        RocketMqDelayline delayline = new RocketMqDelayline(producer);
+        delayline.isOwn = true;
+        return delayline;
+    }
+
+    /** Sends to another topic than {@code delayline_in}: the gateway's inbox, or one of its routes. */
+    public RocketMqDelayline inbox(String topic) {
+        inbox = topic;
+        return this;
+    }
+
+    /** Waits for an answer for so long; 3 s unless it is said. */
+    public RocketMqDelayline timeout(Duration timeout) {
+        this.timeout = timeout;
+        return this;
+    }
+
+    /**
+     * Has answers come by this topic, one of {@code gateway.replies}, and not as replies to the producer. Services may share it;
+     * each instance reads all of it from now on, as the group {@code GROUP_delayline_answers}. It must be there.
+     */
+    @SuppressWarnings("deprecation")
+    public RocketMqDelayline replyTopic(String topic) {
+        // Not the group of a consumer of the service, of whose queues it would be given some.
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(producer.getProducerGroup() + "_delayline_answers");
+        // As it is one client with the producer, it has its account as well.
+        consumer.resetClientConfig(producer);
+        try {
+            consumer.start();
+        } catch (MQClientException failed) {
+            throw new DelaylineException("RocketMQ's client does not start: " + failed.getMessage(), failed);
+        }
+        replies = new ReplyTopic(topic, consumer, threads);
+        try {
+            replies.open();
+        } catch (MQClientException | RuntimeException away) {
+            // Told to those who ask.
+        }
+        return this;
+    }
+
+    @Override
+    public Answer ask(Command command) {
+        CompletableFuture<Answer> answer = askAsync(command);
+        try {
+            return answer.get(timeout.toMillis() + REPEAT_MS, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException failed) {
+            throw (DelaylineException) failed.getCause();
+        } catch (InterruptedException | TimeoutException left) {
+            answer.cancel(false);
+            throw lost(command, left);
+        }
+    }
+
+    /** Does what a command says, and completes with the answer, or with an exception as {@link #ask} throws it. */
+    public CompletableFuture<Answer> askAsync(Command command) {
+        Question question = new Question(command);
+        threads.execute(question);
+        return question.answer;
+    }
+
+    @Override
+    public void tell(Command command) {
+        try {
+            producer.send(message(command), BY_KEY, queueKey(command));
+        } catch (Exception failed) {
+            throw lost(command, failed);
+        }
+    }
+
+    @Override
+    public void close() {
+        threads.shutdownNow();
+        if (replies != null) {
+            replies.close();
+        }
+        if (isOwn) {
+            producer.shutdown();
+        }
+    }
+
+    private NoAnswerException lost(Command command, Throwable failure) {
+        if (failure instanceof InterruptedException) {
+            Thread.currentThread().interrupt();
+        }
+        return new NoAnswerException("no answer within " + timeout + " to: " + command
+                + (failure == null ? "" : ": " + failure), failure);
+    }
+
+    /** Has the brokers of the inbox know this producer. The method has another result since 5.1. */
+    private void introduce() {
+        client.updateTopicRouteInfoFromNameServer(inbox);
+        try {
+            MQClientInstance.class.getMethod("sendHeartbeatToAllBrokerWithLock").invoke(client);
+        } catch (ReflectiveOperationException unknown) {
+            // Then those that it sends by itself have to do.
+        }
+    }
+
+    private Message message(Command command) {
+        Message message = new Message(inbox, command.tag, command.key, command.checked().body);
+        put(message, "DELAYLINE_ACTION", command.verb());
+        put(message, "DELAYLINE_TOPIC", command.target);
+        put(message, "DELAYLINE_KEY", command.key);
+        put(message, "DELAYLINE_KIND", command.kind);
+        put(message, "DELAYLINE_AFTER", command.after);
+        put(message, "DELAYLINE_AT", command.at);
+        command.headers.forEach((name, value) -> put(message, name, value));
+        synchronized (command) {
+            if (command.messageId == null) {
+                command.messageId = MessageClientIDSetter.createUniqID();
+            }
+        }
+        MessageAccessor.putProperty(message, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, command.messageId);
+        return message;
+    }
+
+    private static void put(Message message, String name, String value) {
+        if (value != null) {
+            message.putUserProperty(name, value);
+        }
+    }
+
+    private static Object queueKey(Command command) {
+        return command.key == null ? command.messageId : command.key;
+    }
+
+    /** A command that is sent until there is an answer, or no time left. */
+    private final class Question implements Runnable, RequestCallback {
+        final CompletableFuture<Answer> answer = new CompletableFuture<>();
+        private final Command command;
+        private final Message message;
+        private final long end = System.nanoTime() + timeout.toNanos();
+        private boolean isRepeated;
+        private volatile Throwable failure;
+
+        Question(Command command) {
+            this.command = command;
+            message = message(command);
+            if (replies != null) {
+                put(message, "DELAYLINE_REPLY_TOPIC", replies.topic);
+                replies.waiting.put(command.messageId, this::read);
+                answer.whenComplete((come, failed) -> replies.waiting.remove(command.messageId));
+            }
+        }
+
+        @Override
+        public void run() {
+            long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+            if (left <= 0) {
+                answer.completeExceptionally(lost(command, failure));
+            }
+            if (answer.isDone()) {
+                return;
+            }
+            try {
+                send(left);
+            } catch (Exception failed) {
+                failure = failed;
+            }
+            if (!threads.isShutdown()) {
+                threads.schedule(this, Math.min(REPEAT_MS, left), TimeUnit.MILLISECONDS);
+            }
+        }
+
+        private void send(long left) throws Exception {
+            if (isRepeated) {
+                introduce();
+            }
+            // Answers may go to queues that were added.
+            if (replies != null && (isRepeated || !replies.isOpen())) {
+                replies.open();
+            }
+            isRepeated = true;
+            // A client writes into what it sends.
+            Message copy = MessageAccessor.cloneMessage(message);
+            if (replies == null) {
+                producer.request(copy, BY_KEY, queueKey(command), this, left);
+            } else {
+                producer.send(copy, BY_KEY, queueKey(command), left);
+            }
+        }
+
+        @Override
+        public void onSuccess(Message reply) {
+            if (reply != null) {
+                read(new String(reply.getBody(), UTF_8));
+            }
+        }
+
+        @Override
+        public void onException(Throwable failed) {
+            failure = failed;
+        }
+
+        private void read(String json) {
+            try {
+                Answer come = Answer.read(json);
+                // One to a repeat, whose first message has made the task.
+                boolean isRepeat = come.outcome() == Outcome.EXISTING
+                        && come.task().get().id().equals(taskId(message.getTopic(), command.messageId));
+                answer.complete(isRepeat ? new Answer(Outcome.NEW, come.task().get()) : come);
+            } catch (DelaylineException rejected) {
+                answer.completeExceptionally(rejected);
+            } catch (Exception garbled) {
+                failure = garbled;
+            }
+        }
+    }
+
+    /** Returns the id that the gateway gives the task of a message: a UUID of version 8, made of topic and message id. */
+    static String taskId(String topic, String messageId) throws Exception {
+        MessageDigest hash = MessageDigest.getInstance("SHA-256");
+        for (String part : new String[] {topic, messageId}) {
+            byte[] bytes = part.getBytes(UTF_8);
+            hash.update(ByteBuffer.allocate(Long.BYTES).putLong(bytes.length).array());
+            hash.update(bytes);
+        }
+        ByteBuffer id = ByteBuffer.wrap(hash.digest());
+        return new UUID(id.getLong() & ~0xF000L | 0x8000L, id.getLong() & ~(3L << 62) | 1L << 63).toString();
+    }
+}

@@ -1,0 +1,52 @@
+package io.delayline;
+
+import java.time.Instant;
+
+/** Shows a task as the server does: a message or a job that waits, runs or has ended. */
+public final class Task {
+    private final String json;
+
+    private Task(String json) {
+        this.json = json;
+    }
+
+    /** Reads the task that is or is in this, if one is. */
+    static Task read(String json) {
+        return Json.text(json, "id") == null ? null : new Task(json);
+    }
+
+    /** Returns its id, which is the property {@code DELAYLINE_ID} of the message that comes out. */
+    public String id() {
+        return Json.text(json, "id");
+    }
+
+    /** Returns its kind: {@code message} for messages of the gateway, unless they say another. */
+    public String kind() {
+        return Json.text(json, "kind");
+    }
+
+    /** Returns the caller's own name for it, or null. */
+    public String key() {
+        return Json.text(json, "key");
+    }
+
+    /** Returns where it stands: {@code scheduled}, {@code running}, {@code done}, {@code dead} or {@code cancelled}. */
+    public String state() {
+        return Json.text(json, "state");
+    }
+
+    /** Returns when it is due, or was. */
+    public Instant dueAt() {
+        return Instant.parse(Json.text(json, "due_at"));
+    }
+
+    /** Returns what the server said, for the JSON library of the service: its payload, attempts and so on. */
+    public String json() {
+        return json;
+    }
+
+    @Override
+    public String toString() {
+        return kind() + " " + key() + " is " + state() + ", due at " + dueAt();
+    }
+}

@@ -1,0 +1,69 @@
+package io.delayline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Collectors;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.junit.jupiter.api.Test;
+
+class OnceTest {
+    private final List<String> handled = new ArrayList<>();
+    private String bad = "";
+
+    private void handle(MessageExt message) {
+        String id = message.getUserProperty("DELAYLINE_ID");
+        if (bad.equals(id)) {
+            throw new IllegalArgumentException("not yet");
+        }
+        handled.add(id == null ? message.getMsgId() : id);
+    }
+
+    private static List<MessageExt> messages(String... ids) {
+        return Arrays.stream(ids).map(id -> {
+            MessageExt message = new MessageExt();
+            message.putUserProperty("DELAYLINE_ID", id);
+            message.putUserProperty("DELAYLINE_ATTEMPT", String.valueOf(message.hashCode()));
+            return message;
+        }).collect(Collectors.toList());
+    }
+
+    @Test
+    void aCopyIsDroppedAndWhatFailedComesAgain() {
+        MessageListenerConcurrently listener = new Once(Handled.inMemory(10)).listener(this::handle);
+        ConsumeConcurrentlyContext context = new ConsumeConcurrentlyContext(null);
+        assertEquals(ConsumeConcurrentlyStatus.CONSUME_SUCCESS, listener.consumeMessage(messages("a", "b", "a"), context));
+        bad = "c";
+        // Those up to the one before it are done with.
+        assertEquals(ConsumeConcurrentlyStatus.CONSUME_SUCCESS, listener.consumeMessage(messages("b", "d", "c", "e"), context));
+        assertEquals(1, context.getAckIndex());
+        assertThrows(IllegalStateException.class, () -> listener.consumeMessage(messages("c"), context));
+        bad = "";
+        listener.consumeMessage(messages("c", "e"), context);
+        assertEquals(Arrays.asList("a", "b", "d", "c", "e"), handled);
+    }
+
+    @Test
+    void whatDidNotComeByDelaylineIsKnownByItsMessageId() throws Exception {
+        Once once = new Once(Handled.inMemory(10));
+        for (String id : new String[] {"1", "2", "1"}) {
+            MessageExt message = new MessageExt();
+            message.setMsgId(id);
+            once.handle(message, this::handle);
+        }
+        assertEquals(Arrays.asList("1", "2"), handled);
+    }
+
+    @Test
+    void thoseThatCameLongestAgoAreForgotten() {
+        Handled two = Handled.inMemory(2);
+        List<Boolean> claims = Arrays.stream(new String[] {"a", "b", "a", "c", "b", "a"}).map(two::claim).collect(Collectors.toList());
+        assertEquals(Arrays.asList(true, true, false, true, false, true), claims);
+    }
+}
