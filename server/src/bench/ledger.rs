@@ -99,7 +99,7 @@ impl Ledger {
 
     /// A task that was due at this time, in ms, has started.
     pub(crate) fn start(&self, number: usize, due: i64) {
-        // One that is not here is of another's.
+        // Another number is of no task of this run.
         if let (Some(starts), Some(late)) = (self.starts.get(number), self.late.get(number))
             && starts.fetch_add(1, Ordering::Relaxed) == 0
         {

@@ -16,9 +16,9 @@ super::sql::bare!(
     sqlx::Postgres,
     " WHERE state = 0 AND kind = 'bench' AND name = ",
     " FROM unnest(ARRAY[",
-    "]) AS named (name) CROSS JOIN LATERAL (SELECT l.id FROM {table} l
+    "]) AS named (name) CROSS JOIN LATERAL (SELECT l.id FROM TABLE l
         WHERE l.state IN (0, 1) AND l.kind = 'bench' AND l.name = named.name LIMIT 1) live
-    WHERE {table}.id = live.id AND {table}.state = 0",
+    WHERE TABLE.id = live.id AND TABLE.state = 0",
     true
 );
 

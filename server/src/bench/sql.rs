@@ -1,7 +1,7 @@
 //! Bare rows in a table of SQL, by the statements that each of its drivers can do.
 
 /// Makes a side of a driver's. `$one` is the condition for the row of a name, `$before` and `$after` are around the names in
-/// that for several, which is to go through the index of live ones; `$returning` is whether an UPDATE gives its rows back.
+/// that for several, which is to go through the index of live ones, with TABLE for its name; `$returning` is whether an UPDATE gives its rows back.
 macro_rules! bare {
     ($driver:ty, $one:literal, $before:literal, $after:literal, $returning:literal) => {
         /// A bare table.
@@ -53,7 +53,7 @@ macro_rules! bare {
                         for item in items {
                             names.push_bind(item.key());
                         }
-                        query.push(format!($after));
+                        query.push($after.replace("TABLE", table));
                     }
                     Verb::Claim => by_ids(&mut query, " WHERE state + 0 = 0 AND id IN (", items),
                     Verb::Finish => by_ids(&mut query, " WHERE state + 0 = 1 AND id IN (", items),
