@@ -18,7 +18,8 @@ use delayline::rocketmq::{RocketMqOptions, Scratch, Survey};
 
 use self::lateness::Probed;
 use self::report::Report;
-use self::run::{Order, Progress};
+use self::run::Progress;
+pub(crate) use self::run::{Order, probe};
 use crate::interrupt::interrupted;
 use crate::{Failure, in_runtime, nameservers, print};
 
@@ -162,7 +163,7 @@ impl Probe {
             Ok(backend) => {
                 let backend = Arc::new(backend);
                 let probed = tokio::select! {
-                    probed = run::probe(backend.clone(), order, progress()) => probed.map_err(Failure::from),
+                    probed = probe(backend.clone(), order, progress()) => probed.map_err(Failure::from),
                     signal = interrupted => Err(signal),
                 };
                 backend.close().await?;

@@ -31,7 +31,6 @@ mod bare_http;
 mod bare_rows;
 mod claims;
 #[cfg(feature = "rocketmq")]
-#[path = "../../src/bench/chains/client.rs"]
 mod client;
 mod connection;
 #[cfg(feature = "rocketmq")]

@@ -1,90 +1,30 @@
 //! What was to start when, and what did.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use serde::Serialize;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Error;
+use super::figure::Measured;
+use super::side::{Item, Side};
 
 /// What must not happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     /// Not written, not changed, or not done.
     pub(crate) lost: usize,
-    /// Started more than once, or there once more.
+    /// Started more than once.
     pub(crate) twice: usize,
     /// Started before its time.
     pub(crate) early: usize,
 }
 
 impl Faults {
-    pub(crate) fn lost(lost: usize) -> Self {
-        Self {
-            lost,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             lost: self.lost + other.lost,
             twice: self.twice + other.twice,
             early: self.early + other.early,
         }
-    }
-
-    pub(crate) fn sum(self) -> usize {
-        self.lost + self.twice + self.early
-    }
-}
-
-/// The time of a server, as far as it can be known from here, in µs since 1970.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ServerClock {
-    /// What it is ahead of the clock here.
-    ahead: i64,
-    /// By how much that may be wrong.
-    doubt: i64,
-}
-
-impl ServerClock {
-    /// By the best of a few answers of `ask`, each in µs and exact to a ms.
-    pub(crate) async fn asked<F>(ask: impl Fn() -> F) -> Result<Self, Error>
-    where
-        F: Future<Output = Result<i64, Error>>,
-    {
-        let mut best: Option<Self> = None;
-        for _ in 0..5 {
-            let asked = now_micros();
-            let said = ask().await?;
-            let found = Self::by_answer(asked, now_micros(), said, 1_000);
-            best = Some(best.map_or(found, |best| best.or(found)));
-        }
-        best.ok_or_else(|| "no clock was asked".into())
-    }
-
-    /// By what a server answered, in µs and exact to `grain`, between two moments here. A difference that may be none is
-    /// none.
-    fn by_answer(asked: i64, answered: i64, said: i64, grain: i64) -> Self {
-        let ahead = said + grain / 2 - asked.midpoint(answered);
-        let doubt = (answered - asked) / 2 + grain;
-        let ahead = if ahead.abs() <= doubt { 0 } else { ahead };
-        Self { ahead, doubt }
-    }
-
-    /// The one that knows more.
-    fn or(self, other: Self) -> Self {
-        if self.doubt <= other.doubt { self } else { other }
-    }
-
-    pub(crate) fn now(self) -> i64 {
-        now_micros() + self.ahead
-    }
-
-    /// Whether so many µs after its time, negative before it, is surely before it.
-    pub(crate) fn is_early(self, late: i64) -> bool {
-        late < -self.doubt
     }
 }
 
@@ -97,101 +37,102 @@ pub(crate) fn now_micros() -> i64 {
 /// When each task is due, how often it has started and how late.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    clock: ServerClock,
-    /// By the number of the task, in ms since 1970.
-    due: Vec<AtomicI64>,
+    /// What the clock of the server is ahead of the one here, and by how much that may be wrong; in µs.
+    ahead: i64,
+    doubt: i64,
+    /// When the first is due, and how long after the one before each other is; in ms.
+    first: i64,
+    apart: i64,
     starts: Vec<AtomicU32>,
     /// Of the first start, in µs.
     late: Vec<AtomicI64>,
-    started: AtomicU32,
     /// When the last one had ended, in µs; 0 before.
     ended: AtomicI64,
 }
 
 impl Ledger {
-    pub(crate) fn new(clock: ServerClock, due: Vec<i64>) -> Self {
+    /// The first is due in `lead` by the clock of the side's server.
+    pub(crate) async fn new(
+        side: &dyn Side,
+        tasks: usize,
+        lead: Duration,
+        apart: i64,
+    ) -> Result<Self, Error> {
+        // Not by its first answer, which may have to wait for a connection.
+        side.now().await?;
+        let (asked, said) = (now_micros(), side.now().await?);
+        let answered = now_micros();
+        Ok(Self::by_answer(asked, answered, said, tasks, lead, apart))
+    }
+
+    /// By what a server has said between two moments here. A difference of clocks that may be none is none.
+    fn by_answer(asked: i64, answered: i64, said: i64, tasks: usize, lead: Duration, apart: i64) -> Self {
+        let ahead = said * 1_000 + 500 - asked.midpoint(answered);
+        let doubt = (answered - asked) / 2 + 1_000;
         Self {
-            clock,
-            starts: due.iter().map(|_| AtomicU32::new(0)).collect(),
-            late: due.iter().map(|_| AtomicI64::new(0)).collect(),
-            due: due.into_iter().map(AtomicI64::new).collect(),
-            started: AtomicU32::new(0),
+            ahead: if ahead.abs() <= doubt { 0 } else { ahead },
+            doubt,
+            first: said + lead.as_millis() as i64,
+            apart,
+            starts: (0..tasks).map(|_| AtomicU32::new(0)).collect(),
+            late: (0..tasks).map(|_| AtomicI64::new(0)).collect(),
             ended: AtomicI64::new(0),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.due.len()
+        self.starts.len()
     }
 
-    /// When a task is due, in ms.
-    pub(crate) fn due(&self, number: usize) -> i64 {
-        self.due[number].load(Ordering::Relaxed)
-    }
-
-    /// A task that has not started is due at another time, in ms.
-    #[cfg(feature = "rocketmq")]
-    pub(crate) fn put_off(&self, number: usize, due: i64) {
-        self.due[number].store(due, Ordering::Relaxed);
+    /// A task as it is written.
+    pub(crate) fn item(&self, number: usize) -> Item {
+        Item {
+            number,
+            due: self.first + number as i64 * self.apart,
+        }
     }
 
     /// The time by which tasks are due, in µs.
     pub(crate) fn now(&self) -> i64 {
-        self.clock.now()
+        now_micros() + self.ahead
     }
 
-    /// A task has started.
-    pub(crate) fn start(&self, number: usize) {
-        let now = self.now();
-        let (Some(due), Some(starts), Some(late)) = (
-            self.due.get(number),
-            self.starts.get(number),
-            self.late.get(number),
-        ) else {
-            // One of somebody else's: all that were written are here.
-            return;
-        };
-        if starts.fetch_add(1, Ordering::Relaxed) == 0 {
-            late.store(now - due.load(Ordering::Relaxed) * 1_000, Ordering::Relaxed);
-            self.started.fetch_add(1, Ordering::Relaxed);
+    /// A task that was due at this time, in ms, has started.
+    pub(crate) fn start(&self, number: usize, due: i64) {
+        // Another number is of no task of this run.
+        if let (Some(starts), Some(late)) = (self.starts.get(number), self.late.get(number))
+            && starts.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            late.store(self.now() - due * 1_000, Ordering::Relaxed);
         }
     }
 
-    /// How many have started.
-    pub(crate) fn started(&self) -> usize {
-        self.started.load(Ordering::Relaxed) as usize
-    }
-
-    /// All have ended, or nobody waits for the others.
+    /// All have ended, or the others are not waited for.
     pub(crate) fn end(&self) {
         self.ended.store(self.now(), Ordering::Relaxed);
     }
 
-    /// How many seconds it took from a moment in ms on until all had ended.
-    pub(crate) fn seconds_from(&self, begun: i64) -> f64 {
-        (self.ended.load(Ordering::Relaxed) - begun * 1_000) as f64 / 1e6
-    }
-
-    /// How late each was that has started, in ms, ascending.
-    pub(crate) fn late(&self) -> Vec<f64> {
-        let started = self.starts.iter().zip(&self.late);
-        let mut late: Vec<f64> = started
-            .filter(|(starts, _)| starts.load(Ordering::Relaxed) > 0)
-            .map(|(_, late)| late.load(Ordering::Relaxed).max(0) as f64 / 1e3)
-            .collect();
-        late.sort_by(f64::total_cmp);
-        late
-    }
-
-    /// What went wrong, where so many ended.
-    pub(crate) fn faults(&self, ended: usize) -> Faults {
-        let mut faults = Faults::lost(self.len().saturating_sub(ended.min(self.started())));
-        for (starts, late) in self.starts.iter().zip(&self.late) {
-            let starts = starts.load(Ordering::Relaxed) as usize;
-            faults.twice += starts.saturating_sub(1);
-            faults.early += usize::from(self.clock.is_early(late.load(Ordering::Relaxed)));
+    /// What has become of them, where so many ended.
+    pub(crate) fn measured(&self, ended: usize) -> Measured {
+        let mut faults = Faults::default();
+        let mut late = Vec::with_capacity(self.len());
+        for (starts, micros) in self.starts.iter().zip(&self.late) {
+            let (starts, micros) = (starts.load(Ordering::Relaxed), micros.load(Ordering::Relaxed));
+            if starts > 0 {
+                late.push(micros.max(0) as f64 / 1e3);
+                faults.twice += starts as usize - 1;
+                faults.early += usize::from(micros < -self.doubt);
+            }
         }
-        faults
+        faults.lost = self.len() - ended.min(late.len());
+        late.sort_by(f64::total_cmp);
+        Measured {
+            tasks: self.len(),
+            seconds: (self.ended.load(Ordering::Relaxed) - self.first * 1_000) as f64 / 1e6,
+            late,
+            faults,
+            ..Measured::default()
+        }
     }
 }
 
@@ -202,28 +143,34 @@ mod tests {
     #[test]
     fn what_is_lost_twice_or_early_is_counted() {
         let now = now_micros() / 1_000;
-        let ledger = Ledger::new(ServerClock::default(), vec![now - 5, now - 5, now + 60_000, now]);
-        for number in [0, 1, 1, 2, 9] {
-            ledger.start(number);
+        let ledger = Ledger::by_answer(now * 1_000, now * 1_000, now, 4, Duration::ZERO, 0);
+        for (number, due) in [
+            (0, now - 5),
+            (1, now - 5),
+            (1, now - 5),
+            (2, now + 60_000),
+            (9, now),
+        ] {
+            ledger.start(number, due);
         }
+        let measured = ledger.measured(4);
         let expected = Faults {
             lost: 1,
             twice: 1,
             early: 1,
         };
-        assert_eq!(ledger.faults(4), expected);
-        assert_eq!(ledger.faults(2).lost, 2);
-        let late = ledger.late();
-        assert_eq!(late.len(), 3);
-        assert!(late[0] == 0.0 && late[1] >= 5.0, "{late:?}");
+        assert_eq!(measured.faults, expected);
+        assert_eq!(ledger.measured(2).faults.lost, 2);
+        let late = measured.late;
+        assert!(late.len() == 3 && late[0] == 0.0 && late[1] >= 5.0, "{late:?}");
     }
 
     #[test]
     fn a_clock_that_may_be_right_is_right() {
-        let same = ServerClock::by_answer(1_000, 3_000, 2_900, 1_000);
-        assert_eq!(same.ahead, 0);
-        let other = ServerClock::by_answer(1_000, 3_000, 99_500, 1_000);
-        assert_eq!((other.ahead, other.doubt), (98_000, 2_000));
-        assert_eq!(same.or(other).ahead, 0);
+        let ledger = |said| Ledger::by_answer(1_000, 3_000, said, 1, Duration::from_secs(1), 2);
+        assert_eq!(ledger(2).ahead, 0);
+        let other = ledger(99);
+        assert_eq!((other.ahead, other.doubt), (97_500, 2_000));
+        assert_eq!((other.item(0).due, other.item(3).due), (1_099, 1_105));
     }
 }

@@ -1,17 +1,28 @@
-//! What every way of keeping tasks can do.
+//! Where tasks can be kept, and the two ways of keeping them that are compared.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Error;
-use super::figure::Measured;
-use super::ledger::{Ledger, ServerClock};
+use async_trait::async_trait;
+use delayline::store::Store;
+use tokio::sync::Mutex;
+use uuid::Uuid;
 
+use super::Error;
+use super::ledger::{Ledger, now_micros};
+use crate::Failure;
+use crate::database::Address;
+
+/// The option by which stores are named.
+pub(crate) const STORE: &str = "--store";
 /// The kind of all tasks.
 pub(crate) const KIND: &str = "bench";
 pub(crate) const PAYLOAD: [u8; 100] = [b'x'; 100];
-/// For how long after the last one is due tasks are waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How many callers there are at once, with one task in each call.
+pub(crate) const CALLERS: usize = 64;
+/// How many tasks go into one call otherwise, and how many callers there are then.
+pub(crate) const BATCH: usize = 500;
+pub(crate) const WRITERS: usize = 4;
 
 /// One task.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +34,14 @@ pub(crate) struct Item {
 
 impl Item {
     /// Under which a caller knows it.
-    pub(crate) fn key(self) -> String {
-        key(self.number)
+    pub(crate) fn key(&self) -> String {
+        format!("{:010}", self.number)
     }
 }
 
-pub(crate) fn key(number: usize) -> String {
-    format!("{number:010}")
-}
-
-/// The number of a key.
-pub(crate) fn number(key: &str) -> Option<usize> {
-    key.parse().ok()
+/// The id of a bare row: in the order of time, which is where an index grows, as the library makes them.
+pub(crate) fn id(number: usize) -> Uuid {
+    Uuid::from_u128(1 << 120 | number as u128)
 }
 
 /// What is done with tasks.
@@ -42,80 +49,106 @@ pub(crate) fn number(key: &str) -> Option<usize> {
 pub(crate) enum Verb {
     Add,
     Cancel,
-    /// To the times that the items say.
+    /// To the time that the items say.
     Move,
+    /// Tasks are marked as running, and their payloads read.
+    Claim,
+    /// Tasks are marked as done.
+    Finish,
 }
 
-/// How many tasks are waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
-    /// That are due within [`SOON`].
-    pub(crate) soon: usize,
-    /// In all; a library may count no further than to its limit.
-    pub(crate) all: usize,
-}
-
-/// Between the time at which tasks are due at first and the one to which they are moved, in ms from now.
-pub(crate) const SOON: i64 = 5_400_000;
-
-/// One way of keeping tasks, which has nothing in it at first.
-pub(crate) trait Side: Clone + Send + Sync + Sized + 'static {
-    /// Does something with these tasks in one call; gives with how many of them it was done.
-    fn apply(&self, verb: Verb, items: &[Item]) -> impl Future<Output = Result<usize, Error>> + Send;
-
-    /// Starts tasks at their time and ends them, until all have ended or patience is over; gives how many did.
-    fn drain(&self, ledger: &Arc<Ledger>) -> impl Future<Output = Result<usize, Error>> + Send;
-
-    /// How many are waiting.
-    fn pending(&self) -> impl Future<Output = Result<Pending, Error>> + Send;
-
-    /// The clock by which tasks are due.
-    fn clock(&self) -> impl Future<Output = Result<ServerClock, Error>> + Send;
-
-    /// Lets go of the server; what was kept there is removed by the place.
-    fn close(self) -> impl Future<Output = Result<(), Error>> + Send;
-}
-
-/// Where tasks can be kept: a server of the user's, in which each side has names of its own.
-pub(crate) trait Place {
-    /// The least work for the same effect.
-    type Limit: Side;
-    /// The library.
-    type Ours: Side;
-
+/// A server, on which whatever a run makes has a name of the run's own.
+#[async_trait]
+pub(crate) trait Place: Send + Sync {
     /// For people and in JSON.
     fn name(&self) -> &'static str;
 
-    /// Whether the aims are those of Redis.
-    fn is_redis(&self) -> bool {
-        false
+    /// The library's store, with nothing in it.
+    async fn store(&self, name: &str) -> Result<Arc<dyn Store>, Error>;
+
+    /// The least work for the same effect, with nothing in it.
+    async fn bare(&self, name: &str) -> Result<Arc<dyn Side>, Error>;
+
+    /// Removes everything whose name begins so.
+    async fn clean(&self, prefix: &str) -> Result<(), Error>;
+}
+
+/// The place that an address names; nothing is connected to.
+pub(crate) fn place(address: &Address) -> Result<Box<dyn Place>, Failure> {
+    match address.scheme() {
+        #[cfg(feature = "sqlite")]
+        "" | "sqlite" => Ok(Box::new(super::sqlite::Sqlite::beside(&address.file()?)?)),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let options = address.options(["postgres", "postgresql"])?;
+            Ok(Box::new(super::postgres::Postgres(options)))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Box::new(super::mysql::MySql(
+            address.options(["mysql", "mariadb"])?,
+        ))),
+        #[cfg(feature = "redis")]
+        scheme if scheme.starts_with("redis") => Ok(Box::new(super::redis::Redis::named(address.text())?)),
+        _ => Err(address.unknown()),
+    }
+}
+
+/// One way of keeping tasks: the library's, or rows by the bare statements or commands of a driver.
+#[async_trait]
+pub(crate) trait Side: Send + Sync {
+    /// Does something with tasks in one call; gives with how many it was done.
+    async fn apply(&self, verb: Verb, items: &[Item]) -> Result<usize, Error>;
+
+    /// The time by which tasks are due, in ms: if not the server's, then this program's.
+    async fn now(&self) -> Result<i64, Error> {
+        Ok(now_micros() / 1_000)
     }
 
-    async fn limit(&self) -> Result<Self::Limit, Error>;
-
-    async fn ours(&self) -> Result<Self::Ours, Error>;
-
-    /// The version of the server, as it says.
-    async fn version(&self) -> Result<String, Error>;
-
-    /// W4 of the limit.
-    async fn memory_of_limit(&self, _tasks: usize) -> Result<Vec<Measured>, Error> {
-        Err("only Redis keeps tasks in memory".into())
+    /// Starts tasks at their time and ends them, until all have ended; gives how many did. Otherwise the least that a
+    /// server must do: each is claimed when it is due, by its id, in batches by four connections, and finished.
+    async fn drain(self: Arc<Self>, ledger: Arc<Ledger>) -> Result<usize, Error> {
+        let next = Mutex::new(0);
+        let work = async || {
+            let mut finished = 0;
+            loop {
+                let items = due(&ledger, &mut *next.lock().await).await;
+                if items.is_empty() {
+                    return Ok::<_, Error>(finished);
+                }
+                self.apply(Verb::Claim, &items).await?;
+                for item in &items {
+                    ledger.start(item.number, item.due);
+                }
+                finished += self.apply(Verb::Finish, &items).await?;
+            }
+        };
+        let finished = tokio::try_join!(work(), work(), work(), work())?;
+        ledger.end();
+        Ok(finished.0 + finished.1 + finished.2 + finished.3)
     }
 
-    /// W4 of the library.
-    async fn memory(&self, _tasks: usize) -> Result<Vec<Measured>, Error> {
-        Err("only Redis keeps tasks in memory".into())
-    }
-
-    /// W5 of the library.
-    async fn idle(&self, tasks: usize) -> Result<Vec<Measured>, Error>;
-
-    /// Has the server do what it would otherwise do beside the measurement, after many rows were written.
-    async fn settle(&self) -> Result<(), Error> {
+    /// Lets go of the server.
+    async fn close(&self) -> Result<(), Error> {
         Ok(())
     }
+}
 
-    /// Removes everything that this run has made.
-    async fn clean(&self) -> Result<(), Error>;
+/// Waits until the next one is due, and takes all that are, in the order of their numbers; none if there are no more.
+async fn due(ledger: &Ledger, next: &mut usize) -> Vec<Item> {
+    let first = *next;
+    let last = ledger.len().min(first + BATCH);
+    if let (true, Ok(wait)) = (
+        first < last,
+        u64::try_from(ledger.item(first).due * 1_000 - ledger.now()),
+    ) {
+        // As long as a timer says, and perhaps a moment longer: never shorter.
+        tokio::time::sleep(Duration::from_micros(wait)).await;
+    }
+    let now = ledger.now();
+    let due: Vec<Item> = (first..last)
+        .map(|number| ledger.item(number))
+        .take_while(|item| item.due * 1_000 <= now)
+        .collect();
+    *next += due.len();
+    due
 }
