@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
 use super::codec;
 use super::dialect::Dialect;
-use super::record::{found, id, kind, new_values, time, version, written_values};
+use super::record::{Answer, id, new_values, time, written_values};
 use super::value::{Cells, Driver, Value};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::taking::Taking;
-use crate::store::{Claim, NewRow, Noted};
+use crate::store::{Claim, NewRow};
 use crate::timestamp::millis;
-use crate::{Key, Kind, State, TaskId, Timestamp};
+use crate::{Kind, State, TaskId, Timestamp};
 
 /// One connection, and the words of its database.
 pub(in crate::store) struct Keep<'c, D> {
@@ -39,29 +41,10 @@ impl<'c, D: Driver> Keep<'c, D> {
         Self { end, ..self }
     }
 
-    pub(in crate::store) async fn read(
-        &mut self,
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-        columns: Columns,
-    ) -> Result<Found, sqlx::Error> {
-        let mut all = Found::default();
-        if !ids.is_empty() {
-            let rows = self.driver.fetch(self.dialect.by_ids(columns), vec![batch(ids)?]);
-            all = found(rows.await?, |_| None);
-        }
-        if !keys.is_empty() {
-            let batch = Value::Text(codec::json(keys)?);
-            let rows = self
-                .driver
-                .fetch(self.dialect.by_keys(columns), vec![batch.clone(), batch]);
-            let key_of = |cells: &Cells| match cells.last() {
-                Some(Value::Int(place)) => keys.get(usize::try_from(*place).ok()?).cloned(),
-                _ => None,
-            };
-            all = all.and(found(rows.await?, key_of));
-        }
-        Ok(all)
+    async fn fetch(&mut self, sql: String, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
+        self.driver
+            .fetch(AssertSqlSafe(sql).into_sql_str(), &values)
+            .await
     }
 
     pub(in crate::store) async fn ranges(
@@ -77,7 +60,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     async fn range(&mut self, range: &Range, columns: Columns) -> Result<Found, sqlx::Error> {
-        Ok(found(self.cells_of(range, columns).await?, |_| None))
+        Ok(Answer::of(self.cells_of(range, columns).await?).found)
     }
 
     async fn cells_of(&mut self, range: &Range, columns: Columns) -> Result<Vec<Cells>, sqlx::Error> {
@@ -96,9 +79,7 @@ impl<'c, D: Driver> Keep<'c, D> {
         if range.kind.is_some() && range.bytes != usize::MAX {
             values.push(Value::count(range.bytes));
         }
-        self.driver
-            .fetch(self.dialect.range(range, columns), values)
-            .await
+        self.fetch(self.dialect.range(range, columns), values).await
     }
 
     pub(in crate::store) async fn count(
@@ -112,7 +93,7 @@ impl<'c, D: Driver> Keep<'c, D> {
         for span in spans {
             let until = time(self.now.after(*span));
             let values = vec![Value::Text(kind.to_string()), until, Value::count(most)];
-            let rows = self.driver.fetch(self.dialect.count(state), values).await?;
+            let rows = self.fetch(self.dialect.count(state), values).await?;
             let count = rows.first().and_then(|row| row.first());
             counts.push(match count {
                 Some(Value::Int(count)) => usize::try_from(*count).unwrap_or(0),
@@ -123,21 +104,21 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Writes new rows; says of each whether it did.
-    pub(in crate::store) async fn insert(&mut self, rows: &[NewRow]) -> Result<Vec<Outcome>, sqlx::Error> {
+    pub(in crate::store) async fn insert(&mut self, rows: &[&NewRow]) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut came = Vec::with_capacity(rows.len());
         let parts = rows.len().div_ceil(self.dialect.most);
         for (at, part) in rows.chunks(self.dialect.most).enumerate() {
             let end = if at + 1 == parts { self.end } else { "" };
             // Nearly always all of them are new, and that is said in few words.
             let all = self.dialect.insert(part.len()) + end;
-            match self.driver.fetch(all, new_values(part, self.now)?).await {
+            match self.fetch(all, new_values(part, self.now)?).await {
                 Ok(_) => came.extend(part.iter().map(|_| Outcome::Written)),
                 Err(error) if D::is_taken(&error) => {
                     let absent = self.dialect.insert_absent(part.len()) + end;
                     let values = new_values(part, self.now)?;
-                    let mut written = ids(self.driver.fetch(absent, values).await?);
+                    let mut written = ids(self.fetch(absent, values).await?);
                     // Of twins the first.
-                    came.extend(part.iter().map(|new| outcome(written.remove(&new.id))));
+                    came.extend(part.iter().map(|new| Outcome::of(written.remove(&new.id))));
                 }
                 Err(error) => return Err(error),
             }
@@ -154,15 +135,15 @@ impl<'c, D: Driver> Keep<'c, D> {
             let is_last = at + 1 == parts && refills.is_empty();
             let end = if is_last { self.end } else { "" };
             let values = part.iter().flat_map(|write| written_values(write)).collect();
-            let rows = self.driver.fetch(self.dialect.write(part.len()) + end, values);
+            let rows = self.fetch(self.dialect.write(part.len()) + end, values);
             written.append(&mut ids(rows.await?));
         }
         for (at, write) in refills.iter().enumerate() {
             let end = if at + 1 == refills.len() { self.end } else { "" };
             // A version that no row has, where it was not written: then this changes nothing.
             let version = match written.contains(&write.row.id) {
-                true => version(write.row.version),
-                false => -1,
+                true => Value::version(write.row.version),
+                false => Value::Int(-1),
             };
             let values = vec![
                 Value::Bytes(write.row.payload.clone()),
@@ -172,13 +153,13 @@ impl<'c, D: Driver> Keep<'c, D> {
                     .max_attempts
                     .map_or(Value::Null, |most| Value::Int(most.into())),
                 Value::Bytes(write.row.id.as_bytes().to_vec()),
-                Value::Int(version),
+                version,
             ];
-            self.driver.fetch(self.dialect.refill() + end, values).await?;
+            self.fetch(self.dialect.refill() + end, values).await?;
         }
         Ok(writes
             .iter()
-            .map(|write| outcome(written.contains(&write.row.id)))
+            .map(|write| Outcome::of(written.contains(&write.row.id)))
             .collect())
     }
 
@@ -218,9 +199,9 @@ impl<'c, D: Driver> Keep<'c, D> {
     ) -> Result<Found, sqlx::Error> {
         if let Which::These(wanted) = which {
             let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
-            let values = vec![batch(&ids)?, time(self.now), Value::count(claim.bytes)];
-            let rows = self.driver.fetch(self.dialect.these(columns), values).await?;
-            return Ok(found(rows, |_| None));
+            let values = vec![Value::Ids(ids), time(self.now), Value::count(claim.bytes)];
+            let rows = self.fetch(self.dialect.these(columns), values).await?;
+            return Ok(Answer::of(rows).found);
         }
         let (mut all, mut bytes) = (Found::default(), claim.bytes);
         for range in Range::due(claim) {
@@ -251,7 +232,7 @@ impl<'c, D: Driver> Keep<'c, D> {
         for unreadable in rows {
             let row = Value::Bytes(unreadable.row.clone());
             let values = vec![time(until), row, time(self.now), time(self.now)];
-            self.driver.fetch(self.dialect.set_aside(), values).await?;
+            self.fetch(self.dialect.set_aside(), values).await?;
         }
         Ok(())
     }
@@ -287,61 +268,13 @@ impl<'c, D: Driver> Keep<'c, D> {
         states: &[State],
         past: &[Vec<u8>],
     ) -> Result<u64, sqlx::Error> {
-        let digits = |id: &Vec<u8>| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let batch = codec::json(&past.iter().map(digits).collect::<Vec<_>>())?;
+        let batch = codec::json(&past.iter().map(|id| codec::hex(id)).collect::<Vec<_>>())?;
         let values = vec![Value::Text(batch), time(self.now)];
         let remove = self.dialect.remove(states) + " RETURNING id";
-        Ok(self.driver.fetch(remove, values).await?.len() as u64)
+        Ok(self.fetch(remove, values).await?.len() as u64)
     }
-
-    pub(in crate::store) async fn kinds(
-        &mut self,
-        state: State,
-        after: Option<&Kind>,
-        limit: usize,
-    ) -> Result<Vec<Kind>, sqlx::Error> {
-        let after = after.map_or("", Kind::as_str).to_owned();
-        let values = vec![Value::Text(after), Value::count(limit)];
-        let rows = self.driver.fetch(self.dialect.kinds_after(state), values).await?;
-        Ok(rows
-            .into_iter()
-            .filter_map(|row| kind(row.into_iter().next()?))
-            .collect())
-    }
-
-    /// What is noted of a row, of which anything may have become by others' hands.
-    pub(in crate::store) async fn history(&mut self, id: TaskId) -> Result<Noted, sqlx::Error> {
-        let values = vec![Value::Bytes(id.as_bytes().to_vec())];
-        let rows = self.driver.fetch(self.dialect.history(), values).await?;
-        let mut texts = rows
-            .into_iter()
-            .next()
-            .unwrap_or_default()
-            .into_iter()
-            .map(|cell| match cell {
-                Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-                Value::Text(text) => Some(text),
-                _ => None,
-            });
-        Ok(Noted {
-            history: texts.next().flatten().unwrap_or_default(),
-            sent: texts.next().flatten(),
-        })
-    }
-}
-
-fn batch(ids: &[TaskId]) -> Result<Value, sqlx::Error> {
-    let ids: Vec<_> = ids.iter().copied().map(codec::Hex).collect();
-    Ok(Value::Text(codec::json(&ids)?))
 }
 
 fn ids(rows: Vec<Cells>) -> BTreeSet<TaskId> {
     rows.iter().filter_map(|row| id(row.first()?)).collect()
-}
-
-fn outcome(is_written: bool) -> Outcome {
-    match is_written {
-        true => Outcome::Written,
-        false => Outcome::Lost,
-    }
 }

@@ -5,15 +5,11 @@
 
 use super::codec::number;
 use super::dialect::{Dialect, places, width};
-use super::record::COLUMNS;
+use super::record::{BECOMES, COLUMNS, NEW};
+use super::table::Asked;
 use crate::State;
 use crate::store::Noted;
 use crate::store::table::{By, Columns, Range, Start};
-
-/// How many values a new row has.
-pub(super) const NEW: usize = 13;
-/// How many values has what becomes of a row.
-pub(super) const BECOMES: usize = 18;
 
 impl Dialect {
     fn columns(&self, columns: Columns) -> String {
@@ -25,8 +21,18 @@ impl Dialect {
         all.join(", ")
     }
 
+    /// A statement that every database has.
+    pub(in crate::store) fn asked(&self, asked: Asked) -> String {
+        match asked {
+            Asked::ByIds(columns) => self.by_ids(columns),
+            Asked::ByKeys(columns) => self.by_keys(columns),
+            Asked::Kinds => self.kinds_after(),
+            Asked::History => self.history(),
+        }
+    }
+
     /// The rows of a batch of ids.
-    pub(super) fn by_ids(&self, columns: Columns) -> String {
+    fn by_ids(&self, columns: Columns) -> String {
         format!(
             "SELECT {} FROM {} CROSS JOIN {} t {} WHERE t.id = {}",
             self.columns(columns),
@@ -58,7 +64,7 @@ impl Dialect {
 
     /// The live row of each of a batch of kinds and keys, else its newest, with the place of its key; the batch is given
     /// twice.
-    pub(super) fn by_keys(&self, columns: Columns) -> String {
+    fn by_keys(&self, columns: Columns) -> String {
         let Self {
             table,
             batch,
@@ -124,7 +130,7 @@ impl Dialect {
             (None, _) => format!(
                 "{} SELECT {columns} FROM kinds CROSS JOIN {} CROSS JOIN {table} t WHERE t.{row} = {}
                 ORDER BY t.kind, t.{time}{direction}, t.id",
-                self.kinds(range.state, ""),
+                self.kinds(&state.to_string(), ""),
                 (self.for_each)(&rows(&format!("r.{row} AS at_row"))),
                 self.each
             ),
@@ -133,13 +139,12 @@ impl Dialect {
 
     /// The kinds of the rows in a state, and one NULL, as a table `kinds` for the statement behind it. Each step is one search
     /// in an index.
-    fn kinds(&self, state: State, after: &str) -> String {
+    fn kinds(&self, state: &str, after: &str) -> String {
         let next = |than: &str| {
             format!(
-                "SELECT (SELECT k.kind FROM {} k {} WHERE k.state = {} {than} ORDER BY k.kind LIMIT 1)",
+                "SELECT (SELECT k.kind FROM {} k {} WHERE k.state = {state} {than} ORDER BY k.kind LIMIT 1)",
                 self.table,
-                self.index("wake"),
-                number(state)
+                self.index("wake")
             )
         };
         format!(
@@ -149,10 +154,10 @@ impl Dialect {
         )
     }
 
-    /// The kinds after one of which there are rows in a state, up to a limit.
-    pub(super) fn kinds_after(&self, state: State) -> String {
-        let kinds = self.kinds(state, "AND k.kind > ?");
-        format!("{kinds} SELECT kinds.kind FROM kinds WHERE kinds.kind IS NOT NULL LIMIT ?")
+    /// The kinds after one of which there are rows in a state, up to a limit: state, kind, limit.
+    fn kinds_after(&self) -> String {
+        let kinds = self.kinds("?1", "AND k.kind > ?2");
+        format!("{kinds} SELECT kinds.kind FROM kinds WHERE kinds.kind IS NOT NULL LIMIT ?3")
     }
 
     /// How many rows of a kind in a state are due by a time, of the first so many: kind, time, limit.
@@ -244,7 +249,7 @@ impl Dialect {
     }
 
     /// What was noted of the row of an id, as the bytes that it is.
-    pub(super) fn history(&self) -> String {
+    fn history(&self) -> String {
         format!(
             "SELECT {}, {} FROM {} t {} WHERE t.id = ?",
             (self.bytes_of)("t.history"),
@@ -272,11 +277,11 @@ impl Dialect {
         for columns in [Columns::All, Columns::Lean] {
             all.push((format!("ids {columns:?}"), self.by_ids(columns)));
             all.push((format!("keys {columns:?}"), self.by_keys(columns)));
-            let ranges = super::forms::ranges();
+            let ranges = super::tests::forms::ranges();
             all.extend(ranges.map(|range| (format!("{range:?} {columns:?}"), self.range(&range, columns))));
         }
         for state in State::ALL {
-            all.push((format!("kinds {state:?}"), self.kinds_after(state)));
+            all.push((format!("kinds {state:?}"), self.kinds_after()));
             all.push((format!("count {state:?}"), self.count(state)));
         }
         all

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Row, SqliteConnection, TypeInfo, ValueRef};
+use sqlx::{Row, SqlStr, SqliteConnection, TypeInfo, ValueRef};
 
+use crate::store::sql::codec::{self, Hex};
 use crate::store::sql::{Cells, Dialect, Driver, Value};
 
 /// The words of SQLite. Where the planner could think otherwise the index is named, also after an `ANALYZE` by whoever
@@ -27,14 +28,18 @@ pub(super) static DIALECT: Dialect = Dialect {
 
 #[async_trait]
 impl Driver for SqliteConnection {
-    async fn fetch(&mut self, sql: String, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
-        let mut query = sqlx::query(AssertSqlSafe(sql));
+    async fn fetch(&mut self, sql: SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        let mut query = sqlx::query(sql);
         for value in values {
             query = match value {
-                Value::Null | Value::Odd => query.bind(None::<i64>),
-                Value::Int(int) => query.bind(int),
-                Value::Text(text) => query.bind(text),
-                Value::Bytes(bytes) => query.bind(bytes),
+                Value::Int(int) => query.bind(*int),
+                Value::Text(text) => query.bind(text.as_str()),
+                Value::Bytes(bytes) => query.bind(bytes.as_slice()),
+                Value::Id(id) => query.bind(&id.as_bytes()[..]),
+                Value::Ids(ids) => {
+                    query.bind(codec::json(&ids.iter().map(|id| Hex(*id)).collect::<Vec<_>>())?)
+                }
+                _ => query.bind(None::<i64>),
             };
         }
         let rows = query.fetch_all(self).await?;

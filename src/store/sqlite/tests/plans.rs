@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use super::{Fixture, due_rows, run};
 use crate::store::Store;
-use crate::store::sql::ranges;
+use crate::store::sql::tests::forms::ranges;
 use crate::store::sqlite::driver::DIALECT;
 use crate::store::table::{By, Columns, Range};
 
