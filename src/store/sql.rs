@@ -1,4 +1,4 @@
-//! What the SQL stores have in common, and the statements of those that name their indexes.
+//! What the SQL stores have in common.
 
 mod batches;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -7,17 +7,11 @@ mod clip;
 pub(super) mod codec;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
-#[cfg(feature = "sqlite")]
-mod dialect;
 mod errors;
-#[cfg(feature = "sqlite")]
-mod keep;
 mod parts;
 mod record;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod schema;
-#[cfg(feature = "sqlite")]
-mod statements;
 mod table;
 mod value;
 
@@ -33,22 +27,23 @@ pub(super) use self::clip::clip;
 pub(super) use self::connections::{Away, LIVES_FOR};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::connections::{Connections, Dial, Pools, Writing};
-#[cfg(feature = "sqlite")]
-pub(super) use self::dialect::Dialect;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::errors::Limits;
 pub(super) use self::errors::RowError;
-#[cfg(feature = "sqlite")]
-pub(super) use self::keep::Keep;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::record::{Answer, NUMBERS, counted, of_ranges, written_values};
-#[cfg(feature = "postgres")]
-pub(super) use self::record::{BECOMES, id};
 #[cfg(feature = "mysql")]
-pub(super) use self::record::{NEW, new_values, number_of};
+pub(super) use self::record::number_of;
+pub(super) use self::record::{Answer, written_values};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::record::{BECOMES, id};
+#[cfg(feature = "sqlite")]
+pub(super) use self::record::{COLUMNS, time};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(super) use self::record::{NEW, new_values};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::record::{NUMBERS, counted, of_ranges};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::schema::{Made, Unfit};
-pub(super) use self::table::{Asked, Session, SqlTable};
+pub(super) use self::table::{Answered, Asked, Session, SqlTable};
 #[cfg(feature = "mysql")]
 pub(super) use self::table::{read_by, written_size};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]

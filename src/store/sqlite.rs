@@ -3,9 +3,11 @@
 mod builder;
 mod connections;
 mod driver;
+mod keep;
 mod presence;
 mod schema;
 mod session;
+mod statements;
 
 use std::fmt;
 use std::io;

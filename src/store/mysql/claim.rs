@@ -9,7 +9,7 @@ use super::driver::execute;
 use super::insert::MOST;
 use super::sql::{SIZE, Sql};
 use super::write::{width, with_ids};
-use crate::store::sql::{Answer, Cells, Driver, Value};
+use crate::store::sql::{Answer, Answered, Cells, Driver, Value};
 use crate::store::table::{Found, Unreadable, Which, Write};
 use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
@@ -25,12 +25,7 @@ struct Looked {
 }
 
 /// Claims rows as [`Table::claim`](crate::store::table::Table::claim) says, but for setting aside what cannot be read.
-pub(super) async fn claim(
-    pool: &Pool,
-    sql: &Sql,
-    which: Which<'_>,
-    claim: &Claim,
-) -> Result<Stamped<Found>, sqlx::Error> {
+pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Claim) -> Answered<Found> {
     let mut lent = pool.lend().await?;
     let looked = match which {
         Which::These(wanted) => look_at(&mut lent, sql, wanted, claim).await?,

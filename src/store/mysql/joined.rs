@@ -17,7 +17,7 @@ use super::sql::WIDTHS;
 use super::write::{self, groups};
 use super::{NAME, Server, claim, errors};
 use crate::store::sql::codec::{Hex, hex, json};
-use crate::store::sql::{Answer, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
+use crate::store::sql::{Answer, Answered, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
 use crate::store::table::{Columns, Found, Outcome, Write};
 use crate::store::{NewRow, Stamped, row};
 use crate::turns::CALLS;
@@ -42,7 +42,7 @@ impl<'t> Joined<'t> {
     }
 
     /// Rows as they are, committed or the transaction's own; none is locked.
-    async fn seen(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn seen(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
         let mut inside = read_by(self, ids, keys, Columns::All).await?.found;
         let mut all: BTreeSet<_> = ids.iter().copied().collect();
         all.extend(inside.rows.iter().map(|row| row.id));
@@ -102,19 +102,14 @@ impl Session for Joined<'_> {
         claim::now(&mut *self.connection.lock().await, &self.server.sql).await
     }
 
-    async fn read(
-        &self,
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-        _: Columns,
-    ) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], _: Columns) -> Answered<Found> {
         self.seen(ids, keys).await
     }
 
     /// Rows, with those locked that may be changed. A lock on a row that runs would keep its worker from renewing its lease
     /// until the transaction ends, and one on a row that is not there, at `REPEATABLE READ`, others from adding rows: so rows
     /// are looked at before.
-    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
         let Stamped { now, mut found } = self.seen(ids, keys).await?;
         // Each with the version at which its lease has ended.
         let wanted = found.rows.iter().filter_map(|row| match row.state {
@@ -141,7 +136,7 @@ impl Session for Joined<'_> {
         Ok(Stamped { now, found })
     }
 
-    async fn claims(&self, ids: &[TaskId]) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn claims(&self, ids: &[TaskId]) -> Answered<Found> {
         let locked = self.server.sql.locked_lean.clone();
         let rows = self.fetch(locked, vec![Value::Ids(ids.to_vec())]).await?;
         let (now, found) = (self.now().await?, Answer::of(rows).found);
@@ -154,11 +149,7 @@ impl Session for Joined<'_> {
 
     /// Writes new rows, and leaves out those of which an id or a live key is there: they are looked for before, as an insert
     /// that fails leaves a lock on what was in its way.
-    async fn insert(
-        &self,
-        rows: Vec<&NewRow>,
-        _: Option<Timestamp>,
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
+    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let key_of = |row: &NewRow| Some((row.kind.clone(), row.key.clone()?));
         let ids = Vec::from_iter(rows.iter().map(|row| row.id));
         let keys = Vec::from_iter(rows.iter().filter_map(|row| key_of(row)));

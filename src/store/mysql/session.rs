@@ -16,7 +16,9 @@ use super::sql::{AT_ONCE, Sql};
 use super::write::{self, groups};
 use super::{NAME, Server, errors, schema};
 use crate::store::sql::codec::{hex, json, number, span};
-use crate::store::sql::{Answer, Asked, Cells, Driver, Limits, RowError, STATEMENT, Session, Value, counted};
+use crate::store::sql::{
+    Answer, Answered, Asked, Cells, Driver, Limits, RowError, STATEMENT, Session, Value, counted,
+};
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Stamped};
 use crate::turns::CALLS;
@@ -208,11 +210,7 @@ impl Session for Own {
     }
 
     /// Writes new rows by one statement, or none of them: which then are to be read first.
-    async fn insert(
-        &self,
-        rows: Vec<&NewRow>,
-        now: Option<Timestamp>,
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
+    async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut lent = self.pool().lend().await?;
         let sql = &self.server.sql;
         let now = match now {
@@ -250,7 +248,7 @@ impl Session for Own {
         }
     }
 
-    async fn ranges(&self, asked: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, sqlx::Error> {
+    async fn ranges(&self, asked: &[Range], columns: Columns) -> Answered<Vec<Found>> {
         let Server { sql, known, .. } = &*self.server;
         let is_of_all = asked.iter().all(|range| range.kind.is_none());
         let together = if is_of_all { asked.len().max(1) } else { 1 };
@@ -271,7 +269,7 @@ impl Session for Own {
         state: State,
         spans: &[Duration],
         most: usize,
-    ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    ) -> Answered<Vec<usize>> {
         let spans: Vec<_> = spans.iter().copied().map(span).collect();
         let longest = spans.iter().max().copied().unwrap_or(0);
         let state = Value::Int(number(state).into());
@@ -286,7 +284,7 @@ impl Session for Own {
             .await
     }
 
-    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         let claimed = || claim::claim(self.pool(), &self.server.sql, which, claim);
         let claimed = self.retried(claimed).await?;
         self.set_aside(&claimed.found.unreadable, claim.lease).await?;

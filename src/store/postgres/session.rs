@@ -13,7 +13,7 @@ use super::sql::Statements;
 use super::{NAME, columns, errors, schema};
 use crate::store::sql::codec::{number, span};
 use crate::store::sql::{
-    Answer, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, counted, id, of_ranges,
+    Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, counted, id, of_ranges,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Stamped};
@@ -71,7 +71,7 @@ impl<L: Lane> Session for PgSession<L> {
         }
     }
 
-    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
         if !L::IS_JOINED {
             return self.read(ids, keys, Columns::All).await;
         }
@@ -101,11 +101,7 @@ impl<L: Lane> Session for PgSession<L> {
         errors::refuses(row)
     }
 
-    async fn insert(
-        &self,
-        rows: Vec<&NewRow>,
-        now: Option<Timestamp>,
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
+    async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let values = columns::new_rows(&rows, now, self.0.channel())?;
         let told = self.0.fetch(&self.statements().add, &values).await?;
         let Some([Value::Int(now), some, ..]) = told.first().map(Vec::as_slice) else {
@@ -145,7 +141,7 @@ impl<L: Lane> Session for PgSession<L> {
         Ok(writes.iter().map(outcome).collect())
     }
 
-    async fn ranges(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, sqlx::Error> {
+    async fn ranges(&self, ranges: &[Range], columns: Columns) -> Answered<Vec<Found>> {
         let mut answer = (None, Vec::new());
         if !ranges.is_empty() {
             let Ranges { text, values } = Ranges::of(&self.0.database().names, ranges, columns);
@@ -161,7 +157,7 @@ impl<L: Lane> Session for PgSession<L> {
         state: State,
         spans: &[Duration],
         most: usize,
-    ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    ) -> Answered<Vec<usize>> {
         let values = [
             Value::of_text(name(kind.as_str())),
             Value::Int(number(state).into()),
@@ -173,7 +169,7 @@ impl<L: Lane> Session for PgSession<L> {
     }
 
     /// A row that cannot be read is claimed as well, by no worker that would hear of it, until the lease ends.
-    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         let (statement, mut values) = match which {
             Which::Due => (&self.statements().claim_due, Vec::new()),
             Which::These(rows) => {

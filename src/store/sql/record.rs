@@ -10,7 +10,7 @@ use crate::store::table::{Found, Unreadable, Write};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The columns of a row, in the order in which they are read; headers and payload are behind them.
-pub(super) const COLUMNS: [&str; 18] = [
+pub(in crate::store) const COLUMNS: [&str; 18] = [
     "id",
     "kind",
     "key",
@@ -254,11 +254,11 @@ pub(in crate::store) fn counted(rows: &[Cells]) -> (Option<Timestamp>, Vec<usize
 }
 
 /// A time as a column has it.
-pub(super) fn time(time: Timestamp) -> Value {
+pub(in crate::store) fn time(time: Timestamp) -> Value {
     Value::Int(time.as_millis())
 }
 
-/// The values of new rows, as [`Dialect::insert`](super::Dialect::insert) takes them.
+/// The values of new rows, in the order in which statements take them.
 pub(in crate::store) fn new_values(rows: &[&NewRow], now: Timestamp) -> Result<Vec<Value>, sqlx::Error> {
     let mut values = Vec::with_capacity(NEW * rows.len());
     for new in rows {
@@ -287,7 +287,7 @@ fn values_of(new: &NewRow, now: Timestamp) -> Result<[Value; NEW], sqlx::Error> 
     ])
 }
 
-/// The values of what has become of a row, as [`Dialect::write`](super::Dialect::write) takes them.
+/// The values of what has become of a row, in the order in which statements take them.
 pub(in crate::store) fn written_values(write: &Write) -> [Value; BECOMES] {
     let row = &write.row;
     [

@@ -35,7 +35,8 @@ pub(in crate::store) enum Asked {
     History,
 }
 
-type Answered<T> = Result<Stamped<T>, sqlx::Error>;
+/// What was found, and when.
+pub(in crate::store) type Answered<T> = Result<Stamped<T>, sqlx::Error>;
 
 /// Sends statements: on connections of the store's own, or within a transaction that a service has opened, which asks for
 /// nothing but to read, hold, insert and write.

@@ -1,30 +1,11 @@
-//! Statements on one connection, and the words of SQLite.
+//! Statements on one connection: values as SQLite has them, and back.
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqlStr, SqliteConnection, TypeInfo, ValueRef};
 
 use crate::store::sql::codec::{self, Hex};
-use crate::store::sql::{Cells, Dialect, Driver, Value};
-
-/// The words of SQLite. Where the planner could think otherwise the index is named, also after an `ANALYZE` by whoever
-/// shares the file.
-pub(super) static DIALECT: Dialect = Dialect {
-    table: "delayline_tasks",
-    by_index: |index| format!("INDEXED BY {index}"),
-    batch: "json_each(?) j",
-    id: "unhex(j.value)",
-    kind: "j.value->>0",
-    key: "j.value->>1",
-    place: "j.key",
-    row: "rowid",
-    nothing: "x''",
-    bytes_of: |column| format!("CAST({column} AS BLOB)"),
-    for_each: |rows| format!("json_each((SELECT json_group_array(first.at_row) FROM ({rows}) first)) j"),
-    each: "j.value",
-    appended: |first, second, most| format!("substr({first} || {second}, -{most})"),
-    most: 128,
-};
+use crate::store::sql::{Cells, Driver, Value};
 
 #[async_trait]
 impl Driver for SqliteConnection {

@@ -9,21 +9,16 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, SqliteConnection};
 use tokio::sync::Mutex;
 
 use super::connections::{classify, failed};
-use super::driver::DIALECT;
-use super::{File, NAME, schema};
+use super::keep::Keep;
+use super::{File, NAME, schema, statements};
 use crate::clock::Clock;
-use crate::store::sql::{Asked, Cells, Driver, Keep, RowError, Session, Value, codec};
+use crate::store::sql::{Answered, Asked, Cells, Driver, RowError, Session, Value, codec};
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Timestamp};
 
 /// What makes the last statement of a transaction durable.
 const COMMIT: &str = "; COMMIT";
-
-/// The rows as one connection has them.
-fn keep(connection: &mut SqliteConnection, now: Timestamp) -> Keep<'_, SqliteConnection> {
-    Keep::new(connection, &DIALECT, now)
-}
 
 /// What both sessions say alike.
 macro_rules! in_words_of_sqlite {
@@ -37,7 +32,7 @@ macro_rules! in_words_of_sqlite {
         }
 
         fn statement(&self, asked: Asked) -> SqlStr {
-            AssertSqlSafe(DIALECT.asked(asked)).into_sql_str()
+            AssertSqlSafe(statements::asked(asked)).into_sql_str()
         }
 
         fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error> {
@@ -56,7 +51,7 @@ macro_rules! reading {
     ($own:expr, |$keep:ident| $read:expr) => {{
         let mut lent = $own.0.readers.lend().await?;
         let now = $own.0.clock.now();
-        let mut $keep = keep(&mut lent, now);
+        let mut $keep = Keep::new(&mut lent, now);
         let found = $read.await?;
         lent.give_back();
         Stamped { now, found }
@@ -82,7 +77,7 @@ impl Session for Own {
         Ok(self.0.clock.now())
     }
 
-    async fn ranges(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, sqlx::Error> {
+    async fn ranges(&self, ranges: &[Range], columns: Columns) -> Answered<Vec<Found>> {
         Ok(reading!(self, |keep| keep.ranges(ranges, columns)))
     }
 
@@ -92,18 +87,14 @@ impl Session for Own {
         state: State,
         spans: &[Duration],
         most: usize,
-    ) -> Result<Stamped<Vec<usize>>, sqlx::Error> {
+    ) -> Answered<Vec<usize>> {
         Ok(reading!(self, |keep| keep.count(kind, state, spans, most)))
     }
 
-    async fn insert(
-        &self,
-        rows: Vec<&NewRow>,
-        _: Option<Timestamp>,
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
+    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut writing = self.0.writer.write().await?;
         let now = writing.now;
-        let found = keep(&mut writing, now).ending(COMMIT).insert(&rows).await?;
+        let found = Keep::new(&mut writing, now).ending(COMMIT).insert(&rows).await?;
         writing.end()?;
         Ok(Stamped { now, found })
     }
@@ -111,12 +102,12 @@ impl Session for Own {
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut writing = self.0.writer.write().await?;
         let now = writing.now;
-        let came = keep(&mut writing, now).ending(COMMIT).write(&writes).await?;
+        let came = Keep::new(&mut writing, now).ending(COMMIT).write(&writes).await?;
         writing.end()?;
         Ok(came)
     }
 
-    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, sqlx::Error> {
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         // Where nothing is to be claimed no call has to wait for the lock.
         let Stamped { now, found } = reading!(self, |keep| keep.has_claimable(which, claim));
         if !found {
@@ -125,7 +116,10 @@ impl Session for Own {
         }
         let mut writing = self.0.writer.write().await?;
         let now = writing.now;
-        let found = keep(&mut writing, now).ending(COMMIT).claim(which, claim).await?;
+        let found = Keep::new(&mut writing, now)
+            .ending(COMMIT)
+            .claim(which, claim)
+            .await?;
         match found.rows.is_empty() {
             true => writing.commit().await?,
             false => writing.end()?,
@@ -136,7 +130,9 @@ impl Session for Own {
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
         let mut writing = self.0.writer.write().await?;
         let now = writing.now;
-        keep(&mut writing, now).set_aside(rows, now.after(pause)).await?;
+        Keep::new(&mut writing, now)
+            .set_aside(rows, now.after(pause))
+            .await?;
         writing.commit().await
     }
 
@@ -147,7 +143,7 @@ impl Session for Own {
         }
         let mut writing = self.0.writer.write().await?;
         let now = writing.now;
-        let removed = keep(&mut writing, now).remove(states, &past).await?;
+        let removed = Keep::new(&mut writing, now).remove(states, &past).await?;
         writing.commit().await?;
         Ok(removed)
     }
@@ -186,19 +182,15 @@ impl Session for Joined<'_> {
         Ok(self.clock.now())
     }
 
-    async fn insert(
-        &self,
-        rows: Vec<&NewRow>,
-        _: Option<Timestamp>,
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
+    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut connection = self.connection.lock().await;
         let now = self.clock.now();
-        let found = keep(&mut connection, now).insert(&rows).await?;
+        let found = Keep::new(&mut connection, now).insert(&rows).await?;
         Ok(Stamped { now, found })
     }
 
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut connection = self.connection.lock().await;
-        keep(&mut connection, self.clock.now()).write(&writes).await
+        Keep::new(&mut connection, self.clock.now()).write(&writes).await
     }
 }

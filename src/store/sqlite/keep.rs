@@ -1,43 +1,34 @@
-//! Keeps rows by the statements that all databases have, on one connection. What is written is durable once that is committed.
+//! Keeps rows on one connection. What is written is durable once that is committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, SqlSafeStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 
-use super::codec;
-use super::dialect::Dialect;
-use super::record::{Answer, id, new_values, time, written_values};
-use super::value::{Cells, Driver, Value};
+use super::statements::{self, MOST, REFILL, SET_ASIDE};
+use crate::store::sql::{Answer, Cells, Driver, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::taking::Taking;
 use crate::store::{Claim, NewRow};
 use crate::timestamp::millis;
 use crate::{Kind, State, TaskId, Timestamp};
 
-/// One connection, and the words of its database.
-pub(in crate::store) struct Keep<'c, D> {
-    driver: &'c mut D,
-    dialect: &'static Dialect,
-    /// The time of the table.
+/// One connection, and the time of the table.
+pub(super) struct Keep<'c> {
+    driver: &'c mut SqliteConnection,
     now: Timestamp,
     /// What the last statement of a write ends with, such as a commit, which takes no trip of its own then.
     end: &'static str,
 }
 
-impl<'c, D: Driver> Keep<'c, D> {
-    pub(in crate::store) fn new(driver: &'c mut D, dialect: &'static Dialect, now: Timestamp) -> Self {
+impl<'c> Keep<'c> {
+    pub(super) fn new(driver: &'c mut SqliteConnection, now: Timestamp) -> Self {
         let end = "";
-        Self {
-            driver,
-            dialect,
-            now,
-            end,
-        }
+        Self { driver, now, end }
     }
 
     /// The same, whose write ends so.
-    pub(in crate::store) fn ending(self, end: &'static str) -> Self {
+    pub(super) fn ending(self, end: &'static str) -> Self {
         Self { end, ..self }
     }
 
@@ -47,7 +38,7 @@ impl<'c, D: Driver> Keep<'c, D> {
             .await
     }
 
-    pub(in crate::store) async fn ranges(
+    pub(super) async fn ranges(
         &mut self,
         ranges: &[Range],
         columns: Columns,
@@ -79,10 +70,10 @@ impl<'c, D: Driver> Keep<'c, D> {
         if range.kind.is_some() && range.bytes != usize::MAX {
             values.push(Value::count(range.bytes));
         }
-        self.fetch(self.dialect.range(range, columns), values).await
+        self.fetch(statements::range(range, columns), values).await
     }
 
-    pub(in crate::store) async fn count(
+    pub(super) async fn count(
         &mut self,
         kind: &Kind,
         state: State,
@@ -93,7 +84,7 @@ impl<'c, D: Driver> Keep<'c, D> {
         for span in spans {
             let until = time(self.now.after(*span));
             let values = vec![Value::Text(kind.to_string()), until, Value::count(most)];
-            let rows = self.fetch(self.dialect.count(state), values).await?;
+            let rows = self.fetch(statements::count(state), values).await?;
             let count = rows.first().and_then(|row| row.first());
             counts.push(match count {
                 Some(Value::Int(count)) => usize::try_from(*count).unwrap_or(0),
@@ -104,17 +95,17 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Writes new rows; says of each whether it did.
-    pub(in crate::store) async fn insert(&mut self, rows: &[&NewRow]) -> Result<Vec<Outcome>, sqlx::Error> {
+    pub(super) async fn insert(&mut self, rows: &[&NewRow]) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut came = Vec::with_capacity(rows.len());
-        let parts = rows.len().div_ceil(self.dialect.most);
-        for (at, part) in rows.chunks(self.dialect.most).enumerate() {
+        let parts = rows.len().div_ceil(MOST);
+        for (at, part) in rows.chunks(MOST).enumerate() {
             let end = if at + 1 == parts { self.end } else { "" };
             // Nearly always all of them are new, and that is said in few words.
-            let all = self.dialect.insert(part.len()) + end;
+            let all = statements::insert(part.len()) + end;
             match self.fetch(all, new_values(part, self.now)?).await {
                 Ok(_) => came.extend(part.iter().map(|_| Outcome::Written)),
-                Err(error) if D::is_taken(&error) => {
-                    let absent = self.dialect.insert_absent(part.len()) + end;
+                Err(error) if SqliteConnection::is_taken(&error) => {
+                    let absent = statements::insert_absent(part.len()) + end;
                     let values = new_values(part, self.now)?;
                     let mut written = ids(self.fetch(absent, values).await?);
                     // Of twins the first.
@@ -127,15 +118,15 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Writes what has become of rows; says of each whether it did.
-    pub(in crate::store) async fn write(&mut self, writes: &[&Write]) -> Result<Vec<Outcome>, sqlx::Error> {
+    pub(super) async fn write(&mut self, writes: &[&Write]) -> Result<Vec<Outcome>, sqlx::Error> {
         let refills: Vec<_> = writes.iter().filter(|write| write.refill).collect();
-        let parts = writes.len().div_ceil(self.dialect.most);
+        let parts = writes.len().div_ceil(MOST);
         let mut written = BTreeSet::new();
-        for (at, part) in writes.chunks(self.dialect.most).enumerate() {
+        for (at, part) in writes.chunks(MOST).enumerate() {
             let is_last = at + 1 == parts && refills.is_empty();
             let end = if is_last { self.end } else { "" };
             let values = part.iter().flat_map(|write| written_values(write)).collect();
-            let rows = self.fetch(self.dialect.write(part.len()) + end, values);
+            let rows = self.fetch(statements::write(part.len()) + end, values);
             written.append(&mut ids(rows.await?));
         }
         for (at, write) in refills.iter().enumerate() {
@@ -155,7 +146,7 @@ impl<'c, D: Driver> Keep<'c, D> {
                 Value::Bytes(write.row.id.as_bytes().to_vec()),
                 version,
             ];
-            self.fetch(self.dialect.refill() + end, values).await?;
+            self.fetch(REFILL.to_owned() + end, values).await?;
         }
         Ok(writes
             .iter()
@@ -164,7 +155,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Whether there is anything to claim.
-    pub(in crate::store) async fn has_claimable(
+    pub(super) async fn has_claimable(
         &mut self,
         which: Which<'_>,
         claim: &Claim,
@@ -175,11 +166,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Claims rows, within a transaction that keeps others from them.
-    pub(in crate::store) async fn claim(
-        &mut self,
-        which: Which<'_>,
-        claim: &Claim,
-    ) -> Result<Found, sqlx::Error> {
+    pub(super) async fn claim(&mut self, which: Which<'_>, claim: &Claim) -> Result<Found, sqlx::Error> {
         let Found { rows, unreadable } = self.due(which, claim, usize::MAX, Columns::All).await?;
         self.set_aside(&unreadable, self.now.after(claim.lease)).await?;
         let writes = Taking::new(claim).all(which, rows, self.now);
@@ -200,7 +187,7 @@ impl<'c, D: Driver> Keep<'c, D> {
         if let Which::These(wanted) = which {
             let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
             let values = vec![Value::Ids(ids), time(self.now), Value::count(claim.bytes)];
-            let rows = self.fetch(self.dialect.these(columns), values).await?;
+            let rows = self.fetch(statements::these(columns), values).await?;
             return Ok(Answer::of(rows).found);
         }
         let (mut all, mut bytes) = (Found::default(), claim.bytes);
@@ -224,7 +211,7 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Puts rows that cannot be read out of the way until then.
-    pub(in crate::store) async fn set_aside(
+    pub(super) async fn set_aside(
         &mut self,
         rows: &[Unreadable],
         until: Timestamp,
@@ -232,17 +219,13 @@ impl<'c, D: Driver> Keep<'c, D> {
         for unreadable in rows {
             let row = Value::Bytes(unreadable.row.clone());
             let values = vec![time(until), row, time(self.now), time(self.now)];
-            self.fetch(self.dialect.set_aside(), values).await?;
+            self.fetch(SET_ASIDE.to_owned(), values).await?;
         }
         Ok(())
     }
 
     /// The rows that [`remove`](Self::remove) would remove, as the table has their ids.
-    pub(in crate::store) async fn past(
-        &mut self,
-        states: &[State],
-        limit: usize,
-    ) -> Result<Vec<Vec<u8>>, sqlx::Error> {
+    pub(super) async fn past(&mut self, states: &[State], limit: usize) -> Result<Vec<Vec<u8>>, sqlx::Error> {
         let mut of_kinds: BTreeMap<String, usize> = BTreeMap::new();
         let mut past = Vec::new();
         for &state in states {
@@ -263,14 +246,10 @@ impl<'c, D: Driver> Keep<'c, D> {
     }
 
     /// Removes those of these rows that still are in one of these states and past; says how many.
-    pub(in crate::store) async fn remove(
-        &mut self,
-        states: &[State],
-        past: &[Vec<u8>],
-    ) -> Result<u64, sqlx::Error> {
+    pub(super) async fn remove(&mut self, states: &[State], past: &[Vec<u8>]) -> Result<u64, sqlx::Error> {
         let batch = codec::json(&past.iter().map(|id| codec::hex(id)).collect::<Vec<_>>())?;
         let values = vec![Value::Text(batch), time(self.now)];
-        let remove = self.dialect.remove(states) + " RETURNING id";
+        let remove = statements::remove(states);
         Ok(self.fetch(remove, values).await?.len() as u64)
     }
 }
