@@ -151,23 +151,6 @@ impl Own {
         };
         Ok(writes.iter().map(outcome).collect())
     }
-
-    /// Removes those of these rows that still are past, and that no other transaction has locked.
-    async fn remove_past(&self, states: &[State], ids: &[String]) -> Result<u64, sqlx::Error> {
-        let sql = &self.server.sql;
-        let states: Vec<_> = states.iter().map(|state| number(*state).to_string()).collect();
-        let mut writing = Writing::begin(self.pool()).await?;
-        let values = [Value::Text(json(ids)?), Value::Text(states.join(","))];
-        let past = writing.fetch(sql.past_unlocked.clone(), &values).await?;
-        let id = |row: &Cells| match row.first() {
-            Some(Value::Bytes(id)) => Some(hex(id)),
-            _ => None,
-        };
-        let past = Value::Text(json(&past.iter().filter_map(id).collect::<Vec<_>>())?);
-        let removed = execute(&mut writing, sql.remove.clone(), &[past]).await?;
-        writing.commit().await?;
-        Ok(removed)
-    }
 }
 
 /// What the rows of some writes are like, by a statement that reads them.
@@ -303,24 +286,23 @@ impl Session for Own {
         Ok(())
     }
 
-    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, sqlx::Error> {
-        let past: Vec<_> = states.iter().map(|&state| Range::overdue(state, limit)).collect();
-        let mut of_kinds = BTreeMap::<Kind, usize>::new();
-        let mut ids = Vec::new();
-        for found in self.ranges(&past, Columns::Lean).await?.found {
-            for row in found.rows {
-                let of_kind = of_kinds.entry(row.kind).or_default();
-                *of_kind += 1;
-                ids.extend((*of_kind <= limit).then(|| hex(row.id.as_bytes())));
-            }
-            // As many again at the most.
-            ids.extend(found.unreadable.into_iter().map(|row| hex(&row.row)));
-        }
-        if ids.is_empty() {
-            return Ok(0);
-        }
-        ids.sort_unstable();
-        self.retried(|| self.remove_past(states, &ids)).await
+    async fn remove_past(&self, states: &[State], ids: Vec<String>) -> Result<u64, sqlx::Error> {
+        let sql = &self.server.sql;
+        let states: Vec<_> = states.iter().map(|state| number(*state).to_string()).collect();
+        let values = [Value::Text(json(&ids)?), Value::Text(states.join(","))];
+        let remove = || async {
+            let mut writing = Writing::begin(self.pool()).await?;
+            let past = writing.fetch(sql.past_unlocked.clone(), &values).await?;
+            let id = |row: &Cells| match row.first() {
+                Some(Value::Bytes(id)) => Some(hex(id)),
+                _ => None,
+            };
+            let past = Value::Text(json(&past.iter().filter_map(id).collect::<Vec<_>>())?);
+            let removed = execute(&mut writing, sql.remove.clone(), &[past]).await?;
+            writing.commit().await?;
+            Ok(removed)
+        };
+        self.retried(remove).await
     }
 
     async fn check(&self) -> Result<(), sqlx::Error> {

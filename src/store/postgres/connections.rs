@@ -1,6 +1,5 @@
 //! Connections to one database.
 
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -210,13 +209,5 @@ fn tell_of_pooler(notify: bool) {
              what other processes schedule for now it finds when it sweeps; lead the store past the pooler, or have \
              that pool sessions"
         );
-    }
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database")
-            .field("names", &self.names)
-            .finish_non_exhaustive()
     }
 }

@@ -65,7 +65,6 @@ pub(in crate::store) fn span(span: Duration) -> i64 {
 }
 
 /// The digits of bytes.
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(in crate::store) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |half: u8| char::from(DIGITS[usize::from(half)]);

@@ -9,7 +9,7 @@ use sqlx::SqlStr;
 
 use super::batches::{STATEMENT, batches, size};
 use super::clip::clip;
-use super::codec::number;
+use super::codec::{hex, number};
 use super::errors::{Limits, RowError};
 use super::parts::by_parts;
 use super::record::{Answer, kind, text};
@@ -139,7 +139,29 @@ pub(in crate::store) trait Session: Send + Sync {
     }
 
     /// As [`Table::remove`].
-    async fn remove(&self, _states: &[State], _limit: usize) -> Result<u64, sqlx::Error> {
+    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, sqlx::Error> {
+        let past: Vec<_> = states.iter().map(|&state| Range::overdue(state, limit)).collect();
+        let mut of_kinds = BTreeMap::<Kind, usize>::new();
+        let mut ids = Vec::new();
+        for found in self.ranges(&past, Columns::Lean).await?.found {
+            for row in found.rows {
+                let of_kind = of_kinds.entry(row.kind).or_default();
+                *of_kind += 1;
+                ids.extend((*of_kind <= limit).then(|| hex(row.id.as_bytes())));
+            }
+            // As many again at the most.
+            ids.extend(found.unreadable.into_iter().map(|row| hex(&row.row)));
+        }
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        ids.sort_unstable();
+        self.remove_past(states, ids).await
+    }
+
+    /// Removes those of these rows, given as the digits of their ids, that still are in one of these states and past, and that
+    /// no other transaction has locked; says how many.
+    async fn remove_past(&self, _states: &[State], _ids: Vec<String>) -> Result<u64, sqlx::Error> {
         Err(not_joined())
     }
 
@@ -195,184 +217,134 @@ fn refilled_size(Write { row, refill, .. }: &Write) -> usize {
     if *refill { row.payload.len() } else { 0 }
 }
 
-impl<S: Session> SqlTable<S> {
-    async fn inserted(&self, rows: &[NewRow]) -> Answered<Vec<Outcome>> {
-        let session = &self.0;
-        let limits = session
-            .limits(rows.iter().map(size).fold(0, usize::saturating_add))
-            .await?;
-        let refused = |row| session.refuses(row).or_else(|| limits.refuses(row));
-        let refused = rows.iter().map(|row| Some(refused(row)?.outcome(S::NAME)));
-        let mut came: Vec<_> = refused.collect();
-        let mut places: Vec<_> = (0..rows.len()).filter(|&place| came[place].is_none()).collect();
-        let ids: BTreeSet<_> = rows.iter().map(|row| row.id).collect();
-        // In the order of their keys two batches that meet wait for one another, in any other they would end in a
-        // deadlock. Of twins the first counts, so those of an id have to stay in their order.
-        if ids.len() == rows.len() {
-            places.sort_by_key(|&place| (&rows[place].kind, &rows[place].key));
+async fn insert_all<S: Session>(session: &S, rows: &[NewRow]) -> Answered<Vec<Outcome>> {
+    let bytes = rows.iter().map(size).fold(0, usize::saturating_add);
+    let limits = session.limits(bytes).await?;
+    let refused = |row| session.refuses(row).or_else(|| limits.refuses(row));
+    let refused = rows.iter().map(|row| Some(refused(row)?.outcome(S::NAME)));
+    let mut came: Vec<_> = refused.collect();
+    let mut places: Vec<_> = (0..rows.len()).filter(|&place| came[place].is_none()).collect();
+    let ids: BTreeSet<_> = rows.iter().map(|row| row.id).collect();
+    // In the order of their keys two batches that meet wait for one another, in any other they would end in a
+    // deadlock. Of twins the first counts, so those of an id have to stay in their order.
+    if ids.len() == rows.len() {
+        places.sort_by_key(|&place| (&rows[place].kind, &rows[place].key));
+    }
+    let first = OnceLock::new();
+    let insert = |part: Vec<usize>| {
+        let first = &first;
+        async move {
+            let part = part.into_iter().map(|place| &rows[place]).collect();
+            // All are of one moment.
+            let Stamped { now, found } = session.insert(part, first.get().copied()).await?;
+            first.get_or_init(|| now);
+            Ok(found)
         }
-        let first = OnceLock::new();
-        let insert = |part: Vec<usize>| {
-            let first = &first;
-            async move {
-                let part = part.into_iter().map(|place| &rows[place]).collect();
-                // All are of one moment.
-                let Stamped { now, found } = session.insert(part, first.get().copied()).await?;
-                first.get_or_init(|| now);
-                Ok(found)
-            }
-        };
-        let parts = batches(&places, S::MOST, limits.budget, |&place| size(&rows[place]));
-        let parts = parts.map(<[usize]>::to_vec);
-        let written = by_parts(S::NAME, parts, |error| session.classify(error), insert).await?;
-        for (&place, outcome) in places.iter().zip(written) {
-            came[place] = Some(outcome);
-        }
-        let found = came
-            .into_iter()
-            .map(|came| came.unwrap_or(Outcome::Lost))
-            .collect();
-        session.stamped((first.into_inner(), found)).await
+    };
+    let parts = batches(&places, S::MOST, limits.budget, |&place| size(&rows[place]));
+    let parts = parts.map(<[usize]>::to_vec);
+    let written = by_parts(S::NAME, parts, |error| session.classify(error), insert).await?;
+    for (&place, outcome) in places.iter().zip(written) {
+        came[place] = Some(outcome);
     }
-
-    async fn written(&self, writes: &[Write]) -> Result<Vec<Outcome>, sqlx::Error> {
-        let session = &self.0;
-        let limits = session
-            .limits(writes.iter().map(refilled_size).fold(0, usize::saturating_add))
-            .await?;
-        let mut came = BTreeMap::new();
-        for mut group in session.groups(writes)? {
-            group.retain(|write| match limits.refuses_bytes(refilled_size(write)) {
-                Some(error) => came.insert(write.row.id, error.outcome(S::NAME)).is_some(),
-                None => true,
-            });
-            let ids: Vec<_> = group.iter().map(|write| write.row.id).collect();
-            let parts = std::iter::once(group);
-            let classify = |error: &_| session.classify(error);
-            let outcomes = by_parts(S::NAME, parts, classify, |part| session.write(part)).await?;
-            came.extend(ids.into_iter().zip(outcomes));
-        }
-        let outcome = |write: &Write| came.remove(&write.row.id).unwrap_or(Outcome::Lost);
-        Ok(writes.iter().map(outcome).collect())
-    }
-
-    async fn kinds(
-        &self,
-        state: State,
-        after: Option<&Kind>,
-        limit: usize,
-    ) -> Result<Vec<Kind>, sqlx::Error> {
-        let mut after = Value::Text(after.map_or("", Kind::as_str).to_owned());
-        let mut kinds = Vec::new();
-        while kinds.len() < limit {
-            let left = Value::count(limit - kinds.len());
-            let values = vec![Value::Int(number(state).into()), after, left];
-            let rows = self.0.fetch(self.0.statement(Asked::Kinds), values).await?;
-            let Some(last) = rows.last().and_then(|row| row.first()).cloned() else {
-                break;
-            };
-            after = last;
-            // A kind that is no text was written by hand.
-            kinds.extend(rows.into_iter().filter_map(|row| kind(row.into_iter().next()?)));
-        }
-        Ok(kinds)
-    }
-
-    async fn noted(&self, id: TaskId) -> Result<Noted, sqlx::Error> {
-        let rows = self
-            .0
-            .fetch(self.0.statement(Asked::History), vec![Value::Id(id)])
-            .await?;
-        let mut texts = rows.into_iter().next().unwrap_or_default().into_iter().map(text);
-        Ok(Noted {
-            history: texts.next().flatten().unwrap_or_default(),
-            sent: texts.next().flatten(),
-        })
-    }
-
-    fn told<T>(&self, result: Result<T, sqlx::Error>) -> Result<T, Error> {
-        result.map_err(|error| self.0.failed(error))
-    }
+    let came = came.into_iter().map(|came| came.unwrap_or(Outcome::Lost));
+    session.stamped((first.into_inner(), came.collect())).await
 }
 
-#[async_trait]
-impl<S: Session> Table for SqlTable<S> {
-    fn name(&self) -> &'static str {
-        S::NAME
+async fn write_all<S: Session>(session: &S, writes: &[Write]) -> Result<Vec<Outcome>, sqlx::Error> {
+    let bytes = writes.iter().map(refilled_size).fold(0, usize::saturating_add);
+    let limits = session.limits(bytes).await?;
+    let mut came = BTreeMap::new();
+    for group in session.groups(writes)? {
+        let (mut ids, mut part) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
+        for write in group {
+            match limits.refuses_bytes(refilled_size(write)) {
+                Some(error) => drop(came.insert(write.row.id, error.outcome(S::NAME))),
+                None => {
+                    ids.push(write.row.id);
+                    part.push(write);
+                }
+            }
+        }
+        let classify = |error: &_| session.classify(error);
+        let write = |part| session.write(part);
+        let outcomes = by_parts(S::NAME, std::iter::once(part), classify, write).await?;
+        came.extend(ids.into_iter().zip(outcomes));
     }
+    let outcome = |write: &Write| came.remove(&write.row.id).unwrap_or(Outcome::Lost);
+    Ok(writes.iter().map(outcome).collect())
+}
 
-    fn calls(&self) -> Option<usize> {
-        Some(S::CALLS)
+async fn kinds<S: Session>(
+    session: &S,
+    state: State,
+    after: Option<&Kind>,
+    limit: usize,
+) -> Result<Vec<Kind>, sqlx::Error> {
+    let mut after = Value::Text(after.map_or("", Kind::as_str).to_owned());
+    let mut kinds = Vec::new();
+    while kinds.len() < limit {
+        let left = Value::count(limit - kinds.len());
+        let values = vec![Value::Int(number(state).into()), after, left];
+        let rows = session.fetch(session.statement(Asked::Kinds), values).await?;
+        let Some(last) = rows.last().and_then(|row| row.first()).cloned() else {
+            break;
+        };
+        after = last;
+        // A kind that is no text was written by hand.
+        kinds.extend(rows.into_iter().filter_map(|row| kind(row.into_iter().next()?)));
     }
+    Ok(kinds)
+}
 
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.told(self.0.now().await)
-    }
+async fn history<S: Session>(session: &S, id: TaskId) -> Result<Noted, sqlx::Error> {
+    let rows = session
+        .fetch(session.statement(Asked::History), vec![Value::Id(id)])
+        .await?;
+    let mut texts = rows.into_iter().next().unwrap_or_default().into_iter().map(text);
+    Ok(Noted {
+        history: texts.next().flatten().unwrap_or_default(),
+        sent: texts.next().flatten(),
+    })
+}
 
-    async fn read(
-        &self,
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-        columns: Columns,
-    ) -> Result<Stamped<Found>, Error> {
-        self.told(self.0.read(ids, keys, columns).await)
-    }
+/// Makes a table of what sessions do, whose errors are the store's.
+macro_rules! table {
+    ($(async fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty = $call:path;)*) => {
+        #[async_trait]
+        impl<S: Session> Table for SqlTable<S> {
+            fn name(&self) -> &'static str {
+                S::NAME
+            }
 
-    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, Error> {
-        self.told(self.0.hold(ids, keys).await)
-    }
+            fn calls(&self) -> Option<usize> {
+                Some(S::CALLS)
+            }
 
-    async fn claims(&self, ids: &[TaskId]) -> Result<Stamped<Found>, Error> {
-        self.told(self.0.claims(ids).await)
-    }
+            $(async fn $name(&self $(, $argument: $type)*) -> Result<$answer, Error> {
+                $call(&self.0 $(, $argument)*).await.map_err(|error| self.0.failed(error))
+            })*
 
-    async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
-        self.told(self.0.ranges(ranges, columns).await)
-    }
+            async fn notified(&self) {
+                self.0.notified().await
+            }
+        }
+    };
+}
 
-    async fn count(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        self.told(self.0.count(kind, state, spans, most).await)
-    }
-
-    async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error> {
-        self.told(self.inserted(rows).await)
-    }
-
-    async fn write(&self, writes: &[Write]) -> Result<Vec<Outcome>, Error> {
-        self.told(self.written(writes).await)
-    }
-
-    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
-        self.told(self.0.claim(which, claim).await)
-    }
-
-    async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), Error> {
-        self.told(self.0.set_aside(rows, pause).await)
-    }
-
-    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, Error> {
-        self.told(self.0.remove(states, limit).await)
-    }
-
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        self.told(self.kinds(state, after, limit).await)
-    }
-
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        self.told(self.noted(id).await)
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        self.told(self.0.check().await)
-    }
-
-    async fn notified(&self) {
-        self.0.notified().await
-    }
+table! {
+    async fn now(&self) -> Timestamp = S::now;
+    async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], columns: Columns) -> Stamped<Found> = S::read;
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Stamped<Found> = S::hold;
+    async fn claims(&self, ids: &[TaskId]) -> Stamped<Found> = S::claims;
+    async fn range(&self, ranges: &[Range], columns: Columns) -> Stamped<Vec<Found>> = S::ranges;
+    async fn count(&self, kind: &Kind, state: State, spans: &[Duration], most: usize) -> Stamped<Vec<usize>> = S::count;
+    async fn insert(&self, rows: &[NewRow]) -> Stamped<Vec<Outcome>> = insert_all;
+    async fn write(&self, writes: &[Write]) -> Vec<Outcome> = write_all;
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Stamped<Found> = S::claim;
+    async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> () = S::set_aside;
+    async fn remove(&self, states: &[State], limit: usize) -> u64 = S::remove;
+    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Vec<Kind> = kinds;
+    async fn history(&self, id: TaskId) -> Noted = history;
+    async fn check(&self) -> () = S::check;
 }

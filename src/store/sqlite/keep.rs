@@ -1,6 +1,6 @@
 //! Keeps rows on one connection. What is written is durable once that is committed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
@@ -51,12 +51,8 @@ impl<'c> Keep<'c> {
     }
 
     async fn range(&mut self, range: &Range, columns: Columns) -> Result<Found, sqlx::Error> {
-        Ok(Answer::of(self.cells_of(range, columns).await?).found)
-    }
-
-    async fn cells_of(&mut self, range: &Range, columns: Columns) -> Result<Vec<Cells>, sqlx::Error> {
         if range.limit == 0 || range.bytes == 0 {
-            return Ok(Vec::new());
+            return Ok(Found::default());
         }
         let mut values = Vec::with_capacity(6);
         values.extend(range.kind.as_ref().map(|kind| Value::Text(kind.to_string())));
@@ -70,7 +66,8 @@ impl<'c> Keep<'c> {
         if range.kind.is_some() && range.bytes != usize::MAX {
             values.push(Value::count(range.bytes));
         }
-        self.fetch(statements::range(range, columns), values).await
+        let rows = self.fetch(statements::range(range, columns), values).await?;
+        Ok(Answer::of(rows).found)
     }
 
     pub(super) async fn count(
@@ -222,35 +219,6 @@ impl<'c> Keep<'c> {
             self.fetch(SET_ASIDE.to_owned(), values).await?;
         }
         Ok(())
-    }
-
-    /// The rows that [`remove`](Self::remove) would remove, as the table has their ids.
-    pub(super) async fn past(&mut self, states: &[State], limit: usize) -> Result<Vec<Vec<u8>>, sqlx::Error> {
-        let mut of_kinds: BTreeMap<String, usize> = BTreeMap::new();
-        let mut past = Vec::new();
-        for &state in states {
-            for cells in self
-                .cells_of(&Range::overdue(state, limit), Columns::Lean)
-                .await?
-            {
-                let mut cells = cells.into_iter();
-                let (Some(Value::Bytes(id)), Some(kind)) = (cells.next(), cells.next()) else {
-                    continue;
-                };
-                let of_kind = of_kinds.entry(format!("{kind:?}")).or_default();
-                *of_kind += 1;
-                past.extend((*of_kind <= limit).then_some(id));
-            }
-        }
-        Ok(past)
-    }
-
-    /// Removes those of these rows that still are in one of these states and past; says how many.
-    pub(super) async fn remove(&mut self, states: &[State], past: &[Vec<u8>]) -> Result<u64, sqlx::Error> {
-        let batch = codec::json(&past.iter().map(|id| codec::hex(id)).collect::<Vec<_>>())?;
-        let values = vec![Value::Text(batch), time(self.now)];
-        let remove = statements::remove(states);
-        Ok(self.fetch(remove, values).await?.len() as u64)
     }
 }
 

@@ -12,7 +12,7 @@ use super::connections::{classify, failed};
 use super::keep::Keep;
 use super::{File, NAME, schema, statements};
 use crate::clock::Clock;
-use crate::store::sql::{Answered, Asked, Cells, Driver, RowError, Session, Value, codec};
+use crate::store::sql::{Answered, Asked, Cells, Driver, RowError, Session, Value, codec, time};
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Timestamp};
@@ -136,14 +136,11 @@ impl Session for Own {
         writing.commit().await
     }
 
-    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, sqlx::Error> {
-        let past = reading!(self, |keep| keep.past(states, limit)).found;
-        if past.is_empty() {
-            return Ok(0);
-        }
+    async fn remove_past(&self, states: &[State], ids: Vec<String>) -> Result<u64, sqlx::Error> {
         let mut writing = self.0.writer.write().await?;
-        let now = writing.now;
-        let removed = Keep::new(&mut writing, now).remove(states, &past).await?;
+        let values = [Value::Text(codec::json(&ids)?), time(writing.now)];
+        let remove = AssertSqlSafe(statements::remove(states)).into_sql_str();
+        let removed = writing.fetch(remove, &values).await?.len() as u64;
         writing.commit().await?;
         Ok(removed)
     }
