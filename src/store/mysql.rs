@@ -1,17 +1,16 @@
 //! Keeps rows in a table of a MySQL or MariaDB server.
 
 mod builder;
-mod cells;
 mod claim;
 mod connections;
+mod driver;
 mod errors;
 mod insert;
 mod joined;
 mod ranges;
-mod read;
 mod schema;
+mod session;
 mod sql;
-mod table;
 mod write;
 
 use std::fmt;
@@ -22,12 +21,13 @@ use sqlx::MySqlConnection;
 use sqlx::mysql::MySqlConnectOptions;
 
 pub use self::builder::MySqlBuilder;
-use self::connections::Pools;
-use self::joined::JoinedTable;
+use self::connections::Place;
+use self::joined::Joined;
 use self::ranges::Known;
+use self::session::Own;
 use self::sql::Sql;
-use self::table::ServerTable;
 use super::forwarded::forward_to_engine;
+use super::sql::{Pools, SqlTable};
 use super::{Engine, Transaction};
 use crate::Error;
 
@@ -53,14 +53,14 @@ const NAME: &str = "mysql";
 /// log, its slow log) logs payloads with them, whether they are bound or not; the driver logs none of them.
 #[derive(Clone)]
 pub struct MySqlStore {
-    engine: Engine<ServerTable>,
+    engine: Engine<SqlTable<Own>>,
     server: Arc<Server>,
     history: Duration,
 }
 
 /// One table, and the connections to its server.
 struct Server {
-    pools: Pools,
+    pools: Pools<Place>,
     sql: Sql,
     known: Known,
 }
@@ -69,8 +69,7 @@ impl Server {
     /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
     fn failed(&self, error: sqlx::Error) -> Error {
         if errors::is_of_server(&error) {
-            self.pools.callers.forget();
-            self.pools.workers.forget();
+            self.pools.forget();
         }
         errors::failed(error)
     }
@@ -78,7 +77,7 @@ impl Server {
 
 impl MySqlStore {
     fn new(server: Arc<Server>, history: Duration) -> Self {
-        let [callers, workers] = [false, true].map(|is_workers| ServerTable::new(&server, is_workers));
+        let [callers, workers] = [false, true].map(|is_workers| SqlTable(Own::new(&server, is_workers)));
         Self {
             engine: Engine::beside(callers, workers, &server.pools.clock, history),
             server,
@@ -176,7 +175,7 @@ impl MySqlStore {
     /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
     /// way. [`Transaction::find`] shows rows as they are, and as the transaction itself has made them.
     pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {
-        self.engine.join(JoinedTable::new(&self.server, connection))
+        self.engine.join(SqlTable(Joined::new(&self.server, connection)))
     }
 }
 

@@ -1,19 +1,18 @@
 //! Keeps rows in a PostgreSQL database.
 
 mod builder;
-mod codec;
 mod columns;
 mod connections;
+mod driver;
 mod errors;
+mod lane;
 mod listen;
 mod names;
 mod range;
-mod read;
 mod schema;
 mod session;
 mod settings;
 mod sql;
-mod table;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,9 +23,10 @@ use sqlx::postgres::PgConnectOptions;
 
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
-use self::session::{Joined, Own};
-use self::table::PgTable;
+use self::lane::{Joined, Own};
+use self::session::PgSession;
 use super::forwarded::forward_to_engine;
+use super::sql::SqlTable;
 use super::{Engine, Transaction};
 use crate::Error;
 
@@ -51,7 +51,7 @@ const NAME: &str = "postgres";
 /// running with nobody's lease, and tells of it.
 #[derive(Clone)]
 pub struct PostgresStore {
-    engine: Engine<PgTable<Own>>,
+    engine: Engine<SqlTable<PgSession<Own>>>,
     database: Arc<Database>,
     history: Duration,
 }
@@ -107,7 +107,8 @@ impl PostgresStore {
     }
 
     fn new(database: Arc<Database>, history: Duration) -> Self {
-        let [callers, workers] = [false, true].map(|is_workers| PgTable(Own::new(&database, is_workers)));
+        let table = |is_workers| SqlTable(PgSession(Own::new(&database, is_workers)));
+        let [callers, workers] = [false, true].map(table);
         Self {
             engine: Engine::beside(callers, workers, &database.clock, history),
             database,
@@ -138,7 +139,8 @@ impl PostgresStore {
     /// after its transaction began. Verbs set a savepoint, by which they let go what they need not lock. How long the service's
     /// own connection may take is the service's to say.
     pub fn join<'t>(&'t self, connection: &'t mut PgConnection) -> impl Transaction + 't {
-        self.engine.join(PgTable(Joined::new(&self.database, connection)))
+        let joined = PgSession(Joined::new(&self.database, connection));
+        self.engine.join(SqlTable(joined))
     }
 }
 

@@ -1,49 +1,54 @@
-//! What the SQL stores have in common, and the statements of those that name their indexes.
+//! What the SQL stores have in common.
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod batches;
-mod blame;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod builder;
 mod clip;
 pub(super) mod codec;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
-#[cfg(feature = "sqlite")]
-mod dialect;
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
-mod each;
-#[cfg(test)]
-mod forms;
-#[cfg(feature = "sqlite")]
-mod keep;
-#[cfg(test)]
-pub(super) mod lived;
+mod errors;
 mod parts;
 mod record;
-#[cfg(feature = "sqlite")]
-mod statements;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod schema;
+mod table;
 mod value;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::batches::{STATEMENT, batches, size};
-pub(super) use self::blame::Blame;
+pub(super) use self::batches::STATEMENT;
+#[cfg(feature = "mysql")]
+pub(super) use self::batches::batches;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::builder::{check_connections, check_name};
+#[cfg(feature = "mysql")]
 pub(super) use self::clip::clip;
 #[cfg(feature = "postgres")]
 pub(super) use self::connections::{Away, LIVES_FOR};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::connections::{Connections, Dial, Lent};
-#[cfg(feature = "sqlite")]
-pub(super) use self::dialect::Dialect;
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
-pub(super) use self::each::Each;
-#[cfg(test)]
-pub(super) use self::forms::ranges;
-#[cfg(feature = "sqlite")]
-pub(super) use self::keep::Keep;
-pub(super) use self::parts::by_parts;
+pub(super) use self::connections::{Connections, Dial, Pools, Writing};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::record::found;
+pub(super) use self::errors::Limits;
+pub(super) use self::errors::RowError;
+#[cfg(feature = "mysql")]
+pub(super) use self::record::number_of;
+pub(super) use self::record::{Answer, written_values};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use self::record::{BECOMES, id};
 #[cfg(feature = "sqlite")]
+pub(super) use self::record::{COLUMNS, time};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+pub(super) use self::record::{NEW, new_values};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::record::{NUMBERS, counted, of_ranges};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::schema::{Made, Unfit};
+pub(super) use self::table::{Answered, Asked, Session, SqlTable};
+#[cfg(feature = "mysql")]
+pub(super) use self::table::{read_by, written_size};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::value::Driver;
 pub(super) use self::value::{Cells, Value};
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -3,10 +3,11 @@
 mod builder;
 mod connections;
 mod driver;
-mod joined;
+mod keep;
 mod presence;
 mod schema;
-mod table;
+mod session;
+mod statements;
 
 use std::fmt;
 use std::io;
@@ -19,10 +20,10 @@ use sqlx::{ConnectOptions, SqliteConnection};
 
 pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Connections, not_opened};
-use self::joined::JoinedTable;
 use self::presence::Presence;
-use self::table::FileTable;
+use self::session::{Joined, Own};
 use super::forwarded::forward_to_engine;
+use super::sql::SqlTable;
 use super::{Engine, Transaction};
 use crate::clock::Clock;
 use crate::{Error, defaults};
@@ -63,7 +64,7 @@ const ROWS_AHEAD: usize = 1_024;
 /// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
-    engine: Engine<FileTable>,
+    engine: Engine<SqlTable<Own>>,
     file: Arc<File>,
     history: Duration,
 }
@@ -127,7 +128,7 @@ impl SqliteStore {
         prepared.map_err(|error| not_opened(path, error))?;
         presence.remember();
         let file = Arc::new(file);
-        let table = FileTable(Arc::clone(&file));
+        let table = SqlTable(Own(Arc::clone(&file)));
         Ok(Self {
             engine: Engine::new(table, clock, history),
             file,
@@ -147,8 +148,8 @@ impl SqliteStore {
     /// that has read before somebody else wrote, and the renewal of a lease is enough of a write. How long a call waits is
     /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
-        self.engine
-            .join(JoinedTable::new(connection, self.file.clock.clone()))
+        let joined = Joined::new(connection, self.file.clock.clone());
+        self.engine.join(SqlTable(joined))
     }
 }
 

@@ -306,6 +306,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Written, or else lost.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) fn of(is_written: bool) -> Self {
+        if is_written { Self::Written } else { Self::Lost }
+    }
+
     /// Whether the row is written.
     pub fn is_written(&self) -> bool {
         matches!(self, Self::Written)

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use sqlx::mysql::MySqlConnectOptions;
 
-use super::connections::Pools;
+use super::connections::pools;
 use super::sql::Sql;
 use super::{MySqlStore, Server, schema};
+use crate::store::sql::{check_connections, check_name};
 use crate::{Error, defaults};
 
 /// How many connections a store has at the most, unless told otherwise.
 const CONNECTIONS: u32 = 8;
 const TABLE: &str = "delayline_tasks";
-/// How long the name of a table may be: names of up to 64 are made of it.
-const LONGEST_NAME: usize = 40;
 
 /// Sets up a [`MySqlStore`].
 #[derive(Clone)]
@@ -60,19 +59,8 @@ impl MySqlBuilder {
     /// The SQL by which a person makes the table in place of [`MySqlStore::migrate`]: all of it, from an empty database
     /// on. Connects to nothing.
     pub fn migrations(&self) -> Result<String, Error> {
-        self.check_name()?;
+        check_name("table", &self.table)?;
         Ok(schema::text(&self.table))
-    }
-
-    fn check_name(&self) -> Result<(), Error> {
-        if is_name(&self.table) {
-            return Ok(());
-        }
-        Err(Error::invalid(
-            "table",
-            &self.table,
-            "allowed is [a-z_][a-z0-9_]{0,39}",
-        ))
     }
 
     /// Connects to the server, once to see that it answers.
@@ -81,10 +69,8 @@ impl MySqlBuilder {
     ///
     /// [`Error::Invalid`] for a setting that cannot be used; [`Error::Store`], transient if the server is away.
     pub async fn connect(self) -> Result<MySqlStore, Error> {
-        self.check_name()?;
-        if self.connections == 0 {
-            return Err(Error::invalid("connections", 0, "allowed is 1 and more"));
-        }
+        check_name("table", &self.table)?;
+        let count = check_connections(self.connections)?;
         if self.options.get_database().is_none_or(str::is_empty) {
             return Err(Error::invalid(
                 "database",
@@ -92,9 +78,8 @@ impl MySqlBuilder {
                 "the URL or the options must name one",
             ));
         }
-        let count = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let server = Server {
-            pools: Pools::new(&self.options, count),
+            pools: pools(&self.options, count),
             sql: Sql::of(&self.table),
             known: Default::default(),
         };
@@ -107,12 +92,6 @@ impl MySqlBuilder {
             .give_back();
         Ok(MySqlStore::new(Arc::new(server), self.history))
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    let is_part = |byte: u8| is_letter(byte) || byte.is_ascii_digit();
-    name.len() <= LONGEST_NAME && name.bytes().next().is_some_and(is_letter) && name.bytes().all(is_part)
 }
 
 impl fmt::Debug for MySqlBuilder {

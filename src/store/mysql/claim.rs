@@ -2,174 +2,157 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr, SqlStr};
 
-use super::cells;
 use super::connections::{Pool, Writing};
+use super::driver::execute;
 use super::insert::MOST;
-use super::read::{self, Read, by_ids};
-use super::sql::{Sql, query};
-use super::write::{self, parts, width, with_ids};
-use crate::store::sql::Value;
-use crate::store::sql::codec::limit;
-use crate::store::table::{Found, Which, Write};
+use super::sql::{SIZE, Sql};
+use super::write::{width, with_ids};
+use crate::store::sql::{Answer, Answered, Cells, Driver, Value};
+use crate::store::table::{Found, Unreadable, Which, Write};
 use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
-use crate::{State, Task, TaskId, Timestamp};
+use crate::{Kind, State, TaskId, Timestamp};
+
+/// What there is to claim, found without a lock.
+#[derive(Default)]
+struct Looked {
+    now: Option<Timestamp>,
+    /// The statements that lock it, as far as no other transaction has.
+    locks: Vec<(SqlStr, Vec<Value>)>,
+    unreadable: Vec<Unreadable>,
+}
 
 /// Claims rows as [`Table::claim`](crate::store::table::Table::claim) says, but for setting aside what cannot be read.
-pub(super) async fn claim(
-    pool: &Pool,
-    sql: &Sql,
-    which: Which<'_>,
-    claim: &Claim,
-) -> Result<Stamped<Found>, sqlx::Error> {
+pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Claim) -> Answered<Found> {
     let mut lent = pool.lend().await?;
     let looked = match which {
         Which::These(wanted) => look_at(&mut lent, sql, wanted, claim).await?,
         Which::Due => look(&mut lent, sql, claim).await?,
     };
-    lent.give_back();
-    let Stamped { now, found: looked } = looked;
-    let (chosen, unreadable) = match looked {
-        Looked::Ids(ids, unreadable) if ids.is_empty() => {
-            let found = Found {
-                unreadable,
-                ..Found::default()
-            };
-            return Ok(Stamped { now, found });
-        }
-        Looked::Ids(ids, unreadable) => (Chosen::Ids(ids), unreadable),
-        Looked::Kinds(kinds) if kinds.is_empty() => {
-            let found = Found::default();
-            return Ok(Stamped { now, found });
-        }
-        Looked::Kinds(kinds) => (Chosen::Kinds(kinds), Vec::new()),
+    let now = match looked.now {
+        Some(now) => now,
+        None => now(&mut lent, sql).await?,
     };
+    lent.give_back();
+    if looked.locks.is_empty() {
+        let (rows, unreadable) = (Vec::new(), looked.unreadable);
+        let found = Found { rows, unreadable };
+        return Ok(Stamped { now, found });
+    }
     let mut writing = Writing::begin(pool).await?;
-    let Stamped { now: locked, found } = lock(&mut writing, sql, &chosen, now).await?;
-    let now = now.max(locked);
-    let writes = Taking::new(claim).all(which, found.rows, now);
+    let mut locked = Vec::new();
+    for (lock, values) in looked.locks {
+        locked.extend(writing.fetch(lock, &values).await?);
+    }
+    let locked = Answer::of(locked);
+    let now = locked.now.map_or(now, |locked| locked.max(now));
+    let mut rows = locked.found.rows;
+    if let Which::Due = which {
+        rows.sort_by_key(|row| (row.due_at, row.id));
+    }
+    let writes = Taking::new(claim).all(which, rows, now);
     take(&mut writing, sql, &writes, claim, now).await?;
     writing.commit().await?;
     let found = Found {
         rows: writes.into_iter().map(|write| write.row).collect(),
-        unreadable: [unreadable, found.unreadable].concat(),
+        unreadable: [looked.unreadable, locked.found.unreadable].concat(),
     };
     Ok(Stamped { now, found })
 }
 
-/// What a look without a lock has found to claim.
-enum Looked {
-    Ids(Vec<TaskId>, Vec<crate::store::table::Unreadable>),
-    Kinds(BTreeMap<String, usize>),
+/// The time by the server's clock.
+pub(super) async fn now(connection: &mut MySqlConnection, sql: &Sql) -> Result<Timestamp, sqlx::Error> {
+    let rows = connection.fetch(sql.now.clone(), &[]).await?;
+    match rows.first().map(Vec::as_slice) {
+        Some([Value::Int(now)]) => Ok(Timestamp::from_millis(*now)),
+        _ => Err(sqlx::Error::RowNotFound),
+    }
 }
 
-/// What is locked to be claimed: rows, or so many of kinds.
-enum Chosen {
-    Ids(Vec<TaskId>),
-    Kinds(BTreeMap<String, usize>),
+/// A number of a row that is neither negative nor absent.
+fn size(cells: &Cells, column: usize) -> usize {
+    match cells.get(column) {
+        Some(Value::Int(size)) => usize::try_from(*size).unwrap_or(usize::MAX),
+        _ => 0,
+    }
 }
 
+/// Those of some rows that are due and there is room for.
 async fn look_at(
     connection: &mut MySqlConnection,
     sql: &Sql,
     wanted: &[(TaskId, u64)],
     claim: &Claim,
-) -> Result<Stamped<Looked>, sqlx::Error> {
-    let ids = wanted.iter().map(|&(id, _)| id);
-    let read = by_ids(connection, &sql.by_ids_lean, ids).await?;
-    let now = match read.now {
-        Some(now) => now,
-        None => read::now(connection, sql).await?,
+) -> Result<Looked, sqlx::Error> {
+    let ids = Value::Ids(wanted.iter().map(|&(id, _)| id).collect());
+    let rows = connection.fetch(sql.by_ids_lean.clone(), &[ids]).await?;
+    let of_id = |cells: &Cells| match cells.first() {
+        Some(Value::Bytes(id)) => Some((id.clone(), size(cells, SIZE))),
+        _ => None,
     };
-    let sizes: BTreeMap<Vec<u8>, usize> = read
-        .rows
-        .iter()
-        .filter_map(|(cells, size)| match cells.first() {
-            Some(Value::Bytes(id)) => Some((id.clone(), *size)),
-            _ => None,
-        })
-        .collect();
-    let Found { rows, unreadable } = read.found(&BTreeMap::new());
-    let rows: BTreeMap<_, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let sizes: BTreeMap<_, _> = rows.iter().filter_map(of_id).collect();
+    let Answer { now, found } = Answer::of(rows);
+    let rows: BTreeMap<_, _> = found.rows.into_iter().map(|row| (row.id, row)).collect();
     let mut taking = Taking::new(claim);
     let mut chosen = Vec::new();
     for (id, version) in wanted {
         let Some(row) = rows.get(id).filter(|row| row.version == *version) else {
             continue;
         };
-        let is_due = row.state == State::Scheduled && row.due_at <= now;
+        let is_due = row.state == State::Scheduled && Some(row.due_at) <= now;
         if is_due && taking.has_room(&row.kind) {
-            let size = sizes.get(&id.as_bytes()[..]).copied().unwrap_or(0);
-            taking.take_room_of(&row.kind, size);
+            taking.take_room_of(&row.kind, sizes.get(&id.as_bytes()[..]).copied().unwrap_or(0));
             chosen.push(*id);
         }
     }
-    let found = Looked::Ids(chosen, unreadable);
-    Ok(Stamped { now, found })
+    let is_any = !chosen.is_empty();
+    let lock = is_any.then(|| (sql.unlocked.clone(), vec![Value::Ids(chosen)]));
+    Ok(Looked {
+        now,
+        locks: lock.into_iter().collect(),
+        unreadable: found.unreadable,
+    })
 }
 
-/// How many rows of each kind there are room and bytes for, the longest due first.
-async fn look(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    claim: &Claim,
-) -> Result<Stamped<Looked>, sqlx::Error> {
-    let now = read::now(connection, sql).await?;
-    let mut due = Vec::new();
+/// So many rows of each kind as there are room and bytes for, the longest due first.
+async fn look(connection: &mut MySqlConnection, sql: &Sql, claim: &Claim) -> Result<Looked, sqlx::Error> {
+    let (mut now, mut due) = (None, Vec::new());
     for (kind, room) in claim.room.iter().filter(|(_, room)| **room > 0) {
-        let query = query(&sql.due)
-            .bind(kind.as_str().as_bytes())
-            .bind(now.as_millis())
-            .bind(limit(*room));
-        for row in query.fetch_all(&mut *connection).await? {
-            let size = usize::try_from(row.try_get::<u64, _>(2)?).unwrap_or(usize::MAX);
-            due.push((cells::time(&row, 0)?, row.try_get::<Vec<u8>, _>(1)?, kind, size));
+        let values = [of_kind(kind), Value::count(*room)];
+        for cells in connection.fetch(sql.due.clone(), &values).await? {
+            let [Value::Int(due_at), Value::Bytes(id), _, Value::Int(at)] = &cells[..] else {
+                continue;
+            };
+            now = now.max(Some(Timestamp::from_millis(*at)));
+            due.push((*due_at, id.clone(), kind, size(&cells, 2)));
         }
     }
     due.sort_unstable();
     let mut bytes = claim.bytes;
-    let mut kinds = BTreeMap::new();
+    let mut kinds = BTreeMap::<_, usize>::new();
     for (.., kind, size) in due {
         if bytes == 0 {
             break;
         }
         bytes = bytes.saturating_sub(size);
-        *kinds.entry(kind.as_str().to_owned()).or_default() += 1;
+        *kinds.entry(kind).or_default() += 1;
     }
-    let found = Looked::Kinds(kinds);
-    Ok(Stamped { now, found })
+    let lock = |(kind, count)| {
+        let values = vec![of_kind(kind), Value::of_time(now), Value::count(count)];
+        (sql.due_unlocked.clone(), values)
+    };
+    Ok(Looked {
+        now,
+        locks: kinds.into_iter().map(lock).collect(),
+        unreadable: Vec::new(),
+    })
 }
 
-/// Locks what was chosen, as far as nobody else has.
-async fn lock(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    chosen: &Chosen,
-    due_at: Timestamp,
-) -> Result<Stamped<Found>, sqlx::Error> {
-    let mut read = Read::default();
-    match chosen {
-        Chosen::Ids(ids) => read = by_ids(connection, &sql.unlocked, ids.iter().copied()).await?,
-        Chosen::Kinds(kinds) => {
-            for (kind, count) in kinds {
-                let query = query(&sql.due_unlocked)
-                    .bind(kind.as_bytes())
-                    .bind(due_at.as_millis())
-                    .bind(limit(*count));
-                let of_kind = Read::of(&query.fetch_all(&mut *connection).await?)?;
-                read.now = read.now.max(of_kind.now);
-                read.rows.extend(of_kind.rows);
-            }
-        }
-    }
-    let now = read.now.unwrap_or(due_at);
-    let mut found = read.found(&BTreeMap::new());
-    if let Chosen::Kinds(_) = chosen {
-        found.rows.sort_by_key(|row| (row.due_at, row.id));
-    }
-    Ok(Stamped { now, found })
+/// A kind as the column has it.
+pub(super) fn of_kind(kind: &Kind) -> Value {
+    Value::Bytes(kind.as_str().into())
 }
 
 /// Writes claims of rows that are locked.
@@ -180,21 +163,20 @@ async fn take(
     claim: &Claim,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    let noted = Value::of_text(claim.claimed());
     let mut written = 0;
-    if claim.claimed().is_some() {
-        for part in parts(writes)? {
-            written += write::write(connection, sql, "", &part.form, &part.writes).await?;
-        }
-    } else {
-        for writes in writes.chunks(MOST) {
-            let text = take_text(&sql.table, width(writes.len()));
-            let query = sqlx::query(AssertSqlSafe(text))
-                .bind(&*claim.owner)
-                .bind(now.after(claim.lease).as_millis())
-                .bind(now.as_millis());
-            let query = with_ids(query, writes.iter().map(|write| write.row.id));
-            written += query.execute(&mut *connection).await?.rows_affected();
-        }
+    for writes in writes.chunks(MOST) {
+        let mut values = vec![
+            noted.clone(),
+            Value::of_time(Some(now)),
+            noted.clone(),
+            Value::Text(claim.owner.to_string()),
+            Value::of_time(Some(now.after(claim.lease))),
+            Value::of_time(Some(now)),
+        ];
+        with_ids(&mut values, writes.iter().map(|write| write.row.id));
+        let text = AssertSqlSafe(take_text(&sql.table, width(writes.len()))).into_sql_str();
+        written += execute(connection, text, &values).await?;
     }
     match usize::try_from(written) == Ok(writes.len()) {
         true => Ok(()),
@@ -207,8 +189,10 @@ async fn take(
 /// Claims rows, of so many ids.
 pub(super) fn take_text(table: &str, width: usize) -> String {
     format!(
-        "UPDATE {table} t FORCE INDEX (PRIMARY) SET t.version = t.version + 1, t.state = 1, t.attempt = t.attempt + 1,
-            t.owner = ?, t.wake_at = ?, t.updated_at = ?
+        "UPDATE {table} t FORCE INDEX (PRIMARY) SET
+            t.history = IF(? IS NULL, t.history, RIGHT(CONCAT(t.history, '\\n', t.version + 1, ' ', ?, ' ', t.due_at, ' ',
+                t.due_at, ' ', ?), 16384)),
+            t.version = t.version + 1, t.state = 1, t.attempt = t.attempt + 1, t.owner = ?, t.wake_at = ?, t.updated_at = ?
         WHERE t.id IN ({})",
         vec!["?"; width].join(",")
     )

@@ -4,22 +4,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::NAME;
 use crate::Error;
-use crate::store::sql::Blame;
-use crate::store::table::Outcome;
-
-/// A row that no statement can carry to the server.
-#[derive(Debug, thiserror::Error)]
-#[error("a row of {bytes} bytes is longer than max_allowed_packet, {limit} bytes, allows")]
-pub(super) struct TooBig {
-    pub(super) bytes: usize,
-    pub(super) limit: usize,
-}
-
-impl From<TooBig> for sqlx::Error {
-    fn from(big: TooBig) -> Self {
-        Self::Encode(big.into())
-    }
-}
+use crate::store::sql::RowError;
 
 /// A table is not there.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +30,7 @@ mod number {
         1048, 1153, 1118, 1264, 1265, 1301, 1364, 1366, 1406, 1644, 3140, 3819, 4025, 4078,
     ];
 
-    /// What time, or somebody's hand, may mend: a server that is full, ends, is in recovery or takes no writes for now,
+    /// What time, or an operator, may mend: a server that is full, ends, is in recovery or takes no writes for now,
     /// and a connection or statement that was broken off.
     pub(super) const PASSING: &[u16] = &[
         1021, // the disk is full
@@ -81,35 +66,31 @@ pub(super) fn is_other(error: &sqlx::Error) -> bool {
     number_of(error) == Some(number::OUT_OF_RANGE)
 }
 
-/// Whether the transaction, or the statement outside of one, was undone for the sake of somebody else's.
+/// Whether the transaction, or the statement outside of one, was undone for the sake of another transaction's.
 pub(super) fn is_crossed(error: &sqlx::Error) -> bool {
     use number::{DEADLOCK, RECORD_CHANGED};
     number_of(error).is_some_and(|number| [DEADLOCK, RECORD_CHANGED].contains(&number))
 }
 
-/// Whether a statement failed since somebody else has a row locked, or was quicker with it.
+/// Whether a statement failed since another transaction has a row locked, or was quicker with it.
 pub(super) fn is_in_the_way(error: &sqlx::Error) -> bool {
     is_other(error) || is_crossed(error) || number_of(error) == Some(number::LOCK_WAIT_TIMEOUT)
 }
 
 /// Which row a statement has failed of, if of one.
-pub(super) fn blame(error: &sqlx::Error) -> Option<Blame> {
-    if let Some(big) = too_big(error) {
-        return Some(Blame::Invalid {
-            field: "payload",
-            value: format!("{} bytes long", big.bytes),
-            allowed: format!(
-                "with what goes beside it, at most the server's max_allowed_packet, {} bytes, are allowed",
-                big.limit
-            ),
-        });
-    }
+pub(super) fn classify(error: &sqlx::Error) -> Option<RowError> {
     match number_of(error)? {
-        number::LOCK_WAIT_TIMEOUT => Some(Blame::Locked),
-        number::DUPLICATE => Some(Blame::Taken),
-        number if number::OF_ROW.contains(&number) => Some(Blame::Refused(error.to_string())),
+        number::LOCK_WAIT_TIMEOUT => Some(RowError::Locked),
+        number::DUPLICATE => Some(RowError::Taken),
+        number if number::OF_ROW.contains(&number) => Some(RowError::Refused(error.to_string())),
         _ => None,
     }
+}
+
+/// Whether a statement that writes rows leaves its connection as it was: a row that is in the way says nothing of it.
+pub(super) fn leaves_connection<T>(written: &Result<T, sqlx::Error>) -> bool {
+    let is_of_row = |error| is_in_the_way(error) || classify(error).is_some();
+    written.as_ref().err().is_none_or(is_of_row)
 }
 
 /// Whether the server that a connection leads to will not do.
@@ -127,20 +108,8 @@ fn is_transient(error: &sqlx::Error) -> bool {
         || number_of(error).is_some_and(passes)
 }
 
-fn too_big(error: &sqlx::Error) -> Option<&TooBig> {
-    match error {
-        sqlx::Error::Encode(cause) => cause.downcast_ref(),
-        _ => None,
-    }
-}
-
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
-    if too_big(&error).is_some()
-        && let Some(Outcome::Refused(error)) = blame(&error).map(|blame| blame.outcome(NAME))
-    {
-        return error;
-    }
     Error::Store {
         store: NAME,
         transient: is_transient(&error),

@@ -5,209 +5,61 @@
 //! to a row counts, as that has a later version.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, SqlStr};
 use tokio::sync::Mutex;
 
-use super::connections::Lent;
-use super::insert::{budget, prepared};
-use super::ranges::ranges;
-use super::read::{self, Read, by_ids, of_keys};
-use super::sql::{WIDTHS, query};
-use super::write::{self, Part, parts};
-use super::{NAME, Server, errors};
-use crate::store::sql::codec::{Hex, json};
-use crate::store::sql::{batches, size};
-use crate::store::table::{Columns, Found, Outcome, Range, Table, Write};
-use crate::store::{NewRow, Noted, Stamped, row};
-use crate::{Error, Key, Kind, State, Task, TaskId};
+use super::insert::{MOST, prepared};
+use super::session::{Own, in_words_of_mysql, limits};
+use super::sql::WIDTHS;
+use super::write::{self, groups};
+use super::{NAME, Server, claim, errors};
+use crate::store::sql::codec::{Hex, hex, json};
+use crate::store::sql::{Answer, Answered, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
+use crate::store::table::{Columns, Found, Outcome, Write};
+use crate::store::{NewRow, Stamped, row};
+use crate::store::turns::CALLS;
+use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
-/// The service's connection.
-pub(super) struct JoinedTable<'t> {
+/// The service's connection, and those of the store.
+pub(super) struct Joined<'t> {
     connection: Mutex<&'t mut MySqlConnection>,
     server: &'t Server,
+    own: Own,
 }
 
-/// What a call on the service's connection gives, with one of the store's own beside it.
-macro_rules! joined {
-    ($table:expr, |$inside:ident, $outside:ident| $call:expr) => {
-        async {
-            let mut connection = $table.connection.lock().await;
-            let mut lent: Lent<'_> = $table.server.pools.callers.lend().await?;
-            let ($inside, $outside) = (&mut **connection, &mut *lent);
-            let found = $call.await?;
-            lent.give_back();
-            Ok(found)
-        }
-        .await
-        .map_err(|error| $table.server.failed(error))
-    };
-}
-
-impl<'t> JoinedTable<'t> {
-    pub(super) fn new(server: &'t Server, connection: &'t mut MySqlConnection) -> Self {
+impl<'t> Joined<'t> {
+    pub(super) fn new(server: &'t Arc<Server>, connection: &'t mut MySqlConnection) -> Self {
         let connection = Mutex::new(connection);
-        Self { connection, server }
+        let own = Own::new(server, false);
+        Self {
+            connection,
+            server,
+            own,
+        }
     }
 
     /// Rows as they are, committed or the transaction's own; none is locked.
-    async fn seen(
-        &self,
-        inside: &mut MySqlConnection,
-        outside: &mut MySqlConnection,
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-    ) -> Result<Stamped<Found>, sqlx::Error> {
-        let sql = &self.server.sql;
-        let mut of_key = of_keys(outside, sql, keys).await?;
-        of_key.extend(of_keys(inside, sql, keys).await?);
-        let all: BTreeSet<_> = ids.iter().chain(of_key.keys()).copied().collect();
-        let own = by_ids(inside, &sql.by_ids, all.iter().copied())
-            .await?
-            .found(&of_key);
-        let read = by_ids(outside, &sql.by_ids, all).await?;
-        let now = match read.now {
-            Some(now) => now,
-            None => read::now(outside, sql).await?,
-        };
-        let found = latest(read.found(&of_key), own);
+    async fn seen(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
+        let mut inside = read_by(self, ids, keys, Columns::All).await?.found;
+        let mut all: BTreeSet<_> = ids.iter().copied().collect();
+        all.extend(inside.rows.iter().map(|row| row.id));
+        all.extend(inside.unreadable.iter().filter_map(|row| row.id));
+        let ids = Vec::from_iter(all.iter().copied());
+        let Stamped { now, found } = self.own.read(&ids, keys, Columns::All).await?;
+        // What only others find by its key may have been changed by the transaction as well.
+        let missed = found.rows.iter().map(|row| row.id).filter(|id| !all.contains(id));
+        let missed = Vec::from_iter(missed);
+        inside = inside.and(read_by(self, &missed, &[], Columns::All).await?.found);
+        let found = latest(found, inside);
         Ok(Stamped { now, found })
     }
 
-    /// The same, with those locked that may be changed. A lock on a row that runs would keep its worker from renewing its lease
-    /// until the transaction ends, and one on a row that is not there, at `REPEATABLE READ`, others from adding rows: so rows
-    /// are looked at before.
-    async fn held(
-        &self,
-        inside: &mut MySqlConnection,
-        outside: &mut MySqlConnection,
-        ids: &[TaskId],
-        keys: &[(Kind, Key)],
-    ) -> Result<Stamped<Found>, sqlx::Error> {
-        let Stamped { now, mut found } = self.seen(inside, outside, ids, keys).await?;
-        // Each with the version at which its lease has ended.
-        let wanted = found.rows.iter().filter_map(|row| match row.state {
-            State::Scheduled | State::Dead => Some((row.id, None)),
-            _ => row::lease_has_ended(row, now).then_some((row.id, Some(row.version))),
-        });
-        let wanted: BTreeMap<_, _> = wanted.collect();
-        if wanted.is_empty() {
-            return Ok(Stamped { now, found });
-        }
-        let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex(id), ended)).collect();
-        let held = query(&self.server.sql.held)
-            .bind(json(&values)?)
-            .bind(now.as_millis());
-        let held = Read::of(&held.fetch_all(&mut *inside).await?)?.found(&BTreeMap::new());
-        found.rows.retain(|row| !wanted.contains_key(&row.id));
-        let mut missed: BTreeSet<_> = wanted.into_keys().collect();
-        for row in &held.rows {
-            missed.remove(&row.id);
-        }
-        found = found.and(held);
-        if !missed.is_empty() {
-            // Somebody has just claimed them.
-            let missed = Vec::from_iter(missed);
-            found = found.and(self.seen(inside, outside, &missed, &[]).await?.found);
-        }
-        Ok(Stamped { now, found })
-    }
-
-    /// Writes new rows, and leaves out those of which an id or a live key is there: they are looked for before, as an insert
-    /// that fails leaves a lock on what was in its way.
-    async fn added(
-        &self,
-        inside: &mut MySqlConnection,
-        outside: &mut MySqlConnection,
-        rows: &[NewRow],
-    ) -> Result<Stamped<Vec<Outcome>>, sqlx::Error> {
-        let key_of = |row: &NewRow| Some((row.kind.clone(), row.key.clone()?));
-        let ids = Vec::from_iter(rows.iter().map(|row| row.id));
-        let keys = Vec::from_iter(rows.iter().filter_map(key_of));
-        let Stamped { now, found } = self.seen(inside, outside, &ids, &keys).await?;
-        let live = found.rows.iter().filter(|row| row.state.is_live());
-        let mut taken_keys: BTreeSet<_> = live
-            .filter_map(|row| Some((row.kind.clone(), row.key.clone()?)))
-            .collect();
-        let unreadable = found.unreadable.iter();
-        taken_keys.extend(
-            unreadable
-                .clone()
-                .filter(|row| row.is_live)
-                .filter_map(|row| row.key.clone()),
-        );
-        let mut taken_ids: BTreeSet<_> = found.rows.iter().map(|row| row.id).collect();
-        taken_ids.extend(unreadable.filter_map(|row| row.id));
-        // Of twins the first.
-        let mut free = Vec::with_capacity(rows.len());
-        for (place, row) in rows.iter().enumerate() {
-            let is_key_free = key_of(row).is_none_or(|key| !taken_keys.contains(&key));
-            if is_key_free && taken_ids.insert(row.id) {
-                taken_keys.extend(key_of(row));
-                free.push(place);
-            }
-        }
-        let (budget, too_big) = budget(
-            inside,
-            &self.server.sql,
-            free.iter().map(|&place| size(&rows[place])),
-        )
-        .await?;
-        if let Some(too_big) = too_big {
-            return Err(too_big.into());
-        }
-        let mut written = BTreeSet::<usize>::new();
-        for mut left in batches(&free, usize::MAX, budget, |&place| size(&rows[place])) {
-            while !left.is_empty() {
-                // As many as a statement is kept prepared for: those of a service may be logged, so values are no part of them.
-                let widest = WIDTHS.into_iter().rfind(|width| *width <= left.len());
-                let (places, later) = left.split_at(widest.unwrap_or(1));
-                left = later;
-                let new: Vec<_> = places.iter().map(|&place| &rows[place]).collect();
-                match prepared(inside, "", &self.server.sql, &new, now).await {
-                    Ok(()) => written.extend(places),
-                    Err(error) if errors::is_duplicate(&error) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        let outcome = |place: usize| match written.contains(&place) {
-            true => Outcome::Written,
-            false => Outcome::Lost,
-        };
-        let found = (0..rows.len()).map(outcome).collect();
-        Ok(Stamped { now, found })
-    }
-
-    /// Writes a part, or else each row by itself.
-    async fn written(
-        &self,
-        connection: &mut MySqlConnection,
-        part: &Part<'_>,
-    ) -> Result<Vec<Outcome>, sqlx::Error> {
-        let mut came = Vec::with_capacity(part.writes.len());
-        if self.is_written(connection, part, &part.writes).await? {
-            came.extend(part.writes.iter().map(|_| Outcome::Written));
-            return Ok(came);
-        }
-        for write in &part.writes {
-            came.push(match self.is_written(connection, part, &[*write]).await? {
-                true => Outcome::Written,
-                false => Outcome::Lost,
-            });
-        }
-        Ok(came)
-    }
-
-    async fn is_written(
-        &self,
-        connection: &mut MySqlConnection,
-        part: &Part<'_>,
-        writes: &[&Write],
-    ) -> Result<bool, sqlx::Error> {
-        match write::write(connection, &self.server.sql, "", &part.form, writes).await {
+    async fn is_written(&self, writes: &[&Write]) -> Result<bool, sqlx::Error> {
+        let mut connection = self.connection.lock().await;
+        match write::write(&mut connection, &self.server.sql, "", writes).await {
             Ok(count) => Ok(usize::try_from(count) == Ok(writes.len())),
             Err(error) if errors::is_other(&error) => Ok(false),
             Err(error) => Err(error),
@@ -235,91 +87,124 @@ fn latest(first: Found, second: Found) -> Found {
 }
 
 #[async_trait]
-impl Table for JoinedTable<'_> {
-    fn name(&self) -> &'static str {
-        NAME
+impl Session for Joined<'_> {
+    in_words_of_mysql!();
+
+    fn classify(&self, _: &sqlx::Error) -> Option<RowError> {
+        None
     }
 
-    async fn now(&self) -> Result<crate::Timestamp, Error> {
-        let mut connection = self.connection.lock().await;
-        let now = read::now(&mut connection, &self.server.sql).await;
-        now.map_err(|error| self.server.failed(error))
+    async fn fetch(&self, sql: SqlStr, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
+        self.connection.lock().await.fetch(sql, &values).await
     }
 
-    async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], _: Columns) -> Result<Stamped<Found>, Error> {
-        joined!(self, |inside, outside| self.seen(inside, outside, ids, keys))
+    async fn now(&self) -> Result<Timestamp, sqlx::Error> {
+        claim::now(&mut *self.connection.lock().await, &self.server.sql).await
     }
 
-    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, Error> {
-        joined!(self, |inside, outside| self.held(inside, outside, ids, keys))
+    async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], _: Columns) -> Answered<Found> {
+        self.seen(ids, keys).await
     }
 
-    async fn claims(&self, ids: &[TaskId]) -> Result<Stamped<Found>, Error> {
-        let read = async {
-            let mut connection = self.connection.lock().await;
-            let locked = &self.server.sql.locked_lean;
-            let read = by_ids(&mut connection, locked, ids.iter().copied()).await?;
-            let now = read::now(&mut connection, &self.server.sql).await?;
-            let found = read.found(&BTreeMap::new());
-            Ok(Stamped { now, found })
-        };
-        read.await.map_err(|error| self.server.failed(error))
-    }
-
-    async fn range(&self, asked: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
-        let (sql, known) = (&self.server.sql, &self.server.known);
-        joined!(self, |inside, _outside| ranges(
-            inside, sql, known, asked, columns
-        ))
-    }
-
-    async fn count(
-        &self,
-        kind: &Kind,
-        state: State,
-        spans: &[Duration],
-        most: usize,
-    ) -> Result<Stamped<Vec<usize>>, Error> {
-        let sql = &self.server.sql;
-        joined!(self, |inside, _outside| read::count(
-            inside,
-            sql,
-            (kind, state),
-            spans,
-            most
-        ))
-    }
-
-    async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error> {
-        joined!(self, |inside, outside| self.added(inside, outside, rows))
-    }
-
-    async fn write(&self, writes: &[Write]) -> Result<Vec<Outcome>, Error> {
-        let mut came = BTreeMap::new();
-        for part in parts(writes).map_err(|error| self.server.failed(error))? {
-            let mut connection = self.connection.lock().await;
-            let outcomes = self.written(&mut connection, &part).await;
-            let outcomes = outcomes.map_err(|error| self.server.failed(error))?;
-            came.extend(part.writes.iter().map(|write| write.row.id).zip(outcomes));
+    /// Rows, with those locked that may be changed. A lock on a row that runs would keep its worker from renewing its lease
+    /// until the transaction ends, and one on a row that is not there, at `REPEATABLE READ`, others from adding rows: so rows
+    /// are looked at before.
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
+        let Stamped { now, mut found } = self.seen(ids, keys).await?;
+        // Each with the version at which its lease has ended.
+        let wanted = found.rows.iter().filter_map(|row| match row.state {
+            State::Scheduled | State::Dead => Some((row.id, None)),
+            _ => row::lease_has_ended(row, now).then_some((row.id, Some(row.version))),
+        });
+        let wanted: BTreeMap<_, _> = wanted.collect();
+        if wanted.is_empty() {
+            return Ok(Stamped { now, found });
         }
-        let outcome = |write: &Write| came.remove(&write.row.id).unwrap_or(Outcome::Lost);
-        Ok(writes.iter().map(outcome).collect())
+        let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex(id), ended)).collect();
+        let values = vec![Value::Text(json(&values)?), Value::of_time(Some(now))];
+        let held = Answer::of(self.fetch(self.server.sql.held.clone(), values).await?).found;
+        found.rows.retain(|row| !wanted.contains_key(&row.id));
+        let mut missed: BTreeSet<_> = wanted.into_keys().collect();
+        for row in &held.rows {
+            missed.remove(&row.id);
+        }
+        found = found.and(held);
+        if !missed.is_empty() {
+            // A worker has just claimed them.
+            found = found.and(self.seen(&Vec::from_iter(missed), &[]).await?.found);
+        }
+        Ok(Stamped { now, found })
     }
 
-    /// No transaction of a service's removes history.
-    async fn remove(&self, _: &[State], _: usize) -> Result<u64, Error> {
-        Ok(0)
+    async fn claims(&self, ids: &[TaskId]) -> Answered<Found> {
+        let locked = self.server.sql.locked_lean.clone();
+        let rows = self.fetch(locked, vec![Value::Ids(ids.to_vec())]).await?;
+        let (now, found) = (self.now().await?, Answer::of(rows).found);
+        Ok(Stamped { now, found })
     }
 
-    async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
-        let sql = &self.server.sql;
-        joined!(self, |inside, _outside| read::kinds(
-            inside, sql, state, after, limit
-        ))
+    async fn limits(&self, bytes: usize) -> Result<Limits, sqlx::Error> {
+        limits(self, &self.server.sql, bytes).await
     }
 
-    async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        let sql = &self.server.sql;
-        joined!(self, |inside, _outside| read::noted(inside, sql, id))
+    /// Writes new rows, and leaves out those of which an id or a live key is there: they are looked for before, as an insert
+    /// that fails leaves a lock on what was in its way.
+    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
+        let key_of = |row: &NewRow| Some((row.kind.clone(), row.key.clone()?));
+        let ids = Vec::from_iter(rows.iter().map(|row| row.id));
+        let keys = Vec::from_iter(rows.iter().filter_map(|row| key_of(row)));
+        let Stamped { now, found } = self.seen(&ids, &keys).await?;
+        let unreadable = found.unreadable.iter();
+        let live = found.rows.iter().filter(|row| row.state.is_live());
+        let mut taken_keys: BTreeSet<_> = live
+            .filter_map(|row| Some((row.kind.clone(), row.key.clone()?)))
+            .chain(
+                unreadable
+                    .clone()
+                    .filter(|row| row.is_live)
+                    .filter_map(|row| row.key.clone()),
+            )
+            .collect();
+        let mut taken_ids: BTreeSet<_> = found.rows.iter().map(|row| row.id).collect();
+        taken_ids.extend(unreadable.filter_map(|row| row.id));
+        // Of twins the first.
+        let mut free = Vec::with_capacity(rows.len());
+        for (place, row) in rows.iter().enumerate() {
+            let is_key_free = key_of(row).is_none_or(|key| !taken_keys.contains(&key));
+            if is_key_free && taken_ids.insert(row.id) {
+                taken_keys.extend(key_of(row));
+                free.push(place);
+            }
+        }
+        let mut written = BTreeSet::<usize>::new();
+        let mut left = &free[..];
+        while !left.is_empty() {
+            // As many as a statement is kept prepared for: those of a service may be logged, so values are no part of them.
+            let widest = WIDTHS.into_iter().rfind(|width| *width <= left.len());
+            let (places, later) = left.split_at(widest.unwrap_or(1));
+            left = later;
+            let new: Vec<_> = places.iter().map(|&place| rows[place]).collect();
+            let mut connection = self.connection.lock().await;
+            match prepared(&mut connection, "", &self.server.sql, &new, now).await {
+                Ok(()) => written.extend(places),
+                Err(error) if errors::is_duplicate(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let found = (0..rows.len()).map(|place| Outcome::of(written.contains(&place)));
+        let found = found.collect();
+        Ok(Stamped { now, found })
+    }
+
+    /// Writes rows together, or else each by itself.
+    async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
+        if self.is_written(&writes).await? {
+            return Ok(writes.iter().map(|_| Outcome::Written).collect());
+        }
+        let mut came = Vec::with_capacity(writes.len());
+        for write in writes {
+            came.push(Outcome::of(self.is_written(&[write]).await?));
+        }
+        Ok(came)
     }
 }

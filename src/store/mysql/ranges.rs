@@ -7,23 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr};
 
-use super::cells::{NUMBER, Query};
-use super::read::{Read, span};
+use super::claim::of_kind;
 use super::sql::{ALL, LEAN, NOW, Sql};
-use super::{cells, read};
-use crate::State;
-use crate::store::Stamped;
-use crate::store::sql::codec::{limit, number};
+use crate::store::sql::codec::{number, span};
+use crate::store::sql::{Cells, Driver, Value, number_of, of_ranges};
 use crate::store::table::{By, Columns, Found, Range, Start};
+use crate::{State, Timestamp};
 
 /// For how many kinds there are statements.
 const WIDTHS: [usize; 3] = [4, 16, 64];
 
 /// The number of the first row of a kind, in place of that of a range.
-const OF_KIND: i64 = -1;
+const OF_KIND: &str = "-1";
 
 /// A kind as the column has it, which may have been edited by hand into what is no text.
 type Name = Vec<u8>;
@@ -33,14 +30,14 @@ type Name = Vec<u8>;
 #[derive(Default)]
 pub(super) struct Known(Mutex<BTreeMap<BTreeSet<State>, BTreeSet<Name>>>);
 
-/// The rows of ranges, all of one kind, or all of each kind in turn.
+/// The rows of ranges, all of one kind, or all of each kind in turn; and when, if any statement said so.
 pub(super) async fn ranges(
     connection: &mut MySqlConnection,
     sql: &Sql,
     known: &Known,
     ranges: &[Range],
     columns: Columns,
-) -> Result<Stamped<Vec<Found>>, sqlx::Error> {
+) -> Result<(Option<Timestamp>, Vec<Found>), sqlx::Error> {
     let states: BTreeSet<_> = ranges.iter().map(|range| range.state).collect();
     let is_of_all = ranges.iter().all(|range| range.kind.is_none());
     let known = || known.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,52 +47,36 @@ pub(super) async fn ranges(
         to_ask.extend(known().get(&states).into_iter().flatten().cloned());
     }
     let (mut asked, mut there) = (BTreeSet::new(), BTreeSet::new());
-    let mut rows: Vec<Vec<MySqlRow>> = ranges.iter().map(|_| Vec::new()).collect();
-    let mut now = None;
+    let mut rows = Vec::new();
     while !to_ask.is_empty() {
         let kinds: Vec<_> = to_ask.iter().cloned().collect();
         asked.append(&mut to_ask);
         for kinds in kinds.chunks(WIDTHS[WIDTHS.len() - 1]) {
             let width = WIDTHS.into_iter().find(|width| *width >= kinds.len());
             let width = width.filter(|_| is_of_all).unwrap_or(kinds.len());
-            let text = text(&sql.table, ranges, columns, width);
-            let query = (0..width).fold(sqlx::query(AssertSqlSafe(text)), |query, place| {
-                bind(query, ranges, kinds.get(place).map_or(&[], Vec::as_slice))
-            });
-            for row in query.fetch_all(&mut *connection).await? {
-                now = now.max(Some(cells::time(&row, cells::NOW)?));
-                let number: i64 = row.try_get(NUMBER)?;
-                match usize::try_from(number).ok().and_then(|place| rows.get_mut(place)) {
-                    Some(of_range) => of_range.push(row),
-                    None => {
-                        there.insert(row.try_get(1)?);
-                    }
-                }
-            }
+            let text = AssertSqlSafe(text(&sql.table, ranges, columns, width)).into_sql_str();
+            let kinds = (0..width).map(|place| kinds.get(place).map_or(&[][..], Vec::as_slice));
+            let values: Vec<_> = kinds.flat_map(|kind| values(ranges, kind)).collect();
+            let found = connection.fetch(text, &values).await?;
+            there.extend(found.iter().filter_map(kind_of));
+            rows.extend(found);
         }
         to_ask.extend(there.difference(&asked).cloned());
     }
     if is_of_all {
         known().insert(states, there);
     }
-    let now = match now {
-        Some(now) => now,
-        None => read::now(connection, sql).await?,
-    };
-    let found = ranges.iter().zip(rows).map(|(range, rows)| {
-        let mut found = Read::of(&rows)?.found(&BTreeMap::new());
-        // Of each kind they are in the right order already.
-        found.rows.sort_by(|one, other| one.kind.cmp(&other.kind));
-        let mut bytes = 0_usize;
-        found.rows.retain(|row| {
-            let fits = bytes < range.bytes;
-            bytes = bytes.saturating_add(row.payload.len());
-            fits
-        });
-        Ok(found)
-    });
-    let found = found.collect::<Result<_, sqlx::Error>>()?;
-    Ok(Stamped { now, found })
+    Ok(of_ranges(rows, ranges))
+}
+
+/// The kind of a row that was found to tell its kind.
+fn kind_of(cells: &Cells) -> Option<Name> {
+    match cells.get(1) {
+        _ if number_of(cells).is_some() => None,
+        Some(Value::Text(kind)) => Some(kind.clone().into_bytes()),
+        Some(Value::Bytes(kind)) => Some(kind.clone()),
+        _ => None,
+    }
 }
 
 /// The statement for so many kinds.
@@ -109,8 +90,9 @@ pub(super) fn text(table: &str, ranges: &[Range], columns: Columns, width: usize
         let state = number(range.state);
         if range.kind.is_none() && !ranges[..place].iter().any(|before| before.state == range.state) {
             of_kind.push(format!(
-                "(SELECT {columns}, {OF_KIND} FROM {table} t FORCE INDEX (`wake`)
-                WHERE t.state = {state} AND t.kind > ? ORDER BY t.kind LIMIT 1)"
+                "(SELECT {} FROM {table} t FORCE INDEX (`wake`)
+                WHERE t.state = {state} AND t.kind > ? ORDER BY t.kind LIMIT 1)",
+                columns.replace("{number}", OF_KIND)
             ));
         }
         let (index, time, order) = match range.by {
@@ -127,8 +109,9 @@ pub(super) fn text(table: &str, ranges: &[Range], columns: Columns, width: usize
             .within
             .map_or_else(String::new, |_| format!(" AND {time} <= {NOW} + ?"));
         of_kind.push(format!(
-            "(SELECT {columns}, {place} FROM {table} t FORCE INDEX (`{index}`)
+            "(SELECT {} FROM {table} t FORCE INDEX (`{index}`)
             WHERE t.kind = ? AND t.state = {state}{from}{until} ORDER BY {} LIMIT ?)",
+            columns.replace("{number}", &place.to_string()),
             order.replace("{direction}", direction)
         ));
     }
@@ -136,27 +119,26 @@ pub(super) fn text(table: &str, ranges: &[Range], columns: Columns, width: usize
 }
 
 /// The values for one kind.
-fn bind<'q>(mut query: Query<'q>, ranges: &[Range], kind: &[u8]) -> Query<'q> {
+fn values(ranges: &[Range], kind: &[u8]) -> Vec<Value> {
+    let mut values = Vec::new();
     for (place, range) in ranges.iter().enumerate() {
         if range.kind.is_none() && !ranges[..place].iter().any(|before| before.state == range.state) {
-            query = query.bind(kind.to_vec());
+            values.push(Value::Bytes(kind.to_vec()));
         }
-        query = query.bind(match &range.kind {
-            Some(kind) => kind.as_str().into(),
-            None => kind.to_vec(),
+        values.push(match &range.kind {
+            Some(kind) => of_kind(kind),
+            None => Value::Bytes(kind.to_vec()),
         });
-        query = match range.from {
-            Start::First => query,
-            Start::Ago(ago) => query.bind(span(ago)),
+        match range.from {
+            Start::First => {}
+            Start::Ago(ago) => values.push(Value::Int(span(ago))),
             Start::After(time, id) => {
-                let (time, id) = (time.as_millis(), id.as_bytes().to_vec());
-                query.bind(time).bind(time).bind(id)
+                let time = Value::of_time(Some(time));
+                values.extend([time.clone(), time, Value::Id(id)]);
             }
-        };
-        if let Some(within) = range.within {
-            query = query.bind(span(within));
         }
-        query = query.bind(limit(range.limit));
+        values.extend(range.within.map(|within| Value::Int(span(within))));
+        values.push(Value::count(range.limit));
     }
-    query
+    values
 }

@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
 
 use super::connections::Pool;
 use super::errors;
+use crate::store::sql::{Made, Unfit};
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
 /// databases out there have them already. MySQL commits every statement of a schema by itself, so each can be repeated
@@ -25,43 +26,12 @@ const PATIENT: &str = "SET SESSION wait_timeout = 3600
 /// For how many seconds to wait for another process that migrates.
 const PATIENCE: u32 = 60;
 
-/// The schema is not what this release needs.
-#[derive(Debug, thiserror::Error)]
-enum Unfit {
-    #[error(
-        "the schema of {table} is not there: call `MySqlStore::migrate`, run `delayline migrate mysql`, or apply what \
-         `delayline migrate mysql --print` prints"
-    )]
-    Missing { table: String },
-    #[error(
-        "a table {table} is there that Delayline has not made, as it lacks columns: name another one by \
-         `MySqlBuilder::table`, or `delayline migrate mysql --table`, or rename what is there"
-    )]
-    Foreign { table: String },
-    #[error(
-        "the schema of {table} has version {found}, this release needs {known}: call `MySqlStore::migrate`, or run \
-         `delayline migrate mysql`"
-    )]
-    Old {
-        table: String,
-        found: usize,
-        known: usize,
-    },
-    #[error(
-        "the schema of {table} has version {found}, this release knows versions up to {known}: use a later release"
-    )]
-    New {
-        table: String,
-        found: usize,
-        known: usize,
-    },
-    #[error("another process has been migrating {table} for {PATIENCE} s")]
-    Busy { table: String },
-}
-
-impl From<Unfit> for sqlx::Error {
-    fn from(unfit: Unfit) -> Self {
-        Self::Configuration(unfit.into())
+fn made(table: &str) -> Made {
+    Made {
+        table: table.to_owned(),
+        store: "MySql",
+        tool: "mysql",
+        known: MIGRATIONS.len(),
     }
 }
 
@@ -92,20 +62,16 @@ pub(super) async fn migrate(connections: &Pool, table: &str) -> Result<(), sqlx:
     .fetch_one(&mut *lent)
     .await?;
     if had != Some(1) {
-        return Err(Unfit::Busy {
-            table: table.to_owned(),
-        }
-        .into());
+        let (made, within) = (made(table), PATIENCE);
+        return Err(Unfit::Busy { made, within }.into());
     }
     refuse_foreign(&mut lent, table).await?;
     run(&mut lent, named(CREATE_VERSIONS, table)).await?;
     let found = version(&mut lent, table).await?;
-    let Some(missing) = MIGRATIONS.get(found..) else {
-        return Err(too_new(table, found).into());
-    };
-    for (place, migration) in (found..).zip(missing) {
+    made(table).check_known(found)?;
+    for (version, migration) in (1..).zip(MIGRATIONS).skip(found) {
         run(&mut lent, named(migration, table)).await?;
-        run(&mut lent, record(table, place + 1)).await?;
+        run(&mut lent, record(table, version)).await?;
     }
     // With the connection goes the lock.
     drop(lent);
@@ -121,13 +87,7 @@ pub(super) async fn check(connections: &Pool, table: &str) -> Result<(), sqlx::E
     };
     refuse_foreign(&mut lent, table).await?;
     lent.give_back();
-    let (table, known) = (table.to_owned(), MIGRATIONS.len());
-    match found {
-        0 => Err(Unfit::Missing { table }.into()),
-        found if found < known => Err(Unfit::Old { table, found, known }.into()),
-        found if found > known => Err(too_new(&table, found).into()),
-        _ => Ok(()),
-    }
+    Ok(made(table).check(Some(found).filter(|found| *found > 0))?)
 }
 
 /// Fails if there is a table of that name without columns that ours has from the first version on: it would be taken for
@@ -141,17 +101,9 @@ async fn refuse_foreign(connection: &mut MySqlConnection, table: &str) -> Result
     .fetch_optional(connection)
     .await?;
     match found {
-        Some((_, ours)) if ours < 6 => Err(Unfit::Foreign {
-            table: table.to_owned(),
-        }
-        .into()),
+        Some((_, ours)) if ours < 6 => Err(Unfit::Foreign(made(table)).into()),
         _ => Ok(()),
     }
-}
-
-fn too_new(table: &str, found: usize) -> Unfit {
-    let (table, known) = (table.to_owned(), MIGRATIONS.len());
-    Unfit::New { table, found, known }
 }
 
 async fn version(connection: &mut MySqlConnection, table: &str) -> Result<usize, sqlx::Error> {

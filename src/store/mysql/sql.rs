@@ -10,11 +10,10 @@
 //!
 //! The texts name the table `delayline_tasks`; [`Sql::of`] puts the real name in its place.
 
-use std::sync::Arc;
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use sqlx::AssertSqlSafe;
-
-use super::cells::Query;
+use crate::store::sql::Asked;
+use crate::store::table::Columns;
 
 /// The time, when the statement began. It is one value for the whole statement, so an index can be searched by it.
 /// It is of no time zone, and the part of a millisecond is cut off.
@@ -24,31 +23,35 @@ macro_rules! now {
     };
 }
 
-/// The columns of a row `t`, in the order in which all stores read them; how long its payload is; and the time when it had
-/// been read, and locked where that was asked for: what others have committed to it is not later. Only on the store's own
-/// connections, whose time zone is UTC.
+/// The columns of a row `t`, in the order in which all stores read them; the number of what it was asked for by; the time when
+/// it had been read, and locked where that was asked for: what others have committed to it is not later (only on the store's
+/// own connections, whose time zone is UTC); and how long its payload is.
 macro_rules! columns {
-    () => {
-        columns!("t.headers, t.payload")
+    ($number:literal) => {
+        columns!($number, "t.headers, t.payload")
     };
     // Without what is long.
-    (lean) => {
-        columns!("'{}', x''")
+    (lean $number:literal) => {
+        columns!($number, "'{}' AS headers, x'' AS payload")
     };
-    ($long:literal) => {
+    ($number:literal, $long:literal) => {
         concat!(
             "t.id, t.kind, t.`key`, t.state, t.version, t.due_at, t.planned_at, t.wake_at, t.attempt, t.started, t.stalls, \
              t.max_attempts, t.hop, t.created_at, t.updated_at, t.finished_at, t.owner, t.last_error, ",
             $long,
-            ", t.size, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) DIV 1000"
+            ", ",
+            $number,
+            ", TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) DIV 1000, t.size"
         )
     };
 }
 
-/// The columns of a row without what is long.
-pub(super) const LEAN: &str = columns!(lean);
-/// All of them.
-pub(super) const ALL: &str = columns!();
+/// The columns of a row of the range `{number}`.
+pub(super) const ALL: &str = columns!("{number}");
+/// The same without what is long.
+pub(super) const LEAN: &str = columns!(lean "{number}");
+/// Where the size stands.
+pub(super) const SIZE: usize = 22;
 /// The time, when a statement began.
 pub(super) const NOW: &str = now!();
 
@@ -72,29 +75,60 @@ macro_rules! of_locked_ids {
     };
 }
 
+/// The rows that a JSON array of kinds and keys names: of each its live one, else the newest.
+macro_rules! by_keys {
+    ($columns:expr) => {
+        concat!(
+            "SELECT ", $columns, " FROM (
+                SELECT j.place, COALESCE(
+                    (SELECT l.id FROM delayline_tasks l FORCE INDEX (`live`)
+                     WHERE l.kind = UNHEX(j.kind) AND l.live_key = UNHEX(j.name)),
+                    (SELECT n.id FROM delayline_tasks n FORCE INDEX (`named`)
+                     WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name)
+                     ORDER BY n.kind DESC, n.`key` DESC, n.created_at DESC, n.id DESC LIMIT 1)) AS id
+                FROM JSON_TABLE(?, '$[*]' COLUMNS (
+                    place FOR ORDINALITY, kind VARCHAR(200) PATH '$[0]', name VARCHAR(510) PATH '$[1]')) j) k
+            LEFT JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = k.id"
+        )
+    };
+}
+
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
         /// The statements for one table.
         pub(super) struct Sql {
             /// The name of the table.
             pub(super) table: String,
-            $($(#[$doc])* pub(super) $name: Arc<str>,)*
+            $($(#[$doc])* pub(super) $name: SqlStr,)*
         }
 
         impl Sql {
             /// Those for a table of this name.
             pub(super) fn of(table: &str) -> Self {
-                let of = |sql: &str| Arc::<str>::from(sql.replace("delayline_tasks", table));
+                let of = |sql: &str| AssertSqlSafe(sql.replace("delayline_tasks", table)).into_sql_str();
                 Self {
                     table: table.to_owned(),
                     $($name: of($sql),)*
                 }
             }
 
+            /// A statement that every database has.
+            pub(super) fn asked(&self, asked: Asked) -> SqlStr {
+                let statement = match asked {
+                    Asked::ByIds(Columns::All) => &self.by_ids,
+                    Asked::ByIds(Columns::Lean) => &self.by_ids_lean,
+                    Asked::ByKeys(Columns::All) => &self.by_keys,
+                    Asked::ByKeys(Columns::Lean) => &self.by_keys_lean,
+                    Asked::Kinds => &self.next_kind,
+                    Asked::History => &self.noted,
+                };
+                statement.clone()
+            }
+
             /// All of them, each with its name.
             #[cfg(test)]
-            pub(super) fn all(&self) -> Vec<(&'static str, Arc<str>)> {
-                vec![$((stringify!($name), self.$name.clone())),*]
+            pub(super) fn all(&self) -> Vec<(&'static str, &str)> {
+                vec![$((stringify!($name), self.$name.as_str())),*]
             }
         }
     };
@@ -108,55 +142,54 @@ statements! {
     packet = "SELECT @@max_allowed_packet";
 
     /// The rows of these ids; one row of nothing but the time for each that is not there.
-    by_ids = concat!("SELECT ", columns!(), " FROM ", of_ids!("LEFT JOIN"));
+    by_ids = concat!("SELECT ", columns!("0"), " FROM ", of_ids!("LEFT JOIN"));
 
     /// The same without what is long.
-    by_ids_lean = concat!("SELECT ", columns!(lean), " FROM ", of_ids!("LEFT JOIN"));
+    by_ids_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_ids!("LEFT JOIN"));
 
     /// The rows of these ids that nobody else has locked, and locks them.
-    unlocked = concat!("SELECT ", columns!(), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
+    unlocked = concat!("SELECT ", columns!("0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
     /// The same without what is long.
-    unlocked_lean = concat!("SELECT ", columns!(lean), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
+    unlocked_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
     /// The rows of these ids without what is long, and locks them.
-    locked_lean = concat!("SELECT ", columns!(lean), " FROM ", of_locked_ids!(), "FOR UPDATE");
+    locked_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE");
 
     /// Rows of a JSON array of ids, each with the version at which its lease has ended by a time or else NULL: those that a verb
     /// may change, and locks them. At READ COMMITTED, InnoDB does not keep the locks of others.
     held = concat!(
-        "SELECT ", columns!(), " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]'
+        "SELECT ", columns!("0"), " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]'
             COLUMNS (id VARCHAR(32) PATH '$[0]', ended BIGINT UNSIGNED PATH '$[1]')) i) j
         STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = j.id
         WHERE t.state <> 1 OR (t.version = j.ended AND COALESCE(t.wake_at, 0) <= ?) FOR UPDATE"
     );
 
-    /// The ids of the live and the newest rows of these kinds and keys.
-    look_keys = "SELECT
-            (SELECT l.id FROM delayline_tasks l FORCE INDEX (`live`)
-             WHERE l.kind = UNHEX(j.kind) AND l.live_key = UNHEX(j.name)),
-            (SELECT n.id FROM delayline_tasks n FORCE INDEX (`named`)
-             WHERE n.kind = UNHEX(j.kind) AND n.`key` = UNHEX(j.name)
-             ORDER BY n.kind DESC, n.`key` DESC, n.created_at DESC, n.id DESC LIMIT 1)
-        FROM JSON_TABLE(?, '$[*]' COLUMNS (kind VARCHAR(200) PATH '$[0]', name VARCHAR(510) PATH '$[1]')) j";
+    /// The rows of these kinds and keys, of each its live one, else the newest.
+    by_keys = by_keys!(columns!("k.place - 1"));
+
+    /// The same without what is long.
+    by_keys_lean = by_keys!(columns!(lean "k.place - 1"));
 
     /// What is noted of the row of an id.
     noted = "SELECT t.history, t.sent FROM delayline_tasks t FORCE INDEX (PRIMARY) WHERE t.id = ?";
 
-    /// Scheduled rows of a kind that are due at a time, the longest due first: due time, id, and how long the payload is.
-    due = "SELECT t.due_at, t.id, t.size FROM delayline_tasks t FORCE INDEX (`due`)
-        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ? ORDER BY t.due_at, t.id LIMIT ?";
+    /// Scheduled rows of a kind that are due, the longest due first: due time, id, how long the payload is, and the time.
+    due = concat!(
+        "SELECT t.due_at, t.id, t.size, ", now!(), " FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ", now!(), " ORDER BY t.due_at, t.id LIMIT ?"
+    );
 
     /// Scheduled rows of a kind that are due at a time and that nobody else has locked, the longest due first, and
     /// locks them.
     due_unlocked = concat!(
-        "SELECT ", columns!(), " FROM delayline_tasks t FORCE INDEX (`due`)
+        "SELECT ", columns!("0"), " FROM delayline_tasks t FORCE INDEX (`due`)
         WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ?
         ORDER BY t.due_at, t.id LIMIT ? FOR UPDATE SKIP LOCKED"
     );
 
-    /// The first kind of which there are rows in a state, after another one.
-    next_kind = "SELECT t.kind FROM delayline_tasks t FORCE INDEX (`wake`) WHERE t.state = ? AND t.kind > ?
+    /// The first kind of which there are rows in a state, after another one; none if none is asked for.
+    next_kind = "SELECT t.kind FROM delayline_tasks t FORCE INDEX (`wake`) WHERE t.state = ? AND t.kind > ? AND ? > 0
         ORDER BY t.kind LIMIT 1";
 
     /// The time, and how many rows of a kind and a state are due within each of some spans, in ms, of the first so many of
@@ -188,11 +221,6 @@ statements! {
 
     /// Removes these rows.
     remove = concat!("DELETE t FROM ", of_ids!("STRAIGHT_JOIN"));
-}
-
-/// A statement without its values.
-pub(super) fn query<'q>(sql: &Arc<str>) -> Query<'q> {
-    sqlx::query(AssertSqlSafe(sql.clone()))
 }
 
 /// Before a statement: it does not wait for locks. MySQL has nothing like it, and waits for as long as its connection may.

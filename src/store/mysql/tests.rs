@@ -27,7 +27,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
 use super::MySqlStore;
 use crate::backend::Wake;
 use crate::store::database::Database;
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Step, Store, Target, Verb, When};
 use crate::{Kind, Task, TaskId};
 

@@ -6,14 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr};
 
-use super::cells::{Query, hex};
+use super::driver::execute;
 use super::insert::MOST;
 use super::sql::{Sql, WIDTHS};
-use crate::store::Noted;
-use crate::store::sql::codec::{Hex, headers, json, number};
-use crate::store::sql::{batches, clip};
+use crate::store::sql::codec::{headers, json, number};
+use crate::store::sql::{NUMBERS, Value, batches, clip, written_size, written_values};
 use crate::store::table::Write;
 use crate::{Task, TaskId, Timestamp};
 
@@ -24,23 +23,9 @@ const TEXTS: usize = 256 << 10;
 /// How long the values of such a row are beside its texts.
 const REST_OF_ROW: usize = 256;
 
-/// Rows that one statement writes.
-pub(super) struct Part<'w> {
-    pub(super) form: Form,
-    pub(super) writes: Vec<&'w Write>,
-}
-
-/// How it does.
-pub(super) enum Form {
-    /// All become the same.
-    Alike(Box<Set>),
-    /// Each has values of its own; texts among them make the server keep the batch in a file.
-    Each { has_texts: bool },
-}
-
 /// What becomes of rows, where that differs from what was there.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Set {
+struct Set {
     numbers: Vec<(&'static str, Option<i64>)>,
     texts: Vec<(&'static str, Option<String>)>,
     /// Payload and headers, and how many attempts there may be.
@@ -80,7 +65,8 @@ impl Set {
             texts.push(("t.owner = ?", row.owner.clone()));
         }
         if before.last_error != row.last_error {
-            texts.push(("t.last_error = ?", error_of(row)));
+            let error = row.last_error.as_deref().map(|error| clip(error).to_owned());
+            texts.push(("t.last_error = ?", error));
         }
         if !noted.history.is_empty() {
             let history = Some(noted.history.clone());
@@ -107,12 +93,8 @@ impl Set {
     }
 }
 
-fn error_of(row: &Task) -> Option<String> {
-    row.last_error.as_deref().map(|error| clip(error).to_owned())
-}
-
-/// The parts in which rows are written.
-pub(super) fn parts(writes: &[Write]) -> Result<Vec<Part<'_>>, sqlx::Error> {
+/// The groups in which rows are written: those that become the same, if there are few such groups.
+pub(super) fn groups(writes: &[Write]) -> Result<Vec<Vec<&Write>>, sqlx::Error> {
     let mut groups = BTreeMap::<_, (usize, Vec<_>)>::new();
     for (place, write) in writes.iter().enumerate() {
         let (_, group) = groups
@@ -122,52 +104,20 @@ pub(super) fn parts(writes: &[Write]) -> Result<Vec<Part<'_>>, sqlx::Error> {
     }
     if groups.len() <= GROUPS {
         // What frees a key comes before what takes it.
-        let mut groups = Vec::from_iter(groups);
-        groups.sort_by_key(|(_, (first, _))| *first);
-        let alike = groups.into_iter().map(|(set, (_, writes))| Part {
-            form: Form::Alike(Box::new(set)),
-            writes,
-        });
-        return Ok(alike.collect());
+        let mut groups = Vec::from_iter(groups.into_values());
+        groups.sort_by_key(|(first, _)| *first);
+        let groups = groups.iter().flat_map(|(_, writes)| writes.chunks(MOST));
+        return Ok(groups.map(<[_]>::to_vec).collect());
     }
-    let mut parts = Vec::new();
     let writes = Vec::from_iter(writes);
-    for writes in batches(&writes, MOST, TEXTS, |write| REST_OF_ROW + texts_of(write)) {
-        let mut has_texts = false;
-        for write in writes {
-            has_texts |= Set::of(write)?.has_texts();
-        }
-        let form = match writes {
-            // One that is long is given as it is.
-            [write] => Form::Alike(Box::new(Set::of(write)?)),
-            _ => Form::Each { has_texts },
-        };
-        let writes = writes.to_vec();
-        parts.push(Part { form, writes });
-    }
-    Ok(parts)
+    // In JSON a byte takes six at the most.
+    let size = |write: &&Write| REST_OF_ROW + 6 * (written_size(write) + headers_size(write));
+    Ok(batches(&writes, MOST, TEXTS, size).map(<[_]>::to_vec).collect())
 }
 
-/// How many bytes the texts of a row take in JSON, at the most.
-fn texts_of(write: &Write) -> usize {
-    let Noted { history, sent } = &write.noted;
-    let error = write
-        .row
-        .last_error
-        .as_deref()
-        .map_or(0, |error| clip(error).len());
-    let refill = match write.refill {
-        true => 2 * write.row.payload.len() + 2 * of_headers(&write.row),
-        false => 0,
-    };
-    6 * (error + history.len() + sent.as_ref().map_or(0, String::len)) + refill
-}
-
-fn of_headers(row: &Task) -> usize {
-    let headers = row.headers.iter();
-    6 * headers
-        .map(|(name, value)| name.len() + value.len() + 6)
-        .sum::<usize>()
+fn headers_size(write: &Write) -> usize {
+    let headers = write.row.headers.iter().filter(|_| write.refill);
+    headers.map(|(name, value)| name.len() + value.len() + 6).sum()
 }
 
 /// Writes these rows if all are as they were and there, else none, or those that are there; says how many.
@@ -175,40 +125,51 @@ pub(super) async fn write(
     connection: &mut MySqlConnection,
     sql: &Sql,
     at_once: &str,
-    form: &Form,
     writes: &[&Write],
 ) -> Result<u64, sqlx::Error> {
-    match form {
-        Form::Alike(set) => {
-            let mut written = 0;
-            for writes in writes.chunks(MOST) {
-                let query = alike(sql, at_once, set, width(writes.len()));
-                let query = with_ids(query, writes.iter().map(|write| write.row.id));
-                written += query.execute(&mut *connection).await?.rows_affected();
-            }
-            Ok(written)
+    let sets: Vec<_> = writes
+        .iter()
+        .map(|write| Set::of(write))
+        .collect::<Result<_, _>>()?;
+    match sets.split_first() {
+        Some((set, others)) if others.iter().all(|other| other == set) => {
+            let (text, mut values) = alike(sql, at_once, set, width(writes.len()));
+            with_ids(&mut values, writes.iter().map(|write| write.row.id));
+            execute(connection, AssertSqlSafe(text).into_sql_str(), &values).await
         }
-        Form::Each { has_texts } => {
-            let values: Result<Vec<_>, _> = writes.iter().map(|write| values(write, *has_texts)).collect();
-            let text = sqlx::query(AssertSqlSafe(each(at_once, &sql.table, *has_texts)));
-            let query = text.bind(format!("[{}]", values?.join(",")));
-            Ok(query.execute(connection).await?.rows_affected())
+        _ => {
+            // Texts make the server keep the batch in a file.
+            let has_texts = sets.iter().any(Set::has_texts);
+            let rows: Vec<_> = writes
+                .iter()
+                .map(|write| row(write, has_texts))
+                .collect::<Result<_, _>>()?;
+            let text = AssertSqlSafe(each(at_once, &sql.table, has_texts)).into_sql_str();
+            execute(connection, text, &[Value::Text(json(&rows)?)]).await
         }
     }
 }
 
-/// The statement that writes so many rows alike, but for their ids.
-fn alike<'q>(sql: &Sql, at_once: &str, set: &'q Set, width: usize) -> Query<'q> {
-    let numbers: Vec<_> = set
-        .numbers
-        .iter()
-        .map(|(name, _)| format!("t.{name} = ?"))
-        .collect();
-    let texts = set.texts.iter().map(|(text, _)| (*text).to_owned());
-    let refill = set.refill.as_ref();
-    let refilled = refill.map(|_| "t.payload = ?, t.headers = ?, t.max_attempts = ?".to_owned());
-    let sets: Vec<_> = numbers.into_iter().chain(texts).chain(refilled).collect();
+/// The statement that writes so many rows alike, and its values but for their ids.
+fn alike(sql: &Sql, at_once: &str, set: &Set, width: usize) -> (String, Vec<Value>) {
     let (version, wake_at) = set.was;
+    let mut values = vec![Value::version(version)];
+    values.extend(wake_at.map(|wake_at| Value::of_time(Some(wake_at))));
+    values.push(Value::version(set.version));
+    let mut sets = Vec::new();
+    for (name, value) in &set.numbers {
+        sets.push(format!("t.{name} = ?"));
+        values.push(value.map_or(Value::Null, Value::Int));
+    }
+    for (text, value) in &set.texts {
+        sets.push((*text).to_owned());
+        values.push(Value::of_text(value.as_deref()));
+    }
+    if let Some((payload, headers, most)) = &set.refill {
+        sets.push("t.payload = ?, t.headers = ?, t.max_attempts = ?".to_owned());
+        let most = most.map_or(Value::Null, |most| Value::Int(most.into()));
+        values.extend([Value::Bytes(payload.clone()), Value::Text(headers.clone()), most]);
+    }
     // Before what it looks at is written.
     let text = format!(
         "{at_once}UPDATE {} t FORCE INDEX (PRIMARY) SET t.version = IF(t.version = ?{}, ?, ~0 + t.version), {}
@@ -218,21 +179,7 @@ fn alike<'q>(sql: &Sql, at_once: &str, set: &'q Set, width: usize) -> Query<'q> 
         sets.join(", "),
         vec!["?"; width].join(",")
     );
-    let mut query = sqlx::query(AssertSqlSafe(text)).bind(version);
-    if let Some(wake_at) = wake_at {
-        query = query.bind(wake_at.as_millis());
-    }
-    query = query.bind(set.version);
-    for (_, value) in &set.numbers {
-        query = query.bind(*value);
-    }
-    for (_, text) in &set.texts {
-        query = query.bind(text.as_deref());
-    }
-    match refill {
-        Some((payload, headers, most)) => query.bind(&**payload).bind(&**headers).bind(*most),
-        None => query,
-    }
+    (text, values)
 }
 
 /// For how many ids the statement is that has room for so many.
@@ -240,17 +187,13 @@ pub(super) fn width(ids: usize) -> usize {
     WIDTHS.into_iter().find(|width| *width >= ids).unwrap_or(ids)
 }
 
-/// A statement with the ids that are its last values: the last of them again where there are more places.
-pub(super) fn with_ids<'q>(query: Query<'q>, ids: impl ExactSizeIterator<Item = TaskId>) -> Query<'q> {
-    let mut left = width(ids.len());
-    let (mut query, mut last) = (query, None);
-    for id in ids {
-        query = query.bind(id.as_bytes().to_vec());
-        (left, last) = (left - 1, Some(id));
+/// Adds ids to the values of a statement, the last of them again where it has more places.
+pub(super) fn with_ids(values: &mut Vec<Value>, ids: impl ExactSizeIterator<Item = TaskId>) {
+    let (count, first) = (ids.len(), values.len());
+    values.extend(ids.map(Value::Id));
+    if let Some(last) = values.last().cloned().filter(|_| count > 0) {
+        values.resize(first + width(count), last);
     }
-    (0..left).fold(query, |query, _| {
-        query.bind(last.map(|id| id.as_bytes().to_vec()))
-    })
 }
 
 /// Writes rows each with values of its own.
@@ -282,40 +225,21 @@ pub(super) fn each(at_once: &str, table: &str, has_texts: bool) -> String {
     )
 }
 
-/// The values of a row among others, as JSON.
-fn values(write: &Write, has_texts: bool) -> Result<String, sqlx::Error> {
-    let row = &write.row;
-    let numbers = json(&(
-        Hex(row.id),
-        write.before.version,
-        write.wake_at(),
-        number(row.state),
-        row.version,
-        row.due_at,
-        row.planned_at,
-        row.wake_at,
-        row.attempt,
-        i32::from(row.started),
-        row.stalls,
-        row.hop,
-        row.updated_at,
-        row.finished_at,
-    ))?;
+/// The values of a row among others.
+fn row(write: &Write, has_texts: bool) -> Result<Vec<Value>, sqlx::Error> {
+    let mut values = Vec::from(written_values(write));
     if !has_texts {
-        return Ok(numbers);
+        values.truncate(NUMBERS);
+        return Ok(values);
     }
-    let headers = match write.refill {
-        true => Some(headers(&row.headers)?),
-        false => None,
-    };
-    let texts = json(&(
-        &row.owner,
-        error_of(row),
-        &write.noted.history,
-        &write.noted.sent,
-        write.refill.then(|| hex(&row.payload)),
-        headers,
-        row.max_attempts,
-    ))?;
-    Ok([numbers.trim_end_matches(']'), ",", texts.trim_start_matches('[')].concat())
+    values.extend(match write.refill {
+        true => {
+            let most = write.row.max_attempts;
+            let most = most.map_or(Value::Null, |most| Value::Int(most.into()));
+            let headers = Value::Text(headers(&write.row.headers)?);
+            [Value::Bytes(write.row.payload.clone()), headers, most]
+        }
+        false => [Value::Null, Value::Null, Value::Null],
+    });
+    Ok(values)
 }

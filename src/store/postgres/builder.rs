@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-use super::connections::{self, Database};
+use super::connections::{Database, prepare};
 use super::errors::failed;
-use super::names::{self, Names};
+use super::names::Names;
 use super::{PostgresStore, schema};
+use crate::store::sql::{check_connections, check_name};
 use crate::{Error, defaults};
 
 /// How many connections a store opens at the most unless told.
@@ -84,9 +85,9 @@ impl PostgresBuilder {
     }
 
     fn check_names(&self) -> Result<(), Error> {
-        names::check("table", &self.table)?;
+        check_name("table", &self.table)?;
         match &self.schema {
-            Some(schema) => names::check("schema", schema),
+            Some(schema) => check_name("schema", schema),
             None => Ok(()),
         }
     }
@@ -94,11 +95,9 @@ impl PostgresBuilder {
     /// Connects, and finds out where the table is; it need not be there yet.
     pub async fn connect(self) -> Result<PostgresStore, Error> {
         self.check_names()?;
-        if self.connections == 0 {
-            return Err(Error::invalid("connections", 0, "allowed is 1 or more"));
-        }
-        let options = connections::prepare(self.options.clone());
-        let database = Database::connect(options, self.connections, self.schema, self.table, self.notify)
+        let connections = check_connections(self.connections)?;
+        let options = prepare(self.options.clone());
+        let database = Database::connect(options, connections, self.schema, self.table, self.notify)
             .await
             .map_err(failed)?;
         Ok(PostgresStore::new(Arc::new(database), self.history))

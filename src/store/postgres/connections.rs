@@ -1,8 +1,5 @@
 //! Connections to one database.
 
-use std::fmt;
-use std::future::Future;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,18 +13,14 @@ use super::settings;
 use super::sql::Statements;
 use crate::Error;
 use crate::clock::Clock;
-use crate::store::sql::{Away, Connections, Dial, Lent};
+use crate::store::sql::{Away, Dial, Pools};
 
 /// For how long the server may take to be reached and to say where the table is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// For how long a caller's call waits for a lock that cannot be passed over, as of a key that somebody else is writing.
-const HARDLY: Duration = Duration::from_millis(50);
+/// For how long a caller's call waits for a lock that cannot be passed over, as of a key that another transaction is writing.
+const CALLERS_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 /// For how long a worker does. It leaves out rows that are locked; what remains are the server's own locks.
-const SHORTLY: Duration = Duration::from_secs(1);
-/// How often something is begun anew that the database gave up in favour of somebody else.
-const TRIES: usize = 10;
-/// For how many milliseconds to wait before, at the most, for each time that it has failed.
-const PAUSE: u64 = 20;
+const WORKERS_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// PostgreSQL 12: `MATERIALIZED`, and plans that are good enough without.
 const OLDEST_SERVER: i32 = 120_000;
 
@@ -40,20 +33,14 @@ const PLACE: &str = "
          WHERE c.oid = to_regclass(quote_ident($2::text))),
         current_schema()::text) AS schema) p) named";
 
-/// Connections of one purpose.
-pub(super) type Pool = Connections<Server>;
-
 /// One table in one database, and the connections to it.
 pub(super) struct Database {
-    /// For verbs and what is read.
-    pub(super) callers: Pool,
-    /// For what workers do, so that no caller keeps a claim from being kept or ended.
-    pub(super) workers: Pool,
+    pub(super) pools: Pools<Server>,
     pub(super) names: Names,
     pub(super) statements: Statements,
     /// Whether statements stay prepared.
     pub(super) is_prepared: bool,
-    /// Who is told of rows that are due soon; none: nobody.
+    /// Which channel is told of rows that are due soon, if one is.
     pub(super) channel: Option<String>,
     pub(super) listener: Listener,
     pub(super) clock: Clock,
@@ -74,7 +61,7 @@ impl Database {
     /// workers, are opened as they are needed.
     pub(super) async fn connect(
         options: PgConnectOptions,
-        connections: u32,
+        connections: usize,
         schema: Option<String>,
         table: String,
         notify: bool,
@@ -83,15 +70,14 @@ impl Database {
         let asked = async {
             let mut connection = options.connect().await?;
             // As a transaction, and unprepared: the session may be shared.
-            let begin = AssertSqlSafe(settings::of_transaction(SHORTLY));
-            sqlx::raw_sql(begin).execute(&mut connection).await?;
+            Server::run(&mut connection, settings::of_transaction(WORKERS_LOCK_TIMEOUT)).await?;
             let place: (Option<String>, Option<String>, i32) = sqlx::query_as(PLACE)
                 .persistent(false)
                 .bind(schema)
                 .bind(&table)
                 .fetch_one(&mut connection)
                 .await?;
-            sqlx::raw_sql("COMMIT").execute(&mut connection).await?;
+            Server::run(&mut connection, "COMMIT".to_owned()).await?;
             let shared = is_shared(&mut connection, &options).await?;
             connection.close().await?;
             Ok::<_, sqlx::Error>((place, shared))
@@ -108,23 +94,17 @@ impl Database {
             tell_of_pooler(notify);
         }
         let names = Names::new(Some(schema), table);
-        let count = usize::try_from(connections).unwrap_or(usize::MAX);
-        let pool = |count, lock_timeout| {
-            let options = options.clone();
-            let server = Server {
-                options,
-                lock_timeout,
-                shared,
-            };
-            Connections::new(server, count, clock.clone())
-        };
+        let servers = [CALLERS_LOCK_TIMEOUT, WORKERS_LOCK_TIMEOUT].map(|lock_timeout| Server {
+            options: options.clone(),
+            lock_timeout,
+            shared,
+        });
         Ok(Self {
-            callers: pool(count, HARDLY),
-            workers: pool(count, SHORTLY),
+            pools: Pools::new(servers, connections, clock.clone()),
             statements: Statements::of(&names),
             is_prepared: !shared,
             names,
-            // Who shares a session cannot listen, and can tell others.
+            // A store that shares a session cannot listen, and can tell others.
             listener: Listener::new(
                 options.clone(),
                 channel.clone().filter(|_| !shared),
@@ -135,130 +115,22 @@ impl Database {
         })
     }
 
-    /// What `call` gives, which is repeated where the database gave it up in favour of somebody else. Nothing of it has
-    /// happened then.
-    pub(super) async fn retried<T, F>(&self, call: impl Fn() -> F) -> Result<T, sqlx::Error>
-    where
-        F: Future<Output = Result<T, sqlx::Error>>,
-    {
-        let mut failed = 0;
-        loop {
-            let error = match call().await {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            failed += 1;
-            if !errors::is_conflict(&error) || failed == TRIES {
-                return Err(error);
-            }
-            // For a random while, so that two that met do not meet again.
-            let most = u64::try_from(failed).unwrap_or(u64::MAX).saturating_mul(PAUSE);
-            let millis = self.clock.random_below(most);
-            self.clock.sleep(Duration::from_millis(millis)).await;
-        }
-    }
-
     /// The store's error for what the driver said. If it means that connections are of no use, they are closed.
     pub(super) fn failed(&self, error: sqlx::Error) -> Error {
         if errors::is_of_server(&error) {
-            self.callers.forget();
-            self.workers.forget();
+            self.pools.forget();
         }
         errors::failed(error)
     }
 }
 
-/// A connection for statements each of which is a transaction by itself, or as one if the session is shared.
-pub(super) struct Using<'a> {
-    lent: Lent<'a, Server>,
-}
-
-impl<'a> Using<'a> {
-    pub(super) async fn lend(pool: &'a Pool) -> Result<Self, sqlx::Error> {
-        let mut lent = pool.lend().await?;
-        if lent.dial().shared {
-            let begin = AssertSqlSafe(lent.dial().begin());
-            sqlx::raw_sql(begin).execute(&mut *lent).await?;
-        }
-        Ok(Self { lent })
-    }
-
-    /// Makes durable what was written, and gives the connection back as it was.
-    pub(super) async fn give_back(mut self) -> Result<(), sqlx::Error> {
-        if self.lent.dial().shared {
-            sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;
-        }
-        self.lent.give_back();
-        Ok(())
-    }
-}
-
-impl Deref for Using<'_> {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        &self.lent
-    }
-}
-
-impl DerefMut for Using<'_> {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.lent
-    }
-}
-
-/// A transaction; it is undone unless it is committed.
-pub(super) struct Writing<'a> {
-    lent: Lent<'a, Server>,
-}
-
-impl<'a> Writing<'a> {
-    pub(super) async fn begin(pool: &'a Pool) -> Result<Self, sqlx::Error> {
-        let mut lent = pool.lend().await?;
-        let begin = AssertSqlSafe(lent.dial().begin());
-        sqlx::raw_sql(begin).execute(&mut *lent).await?;
-        Ok(Self { lent })
-    }
-
-    /// Makes it durable.
-    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql("COMMIT").execute(&mut *self.lent).await?;
-        self.lent.give_back();
-        Ok(())
-    }
-}
-
-impl Deref for Writing<'_> {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        &self.lent
-    }
-}
-
-impl DerefMut for Writing<'_> {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.lent
-    }
-}
-
-/// Where connections lead.
+/// Where connections lead: a pooler may give a session to another client after each transaction.
 pub(super) struct Server {
     options: PgConnectOptions,
     lock_timeout: Duration,
     /// Whether a pooler gives a session to another after each transaction. Then nothing may be left in it: neither settings,
     /// which the next one would have, nor prepared statements.
     shared: bool,
-}
-
-impl Server {
-    /// What begins a transaction.
-    fn begin(&self) -> String {
-        match self.shared {
-            true => settings::of_transaction(self.lock_timeout),
-            false => "BEGIN".to_owned(),
-        }
-    }
 }
 
 #[async_trait]
@@ -268,10 +140,21 @@ impl Dial for Server {
     async fn dial(&self) -> Result<PgConnection, sqlx::Error> {
         let mut connection = self.options.connect().await?;
         if !self.shared {
-            let settings = AssertSqlSafe(settings::of_session(self.lock_timeout));
-            sqlx::raw_sql(settings).execute(&mut connection).await?;
+            Self::run(&mut connection, settings::of_session(self.lock_timeout)).await?;
         }
         Ok(connection)
+    }
+
+    async fn run(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+        let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await;
+        done.map(drop)
+    }
+
+    fn begin(&self) -> String {
+        match self.shared {
+            true => settings::of_transaction(self.lock_timeout),
+            false => "BEGIN".to_owned(),
+        }
     }
 }
 
@@ -281,7 +164,7 @@ pub(super) fn prepare(options: PgConnectOptions) -> PgConnectOptions {
         Some(_) => options,
         None => options.application_name("delayline"),
     };
-    // No number here is a broken one, and PgBouncer refuses who asks for this.
+    // No number here is a broken one, and PgBouncer refuses a client that asks for this.
     options.extra_float_digits(None).disable_statement_logging()
 }
 
@@ -326,13 +209,5 @@ fn tell_of_pooler(notify: bool) {
              what other processes schedule for now it finds when it sweeps; lead the store past the pooler, or have \
              that pool sessions"
         );
-    }
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database")
-            .field("names", &self.names)
-            .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use crate::Error;
 use crate::store::NewRow;
-use crate::store::sql::Blame;
+use crate::store::sql::RowError;
 use crate::store::table::Outcome;
 
 /// How many bytes of payload and headers a row may have: what PostgreSQL takes as one message, less what goes beside it.
@@ -41,7 +41,7 @@ impl std::error::Error for Said {
     }
 }
 
-/// A prepared statement of somebody else's is there, or one of ours is not: the session is shared with others.
+/// A prepared statement of another client is there, or one of ours is not: the session is shared with others.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0}: a pooler gives connections of PostgreSQL to others after each transaction. Of its own connections a store finds \
@@ -55,17 +55,17 @@ fn code_of(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
 
-/// Whether the database gave something up in favour of somebody else: a serialization failure, or a deadlock.
+/// Whether the database gave something up in favour of another transaction: a serialization failure, or a deadlock.
 pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     let code = code_of(error);
     matches!(code.as_deref(), Some("40001" | "40P01"))
 }
 
 /// What is told of a text that the database has no characters for.
-fn unwritable(error: &sqlx::Error) -> Option<Blame> {
+fn unwritable(error: &sqlx::Error) -> Option<RowError> {
     match code_of(error)?.as_str() {
         // The database's encoding lacks a character, or no text of PostgreSQL has it, as NUL.
-        "22P05" | "22021" => Some(Blame::Invalid {
+        "22P05" | "22021" => Some(RowError::Invalid {
             field: "text",
             value: "of a kind, a key or a header".to_owned(),
             allowed: format!("allowed are characters that the database can keep: {error}"),
@@ -75,47 +75,36 @@ fn unwritable(error: &sqlx::Error) -> Option<Blame> {
 }
 
 /// Which row a statement has failed of, if of one.
-pub(super) fn blame(error: &sqlx::Error) -> Option<Blame> {
-    if let Some(blame) = unwritable(error) {
-        return Some(blame);
+pub(super) fn classify(error: &sqlx::Error) -> Option<RowError> {
+    if let Some(error) = unwritable(error) {
+        return Some(error);
     }
     match code_of(error)?.as_str() {
         // A lock did not come in time.
-        "55P03" => Some(Blame::Locked),
-        "23505" => Some(Blame::Taken),
+        "55P03" => Some(RowError::Locked),
+        "23505" => Some(RowError::Taken),
         // A value, a constraint, or a limit of the server.
         code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
             let text = match error.as_database_error() {
                 Some(error) => error.message().to_owned(),
                 None => error.to_string(),
             };
-            Some(Blame::Refused(text))
+            Some(RowError::Refused(text))
         }
         _ => None,
     }
 }
 
-/// Why no row of so many bytes, or of such a name, can be kept.
-pub(super) fn refuses(row: &NewRow, longest: usize) -> Option<Blame> {
-    let invalid = |field, value: String, allowed: String| Blame::Invalid {
-        field,
-        value,
-        allowed,
-    };
-    let headers = row.headers.iter().map(|(name, value)| name.len() + value.len());
-    let bytes = row.payload.len().saturating_add(6 * headers.sum::<usize>());
-    if bytes > longest {
-        let allowed = format!("with its headers, at most {longest} bytes are allowed");
-        return Some(invalid("payload", format!("{bytes} bytes long"), allowed));
-    }
+/// Why no row of such a kind and key can be kept.
+pub(super) fn refuses(row: &NewRow) -> Option<RowError> {
     let key = row.key.as_ref().map(|key| ("key", key.as_str()));
-    let names = [Some(("kind", row.kind.as_str())), key];
-    let (field, name) = names
-        .into_iter()
-        .flatten()
-        .find(|(_, name)| name.contains('\0'))?;
-    let allowed = "allowed are characters other than NUL".to_owned();
-    Some(invalid(field, name.to_owned(), allowed))
+    let mut names = [("kind", row.kind.as_str())].into_iter().chain(key);
+    let (field, name) = names.find(|(_, name)| name.contains('\0'))?;
+    Some(RowError::Invalid {
+        field,
+        value: name.to_owned(),
+        allowed: "allowed are characters other than NUL".to_owned(),
+    })
 }
 
 /// Whether the server that a connection leads to will not do: it takes no writes, as a standby after a failover does, or
@@ -138,7 +127,7 @@ fn is_transient(error: &sqlx::Error) -> bool {
         // The database has been dropped.
         "57P04" => false,
         // A transaction was idle, or took, for too long; or the server does not take writes, now; or a lock did not come; or
-        // somebody else has just written another live row of the same key.
+        // another transaction has just written another live row of the same key.
         "25P03" | "25P04" | "25006" | "55P03" | "23505" => true,
         // The connection, resources, the operator, the system.
         code => ["08", "53", "57", "58"]
@@ -150,7 +139,7 @@ fn is_transient(error: &sqlx::Error) -> bool {
 
 /// The store's error for what the driver said.
 pub(super) fn failed(error: sqlx::Error) -> Error {
-    if let Some(Outcome::Refused(error)) = unwritable(&error).map(|blame| blame.outcome(super::NAME)) {
+    if let Some(Outcome::Refused(error)) = unwritable(&error).map(|error| error.outcome(super::NAME)) {
         return error;
     }
     Error::Store {

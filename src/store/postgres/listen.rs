@@ -1,6 +1,5 @@
 //! Hears of rows that others have scheduled.
 
-use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -112,13 +111,4 @@ async fn listen(
 fn tell(heard: &Notify) {
     heard.notify_waiters();
     heard.notify_one();
-}
-
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
-            .field("channel", &self.channel)
-            .field("is_listening", &self.listening.get().is_some())
-            .finish_non_exhaustive()
-    }
 }

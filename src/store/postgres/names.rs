@@ -4,11 +4,6 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use crate::Error;
-
-/// The longest name: with the longest ending it still fits into the 63 bytes that PostgreSQL keeps.
-const LONGEST: usize = 40;
-
 /// The table of the tasks and its schema, from which every other name is made.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -56,16 +51,4 @@ impl Names {
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Refuses a name that would have to be written in a special way.
-pub(super) fn check(field: &'static str, name: &str) -> Result<(), Error> {
-    let starts = |first: &u8| first.is_ascii_lowercase() || *first == b'_';
-    let goes_on = |byte: &u8| starts(byte) || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    if bytes.first().is_some_and(starts) && bytes.iter().all(goes_on) && bytes.len() <= LONGEST {
-        return Ok(());
-    }
-    let allowed = "allowed are 1 to 40 of a-z, 0-9 and _, the first no digit";
-    Err(Error::invalid(field, name, allowed))
 }

@@ -1,17 +1,11 @@
 //! Statements for ranges of the indexes: several of them are one statement, as a sweep has nearly always nothing to do.
 
-use super::codec::span;
+use super::driver::name;
 use super::names::Names;
 use super::sql::of_ranges::{ALL, CLOCK, LANES, LEAN};
-use crate::store::sql::codec::{limit, number};
+use crate::store::sql::Value;
+use crate::store::sql::codec::{number, span};
 use crate::store::table::{By, Columns, Range, Start};
-
-/// A value of such a statement.
-pub(super) enum Value {
-    Number(i64),
-    Kind(Option<String>),
-    Id(uuid::Uuid),
-}
 
 /// The text of a statement, and its values.
 pub(super) struct Ranges {
@@ -57,7 +51,7 @@ fn part(range: &Range, columns: &str, values: &mut Vec<Value>) -> String {
     };
     let state = format!("{}::smallint", number(range.state));
     let kind = match &range.kind {
-        Some(kind) => value(Value::Kind(super::codec::name(kind.as_str())), "text"),
+        Some(kind) => value(Value::of_text(name(kind.as_str())), "text"),
         None => "l.kind".to_owned(),
     };
     let (lane, pair, time) = match range.by {
@@ -67,25 +61,25 @@ fn part(range: &Range, columns: &str, values: &mut Vec<Value>) -> String {
     let from = match range.from {
         Start::First => format!("({lane}) >= ({pair})"),
         Start::Ago(ago) => {
-            let ago = value(Value::Number(span(ago)), "bigint");
+            let ago = value(Value::Int(span(ago)), "bigint");
             format!("({lane}, {time}) >= ({pair}, (SELECT clock.now - {ago} FROM clock))")
         }
         Start::After(at, id) => {
-            let at = value(Value::Number(at.as_millis()), "bigint");
-            let id = value(Value::Id(super::codec::uuid(id)), "uuid");
+            let at = value(Value::Int(at.as_millis()), "bigint");
+            let id = value(Value::Id(id), "uuid");
             format!("({lane}, {time}, t.id) > ({pair}, {at}, {id})")
         }
     };
     let until = match range.within {
         None => format!("({lane}) <= ({pair})"),
         Some(within) => {
-            let within = value(Value::Number(span(within)), "bigint");
+            let within = value(Value::Int(span(within)), "bigint");
             format!(
                 "({lane}, {time}) <= ({pair}, (SELECT least(clock.now + {within}, 253402300799999) FROM clock))"
             )
         }
     };
-    let limit = value(Value::Number(limit(range.limit)), "bigint");
+    let limit = value(Value::count(range.limit), "bigint");
     let direction = if range.backwards { " DESC" } else { "" };
     let order = format!("{lane}, {time}").replace(',', &format!("{direction},")) + direction;
     let order = match range.by {

@@ -2,8 +2,9 @@
 
 use sqlx::PgConnection;
 
-use super::connections::{Database, Using, Writing};
+use super::connections::Database;
 use super::names::Names;
+use crate::store::sql::{Made, Unfit, Writing};
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
 /// databases out there have them already.
@@ -32,56 +33,29 @@ const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout =
 /// One process at a time, for as long as its transaction lasts.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('delayline ' || $1::text, 0))";
 
-/// Why the table cannot be used.
+/// The database cannot keep all texts.
 #[derive(Debug, thiserror::Error)]
-enum Unfit {
-    #[error(
-        "the schema of table {table} is not there: call `PostgresStore::migrate`, run `delayline migrate postgres`, or \
-         apply what `delayline migrate postgres --print` prints"
-    )]
-    Missing { table: String },
-    #[error(
-        "table {table} is there, and Delayline has not made it, as there is no table of its migrations beside it: name \
-         another one by `PostgresBuilder::table`, or `delayline migrate postgres --table`, or rename what is there"
-    )]
-    Foreign { table: String },
-    #[error(
-        "table {table} has schema version {found}, this release needs version {known}: call `PostgresStore::migrate`, \
-         or run `delayline migrate postgres`"
-    )]
-    TooOld { table: String, found: i32, known: usize },
-    #[error(
-        "table {table} has schema version {found}, this release knows versions up to {known}: use a later release"
-    )]
-    TooNew { table: String, found: i32, known: usize },
-    #[error(
-        "the database's encoding is {found}, which lacks characters that kinds, keys and headers may have: allowed is {ENCODING} \
-         (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)"
-    )]
-    Encoding { found: String },
-}
+#[error(
+    "the database's encoding is {0}, which lacks characters that kinds, keys and headers may have: allowed is {ENCODING} \
+     (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0)"
+)]
+struct Encoding(String);
 
-impl From<Unfit> for sqlx::Error {
-    fn from(unfit: Unfit) -> Self {
-        Self::Configuration(unfit.into())
+fn made(names: &Names) -> Made {
+    Made {
+        table: names.full_name(),
+        store: "Postgres",
+        tool: "postgres",
+        known: MIGRATIONS.len(),
     }
 }
 
 /// Fails unless the schema is the one that this release knows.
 pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
-    let mut using = Using::lend(&database.callers).await?;
-    let found = version(&mut using, &database.names).await?;
-    using.give_back().await?;
-    let table = database.names.full_name();
-    let known = MIGRATIONS.len();
-    let Some(found) = found else {
-        return Err(Unfit::Missing { table }.into());
-    };
-    match applied(found) {
-        applied if applied < known => Err(Unfit::TooOld { table, found, known }.into()),
-        applied if applied > known => Err(Unfit::TooNew { table, found, known }.into()),
-        _ => Ok(()),
-    }
+    let mut transaction = Writing::begin(&database.pools.callers).await?;
+    let found = version(&mut transaction, &database.names).await?;
+    transaction.commit().await?;
+    Ok(made(&database.names).check(found)?)
 }
 
 /// Brings the schema up to date.
@@ -91,7 +65,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
         return Ok(());
     }
     let names = &database.names;
-    let mut transaction = Writing::begin(&database.callers).await?;
+    let mut transaction = Writing::begin(&database.pools.callers).await?;
     sqlx::raw_sql(PATIENT).execute(&mut *transaction).await?;
     sqlx::query(LOCK)
         .persistent(false)
@@ -99,13 +73,9 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
         .execute(&mut *transaction)
         .await?;
     let found = version(&mut transaction, names).await?.unwrap_or(0);
-    let Some(missing) = MIGRATIONS.get(applied(found)..) else {
-        let (table, known) = (names.full_name(), MIGRATIONS.len());
-        return Err(Unfit::TooNew { table, found, known }.into());
-    };
-    for (version, migration) in (found + 1..).zip(missing) {
-        let script = step(version, migration);
-        sqlx::raw_sql(names.fill(&script))
+    made(names).check_known(found)?;
+    for (version, migration) in (1..).zip(MIGRATIONS).skip(found) {
+        sqlx::raw_sql(names.fill(&step(version, migration)))
             .execute(&mut *transaction)
             .await?;
     }
@@ -128,7 +98,7 @@ fn step(version: i32, migration: &str) -> String {
 
 /// The version of the schema; none if its table is not there, and an error if that is another's, or if the database cannot
 /// keep all texts.
-async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<i32>, sqlx::Error> {
+async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<usize>, sqlx::Error> {
     let (is_there, is_ours, encoding): (bool, bool, String) = sqlx::query_as(ARE_THERE)
         .persistent(false)
         .bind(names.full_name())
@@ -136,22 +106,17 @@ async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<
         .fetch_one(&mut *connection)
         .await?;
     if encoding != ENCODING {
-        return Err(Unfit::Encoding { found: encoding }.into());
+        return Err(sqlx::Error::Configuration(Encoding(encoding).into()));
     }
     if is_there && !is_ours {
-        let table = names.full_name();
-        return Err(Unfit::Foreign { table }.into());
+        return Err(Unfit::Foreign(made(names)).into());
     }
     if !is_there {
         return Ok(None);
     }
-    let version = sqlx::query_scalar(names.fill(VERSION))
+    let version: i32 = sqlx::query_scalar(names.fill(VERSION))
         .persistent(false)
         .fetch_one(connection)
         .await?;
-    Ok(Some(version))
-}
-
-fn applied(version: i32) -> usize {
-    usize::try_from(version).unwrap_or(0)
+    Ok(Some(usize::try_from(version).unwrap_or(0)))
 }

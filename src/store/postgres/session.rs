@@ -1,164 +1,231 @@
-//! Whose connection a statement goes on: one of the store's own, or that of a service's transaction.
+//! The rows by statements on a lane: the store's own connections, or that of a service's transaction.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row, SqlStr};
-use tokio::sync::Mutex;
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::codec::Query;
-use super::connections::{Database, Pool, Using};
-use super::errors;
-use super::sql::COLUMNS;
-use crate::store::sql::Blame;
+use super::driver::{name, text};
+use super::lane::Lane;
+use super::range::Ranges;
+use super::sql::Statements;
+use super::{NAME, columns, errors, schema};
+use crate::store::sql::codec::{number, span};
+use crate::store::sql::{
+    Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, counted, id, of_ranges,
+};
+use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
+use crate::store::{Claim, NewRow, Stamped};
+use crate::store::turns::CALLS;
+use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
-/// Makes a statement, each time that it is sent.
-pub(super) type Make<'m, 'q> = &'m (dyn Fn() -> Query<'q> + Sync);
-
-/// Sends statements.
-#[async_trait]
-pub(super) trait Session: Send + Sync {
-    fn database(&self) -> &Database;
-
-    /// Who is told of rows that are due soon; none: nobody.
-    fn channel(&self) -> Option<&str> {
-        self.database().channel.as_deref()
-    }
-
-    /// What a statement finds.
-    async fn rows(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error>;
-
-    /// What a statement finds that locks rows; the last column of each tells whether it has locked one that it did not mean.
-    async fn held(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error>;
-
-    /// Whether locks last until somebody else's transaction ends, which an error ends as well.
-    fn is_joined(&self) -> bool;
-
-    /// Which row a statement has failed of, if it can go on without it.
-    fn blame(&self, error: &sqlx::Error) -> Option<Blame> {
-        errors::blame(error).filter(|_| !self.is_joined())
-    }
-
-    /// By which statement rows are written: nobody waits here, but in a transaction of his own.
-    fn write(&self) -> &SqlStr {
-        match self.is_joined() {
-            false => &self.database().statements.write,
-            true => &self.database().statements.write_held,
-        }
-    }
-}
-
-/// The store's own connections: each statement is a transaction.
 #[derive(Clone)]
-pub(super) struct Own {
-    database: Arc<Database>,
-    /// Whether it is for workers; else it is for callers.
-    is_workers: bool,
-}
+pub(super) struct PgSession<L>(pub(super) L);
 
-impl Own {
-    pub(super) fn new(database: &Arc<Database>, is_workers: bool) -> Self {
-        let database = Arc::clone(database);
-        Self { database, is_workers }
-    }
-
-    fn pool(&self) -> &Pool {
-        match self.is_workers {
-            false => &self.database.callers,
-            true => &self.database.workers,
-        }
+impl<L: Lane> PgSession<L> {
+    fn statements(&self) -> &Statements {
+        &self.0.database().statements
     }
 }
 
 #[async_trait]
-impl Session for Own {
-    fn database(&self) -> &Database {
-        &self.database
+impl<L: Lane> Session for PgSession<L> {
+    const NAME: &'static str = NAME;
+    const CALLS: usize = CALLS;
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        self.0.database().failed(error)
     }
 
-    /// What workers put off others find in time.
-    fn channel(&self) -> Option<&str> {
-        self.database.channel.as_deref().filter(|_| !self.is_workers)
+    fn classify(&self, error: &sqlx::Error) -> Option<RowError> {
+        errors::classify(error).filter(|_| !L::IS_JOINED)
     }
 
-    async fn rows(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error> {
-        let fetch = || async {
-            let mut using = Using::lend(self.pool()).await?;
-            let query = make().persistent(self.database.is_prepared);
-            let rows = query.fetch_all(&mut *using).await;
-            // A row that is in the way says nothing of the connection.
-            if rows
-                .as_ref()
-                .err()
-                .is_none_or(|error| self.blame(error).is_some())
-            {
-                using.give_back().await?;
-            }
-            rows
+    fn statement(&self, asked: Asked) -> SqlStr {
+        self.statements().asked(asked)
+    }
+
+    fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error> {
+        let names = keys
+            .iter()
+            .map(|(kind, key)| (name(kind.as_str()), name(key.as_str())));
+        let (kinds, names) = names.unzip();
+        Ok(vec![Value::Texts(kinds), Value::Texts(names)])
+    }
+
+    async fn fetch(&self, sql: SqlStr, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
+        self.0.fetch(&sql, &values).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, sqlx::Error> {
+        match self
+            .0
+            .fetch(&self.statements().now, &[])
+            .await?
+            .first()
+            .map(Vec::as_slice)
+        {
+            Some([Value::Int(now)]) => Ok(Timestamp::from_millis(*now)),
+            _ => Err(sqlx::Error::RowNotFound),
+        }
+    }
+
+    async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {
+        if !L::IS_JOINED {
+            return self.read(ids, keys, Columns::All).await;
+        }
+        let mut answer = Answer::default();
+        if !ids.is_empty() || keys.is_empty() {
+            let ids = [Value::Ids(ids.to_vec())];
+            answer.add(self.0.held(&self.statements().hold_ids, &ids).await?, &[]);
+        }
+        if !keys.is_empty() {
+            let names = self.keys(keys)?;
+            answer.add(self.0.held(&self.statements().hold_keys, &names).await?, keys);
+        }
+        let now = answer.now.ok_or(sqlx::Error::RowNotFound)?;
+        let found = answer.found;
+        Ok(Stamped { now, found })
+    }
+
+    async fn limits(&self, _: usize) -> Result<Limits, sqlx::Error> {
+        Ok(Limits {
+            budget: STATEMENT,
+            longest: errors::LONGEST,
+            by: "PostgreSQL",
+        })
+    }
+
+    fn refuses(&self, row: &NewRow) -> Option<RowError> {
+        errors::refuses(row)
+    }
+
+    async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>> {
+        let values = columns::new_rows(&rows, now, self.0.channel())?;
+        let told = self.0.fetch(&self.statements().add, &values).await?;
+        let Some([Value::Int(now), some, ..]) = told.first().map(Vec::as_slice) else {
+            return Err(sqlx::Error::RowNotFound);
         };
-        self.database.retried(fetch).await
+        let mut written: BTreeSet<TaskId> = match some {
+            Value::Ids(some) => some.iter().copied().collect(),
+            _ => rows.iter().map(|row| row.id).collect(),
+        };
+        // Of twins the first.
+        let outcome = |row: &&NewRow| Outcome::of(written.remove(&row.id));
+        Ok(Stamped {
+            now: Timestamp::from_millis(*now),
+            found: rows.iter().map(outcome).collect(),
+        })
     }
 
-    /// Nothing is to be locked.
-    async fn held(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error> {
-        self.rows(make).await
-    }
-
-    fn is_joined(&self) -> bool {
-        false
-    }
-}
-
-/// A transaction that the service has opened on a connection of its own.
-pub(super) struct Joined<'t> {
-    database: &'t Database,
-    connection: Mutex<&'t mut PgConnection>,
-}
-
-impl<'t> Joined<'t> {
-    pub(super) fn new(database: &'t Database, connection: &'t mut PgConnection) -> Self {
-        let connection = Mutex::new(connection);
-        Self { database, connection }
-    }
-}
-
-#[async_trait]
-impl Session for Joined<'_> {
-    fn database(&self) -> &Database {
-        self.database
-    }
-
-    async fn rows(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error> {
-        let mut connection = self.connection.lock().await;
-        let query = make().persistent(self.database.is_prepared);
-        query.fetch_all(&mut **connection).await
-    }
-
-    /// What was changed before it was locked may be another's to keep, such as a claim: so it is let go of, by a savepoint, and
-    /// all are looked at again.
-    async fn held(&self, make: Make<'_, '_>) -> Result<Vec<PgRow>, sqlx::Error> {
-        loop {
-            self.mark("SAVEPOINT delayline").await?;
-            let rows = self.rows(make).await?;
-            let is_changed = rows.first().map(|row| row.try_get(COLUMNS + 1)).transpose()?;
-            if is_changed != Some(true) {
-                self.mark("RELEASE SAVEPOINT delayline").await?;
-                return Ok(rows);
-            }
-            self.mark("ROLLBACK TO SAVEPOINT delayline; RELEASE SAVEPOINT delayline")
-                .await?;
+    async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
+        let values = columns::writes(&writes, self.0.channel())?;
+        let statements = self.statements();
+        // Nothing waits here, but in a transaction of a service's own.
+        let write = if L::IS_JOINED {
+            &statements.write_held
+        } else {
+            &statements.write
+        };
+        let written = ids(&self.0.fetch(write, &values).await?);
+        let mut same = BTreeSet::new();
+        if written.len() < writes.len() {
+            same = ids(&self.0.fetch(&statements.same, &values[..3]).await?);
         }
+        let outcome = |write: &&Write| match write.row.id {
+            id if written.contains(&id) => Outcome::Written,
+            id if same.contains(&id) => Outcome::Locked,
+            _ => Outcome::Lost,
+        };
+        Ok(writes.iter().map(outcome).collect())
     }
 
-    fn is_joined(&self) -> bool {
-        true
+    async fn ranges(&self, ranges: &[Range], columns: Columns) -> Answered<Vec<Found>> {
+        let mut answer = (None, Vec::new());
+        if !ranges.is_empty() {
+            let Ranges { text, values } = Ranges::of(&self.0.database().names, ranges, columns);
+            let rows = self.0.fetch(&AssertSqlSafe(text).into_sql_str(), &values).await?;
+            answer = of_ranges(rows, ranges);
+        }
+        self.stamped(answer).await
+    }
+
+    async fn count(
+        &self,
+        kind: &Kind,
+        state: State,
+        spans: &[Duration],
+        most: usize,
+    ) -> Answered<Vec<usize>> {
+        let values = [
+            Value::of_text(name(kind.as_str())),
+            Value::Int(number(state).into()),
+            Value::Ints(spans.iter().map(|&within| Some(span(within))).collect()),
+            Value::count(most),
+        ];
+        self.stamped(counted(&self.0.fetch(&self.statements().count, &values).await?))
+            .await
+    }
+
+    /// A row that cannot be read is claimed as well, by no worker that would hear of it, until the lease ends.
+    async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
+        let (statement, mut values) = match which {
+            Which::Due => (&self.statements().claim_due, Vec::new()),
+            Which::These(rows) => {
+                let ids = Value::Ids(rows.iter().map(|&(id, _)| id).collect());
+                let version = |&(_, version): &_| i64::try_from(version).ok();
+                let versions = Value::Ints(rows.iter().map(version).collect());
+                (&self.statements().claim_these, vec![ids, versions])
+            }
+        };
+        let room = claim.room.iter().filter(|(_, room)| **room > 0);
+        let room = room.map(|(kind, room)| (name(kind.as_str()), i64::try_from(*room).ok()));
+        let (kinds, room) = room.unzip();
+        values.extend([
+            Value::Texts(kinds),
+            Value::Ints(room),
+            Value::Text(text(&claim.owner)),
+            Value::Int(span(claim.lease)),
+            Value::count(claim.bytes),
+            Value::of_text(claim.claimed().map(|noted| text(&noted))),
+        ]);
+        let Answer { now, found } = Answer::of(self.0.fetch(statement, &values).await?);
+        self.stamped((now, found)).await
+    }
+
+    async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
+        let ids = Value::Ids(rows.iter().filter_map(|row| row.id).collect());
+        let values = [ids, Value::Int(span(pause))];
+        self.0
+            .fetch(&self.statements().set_aside, &values)
+            .await
+            .map(drop)
+    }
+
+    async fn remove(&self, states: &[State], limit: usize) -> Result<u64, sqlx::Error> {
+        let states = states.iter().map(|state| i64::from(number(*state)));
+        let end = |state: Option<i64>| Value::Int(state.unwrap_or(0));
+        let values = [
+            Value::Ints(states.clone().map(Some).collect()),
+            Value::count(limit),
+            end(states.clone().min()),
+            end(states.max()),
+        ];
+        let removed = self.0.fetch(&self.statements().remove, &values).await?;
+        Ok(removed.len() as u64)
+    }
+
+    async fn check(&self) -> Result<(), sqlx::Error> {
+        schema::check(self.0.database()).await
+    }
+
+    async fn notified(&self) {
+        self.0.database().listener.notified().await;
     }
 }
 
-impl Joined<'_> {
-    async fn mark(&self, mark: &'static str) -> Result<(), sqlx::Error> {
-        let mut connection = self.connection.lock().await;
-        sqlx::raw_sql(mark).execute(&mut **connection).await.map(drop)
-    }
+/// The ids in the first column.
+fn ids(rows: &[Cells]) -> BTreeSet<TaskId> {
+    rows.iter().filter_map(|row| id(row.first()?)).collect()
 }

@@ -22,9 +22,11 @@ mod pieces;
 use sqlx::SqlStr;
 
 use super::names::Names;
+use crate::store::sql::Asked;
+use crate::store::table::Columns;
 
-/// How many columns of an answer are a row's, with the number of what it was asked for by.
-pub(super) const COLUMNS: usize = 21;
+/// Behind a row, its number and the time: whether one has become another before it was locked.
+pub(super) const IS_CHANGED: usize = 22;
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
@@ -37,6 +39,19 @@ macro_rules! statements {
         impl Statements {
             pub(super) fn of(names: &Names) -> Self {
                 Self { $($name: names.fill($sql),)* }
+            }
+
+            /// A statement that every database has.
+            pub(super) fn asked(&self, asked: Asked) -> SqlStr {
+                let statement = match asked {
+                    Asked::ByIds(Columns::All) => &self.by_ids,
+                    Asked::ByIds(Columns::Lean) => &self.by_ids_lean,
+                    Asked::ByKeys(Columns::All) => &self.by_keys,
+                    Asked::ByKeys(Columns::Lean) => &self.by_keys_lean,
+                    Asked::Kinds => &self.kinds,
+                    Asked::History => &self.noted,
+                };
+                statement.clone()
             }
 
             #[cfg(test)]
@@ -52,16 +67,16 @@ statements! {
     now = concat!("SELECT ", now!());
 
     /// The rows of these ids.
-    by_ids = answer!("", concat!("SELECT ", columns!("t.place"), " FROM (", of_ids!(), ") t"));
+    by_ids = answer!("", concat!("SELECT ", columns!("t.place - 1"), " FROM (", of_ids!(), ") t"));
 
     /// The same without what is long.
-    by_ids_lean = answer!("", concat!("SELECT ", columns!(lean "t.place"), " FROM (", of_ids!(), ") t"));
+    by_ids_lean = answer!("", concat!("SELECT ", columns!(lean "t.place - 1"), " FROM (", of_ids!(), ") t"));
 
     /// The rows of these kinds and keys, of each its live one, else the newest.
-    by_keys = answer!("", concat!("SELECT ", columns!("t.place"), " FROM (", of_keys!(), ") t"));
+    by_keys = answer!("", concat!("SELECT ", columns!("t.place - 1"), " FROM (", of_keys!(), ") t"));
 
     /// The same without what is long.
-    by_keys_lean = answer!("", concat!("SELECT ", columns!(lean "t.place"), " FROM (", of_keys!(), ") t"));
+    by_keys_lean = answer!("", concat!("SELECT ", columns!(lean "t.place - 1"), " FROM (", of_keys!(), ") t"));
 
     /// The rows of these ids, those locked that may be changed.
     hold_ids = hold!(of_ids!());
@@ -69,10 +84,10 @@ statements! {
     /// The rows of these kinds and keys, of each its live one, else the newest, those locked that may be changed.
     hold_keys = hold!(of_keys!());
 
-    /// Writes new rows, at `$1` or else now, and leaves out those that meet another: says the time, and which were
+    /// Writes new rows, at the one time of `$1` or else now, and leaves out those that meet another: says the time, and which were
     /// written, unless all were. Tells channel `$2` (none: nobody) if one of them is due within `$3` ms.
     add = concat!(
-        "WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, ", now!(), ") AS now),
+        "WITH clock AS MATERIALIZED (SELECT coalesce(($1::bigint[])[1], ", now!(), ") AS now),
         given AS (
             SELECT g.*, CASE WHEN g.due_at IS NULL THEN ", after!("g.due_in"), " ELSE g.due_at END AS due,
                 ", after!("g.look_in"), " AS wake_at, clock.now
@@ -187,10 +202,8 @@ statements! {
                 $1::text, $2::smallint, (
                     SELECT max(clock.now + s.span) FROM clock CROSS JOIN unnest($3::bigint[]) AS s (span)))
             ORDER BY t.kind, t.state, t.due_at, t.id LIMIT $4::bigint)
-        SELECT clock.now, ARRAY(
-            SELECT (SELECT count(*) FROM first f WHERE f.due_at <= clock.now + s.span)
-            FROM unnest($3::bigint[]) WITH ORDINALITY AS s (span, place) ORDER BY s.place)
-        FROM clock"
+        SELECT clock.now, (SELECT count(*) FROM first f WHERE f.due_at <= clock.now + s.span)
+        FROM clock CROSS JOIN unnest($3::bigint[]) WITH ORDINALITY AS s (span, place) ORDER BY s.place"
     );
 
     /// Removes rows in the states `$1` whose `wake_at` has passed, up to `$2` of each kind; the states are from `$3` to `$4`.

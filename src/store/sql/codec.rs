@@ -1,6 +1,8 @@
 //! What columns of all SQL stores have in common.
 
 use std::collections::BTreeMap;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use std::time::Duration;
 
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 use serde::{Serialize, Serializer};
@@ -11,7 +13,7 @@ use crate::TaskId;
 
 /// What is wrong with a row that this crate cannot have written.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::store) enum Garbled {
+pub(in crate::store) enum Corrupt {
     #[error("column {0} has the value {1}")]
     Value(&'static str, i64),
     #[error("column {0} has a value of another type")]
@@ -22,9 +24,9 @@ pub(in crate::store) enum Garbled {
     Headers(serde_json::Error),
 }
 
-impl From<Garbled> for sqlx::Error {
-    fn from(garbled: Garbled) -> Self {
-        Self::Decode(garbled.into())
+impl From<Corrupt> for sqlx::Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Decode(corrupt.into())
     }
 }
 
@@ -40,14 +42,14 @@ pub(in crate::store) const fn number(state: State) -> i16 {
 }
 
 /// The state of a number.
-pub(in crate::store) fn state(number: i64) -> Result<State, Garbled> {
+pub(in crate::store) fn state(number: i64) -> Result<State, Corrupt> {
     Ok(match number {
         0 => State::Scheduled,
         1 => State::Running,
         2 => State::Done,
         3 => State::Dead,
         4 => State::Cancelled,
-        _ => return Err(Garbled::Value("state", number)),
+        _ => return Err(Corrupt::Value("state", number)),
     })
 }
 
@@ -56,16 +58,32 @@ pub(in crate::store) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// A span in milliseconds, no longer than all time, so that a time and a span can be added.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) fn span(span: Duration) -> i64 {
+    crate::task::timestamp::millis(span).min(crate::Timestamp::MAX.as_millis())
+}
+
+/// The digits of bytes.
+pub(in crate::store) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
+    digits.collect()
+}
+
 /// Headers as a column has them.
 pub(in crate::store) fn headers(headers: &BTreeMap<String, String>) -> Result<String, sqlx::Error> {
     serde_json::to_string(headers).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 /// The headers of a column.
-pub(in crate::store) fn read_headers(headers: &str) -> Result<BTreeMap<String, String>, Garbled> {
+pub(in crate::store) fn read_headers(headers: &str) -> Result<BTreeMap<String, String>, Corrupt> {
     match headers {
         "{}" => Ok(BTreeMap::new()),
-        headers => serde_json::from_str(headers).map_err(Garbled::Headers),
+        headers => serde_json::from_str(headers).map_err(Corrupt::Headers),
     }
 }
 

@@ -24,12 +24,81 @@ const PING_AFTER: Duration = Duration::from_millis(100);
 const IDLE_FOR: Duration = Duration::from_secs(10 * 60);
 pub(in crate::store) const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
 
+/// How often something is begun anew that the server gave up in favour of another transaction.
+const TRIES: u64 = 10;
+/// For how many milliseconds to wait before, at the most, for each time that it has failed.
+const PAUSE: u64 = 20;
+
 /// Opens a connection, and makes it one that a store can use.
 #[async_trait]
 pub(in crate::store) trait Dial: Send + Sync {
     type Connection: Connection + Send;
 
     async fn dial(&self) -> Result<Self::Connection, sqlx::Error>;
+
+    /// Sends statements that end a transaction or begin one, of which no row is asked.
+    async fn run(connection: &mut Self::Connection, sql: String) -> Result<(), sqlx::Error>;
+
+    /// What begins a transaction.
+    fn begin(&self) -> String {
+        "START TRANSACTION".to_owned()
+    }
+}
+
+/// The connections to one server, by what they are for, so many at the most for each.
+pub(in crate::store) struct Pools<D: Dial> {
+    /// For verbs and what is read.
+    pub(in crate::store) callers: Connections<D>,
+    /// For what workers do, so that no caller keeps a claim from being kept or ended.
+    pub(in crate::store) workers: Connections<D>,
+    pub(in crate::store) clock: Clock,
+}
+
+impl<D: Dial> Pools<D> {
+    pub(in crate::store) fn new(dial: [D; 2], count: usize, clock: Clock) -> Self {
+        let [callers, workers] = dial.map(|dial| Connections::new(dial, count, clock.clone()));
+        Self {
+            callers,
+            workers,
+            clock,
+        }
+    }
+
+    pub(in crate::store) fn of(&self, is_workers: bool) -> &Connections<D> {
+        if is_workers { &self.workers } else { &self.callers }
+    }
+
+    /// Closes all of them.
+    pub(in crate::store) fn forget(&self) {
+        self.callers.forget();
+        self.workers.forget();
+    }
+
+    /// What `call` gives, which is repeated where the server gave it up in favour of another transaction. Nothing of it has
+    /// happened then.
+    pub(in crate::store) async fn retried<T, F>(
+        &self,
+        is_conflict: impl Fn(&sqlx::Error) -> bool,
+        call: impl Fn() -> F,
+    ) -> Result<T, sqlx::Error>
+    where
+        F: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let mut failed = 0_u64;
+        loop {
+            let error = match call().await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            failed += 1;
+            if !is_conflict(&error) || failed == TRIES {
+                return Err(error);
+            }
+            // For a random while, so that two that met do not meet again.
+            let millis = self.clock.random_below(failed * PAUSE);
+            self.clock.sleep(Duration::from_millis(millis)).await;
+        }
+    }
 }
 
 /// The server did not answer.
@@ -135,6 +204,39 @@ impl<D: Dial> Connections<D> {
     }
 }
 
+/// A transaction; it is undone unless it is committed.
+pub(in crate::store) struct Writing<'a, D: Dial>(Lent<'a, D>);
+
+impl<'a, D: Dial> Writing<'a, D> {
+    pub(in crate::store) async fn begin(pool: &'a Connections<D>) -> Result<Self, sqlx::Error> {
+        let mut lent = pool.lend().await?;
+        let begin = lent.dial().begin();
+        D::run(&mut lent, begin).await?;
+        Ok(Self(lent))
+    }
+
+    /// Makes it durable.
+    pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        D::run(&mut self.0, "COMMIT".to_owned()).await?;
+        self.0.give_back();
+        Ok(())
+    }
+}
+
+impl<D: Dial> Deref for Writing<'_, D> {
+    type Target = D::Connection;
+
+    fn deref(&self) -> &D::Connection {
+        &self.0
+    }
+}
+
+impl<D: Dial> DerefMut for Writing<'_, D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        &mut self.0
+    }
+}
+
 /// A connection that is lent; it is closed unless it is given back.
 pub(in crate::store) struct Lent<'a, D: Dial> {
     // Closed before the permit is free, as the fields are dropped in this order.
@@ -147,7 +249,6 @@ pub(in crate::store) struct Lent<'a, D: Dial> {
 
 impl<D: Dial> Lent<'_, D> {
     /// By what it was opened.
-    #[cfg(feature = "postgres")]
     pub(in crate::store) fn dial(&self) -> &D {
         &self.home.dial
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::presence::Presence;
 use crate::clock::Clock;
-use crate::store::sql::{Blame, Driver};
+use crate::store::sql::{Driver, RowError};
 use crate::{Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
@@ -238,12 +238,12 @@ fn is_lock(error: &sqlx::Error) -> bool {
 }
 
 /// What a call failed of, if that was a row.
-pub(super) fn refusal(error: &sqlx::Error) -> Option<Blame> {
+pub(super) fn classify(error: &sqlx::Error) -> Option<RowError> {
     let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
     let is_refused = code_of(error).is_some_and(|code| refused.contains(&code));
     is_refused.then(|| match SqliteConnection::is_taken(error) {
-        true => Blame::Taken,
-        false => Blame::Refused(error.to_string()),
+        true => RowError::Taken,
+        false => RowError::Refused(error.to_string()),
     })
 }
 

@@ -1,40 +1,26 @@
-//! Statements on one connection, and the words of SQLite.
+//! Statements on one connection: values as SQLite has them, and back.
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Row, SqliteConnection, TypeInfo, ValueRef};
+use sqlx::{Row, SqlStr, SqliteConnection, TypeInfo, ValueRef};
 
-use crate::store::sql::{Cells, Dialect, Driver, Value};
-
-/// The words of SQLite. Where the planner could think otherwise the index is named, also after an `ANALYZE` by whoever
-/// shares the file.
-pub(super) static DIALECT: Dialect = Dialect {
-    table: "delayline_tasks",
-    by_index: |index| format!("INDEXED BY {index}"),
-    batch: "json_each(?) j",
-    id: "unhex(j.value)",
-    kind: "j.value->>0",
-    key: "j.value->>1",
-    place: "j.key",
-    row: "rowid",
-    nothing: "x''",
-    bytes_of: |column| format!("CAST({column} AS BLOB)"),
-    for_each: |rows| format!("json_each((SELECT json_group_array(first.at_row) FROM ({rows}) first)) j"),
-    each: "j.value",
-    appended: |first, second, most| format!("substr({first} || {second}, -{most})"),
-    most: 128,
-};
+use crate::store::sql::codec::{self, Hex};
+use crate::store::sql::{Cells, Driver, Value};
 
 #[async_trait]
 impl Driver for SqliteConnection {
-    async fn fetch(&mut self, sql: String, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
-        let mut query = sqlx::query(AssertSqlSafe(sql));
+    async fn fetch(&mut self, sql: SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        let mut query = sqlx::query(sql);
         for value in values {
             query = match value {
-                Value::Null | Value::Odd => query.bind(None::<i64>),
-                Value::Int(int) => query.bind(int),
-                Value::Text(text) => query.bind(text),
-                Value::Bytes(bytes) => query.bind(bytes),
+                Value::Int(int) => query.bind(*int),
+                Value::Text(text) => query.bind(text.as_str()),
+                Value::Bytes(bytes) => query.bind(bytes.as_slice()),
+                Value::Id(id) => query.bind(&id.as_bytes()[..]),
+                Value::Ids(ids) => {
+                    query.bind(codec::json(&ids.iter().map(|id| Hex(*id)).collect::<Vec<_>>())?)
+                }
+                _ => query.bind(None::<i64>),
             };
         }
         let rows = query.fetch_all(self).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 use super::{Fixture, LEASE, LEVELS, change, claim, due_rows, held, id, in_time, run};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Claim, Guarded, Note, Renewal, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::{
     Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
 };
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Ahead, Ending, Guarded, Looked, Step, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 

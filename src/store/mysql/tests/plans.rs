@@ -9,7 +9,7 @@ use super::{Fixture, LEASE, claim as of_claim, id, run};
 use crate::State;
 use crate::store::mysql::sql::Sql;
 use crate::store::mysql::{MySqlStore, claim, ranges, write};
-use crate::store::sql::ranges as forms;
+use crate::store::sql::tests::forms::ranges as forms;
 use crate::store::table::Columns;
 use crate::store::{Ahead, Page, Store, Sweep, Target};
 
@@ -70,7 +70,7 @@ fn all(sql: &Sql) -> Vec<(&'static str, String)> {
     let mut all: Vec<_> = sql
         .all()
         .into_iter()
-        .map(|(name, sql)| (name, sql.to_string()))
+        .map(|(name, sql)| (name, sql.to_owned()))
         .collect();
     for columns in [Columns::All, Columns::Lean] {
         let text = |range| ranges::text(&sql.table, &[range], columns, 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, due_rows, held, id, named, new_row, run, settlement, wakes};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Ending, NewRow, Store, Sweep, Verb};
 use crate::{Answer, Error, Scheduled, State};
 

@@ -6,7 +6,8 @@ use super::{Fixture, due_rows, in_time, run};
 use crate::Error;
 use crate::store::Store;
 use crate::store::mysql::MySqlStore;
-use crate::store::sql::{Each as _, lived};
+use crate::store::sql::tests::each::Each as _;
+use crate::store::sql::tests::lived;
 
 #[tokio::test]
 async fn a_missing_schema_is_told_and_what_to_do() {

@@ -4,7 +4,7 @@ use super::{due_rows, id, in_time};
 use crate::store::Store;
 use crate::store::database::{Database, Server};
 use crate::store::mysql::MySqlStore;
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 
 #[tokio::test]
 async fn a_server_that_is_away_is_a_passing_error_and_usable_as_soon_as_it_is_back() {

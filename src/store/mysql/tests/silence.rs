@@ -7,7 +7,7 @@ use sqlx::mysql::MySqlConnectOptions;
 
 use super::{Fixture, claim, due_rows, in_time, run};
 use crate::store::proxy::{Network, Proxy};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{MySqlStore, Store};
 
 async fn proxied(fixture: &Fixture) -> (Proxy, MySqlStore) {

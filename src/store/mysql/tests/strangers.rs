@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::locks::nobody_waits;
 use super::{Fixture, LEASE, change, claim, held, id, in_time, is, new_row, run, settlement};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Ending, Guarded, NewRow, Page, Store, Transaction, Verb};
 use crate::{Answer, NewTask, Scheduled, Scheduler, State};
 

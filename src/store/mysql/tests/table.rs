@@ -8,9 +8,11 @@ use sqlx::ConnectOptions;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::sync::OnceCell;
 
-use super::super::{MySqlStore, ServerTable};
+use super::super::MySqlStore;
+use super::super::session::Own;
 use super::{Database, run};
 use crate::TaskId;
+use crate::store::sql::SqlTable;
 use crate::store::table::Table;
 use crate::testing::table::{TableFixture, table_conformance};
 
@@ -50,7 +52,7 @@ impl TableFixture for Server {
             run(&mut other, &format!("ALTER TABLE {name} ADD COLUMN later TEXT")).await;
         }
         *self.table.lock().unwrap() = name;
-        Arc::new(ServerTable::new(&store.server, false))
+        Arc::new(SqlTable(Own::new(&store.server, false)))
     }
 
     async fn lock(&self, id: TaskId) -> Option<Box<dyn Send>> {

@@ -5,7 +5,7 @@ use tracing::Level;
 use super::{Fixture, LEASE, LEVELS, change, claim, held, id, in_time, is, named, new_row, run, wakes};
 use crate::logged::Logged;
 use crate::store::mysql::insert::MOST;
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Guarded, NewRow, Note, Store, Transaction, Verb};
 use crate::{Answer, Scheduled, State};
 

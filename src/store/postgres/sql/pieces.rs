@@ -140,7 +140,7 @@ macro_rules! hold {
             ") t),
             held AS MATERIALIZED (
                 SELECT ",
-            columns!("f.place"),
+            columns!("f.place - 1"),
             " FROM found f JOIN {tasks} t ON t.id = f.id
                 WHERE f.wanted AND t.version = f.version
                     AND (t.state <> 1 OR coalesce(t.wake_at, 0) <= (SELECT clock.now FROM clock))
@@ -149,7 +149,7 @@ macro_rules! hold {
                 SELECT h.* FROM held h
                 UNION ALL
                 SELECT ",
-            columns!("f.place"),
+            columns!("f.place - 1"),
             " FROM found f JOIN {tasks} t ON t.id = f.id WHERE NOT f.wanted)
             SELECT f.*, clock.now,
                 (SELECT count(*) FROM held) < (SELECT count(*) FROM found w WHERE w.wanted)
@@ -165,7 +165,7 @@ macro_rules! write {
         concat!(
             "WITH w AS MATERIALIZED (
                 SELECT a.* FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::bigint[],
-                    $7::bigint[], $8::bigint[], $9::bigint[], $10::boolean[], $11::bigint[], $12::bigint[], $13::bigint[],
+                    $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
                     $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::text[],
                     $21::bytea[])
                     AS a (id, was, woke, state, version, due_at, planned_at, wake_at, attempt, started, stalls, hop,
@@ -176,7 +176,7 @@ macro_rules! write {
                     FOR NO KEY UPDATE", $skip, ") l),
             written AS (
                 UPDATE {tasks} t SET state = w.state, version = w.version, due_at = w.due_at, planned_at = w.planned_at,
-                    wake_at = w.wake_at, attempt = w.attempt, started = w.started, stalls = w.stalls, hop = w.hop,
+                    wake_at = w.wake_at, attempt = w.attempt, started = w.started <> 0, stalls = w.stalls, hop = w.hop,
                     updated_at = w.updated_at, finished_at = w.finished_at, owner = w.owner, last_error = w.last_error,
                     history = CASE WHEN w.history = '' THEN t.history
                         ELSE right(t.history || w.history, 16384) END,

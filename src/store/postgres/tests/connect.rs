@@ -8,7 +8,7 @@ use crate::Error;
 use crate::store::Store;
 use crate::store::database::{Database, Server};
 use crate::store::postgres::PostgresStore;
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 
 #[tokio::test]
 async fn a_name_that_cannot_be_used_is_refused() {
@@ -114,7 +114,7 @@ async fn settings_of_the_database_do_not_reach_the_store() {
     ] {
         let found: String = sqlx::query_scalar("SELECT current_setting($1)")
             .bind(setting)
-            .fetch_one(&mut *store.database.callers.lend().await.unwrap())
+            .fetch_one(&mut *store.database.pools.callers.lend().await.unwrap())
             .await
             .unwrap();
         assert_eq!(found, value);
@@ -126,7 +126,7 @@ async fn settings_of_the_database_do_not_reach_the_store() {
     let mine = fixture.options.clone().application_name("mine");
     let store = PostgresStore::builder(mine).connect().await.unwrap();
     let name: String = sqlx::query_scalar("SELECT current_setting('application_name')")
-        .fetch_one(&mut *store.database.callers.lend().await.unwrap())
+        .fetch_one(&mut *store.database.pools.callers.lend().await.unwrap())
         .await
         .unwrap();
     assert_eq!(name, "mine");

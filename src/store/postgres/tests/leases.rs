@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, due_rows, held, id, in_time, run, sweep};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Claim, Guarded, Note, Renewal, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 

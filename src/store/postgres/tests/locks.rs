@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes,
 };
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Ahead, Guarded, Looked, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 

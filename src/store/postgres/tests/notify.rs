@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgListener, PgPool};
 
 use super::{Fixture, LEASE, change, due_rows, id, in_time, new_row, run};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Store, Transaction, Verb};
 
 #[tokio::test]

@@ -6,8 +6,10 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use super::{Fixture, PostgresStore, due_rows, run};
 use crate::State;
 use crate::store::Ahead;
-use crate::store::postgres::range::{Ranges, Value as OfRange};
-use crate::store::sql::{Each, ranges};
+use crate::store::postgres::range::Ranges;
+use crate::store::sql::Value as OfRange;
+use crate::store::sql::tests::each::Each;
+use crate::store::sql::tests::forms::ranges;
 use crate::store::table::{By, Columns, Range, Start};
 
 /// 100,000 rows: half of them finished and kept, a quarter waits for room, a quarter is due later.
@@ -123,9 +125,9 @@ fn of_sweep(store: &PostgresStore) -> (String, String) {
 fn of_ranges(store: &PostgresStore, ranges: &[Range], columns: Columns) -> (String, String) {
     let Ranges { text, values } = Ranges::of(&store.database.names, ranges, columns);
     let values = values.iter().map(|value| match value {
-        OfRange::Number(number) => number.to_string(),
-        OfRange::Kind(kind) => format!("'{}'", kind.as_deref().unwrap_or_default()),
-        OfRange::Id(id) => format!("'{id}'"),
+        OfRange::Int(number) => number.to_string(),
+        OfRange::Text(kind) => format!("'{kind}'"),
+        other => panic!("{other:?}"),
     });
     (text, values.collect::<Vec<_>>().join(", "))
 }
@@ -159,7 +161,7 @@ async fn no_statement_reads_the_table_but_by_a_search_in_an_index() {
             "nearly done" => nearly_done(&mut other).await,
             _ => {}
         }
-        let mut own = database.callers.lend().await.unwrap();
+        let mut own = database.pools.callers.lend().await.unwrap();
         for (name, sql) in all(&fixture.store) {
             let nulls = prepare(&mut own, &sql).await;
             for node in nodes(&mut own, "", &nulls).await {
@@ -218,7 +220,7 @@ async fn of_a_burst_into_a_new_table_no_more_is_read_than_is_taken() {
     run(&mut other, &FILL.replace("100000)", "20000)")).await;
     let due = "UPDATE delayline_tasks SET state = 0, kind = 'k', due_at = 1, wake_at = 4000000000000";
     run(&mut other, due).await;
-    let mut own = fixture.store.database.callers.lend().await.unwrap();
+    let mut own = fixture.store.database.pools.callers.lend().await.unwrap();
     let (sweep, of_sweep) = of_sweep(&fixture.store);
     let (list, of_list) = of_list(&fixture.store, "k", State::Scheduled);
     for (name, sql, values) in [
@@ -258,7 +260,7 @@ async fn what_runs_all_the_time_reads_few_rows() {
             }
             _ => {}
         }
-        let mut own = fixture.store.database.callers.lend().await.unwrap();
+        let mut own = fixture.store.database.pools.callers.lend().await.unwrap();
         let (sweep, of_sweep) = of_sweep(&fixture.store);
         let (list, of_list) = of_list(&fixture.store, "k1", State::Done);
         for (name, sql, values) in [

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, done, due_rows, id, new_row, run, sweep, wakes};
 use crate::store::Guarded::{Done, Lost};
-use crate::store::postgres::errors::{LONGEST, refuses};
+use crate::store::postgres::errors::LONGEST;
 use crate::store::postgres::names::Names;
-use crate::store::sql::{Blame, Each};
+use crate::store::sql::tests::each::Each;
+use crate::store::sql::{Limits, RowError};
 use crate::store::{Ending, NewRow, Step, Store, Transaction, Verb};
 use crate::{Answer, State, Timestamp};
 
@@ -168,17 +169,22 @@ async fn a_row_that_no_message_could_carry_is_refused_by_name() {
         headers: [("trace".to_owned(), "x".repeat(5))].into(),
         ..new_row(1, LEASE)
     };
-    // A header may take six bytes for each of its own.
-    assert!(refuses(&row, 110).is_none());
-    let Some(Blame::Invalid {
+    let limits = |longest| Limits {
+        budget: 0,
+        longest,
+        by: "the server",
+    };
+    // A header may take six bytes for each of its own, and what is around them.
+    assert!(limits(147).refuses(&row).is_none());
+    let Some(RowError::Invalid {
         field,
         value,
         allowed,
-    }) = refuses(&row, 109)
+    }) = limits(146).refuses(&row)
     else {
         panic!("it is too long");
     };
-    assert_eq!((field, value.as_str()), ("payload", "110 bytes long"));
-    assert!(allowed.contains("109 bytes"), "{allowed}");
+    assert_eq!((field, value.as_str()), ("payload", "147 bytes long"));
+    assert!(allowed.contains("146 bytes"), "{allowed}");
     const { assert!(LONGEST < 1 << 30) };
 }

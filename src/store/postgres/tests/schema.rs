@@ -7,7 +7,8 @@ use sqlx::{Connection as _, PgConnection};
 
 use super::{Fixture, PostgresStore, due_rows, in_time, new_row, run};
 use crate::store::Store;
-use crate::store::sql::{Each, lived};
+use crate::store::sql::tests::each::Each;
+use crate::store::sql::tests::lived;
 
 #[tokio::test]
 async fn many_may_migrate_at_once_and_again() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Fixture, claim, due_rows, id, in_time, run};
 use crate::store::proxy::{Network, Proxy};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{PostgresBuilder, PostgresStore, Store};
 
 async fn proxied(fixture: &Fixture) -> (Proxy, PostgresStore) {
@@ -89,14 +89,14 @@ async fn a_server_that_answers_nobody_is_a_passing_error() {
 async fn connections_on_which_nothing_may_be_written_are_replaced() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    let mut lent = store.database.callers.lend().await.unwrap();
+    let mut lent = store.database.pools.callers.lend().await.unwrap();
     run(&mut lent, "SET default_transaction_read_only = on").await;
     lent.give_back();
     let error = store.insert_all(due_rows([1])).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     store.insert_all(due_rows([1])).await.unwrap();
 
-    let mut lent = store.database.workers.lend().await.unwrap();
+    let mut lent = store.database.pools.workers.lend().await.unwrap();
     run(&mut lent, "SET default_transaction_read_only = on").await;
     lent.give_back();
     let error = store.ready(&claim(1)).await.unwrap_err();

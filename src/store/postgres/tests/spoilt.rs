@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run, wakes};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Page, Renewal, Step, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, TaskId};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::{Fixture, LEASE, change, claim, done, held, id, in_time, lock, new_row, run};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{Guarded, NewRow, Page, Step, Store, Transaction, Verb};
 use crate::{Answer, Error, NewTask, Scheduled, Scheduler, State};
 

@@ -8,9 +8,12 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::OnceCell;
 
-use super::super::{Own, PgTable, PostgresStore};
+use super::super::PostgresStore;
+use super::super::lane::Own;
+use super::super::session::PgSession;
 use super::{Connection as _, Database, run};
 use crate::TaskId;
+use crate::store::sql::SqlTable;
 use crate::store::table::Table;
 use crate::testing::table::{TableFixture, table_conformance};
 
@@ -50,7 +53,7 @@ impl TableFixture for Server {
             run(&mut other, &format!("ALTER TABLE {name} ADD COLUMN later TEXT")).await;
         }
         *self.table.lock().unwrap() = name;
-        Arc::new(PgTable(Own::new(&store.database, false)))
+        Arc::new(SqlTable(PgSession(Own::new(&store.database, false))))
     }
 
     async fn lock(&self, id: TaskId) -> Option<Box<dyn Send>> {

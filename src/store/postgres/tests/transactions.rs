@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, new_row, run};
-use crate::store::sql::Each;
+use crate::store::sql::tests::each::Each;
 use crate::store::{NewRow, Note, Store, Transaction, Verb};
 use crate::{Scheduled, State};
 

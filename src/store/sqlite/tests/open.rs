@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::{Fixture, claim, due_rows, id, in_time, run};
 use crate::store::Store;
-use crate::store::sql::lived;
+use crate::store::sql::tests::lived;
 use crate::store::sqlite::SqliteStore;
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use super::{Fixture, due_rows, run};
 use crate::store::Store;
-use crate::store::sql::ranges;
-use crate::store::sqlite::driver::DIALECT;
+use crate::store::sql::tests::forms::ranges;
+use crate::store::sqlite::statements;
 use crate::store::table::{By, Columns, Range};
 
 /// The steps of a plan.
@@ -52,7 +52,7 @@ async fn no_statement_reads_the_table_from_end_to_end() {
         [""; 0]
     );
     for analyzed in [false, true] {
-        for (name, sql) in DIALECT.all() {
+        for (name, sql) in statements::all() {
             assert_eq!(
                 scans(&mut connection, &sql).await,
                 [""; 0],
@@ -79,7 +79,7 @@ async fn no_page_of_a_list_is_sorted() {
         let one_kind = ranges().filter(is_one);
         for range in one_kind {
             assert_eq!(
-                sorts(&mut connection, &DIALECT.range(&range, Columns::All)).await,
+                sorts(&mut connection, &statements::range(&range, Columns::All)).await,
                 [""; 0],
                 "{range:?}, analyzed: {analyzed}"
             );

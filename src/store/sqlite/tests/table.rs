@@ -7,9 +7,10 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
-use super::super::FileTable;
+use super::super::session::Own;
 use super::run;
 use crate::store::SqliteStore;
+use crate::store::sql::SqlTable;
 use crate::store::table::Table;
 use crate::testing::table::{TableFixture, table_conformance};
 
@@ -38,7 +39,7 @@ impl TableFixture for File {
             let mut other = options.connect().await.unwrap();
             run(&mut other, "ALTER TABLE delayline_tasks ADD COLUMN later TEXT").await;
         }
-        Arc::new(FileTable(store.file))
+        Arc::new(SqlTable(Own(store.file)))
     }
 }
 

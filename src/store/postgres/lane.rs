@@ -1,0 +1,138 @@
+//! On which connection a statement goes: one of the store's own, or that of a service's transaction.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::{PgConnection, SqlStr};
+use tokio::sync::Mutex;
+
+use super::connections::{Database, Server};
+use super::sql::IS_CHANGED;
+use super::{driver, errors};
+use crate::store::sql::{Cells, Dial, Value};
+
+/// Sends statements on a connection.
+#[async_trait]
+pub(super) trait Lane: Send + Sync {
+    /// Whether locks last until a service's transaction ends, which an error ends as well.
+    const IS_JOINED: bool;
+
+    fn database(&self) -> &Database;
+
+    /// Which channel is told of rows that are due soon, if one is.
+    fn channel(&self) -> Option<&str> {
+        self.database().channel.as_deref()
+    }
+
+    /// What a statement finds.
+    async fn fetch(&self, sql: &SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error>;
+
+    /// What a statement finds that locks rows; the last column of each tells whether it has locked one that it did not mean.
+    async fn held(&self, sql: &SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        self.fetch(sql, values).await
+    }
+}
+
+/// The store's own connections: each statement is a transaction.
+#[derive(Clone)]
+pub(super) struct Own {
+    database: Arc<Database>,
+    /// Whether it is for workers; else it is for callers.
+    is_workers: bool,
+}
+
+impl Own {
+    pub(super) fn new(database: &Arc<Database>, is_workers: bool) -> Self {
+        let database = Arc::clone(database);
+        Self { database, is_workers }
+    }
+}
+
+#[async_trait]
+impl Lane for Own {
+    const IS_JOINED: bool = false;
+
+    fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// What workers put off others find in time.
+    fn channel(&self) -> Option<&str> {
+        self.database.channel.as_deref().filter(|_| !self.is_workers)
+    }
+
+    async fn fetch(&self, sql: &SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        let Database {
+            pools, is_prepared, ..
+        } = &*self.database;
+        let fetch = || async {
+            let mut lent = pools.of(self.is_workers).lend().await?;
+            // In a session that is shared each statement is within a transaction that makes its own settings.
+            let begin = lent.dial().begin();
+            if !is_prepared {
+                Server::run(&mut lent, begin).await?;
+            }
+            let rows = driver::fetch(&mut lent, sql.clone(), values, *is_prepared).await;
+            // A row that is in the way says nothing of the connection.
+            if rows
+                .as_ref()
+                .err()
+                .is_none_or(|error| errors::classify(error).is_some())
+            {
+                if !is_prepared {
+                    Server::run(&mut lent, "COMMIT".to_owned()).await?;
+                }
+                lent.give_back();
+            }
+            rows
+        };
+        pools.retried(errors::is_conflict, fetch).await
+    }
+}
+
+/// A transaction that the service has opened on a connection of its own.
+pub(super) struct Joined<'t> {
+    database: &'t Database,
+    connection: Mutex<&'t mut PgConnection>,
+}
+
+impl<'t> Joined<'t> {
+    pub(super) fn new(database: &'t Database, connection: &'t mut PgConnection) -> Self {
+        let connection = Mutex::new(connection);
+        Self { database, connection }
+    }
+
+    async fn mark(&self, mark: &'static str) -> Result<(), sqlx::Error> {
+        let mut connection = self.connection.lock().await;
+        sqlx::raw_sql(mark).execute(&mut **connection).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Lane for Joined<'_> {
+    const IS_JOINED: bool = true;
+
+    fn database(&self) -> &Database {
+        self.database
+    }
+
+    async fn fetch(&self, sql: &SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        let mut connection = self.connection.lock().await;
+        driver::fetch(&mut connection, sql.clone(), values, self.database.is_prepared).await
+    }
+
+    /// What was changed before it was locked may be another's to keep, such as a claim: so it is let go of, by a savepoint, and
+    /// all are looked at again.
+    async fn held(&self, sql: &SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
+        loop {
+            self.mark("SAVEPOINT delayline").await?;
+            let rows = self.fetch(sql, values).await?;
+            if rows.first().and_then(|row| row.get(IS_CHANGED)) != Some(&Value::Int(1)) {
+                self.mark("RELEASE SAVEPOINT delayline").await?;
+                return Ok(rows);
+            }
+            self.mark("ROLLBACK TO SAVEPOINT delayline; RELEASE SAVEPOINT delayline")
+                .await?;
+        }
+    }
+}

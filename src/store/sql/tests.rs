@@ -1,0 +1,6 @@
+//! What tests of several SQL stores have in common.
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) mod each;
+pub(in crate::store) mod forms;
+pub(in crate::store) mod lived;
