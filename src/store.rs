@@ -48,7 +48,7 @@ pub use self::noted::{History, Note, Noted};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheckup};
+pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
