@@ -3,6 +3,7 @@
 mod doctor;
 mod findings;
 mod rebuild;
+mod rows;
 
 use delayline::backend::{RedisBackend, RedisBackendBuilder};
 use delayline::store::RedisStore;

@@ -57,7 +57,7 @@ pub use self::paused::Paused;
 pub use self::postgres::{PostgresBuilder, PostgresStore};
 pub use self::receipt::Receipt;
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisRowsCheckup, RedisStore, RedisStoreBuilder, RowsCheckup};
+pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};

@@ -1,27 +1,25 @@
 //! Keeps rows in Redis.
 
-mod answer;
-mod away;
 mod builder;
-mod checkup;
 mod claim;
 mod codec;
 mod database;
-mod fitness;
+mod eviction;
 mod idle;
-mod listen;
-mod ranges;
+mod insert;
+mod listener;
+mod postpone;
+mod range;
 mod read;
 mod shards;
-mod strays;
 mod table;
+mod unreachable;
 mod write;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::builder::RedisStoreBuilder;
-pub use self::checkup::{RedisRowsCheckup, RowsCheckup};
 use self::database::Database;
 use self::table::RedisTable;
 use super::Engine;
@@ -120,6 +118,11 @@ impl RedisStore {
     /// A store with settings of its own, on the server of a URL.
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url)
+    }
+
+    /// Says over how many shards the rows of this prefix are spread; nothing where it was never used. It makes nothing.
+    pub async fn shards(&self) -> Result<Option<u16>, Error> {
+        self.database.shards.kept().await
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use delayline::Timestamp;
 use delayline::backend::{RedisCheckup, ShardCheckup};
 use delayline::redis::Node;
-use delayline::store::{RedisRowsCheckup, RowsCheckup, Store};
+use delayline::store::Store;
 use serde::Serialize;
 
 use super::Place;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use super::Rows;
 use super::findings::{Finding, findings};
+use super::rows;
 use crate::{Failure, in_runtime, print};
 
 /// How many of the biggest keys are shown.
@@ -44,7 +45,7 @@ struct Report {
     #[serde(flatten)]
     checkup: RedisCheckup,
     /// The rows that are kept there; none if none ever were.
-    rows: Option<RedisRowsCheckup>,
+    rows: Option<rows::Rows>,
     /// By how many ms the clock of each node is ahead of the database's; none if nobody asked, or a node does not tell.
     clocks_ahead_ms: Vec<Option<i64>>,
     findings: Vec<Finding>,
@@ -58,7 +59,7 @@ impl Doctor {
             let before = now(store.as_deref()).await?;
             let checkup = backend.checkup().await?;
             let after = now(store.as_deref()).await?;
-            let rows = kept.checkup().await?;
+            let rows = rows::Rows::of(&kept).await?;
             // Each node was asked some time between the two.
             let ahead = |node: &Node| {
                 let middle = before?.as_millis().midpoint(after?.as_millis());
@@ -165,36 +166,16 @@ impl Report {
             );
         }
         if let Some(rows) = &self.rows {
-            tell_rows(rows, &mut text);
+            let _ = writeln!(
+                text,
+                "tasks: {} shards; {} scheduled, {} running, {} done, {} dead, {} cancelled",
+                rows.shards, rows.scheduled, rows.running, rows.done, rows.dead, rows.cancelled,
+            );
         }
         for finding in &self.findings {
             let _ = writeln!(text, "{finding}");
         }
         text
-    }
-}
-
-fn tell_rows(rows: &RedisRowsCheckup, text: &mut String) {
-    let sum = |count: fn(&RowsCheckup) -> u64| rows.contents.iter().map(count).sum::<u64>();
-    let _ = writeln!(
-        text,
-        "tasks: {} shards; {} scheduled, {} running, {} done, {} dead, {} cancelled; {}",
-        rows.shards,
-        sum(|shard| shard.scheduled),
-        sum(|shard| shard.running),
-        sum(|shard| shard.done),
-        sum(|shard| shard.dead),
-        sum(|shard| shard.cancelled),
-        megabytes(sum(|shard| shard.bytes)),
-    );
-    let mut biggest: Vec<_> = rows
-        .contents
-        .iter()
-        .filter(|shard| shard.biggest_bytes > 0)
-        .collect();
-    biggest.sort_by_key(|shard| std::cmp::Reverse(shard.biggest_bytes));
-    for shard in biggest.iter().take(BIGGEST) {
-        let _ = writeln!(text, "{}: {}", shard.biggest_key, megabytes(shard.biggest_bytes));
     }
 }
 

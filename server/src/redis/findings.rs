@@ -1,11 +1,13 @@
 //! What is not as it should be.
 
 use std::fmt;
+use std::time::Duration;
 
 use delayline::backend::{RedisBackend, RedisCheckup};
 use delayline::redis::Node;
-use delayline::store::{RedisRowsCheckup, RedisStore};
 use serde::Serialize;
+
+use super::rows::Rows;
 
 /// From how many members on a key is called big: to copy one takes a server tens of ms, during which it does nothing else.
 const BIG: u64 = 1_000_000;
@@ -13,6 +15,8 @@ const BIG: u64 = 1_000_000;
 const FULL: f64 = 0.9;
 /// By how much clocks may differ before it is worth a word.
 const CLOCKS: i64 = 1_000;
+/// For how long a task that is due, or whose lease has ended, may stay as it is while all is well and a worker works.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something that would lose or delay tasks, or is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,11 +65,11 @@ impl fmt::Display for Finding {
 /// Everything that is to be said of what was found.
 pub(super) fn findings(
     checkup: &RedisCheckup,
-    rows: Option<&RedisRowsCheckup>,
+    rows: Option<&Rows>,
     clocks_ahead_ms: &[Option<i64>],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let has_rows = rows.is_some_and(|rows| rows.rows() > 0);
+    let has_rows = rows.is_some_and(|rows| rows.count() > 0);
     for (node, ahead) in checkup.nodes.iter().zip(clocks_ahead_ms) {
         of_node(node, has_rows, &mut findings);
         if let Some(ahead) = ahead.filter(|ahead| ahead.abs() > CLOCKS) {
@@ -169,34 +173,24 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
     }
 }
 
-fn of_rows(rows: &RedisRowsCheckup, findings: &mut Vec<Finding>) {
-    let patience = u64::try_from(RedisStore::PATIENCE.as_millis()).unwrap_or(u64::MAX);
-    for shard in &rows.contents {
-        let at = &shard.shard;
-        let mut problem = |text: String| findings.push(Finding::problem(format!("{at}: {text}")));
-        if shard.due_for_ms > patience {
-            problem(format!(
-                "its first task is due for {} ms, and no worker has taken it",
-                shard.due_for_ms
-            ));
-        }
-        if shard.overdue_for_ms > patience {
-            problem(format!(
-                "its first task is to be looked at for {} ms, and no worker has",
-                shard.overdue_for_ms
-            ));
-        }
-        if shard.ended_for_ms > patience {
-            problem(format!(
-                "{} tasks are running whose lease has ended, the first {} ms ago, and no worker has taken them over",
-                shard.ended, shard.ended_for_ms
-            ));
-        }
-        if shard.dead > 0 {
-            findings.push(Finding::note(format!(
-                "{at}: {} tasks are dead, until somebody redrives them",
-                shard.dead
-            )));
-        }
+fn of_rows(rows: &Rows, findings: &mut Vec<Finding>) {
+    let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+    if rows.due_for_ms > patience {
+        findings.push(Finding::problem(format!(
+            "the first task is due for {} ms, and no worker has taken it",
+            rows.due_for_ms
+        )));
+    }
+    if rows.ended_for_ms > patience {
+        findings.push(Finding::problem(format!(
+            "a task is running whose lease has ended {} ms ago, and no worker has taken it over",
+            rows.ended_for_ms
+        )));
+    }
+    if rows.dead > 0 {
+        findings.push(Finding::note(format!(
+            "{} tasks are dead, until somebody redrives them",
+            rows.dead
+        )));
     }
 }

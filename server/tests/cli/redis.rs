@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::{Backend as _, Departure, RedisBackend, Wake};
-use delayline::store::{RedisStore, SqliteStore};
-use delayline::{Answer, NewTask, Scheduler, TaskId};
+use delayline::store::{Claim, Ending, Guarded, NewRow, RedisStore, SqliteStore, Step, Store as _, When};
+use delayline::{Answer, NewTask, Scheduler, TaskId, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -106,13 +106,12 @@ async fn a_doctor_looks_at_rows_and_changes_nothing() {
     let said = done(&["doctor", "--url", &server.url()]);
     let counts = "tasks: 1 shards; 29 scheduled, 0 running, 0 done, 0 dead, 1 cancelled";
     assert!(said.contains(counts), "{said}");
-    assert!(said.contains("{delayline:tasks:0}:rows: "), "{said}");
     assert_eq!(findings(&server), (Some(0), vec![]));
     assert_eq!(ask::<String>(&server, &["DEBUG", "DIGEST"]), before);
 
     let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
     let report: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(report["rows"]["contents"][0]["scheduled"], 29);
+    assert_eq!(report["rows"]["scheduled"], 29);
     let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--prefix", "other", "--json"]);
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["rows"], Value::Null);
@@ -125,25 +124,51 @@ async fn a_doctor_finds_what_would_lose_or_delay_rows() {
     let task = NewTask::new("a", &()).after(HOUR);
     scheduler.schedule(task).await.unwrap();
     scheduler.close().await.unwrap();
+    let store = RedisStore::new(&server.url()).unwrap();
+    let row = |n, kind: &str| NewRow {
+        id: TaskId::from_bytes([n; 16]),
+        kind: kind.into(),
+        key: None,
+        payload: Vec::new(),
+        headers: Default::default(),
+        due: When::At(Timestamp::from_millis(1_000)),
+        look_in: HOUR,
+        max_attempts: None,
+        replace: false,
+        note: Default::default(),
+    };
+    let rows = vec![row(1, "a"), row(2, "b"), row(3, "c")];
+    assert!(store.insert(rows).await.unwrap().found.iter().all(Result::is_ok));
+    let claim = |kind: &str, lease| Claim {
+        owner: "tester".into(),
+        lease,
+        room: [(kind.into(), 1)].into(),
+        bytes: usize::MAX,
+        history: Default::default(),
+    };
+    store.ready(&claim("b", Duration::ZERO)).await.unwrap();
+    let claimed = store.ready(&claim("c", HOUR)).await.unwrap().found.remove(0);
+    let ending = Ending::Dead {
+        error: "gave up".to_owned(),
+        give_back: false,
+    };
+    let end = Step::end(claimed.id, claimed.version, ending);
+    assert_eq!(store.advance(&[end]).await.unwrap(), [Guarded::Done]);
     // A store gives no new task to a server that is set so.
     let _: String = ask(&server, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    // All long ago.
-    for (index, kind) in [("due:0", "a"), ("wake:0", "a"), ("wake:1", "b")] {
-        let key = format!("{{delayline:tasks:0}}:{index}:{kind}");
-        let () = ask(&server, &["ZADD", &key, "1000", "0123456789abcdef"]);
-    }
-    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:kinds:1", "0", "b"]);
-    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:due:3:c", "1", "dead"]);
-    let () = ask(&server, &["ZADD", "{delayline:tasks:0}:kinds:3", "0", "c"]);
-
-    let (status, findings) = findings(&server);
+    // A lease may have ended for a while before that is a problem.
+    let (status, findings) = loop {
+        let (status, findings) = findings(&server);
+        if findings.iter().any(|(_, text)| text.contains("lease has ended")) {
+            break (status, findings);
+        }
+    };
     assert_eq!(status, Some(1));
     for part in [
         "maxmemory-policy is allkeys-lru, so it removes tasks",
         "nothing on disk and has no replica; after a restart all tasks are lost",
-        "its first task is due for",
-        "its first task is to be looked at for",
-        "1 tasks are running whose lease has ended",
+        "the first task is due for",
+        "a task is running whose lease has ended",
     ] {
         has(&findings, "problem", part);
     }

@@ -19,8 +19,8 @@ use super::{NAME, Server, claim, errors};
 use crate::store::sql::codec::{Hex, hex, json};
 use crate::store::sql::{Answer, Answered, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
 use crate::store::table::{Columns, Found, Outcome, Write};
-use crate::store::{NewRow, Stamped, row};
 use crate::store::turns::CALLS;
+use crate::store::{NewRow, Stamped, row};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The service's connection, and those of the store.

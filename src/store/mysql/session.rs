@@ -20,8 +20,8 @@ use crate::store::sql::{
     Answer, Answered, Asked, Cells, Driver, Limits, RowError, STATEMENT, Session, Value, counted,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
-use crate::store::{Claim, NewRow, Stamped};
 use crate::store::turns::CALLS;
+use crate::store::{Claim, NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.

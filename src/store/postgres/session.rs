@@ -16,8 +16,8 @@ use crate::store::sql::{
     Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, counted, id, of_ranges,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
-use crate::store::{Claim, NewRow, Stamped};
 use crate::store::turns::CALLS;
+use crate::store::{Claim, NewRow, Stamped};
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 #[derive(Clone)]

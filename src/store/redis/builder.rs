@@ -33,14 +33,14 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Keeps everything under `{prefix:tasks…`; default `delayline`. Who shares a server shares tasks under one prefix.
+    /// Keeps everything under `{prefix:tasks…`; default `delayline`. Processes that share a server share tasks under one prefix.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
     /// Over how many shards rows are spread, 1 to 1024; otherwise 1, and 64 in a Cluster. The number is fixed when the prefix
-    /// is first used, and kept with the rows. Who asks for another one is refused by every call; who asks for none goes by
+    /// is first used, and kept with the rows. Another one is refused by every call; without one what is kept counts.
     /// what is kept.
     ///
     /// The keys of a shard are on one master of a Cluster, whose own slots are moved from master to master, so it can grow

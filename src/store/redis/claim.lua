@@ -7,9 +7,8 @@
 -- ARGV[5]  how many rows at the most, the longest due first; or nothing where they are named
 -- ARGV[6]  of how many kinds there is room
 -- ARGV[7]… of each kind: kind, room; then of each row that is named: id, and its version as its head has it
--- Returns  an array of arrays: of each row that was claimed: id, head, payload; of each that was found due and is not right:
---          lane, id, score, head (`-`: none); those named that are not here; and, of those that are to be asked for again,
---          whether there may be any (1 or 0), or how many of those named were looked at
+-- Returns  of each row that was claimed: id, head, payload; of each that was found due and is not as it must be: kind, id,
+--          head; and whether there may be more that are due (1 or 0), or how many of those named were looked at
 
 local owner, lease, event, bytes, most = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local room, kinds, first = {}, {}, 7 + 2 * tonumber(ARGV[6])
@@ -18,98 +17,87 @@ for at = 7, first - 2, 2 do
   room[ARGV[at]] = tonumber(ARGV[at + 1])
 end
 local wake = text(after(lease))
-local owner_length, spent = struct.pack('<I2', #owner), 0
-local claimed, wrong, absent, looked = {}, {}, {}, 0
-local heads, noted, wanted = {}, {}, {}
+local owner_length, spent = struct.pack('<I4', #owner), 0
+local heads, noted, wanted, wrong = {}, {}, {}, {}
 
--- Claims a row that is as it has to be, of one version or any; of one kind or any that there is room for.
-local function claim(id, head, named_version, lane_kind, score)
-  local version, state, due, size, weight, attempt, kind, key, fault, had_owner, is_sound
-  if head and #head >= SIZE then
-    local format, started, has_max, _
-    format, version, _, state, due, has_max, _, size, weight, attempt, _, _, _, _, _, _, started, kind, key, fault, had_owner =
-      struct.unpack(HEAD, head)
-    key, fault = key == NO_SHORT and 0 or key, fault == NO_LONG and 0 or fault
-    local length = SIZE + kind + key + fault + (had_owner == NO_SHORT and 0 or had_owner)
-    is_sound = format == FORMAT and state <= 4 and has_max <= 1 and started <= 1 and #head == length
+-- The kind of a row that is due, when that is, its attempt and version, and where its owner begins; nothing if it is not.
+local function read_due(head)
+  if #head < SIZE then
+    return nil
   end
-  if not is_sound then
-    return lane_kind and 'wrong'
-  end
+  local format, version, _, state, due, started, attempt = struct.unpack('<BI8i8Bi8BI4', head)
+  local kind, key, fault, had_owner = struct.unpack('<I4I4I4I4', head, 84)
+  key, fault = key == NONE and 0 or key, fault == NONE and 0 or fault
   local owner_at = SIZE + kind + key + fault
-  kind = sub(head, SIZE + 1, SIZE + kind)
-  if lane_kind and (state ~= 0 or kind ~= lane_kind or text(due) ~= text(tonumber(score))) then
-    return 'wrong'
-  elseif state ~= 0 or due > now or (named_version and sub(head, 2, 9) ~= named_version) then
-    return nil
-  elseif (room[kind] or 0) < 1 or bytes <= 0 then
-    return nil
-  end
-  room[kind], bytes, spent = room[kind] - 1, bytes - size, spent + weight
-  head = sub(head, 1, 1) .. struct.pack('<I8i8', version + 1, tonumber(wake)) .. '\1' .. sub(head, 19, 39)
-    .. struct.pack('<I4i8', min(attempt + 1, NO_LONG), now) .. sub(head, 52, 92) .. owner_length
-    .. sub(head, 95, owner_at) .. owner
-  heads[#heads + 1] = id
-  heads[#heads + 1] = head
-  wanted[#wanted + 1] = id
-  local due_text, from, to = text(due), lane('0:' .. kind), lane('1:' .. kind)
-  from.out[#from.out + 1] = id
-  put(to.due, id, due_text)
-  put(to.wake, id, wake)
-  if event ~= '' then
-    local line = '\n' .. text(version + 1) .. ' ' .. text(now) .. ' ' .. due_text .. ' ' .. due_text .. ' ' .. event
-    noted[#noted + 1] = { id, line, '' }
+  local is_sound = format == FORMAT and started <= 1 and #head == owner_at + (had_owner == NONE and 0 or had_owner)
+  if is_sound and state == 0 and due <= now then
+    return sub(head, SIZE + 1, SIZE + kind), due, attempt, version, owner_at
   end
 end
 
-if most then
-  for _, kind in ipairs(kinds) do
-    local count = min(room[kind], most)
-    local name, ids = '0:' .. kind, {}
-    local due = count > 0 and bytes > 0
-      and redis.call('ZRANGEBYSCORE', tag .. ':due:' .. name, '-inf', now, 'WITHSCORES', 'LIMIT', 0, count) or {}
-    for at = 1, #due, 2 do
-      ids[#ids + 1] = due[at]
+-- Claims rows, each if it is due, of its version if any is given, and there is room; says how many it has looked at. Of an index
+-- by due time all must be due and of its kind.
+local function claim(ids, versions, index_kind)
+  for at, head in ipairs(call_for('HMGET', rows, ids)) do
+    if spent >= BYTES then
+      return at - 1
     end
-    most = most - #ids
-    if #ids >= count then
-      looked = 1
+    local id, kind, due, attempt, version, owner_at = ids[at]
+    if head then
+      kind, due, attempt, version, owner_at = read_due(head)
+    elseif index_kind then
+      local out = index_of('0:' .. index_kind).out
+      out[#out + 1] = id
     end
-    for at, head in ipairs(call_for('HMGET', rows, ids)) do
-      if spent >= BYTES then
-        looked = 1
-        break
-      elseif claim(ids[at], head, nil, kind, due[2 * at]) then
-        for _, said in ipairs({ name, ids[at], due[2 * at], head or '-' }) do
-          wrong[#wrong + 1] = said
-        end
+    if index_kind and head and kind ~= index_kind then
+      put(wrong, id, index_kind)
+      wrong[#wrong + 1] = head
+    elseif kind and (not versions or sub(head, 2, 9) == versions[at]) and (room[kind] or 0) >= 1 and bytes > 0 then
+      local size = size_of(head)
+      room[kind], bytes, spent = room[kind] - 1, bytes - size, spent + size
+      put(heads, sub(head, 1, 1) .. struct.pack('<I8i8', version + 1, tonumber(wake)) .. '\1' .. sub(head, 19, 27)
+        .. struct.pack('<I4i8', min(attempt + 1, NONE), now) .. sub(head, 40, 95) .. owner_length
+        .. sub(head, SIZE + 1, owner_at) .. owner, id)
+      wanted[#wanted + 1] = id
+      local due_text, from, to = text(due), index_of('0:' .. kind), index_of('1:' .. kind)
+      from.out[#from.out + 1] = id
+      put(to.due, id, due_text)
+      put(to.wake, id, wake)
+      if event ~= '' then
+        local line = '\n' .. text(version + 1) .. ' ' .. text(now) .. ' ' .. due_text .. ' ' .. due_text .. ' ' .. event
+        noted[#noted + 1] = { id, line, '' }
       end
     end
   end
+  return #ids
+end
+
+local looked = 0
+if most then
+  for _, kind in ipairs(kinds) do
+    local count = bytes > 0 and min(room[kind], most) or 0
+    local ids = count > 0 and redis.call('ZRANGEBYSCORE', tag .. ':due:0:' .. kind, '-inf', now, 'LIMIT', 0, count) or {}
+    most = most - #ids
+    if claim(ids, nil, kind) < #ids or #ids >= count then
+      looked = 1
+    end
+  end
 else
-  local ids = {}
+  local ids, versions = {}, {}
   for at = first, #ARGV, 2 do
     ids[#ids + 1] = ARGV[at]
+    versions[#ids] = ARGV[at + 1]
   end
-  for at, head in ipairs(call_for('HMGET', rows, ids)) do
-    if spent >= BYTES then
-      break
-    end
-    looked = at
-    if not head then
-      absent[#absent + 1] = ids[at]
-    else
-      claim(ids[at], head, ARGV[first + 2 * at - 1])
-    end
-  end
+  looked = claim(ids, versions)
 end
 if #heads > 0 then
   pass_though_full()
   redis.call('HSET', rows, unpack(heads))
   keep_notes(noted)
-  keep_lanes()
 end
+keep_indexes()
+local claimed = {}
 for at, payload in ipairs(call_for('HMGET', payloads, wanted)) do
   claimed[#claimed + 1], claimed[#claimed + 2], claimed[#claimed + 3] = wanted[at], heads[2 * at], payload or ''
 end
-return { now, { claimed, wrong, absent, looked } }
+return { now, { claimed, wrong, looked } }

@@ -1,35 +1,38 @@
 //! Claims rows that are due.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join_all;
 
-use super::answer::{self, Answer, Items};
-use super::codec;
-use super::database::{Database, Request};
-use super::idle::Sort;
-use super::ranges::{Placed, ranges, those_that_succeeded};
+use super::codec::{self, lane};
+use super::database::Database;
+use super::postpone::unreadable;
+use super::range::{ranges, those_that_succeeded};
 use super::read::{Asked, Extra, look_up};
-use super::shards::{Shard, of_id};
-use super::strays::{Member, Misplaced, Spoilt, member, put_right};
+use super::shards::{Shard, grouped, home_of, of_id};
 use crate::redis::{Lua, lua};
 use crate::store::table::{By, Columns, Found, Range, Which};
 use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
 use crate::task::timestamp::millis;
-use crate::{Error, State, Task, TaskId, Timestamp};
+use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 
-static CLAIM: Lua = lua!("shard.lua", "lanes.lua", "claim.lua");
+static CLAIM: Lua = lua!("shard.lua", "index.lua", "claim.lua");
 
 /// How many rows one call claims: a bound on how long it keeps the server from others.
 const ROWS: usize = 64;
 /// How often due rows that others have taken meanwhile are looked for anew.
 const ROUNDS: usize = 10;
 
+/// What the script says: of each row that it has claimed id, head and payload; of each that is not as it must be kind, id and
+/// head; and how many of those named it has looked at, or whether there may be more that are due.
+type Said = (
+    Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+    Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+    usize,
+);
+
 /// A claim on the way.
 pub(super) struct Claiming<'a> {
     database: &'a Database,
-    claim: &'a Claim,
     /// What is still to be had.
     left: Claim,
     now: Option<Timestamp>,
@@ -37,12 +40,11 @@ pub(super) struct Claiming<'a> {
 }
 
 impl<'a> Claiming<'a> {
-    pub(super) fn new(database: &'a Database, claim: &'a Claim) -> Self {
+    pub(super) fn new(database: &'a Database, claim: &Claim) -> Self {
         let mut left = claim.clone();
         left.room.retain(|_, room| *room > 0);
         Self {
             database,
-            claim,
             left,
             now: None,
             found: Found::default(),
@@ -54,7 +56,7 @@ impl<'a> Claiming<'a> {
         let shards = self.database.shards().await?;
         let claimed = match which {
             Which::Due if shards == 1 => self.due().await,
-            Which::Due => self.due_among().await,
+            Which::Due => self.due_among(shards).await,
             Which::These(rows) => self.these(shards, rows).await,
         };
         match claimed {
@@ -68,21 +70,16 @@ impl<'a> Claiming<'a> {
             Some(now) => now,
             None => self.database.now().await?,
         };
-        Ok(Stamped {
-            now,
-            found: self.found,
-        })
+        let found = self.found;
+        Ok(Stamped { now, found })
     }
 
     /// The longest due ones, where there is one shard.
     async fn due(&mut self) -> Result<(), Error> {
         while self.has_room() {
-            let mut call = self.call(0, self.left.bytes);
-            call.arg(ROWS);
-            self.rooms(&mut call);
-            let said = self.said(0, self.database.write(call).await?).await?;
+            let more = self.call(0, Some(ROWS), &[]).await?;
             // Those that cannot be read are in the way until they are set aside.
-            if said.looked == 0 || !self.found.unreadable.is_empty() {
+            if more == 0 || !self.found.unreadable.is_empty() {
                 break;
             }
         }
@@ -90,7 +87,7 @@ impl<'a> Claiming<'a> {
     }
 
     /// The longest due ones among all shards: what is due is looked at first.
-    async fn due_among(&mut self) -> Result<(), Error> {
+    async fn due_among(&mut self, shards: u16) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let due: Vec<_> = Range::due(&self.left).collect();
             if due.is_empty() {
@@ -101,136 +98,134 @@ impl<'a> Claiming<'a> {
             let mut rows = Vec::new();
             for found in found {
                 rows.extend(found.rows);
-                let spoilt = found.spoilt.into_iter().map(Spoilt::unreadable);
-                self.found.unreadable.extend(spoilt);
+                self.found.unreadable.extend(found.unreadable);
             }
-            rows.sort_by_key(|row| (row.task.due_at, row.task.id));
-            let chosen = self.chosen(rows);
-            let (meant, before) = (
-                chosen.values().map(Vec::len).sum::<usize>(),
-                self.found.rows.len(),
-            );
-            self.take(chosen).await?;
+            rows.sort_by_key(|(task, _)| (task.due_at, task.id));
             // What others were faster at leaves room for what comes after it.
-            if !self.found.unreadable.is_empty() || self.found.rows.len() - before == meant {
+            if self.take(shards, rows).await? || !self.found.unreadable.is_empty() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Those that are named: at once where they are all in one shard, else once it is seen which of them there is room for.
+    /// Those that are named: at once where they are all in one shard by their ids; the others once it is seen where they are,
+    /// and which of them there is room for.
     async fn these(&mut self, shards: u16, named: &[(TaskId, u64)]) -> Result<(), Error> {
-        let mut named = named.to_vec();
+        let mut left = named.to_vec();
         let home = named.first().map_or(0, |(id, _)| of_id(shards, *id));
         if named.iter().all(|(id, _)| of_id(shards, *id) == home) {
-            let absent = self.these_in(home, &named).await?;
-            named.retain(|(id, _)| shards > 1 && absent.contains(id));
+            self.these_in(home, named).await?;
+            left.retain(|(id, _)| shards > 1 && !self.found.rows.iter().any(|row| row.id == *id));
         }
-        if named.is_empty() {
+        if left.is_empty() || !self.has_room() {
             return Ok(());
         }
-        let asked: Vec<_> = named.iter().map(|(id, _)| Asked::Id(*id)).collect();
+        let asked: Vec<_> = left.iter().map(|(id, _)| Asked::Id(*id)).collect();
         let seen = look_up(self.database, &asked, Extra::Nothing).await?;
-        seen.now.into_iter().for_each(|now| self.saw(now));
-        let mut rows = Vec::new();
-        let mut failure = None;
-        for (seen, (_, version)) in seen.rows.into_iter().zip(named) {
-            match seen {
-                Ok(None) => {}
-                Ok(Some(raw)) => {
-                    let Ok((task, size)) = codec::lean(raw.id, &raw.head) else {
-                        continue;
-                    };
-                    let is_meant = task.state == State::Scheduled && task.version == version;
-                    let is_due = self.now.is_some_and(|now| task.due_at <= now);
-                    rows.extend((is_meant && is_due).then_some(Placed {
-                        shard: raw.shard,
-                        task,
-                        size,
-                    }));
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        if let (Some(error), true) = (failure, rows.is_empty()) {
-            return Err(error);
-        }
-        let chosen = self.chosen(rows);
-        self.take(chosen).await
+        self.saw(seen.now);
+        let rows = seen
+            .found
+            .into_iter()
+            .zip(left)
+            .filter_map(|(seen, (_, version))| {
+                // What is not known now is found by a sweep.
+                let raw = seen.ok()??;
+                let (task, size) = codec::lean(raw.id, &raw.head).ok()?;
+                let is_meant = task.state == State::Scheduled && task.version == version;
+                (is_meant && self.now.is_some_and(|now| task.due_at <= now)).then_some((task, size))
+            });
+        let rows = rows.collect();
+        self.take(shards, rows).await.map(drop)
     }
 
-    /// Of rows those that there is room for, by shard.
-    fn chosen(&self, rows: Vec<Placed>) -> BTreeMap<Shard, Vec<(TaskId, u64)>> {
+    /// Claims those rows that there is room for, the first first; says whether it has got all of these.
+    async fn take(&mut self, shards: u16, rows: Vec<(Task, usize)>) -> Result<bool, Error> {
         let mut taking = Taking::new(&self.left);
-        let mut chosen = BTreeMap::<Shard, Vec<_>>::new();
-        for Placed { shard, task, size } in rows {
+        let mut chosen = Vec::new();
+        for (task, size) in rows {
             if taking.has_room(&task.kind) {
                 taking.take_room_of(&task.kind, size);
-                chosen.entry(shard).or_default().push((task.id, task.version));
+                chosen.push((home_of(shards, &task), (task.id, task.version)));
             }
         }
-        chosen
-    }
-
-    /// Claims rows that there is room for.
-    async fn take(&mut self, chosen: BTreeMap<Shard, Vec<(TaskId, u64)>>) -> Result<(), Error> {
-        let own = |shard: Shard, rows: Vec<_>| {
-            let mut part = Claiming::new(self.database, self.claim);
-            part.left = self.left.clone();
+        let meant = chosen.len();
+        let parts = grouped(chosen).into_iter().map(|(shard, rows)| {
+            let mut part = Claiming::new(self.database, &self.left);
             part.left.bytes = usize::MAX;
-            async move { part.these_in(shard, &rows).await.map(|_| part) }
-        };
-        let parts = join_all(chosen.into_iter().map(|(shard, rows)| own(shard, rows))).await;
+            async move { part.these_in(shard, &rows).await.map(|()| part) }
+        });
+        let parts = those_that_succeeded(join_all(parts).await)?;
         // The leases begin when the rows are claimed, and not when they were seen.
         if self.found.rows.is_empty() && !parts.is_empty() {
             self.now = None;
         }
-        for part in those_that_succeeded(parts)? {
+        let before = self.found.rows.len();
+        for part in parts {
             part.now.into_iter().for_each(|now| self.saw(now));
-            for row in part.found.rows {
-                self.claimed(row);
-            }
+            part.found.rows.into_iter().for_each(|row| self.claimed(row));
             self.found.unreadable.extend(part.found.unreadable);
         }
-        Ok(())
+        Ok(self.found.rows.len() - before == meant)
     }
 
-    /// Claims named rows in one shard; gives those that are not there.
-    async fn these_in(&mut self, shard: Shard, named: &[(TaskId, u64)]) -> Result<Vec<TaskId>, Error> {
-        let (mut rest, mut absent) = (named, Vec::new());
-        while !rest.is_empty() && self.has_room() {
-            let mut call = self.call(shard, self.left.bytes);
-            call.arg("");
-            self.rooms(&mut call);
-            for (id, version) in &rest[..rest.len().min(ROWS)] {
-                call.arg(id.as_bytes()).arg(codec::version(*version).as_slice());
-            }
-            let said = self.said(shard, self.database.write(call).await?).await?;
-            absent.extend(said.absent);
-            rest = &rest[said.looked.clamp(1, rest.len())..];
+    /// Claims named rows in one shard.
+    async fn these_in(&mut self, shard: Shard, mut named: &[(TaskId, u64)]) -> Result<(), Error> {
+        while !named.is_empty() && self.has_room() {
+            let looked = self.call(shard, None, &named[..named.len().min(ROWS)]).await?;
+            named = &named[looked.clamp(1, named.len())..];
         }
-        Ok(absent)
+        Ok(())
     }
 
     fn has_room(&self) -> bool {
         !self.left.room.is_empty() && self.left.bytes > 0
     }
 
-    fn call(&self, shard: Shard, bytes: usize) -> Request {
+    /// Calls the script, and takes what it has claimed; gives how many of those named it has looked at, or whether there may be
+    /// more that are due.
+    async fn call(
+        &mut self,
+        shard: Shard,
+        most: Option<usize>,
+        named: &[(TaskId, u64)],
+    ) -> Result<usize, Error> {
         let mut call = self.database.script(&CLAIM, shard);
-        call.arg(codec::owner(&self.claim.owner))
-            .arg(millis(self.claim.lease))
-            .arg(self.claim.claimed().unwrap_or_default())
-            .arg(bytes);
-        call
-    }
-
-    fn rooms(&self, call: &mut Request) {
-        call.arg(self.left.room.len());
+        call.arg(codec::owner(&self.left.owner))
+            .arg(millis(self.left.lease))
+            .arg(self.left.claimed().unwrap_or_default())
+            .arg(self.left.bytes)
+            .arg(most.map_or_else(String::new, |most| most.to_string()))
+            .arg(self.left.room.len());
         for (kind, room) in &self.left.room {
             call.arg(kind.as_str()).arg(*room);
         }
+        for (id, version) in named {
+            call.arg(id.as_bytes()).arg(version.to_le_bytes().as_slice());
+        }
+        let Stamped { now, found } = self.database.write::<Said>(shard, call).await?;
+        self.saw(now);
+        let (claimed, wrong, looked) = found;
+        for (id, head, payload) in claimed {
+            let Some(id) = id.try_into().ok().map(TaskId::from_bytes) else {
+                continue;
+            };
+            match codec::task(id, &head, &payload) {
+                Ok(task) => self.claimed(task),
+                Err(error) => tracing::error!(%id, %error, "a task was claimed whose row cannot be read"),
+            }
+        }
+        for (kind, id, head) in wrong {
+            let known = id.as_slice().try_into().ok().map(TaskId::from_bytes);
+            let why = known.and_then(|known| codec::lean(known, &head).err());
+            let lane = lane(
+                State::Scheduled,
+                &Kind::from(String::from_utf8_lossy(&kind).into_owned()),
+            );
+            let wrong = unreadable(shard, By::Due, &lane, &id, &head, why);
+            self.found.unreadable.push(wrong);
+        }
+        Ok(looked)
     }
 
     fn saw(&mut self, now: Timestamp) {
@@ -247,47 +242,4 @@ impl<'a> Claiming<'a> {
         self.left.bytes = self.left.bytes.saturating_sub(row.payload.len());
         self.found.rows.push(row);
     }
-
-    /// Takes what a script has said.
-    async fn said(&mut self, shard: Shard, answer: Answer) -> Result<Said, Error> {
-        let Answer { now, found } = answer;
-        self.saw(now);
-        let mut items = Items::of(found)?;
-        let (mut claimed, mut wrong, mut named) = (items.items()?, items.items()?, items.items()?);
-        let looked = items.count()?;
-        self.database
-            .idle
-            .written(shard, Sort::Leased, now.after(self.claim.lease));
-        while !claimed.is_empty() {
-            let (id, head, payload) = (claimed.bytes()?, claimed.bytes()?, claimed.bytes()?);
-            let Some(id) = answer::id(&id) else { continue };
-            match codec::task(id, &head, &payload) {
-                Ok(task) => self.claimed(task),
-                Err(garbled) => tracing::error!(%id, %garbled, "a task was claimed whose row cannot be read"),
-            }
-        }
-        let mut misplaced = Vec::<Misplaced>::new();
-        while !wrong.is_empty() {
-            let (lane, id) = (wrong.text()?, wrong.bytes()?);
-            let (score, head) = (wrong.text()?, wrong.bytes()?);
-            match member(shard, (By::Due, &lane), id, score, head, None) {
-                Member::Row(..) => {}
-                Member::Spoilt(spoilt) => self.found.unreadable.push(spoilt.unreadable()),
-                Member::Misplaced(one) => misplaced.push(one),
-            }
-        }
-        put_right(self.database, shard, &misplaced).await?;
-        let mut absent = Vec::new();
-        while !named.is_empty() {
-            absent.extend(answer::id(&named.bytes()?));
-        }
-        Ok(Said { absent, looked })
-    }
-}
-
-/// What a script has said beside what it has claimed.
-struct Said {
-    absent: Vec<TaskId>,
-    /// How many of those named it looked at; or whether there may be more that are due.
-    looked: usize,
 }

@@ -4,25 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::ToRedisArgs;
+use redis::FromRedisValue;
 
-use super::answer::Answer;
-use super::away::Away;
-use super::fitness::Fitness;
+use super::eviction::Eviction;
 use super::idle::Idle;
-use super::listen::{Listener, told_within};
+use super::listener::{Listener, published_within};
 use super::shards::{Shard, Shards};
+use super::unreachable::Unreachable;
 use crate::clock::Clock;
 use crate::redis::{Address, Call, Link, Lua, Role, lua};
+use crate::store::Stamped;
 use crate::task::timestamp::millis;
 use crate::{Error, Timestamp};
 
-pub(super) static LOOK: Lua = lua!("shard.lua", "look.lua");
+static POLL: Lua = lua!("shard.lua", "poll.lua");
 
 /// How long a call may take, connecting included.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long a node of a Cluster may take for an answer, beside what it waits for replicas. What it does after that nobody
-/// hears of: rows that it claims wait until their leases end.
+/// How long a node of a Cluster may take for an answer, beside what it waits for replicas. What it does after that is not heard
+/// of: rows that it claims wait until their leases end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a store was told to be like.
@@ -36,76 +36,55 @@ pub(super) struct Settings {
     pub(super) wait: Option<(u32, Duration)>,
 }
 
-impl Settings {
-    /// What everything of this store is under.
-    fn namespace(&self) -> String {
-        format!("{}:tasks", self.prefix)
-    }
-
-    /// For how long a write waits for replicas at most.
-    fn replicas_wait(&self) -> Duration {
-        self.wait.map_or(Duration::ZERO, |(_, within)| within)
-    }
-}
-
 /// The servers, as every handle of a store shares them.
 pub(super) struct Database {
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     pub(super) idle: Arc<Idle>,
     pub(super) listener: Listener,
-    pub(super) fitness: Fitness,
-    away: Away,
-    link: Arc<Link>,
-    shards: Shards,
+    pub(super) eviction: Eviction,
+    pub(super) shards: Shards,
+    unreachable: Unreachable,
+    pub(super) link: Arc<Link>,
+    /// What all keys of this store are under.
     namespace: String,
-    /// By what this process knows its own messages.
-    sender: u64,
 }
 
 impl Database {
     pub(super) fn new(settings: Settings) -> Self {
         let clock = Clock::system();
-        let namespace = settings.namespace();
+        let namespace = format!("{}:tasks", settings.prefix);
         let address = settings.address.clone();
-        let shards = Shards::new(format!("{{{namespace}}}:shards"), settings.shards, &address);
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
         let idle = Arc::<Idle>::default();
-        let sender = clock.random_below(u64::MAX);
-        let patience = PATIENCE.saturating_add(settings.replicas_wait());
-        let listener = Listener::new(address.clone(), channel, sender, Arc::clone(&idle), clock.clone());
+        let wait = settings.wait.map_or(Duration::ZERO, |(_, within)| within);
+        let link = Link::new(address.clone(), Role::Store, PATIENCE.saturating_add(wait));
+        let link = Arc::new(link);
         Self {
-            away: Away::default(),
-            fitness: Fitness::default(),
-            link: Arc::new(Link::new(address, Role::Store, patience)),
+            listener: Listener::new(address, channel, Arc::clone(&idle), clock.clone()),
+            eviction: Eviction::default(),
+            shards: Shards::new(
+                Arc::clone(&link),
+                format!("{{{namespace}}}:shards"),
+                settings.shards,
+            ),
+            unreachable: Unreachable::default(),
+            link,
             settings,
             clock,
             idle,
-            listener,
-            shards,
             namespace,
-            sender,
         }
     }
 
     /// How many shards there are.
     pub(super) async fn shards(&self) -> Result<u16, Error> {
-        self.shards.count(&self.link).await
-    }
-
-    /// The same, asked now.
-    pub(super) async fn shards_now(&self) -> Result<u16, Error> {
-        self.shards.ask(&self.link).await
-    }
-
-    /// How many are kept, if anything is; makes nothing.
-    pub(super) async fn kept(&self) -> Result<Option<u16>, Error> {
-        self.shards.kept(&self.link).await
+        self.shards.count().await
     }
 
     /// How long a write may take.
     pub(super) fn limit(&self) -> Duration {
-        LIMIT.saturating_add(self.settings.replicas_wait())
+        LIMIT.saturating_add(self.settings.wait.map_or(Duration::ZERO, |(_, within)| within))
     }
 
     /// What the keys of a shard begin with.
@@ -114,22 +93,26 @@ impl Database {
     }
 
     /// A call of a script on a shard, to which the script's own arguments are to be added.
-    pub(super) fn script(&self, script: &'static Lua, shard: Shard) -> Request {
+    pub(super) fn script(&self, script: &'static Lua, shard: Shard) -> Call {
         let tag = self.tag(shard);
-        // Two keys that nobody ever has: so a master refuses the script (`TRYAGAIN`) while the slot of the Cluster is on its
-        // way to or from it, when some of what the script is about is there and the rest is not.
-        Request {
-            call: Call::script(script, &[&tag, &format!("{tag}:")]),
-            shard,
-        }
+        // Two keys that never exist: so a master refuses the script (`TRYAGAIN`) while the slot of the Cluster is on its way to
+        // or from it, when some of what the script is about is there and the rest is not.
+        Call::script(script, &[&tag, &format!("{tag}:")])
     }
 
-    /// The same of a script that tells others of what it writes.
-    pub(super) fn telling(&self, script: &'static Lua, shard: Shard, shards: u16) -> Request {
+    /// The same of a script that publishes what it writes.
+    pub(super) fn publishing(&self, script: &'static Lua, shard: Shard, shards: u16) -> Call {
         let mut call = self.script(script, shard);
         call.arg(self.listener.channel())
-            .arg(format!("{} {shard}", self.sender))
-            .arg(millis(told_within(shards)));
+            .arg(self.listener.sender(shard))
+            .arg(millis(published_within(shards)));
+        call
+    }
+
+    /// The same of the script that changes nothing.
+    pub(super) fn poll(&self, shard: Shard, what: &str) -> Call {
+        let mut call = self.script(&POLL, shard);
+        call.arg(what);
         call
     }
 
@@ -142,37 +125,30 @@ impl Database {
     }
 
     /// The answer of a script that writes no row.
-    pub(super) async fn read(&self, request: Request) -> Result<Answer, Error> {
-        let shard = request.shard;
-        let answer = self.asked(&request, LIMIT).await?;
-        self.idle.heard(shard, answer.now);
-        Ok(answer)
+    pub(super) async fn read<T: FromRedisValue>(
+        &self,
+        shard: Shard,
+        call: Call,
+    ) -> Result<Stamped<T>, Error> {
+        self.answer(shard, &call, LIMIT).await
     }
 
     /// The answer of a script that writes.
-    pub(super) async fn write(&self, mut request: Request) -> Result<Answer, Error> {
+    pub(super) async fn write<T: FromRedisValue>(
+        &self,
+        shard: Shard,
+        mut call: Call,
+    ) -> Result<Stamped<T>, Error> {
         if let Some((replicas, within)) = self.settings.wait {
-            request.call.confirmed_by(replicas, within);
+            call.confirmed_by(replicas, within);
         }
-        let shard = request.shard;
-        let writing = self.idle.writing(shard);
-        let answer = self.asked(&request, self.limit()).await?;
-        writing.answered();
-        self.idle.heard(shard, answer.now);
-        Ok(answer)
-    }
-
-    /// The same of one that must not be done twice: who is not answered does not know what came of it.
-    pub(super) async fn write_once(&self, mut request: Request) -> Result<Answer, Error> {
-        request.call.once();
-        self.write(request).await
+        let _writing = self.idle.writing(shard);
+        self.answer(shard, &call, self.limit()).await
     }
 
     /// The time by the clock of the server that has the first shard.
     pub(super) async fn now(&self) -> Result<Timestamp, Error> {
-        let mut call = self.script(&LOOK, 0);
-        call.arg("now");
-        Ok(self.read(call).await?.now)
+        Ok(self.read::<Vec<String>>(0, self.poll(0, "now")).await?.now)
     }
 
     /// Whether shards are on several servers.
@@ -182,27 +158,30 @@ impl Database {
 
     /// The answer of a shard. Those that do not answer must not hold up the others: an error at once if this one did not
     /// when it was asked last.
-    async fn asked(&self, request: &Request, limit: Duration) -> Result<Answer, Error> {
-        // Elsewhere all shards are on one server.
-        if !self.is_clustered() {
-            return self.link.call(limit, &request.call).await;
-        }
-        let shard = request.shard;
-        if self.away.has(shard) {
+    async fn answer<T: FromRedisValue>(
+        &self,
+        shard: Shard,
+        call: &Call,
+        limit: Duration,
+    ) -> Result<Stamped<T>, Error> {
+        if self.unreachable.has(shard) {
             return Err(Role::Store.error(true, "the server of a shard did not answer a moment ago"));
         }
-        let answer = self.link.call(limit, &request.call).await;
-        if answer.as_ref().is_err_and(is_out_of_reach) {
-            let (link, tag) = (Arc::clone(&self.link), self.tag(shard));
-            self.away.begin(shard, &self.clock, move || {
-                // A script, so that a shard which is on its way is away, too.
-                let mut call = Call::script(&LOOK, &[&tag, &format!("{tag}:")]);
-                call.arg("now");
-                let link = Arc::clone(&link);
-                async move { link.call::<Answer>(LIMIT, &call).await.is_ok() }
+        let answer = self.link.call::<(i64, T)>(limit, call).await;
+        // Elsewhere all shards are on one server.
+        if self.is_clustered() && answer.as_ref().is_err_and(is_out_of_reach) {
+            let link = Arc::clone(&self.link);
+            // A script, so that a shard which is on its way is out of reach, too.
+            let probe = Arc::new(self.poll(shard, "now"));
+            self.unreachable.add(shard, &self.clock, move || {
+                let (link, probe) = (Arc::clone(&link), Arc::clone(&probe));
+                async move { link.call::<redis::Value>(LIMIT, &probe).await.is_ok() }
             });
         }
-        answer
+        let (now, found) = answer?;
+        let now = Timestamp::from_millis(now);
+        self.idle.heard(shard, now);
+        Ok(Stamped { now, found })
     }
 }
 
@@ -218,17 +197,4 @@ impl fmt::Debug for Database {
 fn is_out_of_reach(error: &Error) -> bool {
     let said = error.to_string();
     error.is_transient() && !said.contains("OOM") && !said.contains("UNCONFIRMED")
-}
-
-/// A call of a script on a shard.
-pub(super) struct Request {
-    call: Call,
-    shard: Shard,
-}
-
-impl Request {
-    pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
-        self.call.arg(arg);
-        self
-    }
 }

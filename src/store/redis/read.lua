@@ -5,18 +5,13 @@
 -- ARGV[3]… ids, then names of keys
 -- Returns  of each, as far as it was looked for: id, nothing where there is no row, head and the rest
 
-local extra, count = ARGV[1], tonumber(ARGV[2])
-local ids, names = {}, {}
+local extra, ids, names = ARGV[1], {}, {}
 for at = 3, #ARGV do
-  if at < 3 + count then
-    ids[#ids + 1] = ARGV[at]
-  else
-    names[#names + 1] = ARGV[at]
-  end
+  local list = at < 3 + tonumber(ARGV[2]) and ids or names
+  list[#list + 1] = ARGV[at]
 end
 for at, id in ipairs(call_for('HMGET', live, names)) do
-  local name = names[at]
-  local found = alive(id)
+  local name, found = names[at], alive(id)
   while not found do
     local entry = redis.call('ZREVRANGEBYLEX', named, '(' .. name .. '\1', '[' .. name .. '\0', 'LIMIT', 0, 1)[1]
     if not entry then
@@ -24,6 +19,7 @@ for at, id in ipairs(call_for('HMGET', live, names)) do
     end
     found = alive(sub(entry, -16))
     if not found then
+      -- Of a row that was removed by hand.
       redis.call('ZREM', named, entry)
     end
   end
@@ -34,7 +30,7 @@ for at, head in ipairs(call_for('HMGET', rows, ids)) do
   if spent >= BYTES then
     break
   end
-  wanted[at], spent = ids[at], spent + (head and extra == 'payloads' and weight(head) or 0)
+  wanted[at], spent = ids[at], spent + (head and extra == 'payloads' and size_of(head) or 0)
   found[3 * at - 2], found[3 * at - 1], found[3 * at] = head and ids[at] or '', head or '', ''
 end
 if extra ~= '' then

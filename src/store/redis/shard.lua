@@ -16,7 +16,7 @@
 --   TAG:live                HASH of the keys of live rows: kind, NUL and key, and the id
 --   TAG:named               ZSET of the other rows that have a key, all of score 0: kind, NUL, key, NUL, when the row was
 --                           written (8 bytes, the greatest first) and id
---   TAG:call:TOKEN          what was written by which call, for a while, in a Cluster
+--   TAG:call:TOKEN          what a write answered, for a while, in a Cluster
 
 local tag = KEYS[1]
 local rows, payloads, notes, live, named = tag .. ':rows', tag .. ':payloads', tag .. ':notes', tag .. ':live', tag .. ':named'
@@ -24,14 +24,12 @@ local time = redis.call('TIME')
 -- Cut off, not rounded: what is due must not be so early.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- format, version, wake_at (the least number: none), state, due_at, whether there is a limit of attempts, that limit, how many
--- bytes its payload has, how many with its headers, attempt, updated_at, created_at, planned_at, finished_at, stalls, hop,
--- whether its handler has started, and the lengths of kind, key, last error and owner, which follow in this order.
-local HEAD, SIZE, FORMAT = '<BI8i8Bi8BI4I4I4I4i8i8i8i8I4I4BI2I2I4I2', 94, 1
-local NO_SHORT, NO_LONG = 65535, 4294967295
+-- 1 format, 2 version, 10 wake_at (the least number: none), 18 state, 19 due_at, 27 whether its handler has started,
+-- 28 attempt, 32 updated_at, 40 created_at, 48 planned_at, 56 finished_at, 64 the limit of attempts (the least number: none),
+-- 72 how many bytes its payload has, 76 stalls, 80 hop, and from 84 the lengths of kind, key, last error and owner (the
+-- greatest number: none), which follow in this order.
+local SIZE, FORMAT, NONE = 99, 2, 4294967295
 local LAST = 253402300799999
--- How many bytes of history a row has at the most.
-local HISTORY = 16384
 -- How many bytes of payloads a script gives: a bound on how long it keeps the server from others.
 local BYTES = 262144
 
@@ -52,23 +50,6 @@ local function after(millis)
   return min(now + millis, LAST)
 end
 
--- Arguments of commands that are called once for many, by key.
-local function lists()
-  return setmetatable({}, {
-    __index = function(all, key)
-      local list = {}
-      all[key] = list
-      return list
-    end,
-  })
-end
-
-local function call_each(command, all)
-  for key, args in pairs(all) do
-    redis.call(command, key, unpack(args))
-  end
-end
-
 local function call_for(command, key, args)
   if #args > 0 then
     return redis.call(command, key, unpack(args))
@@ -76,9 +57,9 @@ local function call_for(command, key, args)
   return {}
 end
 
--- How many bytes of a call the payload of a row takes.
-local function weight(head)
-  return #head >= SIZE and struct.unpack('<I4', head, 36) or 0
+-- How many bytes the payload of a row has.
+local function size_of(head)
+  return #head >= SIZE and struct.unpack('<I4', head, 72) or 0
 end
 
 local function alive(id)

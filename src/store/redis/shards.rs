@@ -4,24 +4,23 @@
 //! in the shard of its kind and key, else of its id. An id that was made for a key ends with its number (`place.rs`) and so
 //! says where its row is. Any other id of a row with a key does not: it is asked for in all shards.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::redis::{Address, Call, Link, Lua, Role, lua};
+use crate::redis::{Call, Link, Role};
 use crate::store::NewRow;
 use crate::store::place;
-use crate::{Error, Key, Kind, TaskId};
-
-static SHARDS: Lua = lua!("shards.lua");
+use crate::{Error, Key, Kind, Task, TaskId};
 
 /// The number of a shard, from 0 on.
 pub(super) type Shard = u16;
 
 /// The most shards.
 const MOST: u16 = 1_024;
-/// How many there are on one server, unless somebody chose otherwise.
+/// How many there are on one server, unless the caller chose otherwise.
 const SINGLE: u16 = 1;
 /// The same in a Cluster: enough for many masters to share them evenly.
 const CLUSTER: u16 = 64;
@@ -53,6 +52,20 @@ pub(super) fn home(shards: u16, id: TaskId, kind: &Kind, key: Option<&Key>) -> S
     key.map_or_else(|| of_id(shards, id), |key| of_key(shards, kind, key))
 }
 
+/// The same of a row that is there.
+pub(super) fn home_of(shards: u16, row: &Task) -> Shard {
+    home(shards, row.id, &row.kind, row.key.as_ref())
+}
+
+/// What belongs to each shard.
+pub(super) fn grouped<S: Ord, T>(all: impl IntoIterator<Item = (S, T)>) -> BTreeMap<S, Vec<T>> {
+    let mut shards = BTreeMap::<S, Vec<T>>::new();
+    for (shard, one) in all {
+        shards.entry(shard).or_default().push(one);
+    }
+    shards
+}
+
 /// Whether a row of this id may be in another shard than a new one would be. The ids that this crate makes are UUIDs of
 /// version 7, and say where their rows are.
 pub(super) fn may_be_elsewhere(shards: u16, row: &NewRow) -> bool {
@@ -64,37 +77,49 @@ pub(super) fn may_be_elsewhere(shards: u16, row: &NewRow) -> bool {
 /// Knows how many shards there are. That never changes.
 #[derive(Debug)]
 pub(super) struct Shards {
+    link: Arc<Link>,
     key: String,
     wanted: Option<u16>,
-    /// What is made where nothing is wanted and nothing kept.
-    suited: u16,
     known: Mutex<Option<(u16, Instant)>>,
 }
 
 impl Shards {
-    pub(super) fn new(key: String, wanted: Option<u16>, address: &Address) -> Self {
+    pub(super) fn new(link: Arc<Link>, key: String, wanted: Option<u16>) -> Self {
         Self {
+            link,
             key,
             wanted,
-            suited: if address.is_clustered() { CLUSTER } else { SINGLE },
             known: Mutex::default(),
         }
     }
 
     /// How many there are; asks when that is not known or long ago.
-    pub(super) async fn count(&self, link: &Link) -> Result<u16, Error> {
+    pub(super) async fn count(&self) -> Result<u16, Error> {
         match self.known() {
             Some((shards, at)) if at.elapsed() < KNOWN_FOR => Ok(shards),
-            _ => self.ask(link).await,
+            _ => self.ask().await,
         }
     }
 
     /// Asks how many there are, and says so where nothing is kept.
-    pub(super) async fn ask(&self, link: &Link) -> Result<u16, Error> {
+    pub(super) async fn ask(&self) -> Result<u16, Error> {
         let expected = self.known().map(|(shards, _)| shards).or(self.wanted);
-        let mut call = Call::script(&SHARDS, &[&self.key]);
-        call.arg(expected.unwrap_or(self.suited));
-        let kept: u16 = link.call(LIMIT, &call).await?;
+        let kept = match self.kept().await? {
+            Some(kept) => kept,
+            None => {
+                let suited = if self.link.address().is_clustered() {
+                    CLUSTER
+                } else {
+                    SINGLE
+                };
+                let shards = expected.unwrap_or(suited);
+                let mut set = redis::cmd("SET");
+                set.arg(&self.key).arg(shards).arg("NX");
+                // Of those that are first at the same moment one is quicker, whose number counts.
+                self.link.call::<redis::Value>(LIMIT, &Call::command(set)).await?;
+                self.kept().await?.unwrap_or(shards)
+            }
+        };
         check(kept)?;
         if let Some(expected) = expected.filter(|expected| *expected != kept) {
             let why = format!(
@@ -108,10 +133,10 @@ impl Shards {
     }
 
     /// How many are kept, if anything is; makes nothing.
-    pub(super) async fn kept(&self, link: &Link) -> Result<Option<u16>, Error> {
+    pub(super) async fn kept(&self) -> Result<Option<u16>, Error> {
         let mut command = redis::cmd("GET");
         command.arg(&self.key);
-        link.call(LIMIT, &Call::command(command)).await
+        self.link.call(LIMIT, &Call::command(command)).await
     }
 
     fn known(&self) -> Option<(u16, Instant)> {

@@ -8,6 +8,8 @@ mod costs;
 mod elsewhere;
 mod full;
 mod growing;
+#[cfg(test)]
+mod measure;
 mod mending;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;

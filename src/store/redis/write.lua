@@ -1,29 +1,30 @@
 -- Writes or removes rows that begin as they were read.
 --
--- ARGV[1]… channel, who tells, and what needs a look within how many ms is told
+-- ARGV[1]… channel, shard and sender, and what wakes within how many ms is published
 -- ARGV[4]  the call by which this is known if it comes a second time, or nothing
 -- ARGV[5]  whether it must pass where the server is full (1 or 0)
--- ARGV[6]… the first `wake_at` and due time that needs a look, or nothing
--- ARGV[8]… of each row: id; what its head has to begin with; its head before what belongs to the payload, or nothing to remove
---          it; that part, or nothing where the payload stays; the rest of its head; the lane that it is in, and the one that it
---          comes into; when it is due, or nothing where that stays; its `wake_at`, or nothing; what becomes of its key: nothing,
---          `free`, `take` or `gone`; the name of that key, and its entry in `named`; payload and headers; what is noted of it,
---          and of its wake-up
--- Returns  of each a digit: 1 if it was written; nothing if the call has come before, with whatever effect
+-- ARGV[6]  when the first of the rows is due or wakes, or nothing
+-- ARGV[7]… of each row: id; what its head has to begin with; its head, or nothing to remove it; `=` and payload with headers, or
+--          nothing where these stay, and with them the limit of attempts; `STATE:KIND` before and after; when it is due, or
+--          nothing where that stays; its `wake_at`, or nothing; the name of its key and its entry in `named`, or nothing where
+--          neither changes; what is noted of it, and of its wake-up
+-- Returns  of each a digit: 1 if it was written
 
-local STEP = 15
+local STEP = 12
+-- A client of a Cluster sends a call again whose answer was lost.
+local call = ARGV[4] ~= '' and tag .. ':call:' .. ARGV[4]
+local said = call and redis.call('GET', call)
+if said then
+  return { now, said }
+end
 if ARGV[5] == '1' then
   pass_though_full()
 end
--- A client of a Cluster sends a call again whose answer was lost.
-if ARGV[4] ~= '' and not redis.call('SET', tag .. ':call:' .. ARGV[4], '', 'PX', 30000, 'NX') then
-  return { now, '' }
-end
 local ids, names = {}, {}
-for at = 8, #ARGV, STEP do
+for at = 7, #ARGV, STEP do
   ids[#ids + 1] = ARGV[at]
-  if ARGV[at + 10] ~= '' then
-    names[#names + 1] = ARGV[at + 10]
+  if ARGV[at + 8] ~= '' then
+    names[#names + 1] = ARGV[at + 8]
   end
 end
 local owners = {}
@@ -34,29 +35,33 @@ end
 local done, heads, given, noted, gone, empty = {}, {}, {}, {}, {}, {}
 local owned, free, ended, again = {}, {}, {}, {}
 for place, old in ipairs(call_for('HMGET', rows, ids)) do
-  local at = 8 + STEP * (place - 1)
-  local id, guard, start, middle, rest, from, to, due, wake, step, name, entry, payload, lines, sent =
-    unpack(ARGV, at, at + STEP - 1)
-  local is_second = step == 'take' and owners[name] and owners[name] ~= id and alive(owners[name])
-  if not old or sub(old, 1, #guard) ~= guard or is_second then
+  local at = 7 + STEP * (place - 1)
+  local id, guard, head, payload, from, to, due, wake, name, entry, lines, sent = unpack(ARGV, at, at + STEP - 1)
+  local is_live = tonumber(sub(to, 1, 1)) == 0 or tonumber(sub(to, 1, 1)) == 1
+  local owner = owners[name]
+  local is_second = is_live and owner and owner ~= id and alive(owner)
+  -- One that cannot be decoded has no guard: it is removed only if it is of the state that an index has it in.
+  local is_other = old and guard == '' and #old >= 18 and string.byte(old, 18) ~= tonumber(sub(from, 1, 1))
+  if not old or sub(old, 1, #guard) ~= guard or is_second or is_other then
     done[place] = '0'
   else
     done[place] = '1'
-    if start == '' then
+    if head == '' then
       gone[#gone + 1] = id
     else
-      if payload ~= '' then
-        put(given, payload, id)
-      elseif middle ~= '' then
+      if payload == '' then
+        head = sub(head, 1, 63) .. sub(old, 64, 75) .. sub(head, 76)
+      elseif payload == '=' then
         empty[#empty + 1] = id
+      else
+        put(given, sub(payload, 2), id)
       end
-      -- What belongs to the payload stays with it.
-      put(heads, start .. (middle ~= '' and middle or sub(old, 27, 39)) .. rest, id)
+      put(heads, head, id)
       if lines ~= '' or sent ~= '' then
         noted[#noted + 1] = { id, lines, sent }
       end
     end
-    local left, entered = lane(from), to ~= '' and lane(to)
+    local left, entered = index_of(from), to ~= '' and index_of(to)
     if left ~= entered then
       left.out[#left.out + 1] = id
     elseif wake == '' then
@@ -68,43 +73,38 @@ for place, old in ipairs(call_for('HMGET', rows, ids)) do
     if wake ~= '' then
       put(entered.wake, id, wake)
     end
-    if step == 'take' then
-      owners[name], owned[name], free[name] = id, id, nil
+    if name ~= '' and is_live then
+      owners[name] = id
+      put(owned, id, name)
       again[#again + 1] = entry
-    elseif step == 'free' and owners[name] == id then
-      owners[name], owned[name], free[name] = false, nil, true
-    end
-    if step == 'free' then
-      ended[#ended + 1] = '0'
-      ended[#ended + 1] = entry
-    elseif step == 'gone' then
+    elseif name ~= '' and head ~= '' then
+      if owner == id then
+        owners[name] = false
+        free[#free + 1] = name
+      end
+      put(ended, entry, '0')
+    elseif name ~= '' then
       again[#again + 1] = entry
     end
   end
-end
-
-local function keys_of(all, with_values)
-  local list = {}
-  for name, value in pairs(all) do
-    list[#list + 1] = name
-    if with_values then
-      list[#list + 1] = value
-    end
-  end
-  return list
 end
 
 call_for('HSET', rows, heads)
 call_for('HSET', payloads, given)
 call_for('HDEL', payloads, empty)
 keep_notes(noted)
-call_for('HSET', live, keys_of(owned, true))
-call_for('HDEL', live, keys_of(free, false))
+-- What frees a key comes before what takes it.
+call_for('HDEL', live, free)
+call_for('HSET', live, owned)
 call_for('ZADD', named, ended)
 call_for('ZREM', named, again)
 for _, hash in ipairs({ rows, payloads, notes }) do
   call_for('HDEL', hash, gone)
 end
-keep_lanes()
-tell(ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]) or math.huge, tonumber(ARGV[7]) or math.huge)
-return { now, table.concat(done) }
+keep_indexes()
+publish(ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]) or math.huge)
+done = table.concat(done)
+if call then
+  redis.call('SET', call, done, 'PX', 30000)
+end
+return { now, done }

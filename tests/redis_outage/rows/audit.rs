@@ -182,10 +182,10 @@ impl Row {
             bytes[..to - from].copy_from_slice(&value[from..to]);
             i64::from_le_bytes(bytes)
         };
-        let long = usize::from(u16::from_le_bytes([value[84], value[85]]));
+        let long = usize::try_from(number(83, 87)).unwrap();
         Self {
             state: value[17],
-            kind: value[94..94 + long].to_vec(),
+            kind: value[99..99 + long].to_vec(),
             due: number(18, 26),
             wake: number(9, 17),
             version: number(1, 9),

@@ -4,9 +4,12 @@ use std::net::SocketAddr;
 
 use tokio::task::JoinHandle;
 
+use super::consistent::{ask, tag};
 use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::proxy::{Network, Proxy};
+use crate::store::redis::table::RedisTable;
+use crate::store::table::{Table, Write};
 
 /// The store over a line of its own.
 async fn far(server: &RedisServer) -> (RedisStore, Proxy) {
@@ -172,4 +175,58 @@ async fn in_a_cluster_too_what_is_answered_is_never_wrong() {
         }
     }
     println!("of 60 changes it is not known of {unknown} what came of them");
+}
+
+/// The answer of a write is lost for sure: nothing comes back until the write is done, and then the connection is cut, so that the
+/// client of the Cluster sends it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_time() {
+    let cluster = RedisCluster::start();
+    let master = tokio::task::block_in_place(|| cluster.master_of(cluster.slot_of(&tag(0))));
+    let mut admin = cluster.admin(master);
+    let proxy = Proxy::start(cluster.address(master).parse().unwrap()).await;
+    // Clients go where a node says that it is.
+    let port = proxy.address().port().to_string();
+    ask::<()>(&mut admin, &["CONFIG", "SET", "cluster-announce-port", &port]);
+    let builder = RedisStore::builder(&format!("redis+cluster://{}", proxy.address()));
+    let store = builder.shards(1).build().expect("good settings");
+    let table = RedisTable(store.database.clone());
+    // The server knows the script then, and is not asked for it first.
+    add(&store, later(1)).await;
+    assert!(change(&store, id(1), Verb::Cancel).await.is_done());
+    for n in 2..=4 {
+        let before = add(&store, later(n)).await;
+        let row = Task {
+            version: 2,
+            state: State::Cancelled,
+            payload: Vec::new(),
+            ..before.clone()
+        };
+        let write = Write {
+            before,
+            guards_wake: true,
+            row,
+            refill: false,
+            noted: Default::default(),
+        };
+        proxy.set(Network::DeafClient);
+        let table = table.clone();
+        let writing = tokio::spawn(async move { table.write(&[write]).await });
+        let version = |admin: &mut redis::Connection| {
+            let mut command = redis::cmd("HGET");
+            let command = command.arg(format!("{}:rows", tag(0))).arg(id(n).as_bytes());
+            let head: Vec<u8> = command.query(admin).unwrap();
+            head[1]
+        };
+        while version(&mut admin) == 1 {
+            if writing.is_finished() {
+                panic!("it was not done: {:?}", writing.await);
+            }
+        }
+        proxy.reset();
+        proxy.set(Network::Open);
+        let came = writing.await.unwrap().unwrap();
+        assert!(came[0].is_written(), "{came:?}");
+        assert_eq!(version(&mut admin), 2);
+    }
 }

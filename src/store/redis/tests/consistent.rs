@@ -87,7 +87,7 @@ fn assert_keys(admin: &mut redis::Connection, shard: u16, tasks: &[Task], what: 
                 let other = live.insert(codec::name(&task.kind, key), task.id.as_bytes().to_vec());
                 assert_eq!(other, None, "{what}: a second live row of {key}");
             }
-            false => drop(others.insert(codec::entry(task))),
+            false => drop(others.insert(codec::entry(task, &codec::name(&task.kind, key)))),
         }
     }
     let found: BTreeMap<_, _> = hash(admin, shard, "live").into_iter().collect();
@@ -113,9 +113,9 @@ pub(super) fn most_live_of_a_key(admin: &mut redis::Connection, shards: u16) -> 
           for at = 1, #fields, 2 do
             local value = fields[at + 1]
             local state = string.byte(value, 18)
-            local kind, of = struct.unpack('<I2I2', value, 85)
-            local name = string.sub(value, 95, 94 + kind + of)
-            if state <= 1 and of < 65535 then
+            local kind, of = struct.unpack('<I4I4', value, 84)
+            local name = string.sub(value, 100, 99 + kind + of)
+            if state <= 1 and of < 4294967295 then
               counts[name] = (counts[name] or 0) + 1
               most = math.max(most, counts[name])
             end

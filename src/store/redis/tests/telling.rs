@@ -4,7 +4,6 @@ use super::consistent::ask;
 use super::*;
 use crate::store::Ahead;
 use crate::store::proxy::{Network, Proxy};
-use crate::store::table::Range;
 
 fn ahead() -> Sweep {
     Sweep {
@@ -93,8 +92,8 @@ async fn what_others_write_is_swept_before_a_quiet_shard_is_asked_again() {
 
 /// Whether the only shard is known to have nothing to sweep.
 fn is_known(store: &RedisStore) -> bool {
-    let ranges = [Range::overdue(State::Scheduled, 1)];
-    store.database.idle.has_none(0, &ranges, LONG)
+    let indexes = [("wake:0", Some(NONE))].into_iter();
+    store.database.idle.quiet(0, indexes, LONG).is_some()
 }
 
 #[tokio::test]
