@@ -37,7 +37,7 @@ impl Place {
 /// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
 pub(crate) struct Address {
     /// The option or the variable.
-    given_by: &'static str,
+    given_by: String,
     text: String,
 }
 
@@ -55,11 +55,14 @@ impl Address {
         };
         let text = text.filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty or not UTF-8")))?;
-        Ok(Self { given_by, text })
+        Ok(Self {
+            given_by: given_by.to_owned(),
+            text,
+        })
     }
 
     /// What a setting of a configuration says.
-    pub(crate) fn of_setting(setting: &'static str, text: &str) -> Self {
+    pub(crate) fn of_setting(setting: String, text: &str) -> Self {
         Self {
             given_by: setting,
             text: text.to_owned(),
@@ -238,7 +241,7 @@ impl Address {
     }
 
     fn refused(&self, allowed: &str) -> Failure {
-        let given_by = self.given_by;
+        let given_by = &self.given_by;
         Failure::Argument(format!(
             "{given_by} is not shown, as it may hold a password: allowed is {allowed}"
         ))

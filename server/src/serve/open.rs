@@ -74,7 +74,7 @@ impl Parts {
 
 /// Where the store is.
 fn address(config: &Config) -> Address {
-    Address::of_setting("store.url", config.store.url.reveal())
+    Address::of_setting(config.name_of("store.url"), config.store.url.reveal())
 }
 
 /// What the store is called, before there is one.
