@@ -128,7 +128,7 @@ impl Address {
     pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
         #[cfg(feature = "sqlite")]
         if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
-            return Err(self.refused("the path of a file that is there"));
+            return Err(self.missing());
         }
         self.serve().await
     }
@@ -199,7 +199,7 @@ impl Address {
                 let file = self.file()?;
                 // Opening makes one that is not there.
                 if !file.exists() {
-                    return Err(self.refused("the path of a file that is there"));
+                    return Err(self.missing());
                 }
                 Arc::new(delayline::store::SqliteStore::open(file).await?)
             }
@@ -238,6 +238,17 @@ impl Address {
             None => Some(self.text.clone().into()),
         };
         path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
+    }
+
+    /// That a file is not there. What is its path, and nothing else, is shown.
+    #[cfg(feature = "sqlite")]
+    fn missing(&self) -> Failure {
+        const ALLOWED: &str = "the path of a file that is there";
+        let path = self.text.strip_prefix("sqlite:").unwrap_or(&self.text);
+        match crate::is_path(path) {
+            true => Failure::Argument(format!("{} is {path:?}: allowed is {ALLOWED}", self.given_by)),
+            false => self.refused(ALLOWED),
+        }
     }
 
     fn refused(&self, allowed: &str) -> Failure {

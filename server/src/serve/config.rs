@@ -36,11 +36,11 @@ pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
 pub(crate) use self::proxies::Proxies;
+use self::sources::File;
 #[cfg(test)]
 pub(crate) use self::token::Digest;
 pub(crate) use self::token::{Right, Token};
 pub(crate) use self::trace_url::TraceUrl;
-use self::sources::File;
 use super::text::Text;
 use super::webhook::Guard;
 use crate::reserved;
@@ -308,7 +308,13 @@ impl Config {
         };
         let name = file.display().to_string();
         match std::fs::read_to_string(file) {
-            Ok(text) => sources::config(Some(File { name: &name, text: &text }), &given),
+            Ok(text) => sources::config(
+                Some(File {
+                    name: &name,
+                    text: &text,
+                }),
+                &given,
+            ),
             Err(cause) => Err(Mistake::Unreadable { file: name, cause }),
         }
     }
@@ -320,7 +326,10 @@ impl Config {
 
     /// How a setting is named to those who can mend it: the flag or the variable, if one gives it.
     pub(crate) fn name_of(&self, setting: &str) -> String {
-        self.said_by.get(setting).map_or(setting, String::as_str).to_owned()
+        self.said_by
+            .get(setting)
+            .map_or(setting, String::as_str)
+            .to_owned()
     }
 
     /// Whether a flag or the environment says a setting.

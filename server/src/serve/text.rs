@@ -99,7 +99,10 @@ mod tests {
             expanded("a${SECRET}b${EMPTY}${SECRET}").as_deref(),
             Ok("as\"3 ${A}bs\"3 ${A}")
         );
-        assert_eq!(expanded("$${SECRET}$$$${}${EMPTY}").as_deref(), Ok("${SECRET}$$${}"));
+        assert_eq!(
+            expanded("$${SECRET}$$$${}${EMPTY}").as_deref(),
+            Ok("${SECRET}$$${}")
+        );
     }
 
     #[test]

@@ -58,13 +58,21 @@ impl Flags {
                 what,
             };
             let (name, value) = set.split_once('=').ok_or_else(|| {
-                refused("it is not shown: allowed is SETTING=VALUE, such as http.body_limit=1000000".to_owned())
+                refused(
+                    "it is not shown: allowed is SETTING=VALUE, such as http.body_limit=1000000".to_owned(),
+                )
             })?;
             let setting = Setting::named(name).ok_or_else(|| {
-                refused(format!("{name:?} is no setting: allowed are {}", Setting::names()))
+                refused(format!(
+                    "{name:?} is no setting: allowed are {}",
+                    Setting::names()
+                ))
             })?;
             if let Some(other) = all.iter().find(|given| std::ptr::eq(given.setting, setting)) {
-                return Err(refused(format!("{name} is given by {} as well: allowed is once", other.by)));
+                return Err(refused(format!(
+                    "{name} is given by {} as well: allowed is once",
+                    other.by
+                )));
             }
             all.push(Given::new(format!("--set {name}"), setting, value));
         }
@@ -90,7 +98,9 @@ impl Config {
                     .to_owned(),
             ));
         }
-        let usual = ["gateway.targets", "gateway.replies"].into_iter().filter(|_| !has_account);
+        let usual = ["gateway.targets", "gateway.replies"]
+            .into_iter()
+            .filter(|_| !has_account);
         let usual = usual.filter_map(|name| Some(Given::new(BY, Setting::named(name)?, "*")));
         Ok(usual.collect())
     }

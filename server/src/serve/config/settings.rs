@@ -115,11 +115,7 @@ mod tests {
     fn known(file: &str) -> BTreeSet<String> {
         let said = Config::parse("f", file).unwrap_err().to_string();
         let (_, keys) = said.split_once("expected ").unwrap();
-        keys.split('`')
-            .skip(1)
-            .step_by(2)
-            .map(str::to_owned)
-            .collect()
+        keys.split('`').skip(1).step_by(2).map(str::to_owned).collect()
     }
 
     #[test]
@@ -137,6 +133,10 @@ mod tests {
             let settings: BTreeSet<_> = settings.map(|setting| setting.key.to_owned()).collect();
             assert_eq!(settings, keys, "{table}");
         }
-        assert!(SETTINGS.iter().all(|setting| tables.contains(setting.table.unwrap_or(setting.key))));
+        assert!(
+            SETTINGS
+                .iter()
+                .all(|setting| tables.contains(setting.table.unwrap_or(setting.key)))
+        );
     }
 }

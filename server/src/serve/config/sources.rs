@@ -49,7 +49,10 @@ pub(super) fn config(file: Option<File<'_>>, given: &[Given]) -> Result<Config, 
     }
     let table = Deserializer::from(Spanned::new(0..0, table));
     let mut config = Config::deserialize(table).map_err(wrong)?;
-    config.said_by = given.iter().map(|given| (given.setting.name(), given.by.clone())).collect();
+    config.said_by = given
+        .iter()
+        .map(|given| (given.setting.name(), given.by.clone()))
+        .collect();
     match config.contradiction() {
         Some((at, what)) => Err(places.mistake(Some(at), what)),
         None => Ok(config),
@@ -157,7 +160,9 @@ impl Given {
             Shape::Table if value.trim_start().starts_with('{') => toml()?,
             Shape::List => of(DeValue::Array(parts().map(text).collect())),
             Shape::Tokens => of(DeValue::Array(
-                parts().map(|part| self.token(part, at)).collect::<Result<_, _>>()?,
+                parts()
+                    .map(|part| self.token(part, at))
+                    .collect::<Result<_, _>>()?,
             )),
             // An empty address would be another one than was meant.
             _ if value.is_empty() => {
@@ -184,7 +189,8 @@ impl Given {
         let text = |text: &str| of(DeValue::String(Cow::Owned(text.to_owned())));
         let key = |name| Spanned::new(at.clone(), Cow::Borrowed(name));
         let Some((name, sha256)) = part.split_once('=') else {
-            let what = "http.tokens is not shown: allowed are NAME=SHA256, separated by commas, or a list of TOML";
+            let what =
+                "http.tokens is not shown: allowed are NAME=SHA256, separated by commas, or a list of TOML";
             return Err(self.mistake(what.to_owned()));
         };
         let may = ["read", "schedule", "change", "work"].map(text);
@@ -223,10 +229,18 @@ pub(super) fn environment(
                 let text = text.strip_suffix('\n').unwrap_or(&text);
                 (setting, text.strip_suffix('\r').unwrap_or(text).to_owned())
             }
-            (None, None) => return Err(refused(format!("there is no such setting: allowed are {}", names()))),
+            (None, None) => {
+                return Err(refused(format!(
+                    "there is no such setting: allowed are {}",
+                    names()
+                )));
+            }
         };
         if let Some(other) = all.iter().find(|given| std::ptr::eq(given.setting, setting)) {
-            return Err(refused(format!("{} gives the same: allowed is one of both", other.by)));
+            return Err(refused(format!(
+                "{} gives the same: allowed is one of both",
+                other.by
+            )));
         }
         all.push(Given::new(name, setting, value));
     }
