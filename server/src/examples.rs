@@ -53,7 +53,7 @@ Examples:
 #[cfg(feature = "rocketmq")]
 pub(crate) const PROBE: &str = "\
 Examples:
-  delayline probe --nameserver 127.0.0.1:9876";
+  delayline probe --rocketmq 127.0.0.1:9876";
 
 #[cfg(feature = "redis")]
 pub(crate) const REDIS: &str = "\

@@ -501,7 +501,7 @@ fn shells_and_man_are_told_of_every_command() {
         let script = printed(&["completions", shell]);
         assert!(script.contains("plan") && script.contains("migrate"), "{shell}");
     }
-    assert!(refused(&["completions", "bsh"]).starts_with("SHELL is not shown"));
+    assert!(refused(&["completions", "bsh"]).starts_with("SHELL is \"bsh\": allowed are bash"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     assert_eq!(printed(&["man", path]), "");

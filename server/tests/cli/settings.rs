@@ -136,6 +136,11 @@ fn each_shape_of_a_value_can_be_said() {
         ("KINDS", "pull", "kinds is not shown, and no table"),
         ("KINDS", "{ a = {} }", "missing field `deliver`"),
         ("KINDS", "{ a = ", "kinds is not shown, and no TOML"),
+        (
+            "KINDS",
+            "{}\nhunter2 = 1",
+            "kinds is not shown, and no TOML: it is more than one value",
+        ),
         ("HTTP__TOKENS", "hunter2", "allowed are NAME=SHA256"),
         ("HTTP__TOKENS", "a=hunter2", "64 hexadecimal digits"),
         ("HTTP__TOKENS", "[{ name = \"a\" }]", "missing field `sha256`"),

@@ -14,7 +14,7 @@ pub(crate) struct Flags {
     /// Where the tasks are: sqlite:FILE, postgres://, mysql://, redis:// [default: sqlite:delayline.db]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Brokers that carry wake-ups; without a file their messages are delayed as well, as by a gateway
+    /// Brokers of RocketMQ, which carry wake-ups; without a file the server is a gateway for their messages as well
     #[arg(long, value_name = "HOST:PORT[;HOST:PORT]")]
     nameserver: Option<String>,
     /// A Redis that carries what the brokers do not

@@ -18,6 +18,9 @@ pub(super) const PREFIX: &str = "DELAYLINE__";
 /// At the end of a variable's name: its value is in a file.
 const IN_FILE: &str = "_FILE";
 
+/// In front of a value, where the parser wants a key.
+const KEY: &str = "value";
+
 /// A value that a flag or a variable gives.
 #[derive(Debug)]
 pub(super) struct Given {
@@ -72,7 +75,7 @@ impl<'i> Places<'i> {
         let mut end = file.map_or(0, |file| file.text.len()) + 1;
         let place = |given: &'i Given| {
             let start = end;
-            end += given.value.len() + 1;
+            end += KEY.len() + 3 + given.value.len() + 1;
             (start..end, given)
         };
         Self {
@@ -115,9 +118,9 @@ impl Given {
         }
     }
 
-    /// The value, so far behind that its places are its own.
+    /// The value as one of TOML, so far behind that its places are its own.
     fn placed(&self, at: &Range<usize>) -> String {
-        " ".repeat(at.start) + &self.value
+        " ".repeat(at.start) + KEY + " = " + &self.value
     }
 
     /// Sets it, in place of what was there.
@@ -148,16 +151,18 @@ impl Given {
         let text = |text: &str| of(DeValue::String(Cow::Owned(text.to_owned())));
         let parts = || value.split(',').map(str::trim).filter(|part| !part.is_empty());
         let toml = || {
-            let wrong = |error: toml::de::Error| {
-                let message = without_texts(error.message());
-                self.mistake(format!("{name} is not shown, and no TOML: {message}"))
-            };
-            DeValue::parse(placed).map_err(wrong)
+            let table = DeTable::parse(placed).map_err(|error| without_texts(error.message()));
+            let mut table = table?.into_inner();
+            // A line break and another key are part of no value.
+            let is_alone = table.len() == 1;
+            let value = table.remove(KEY).filter(|_| is_alone);
+            value.ok_or_else(|| "it is more than one value".to_owned())
         };
+        let wrong = |what: String| self.mistake(format!("{name} is not shown, and no TOML: {what}"));
         Ok(match shape {
-            Shape::List if value.trim_start().starts_with('[') => toml()?,
-            Shape::Tokens if value.trim_start().starts_with('[') => toml()?,
-            Shape::Table if value.trim_start().starts_with('{') => toml()?,
+            Shape::List if value.trim_start().starts_with('[') => toml().map_err(wrong)?,
+            Shape::Tokens if value.trim_start().starts_with('[') => toml().map_err(wrong)?,
+            Shape::Table if value.trim_start().starts_with('{') => toml().map_err(wrong)?,
             Shape::List => of(DeValue::Array(parts().map(text).collect())),
             Shape::Tokens => of(DeValue::Array(
                 parts()
@@ -175,8 +180,8 @@ impl Given {
             // What is given is not looked at for variables: it may be a password.
             Shape::Text => text(&value.replace("${", "$${")),
             Shape::Name => text(value),
-            Shape::Plain => match DeValue::parse(placed).map(Spanned::into_inner) {
-                Ok(plain @ (DeValue::Integer(_) | DeValue::Boolean(_))) => of(plain),
+            Shape::Plain => match toml() {
+                Ok(plain) if matches!(plain.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_)) => plain,
                 // What is wanted is told by what reads it.
                 _ => text(value),
             },
