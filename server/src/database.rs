@@ -102,7 +102,7 @@ impl Address {
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => self.file().map(drop),
             #[cfg(feature = "redis")]
-            scheme if is_redis(scheme) => Ok(delayline::store::RedisStore::new(&self.text).map(drop)?),
+            scheme if is_redis(scheme) => self.redis().map(drop),
             _ => Err(self.unknown()),
         }
     }
@@ -117,7 +117,7 @@ impl Address {
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => Arc::new(delayline::store::SqliteStore::open(self.file()?).await?),
             #[cfg(feature = "redis")]
-            scheme if is_redis(scheme) => Arc::new(delayline::store::RedisStore::new(&self.text)?),
+            scheme if is_redis(scheme) => Arc::new(self.redis()?),
             _ => return Err(self.unknown()),
         };
         store.check().await?;
@@ -155,6 +155,14 @@ impl Address {
         let store = settings(builder).connect().await?;
         crate::plaintext::warn_of_mysql(&options).await;
         Ok(Arc::new(store))
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis(&self) -> Result<delayline::store::RedisStore, Failure> {
+        delayline::store::RedisStore::new(&self.text).map_err(|error| match error.is_invalid() {
+            true => Failure::Argument(format!("{}: {error}", self.given_by)),
+            false => error.into(),
+        })
     }
 
     pub(crate) fn unknown(&self) -> Failure {

@@ -102,8 +102,8 @@ impl Default for Store {
 pub(crate) struct RocketMq {
     /// `HOST:PORT`, several separated by `;`.
     pub(crate) nameserver: Text,
-    pub(crate) access_key: Option<Text>,
-    pub(crate) secret_key: Option<Text>,
+    pub(crate) access_key: Option<Spanned<Text>>,
+    pub(crate) secret_key: Option<Spanned<Text>>,
     /// The topic of the wake-ups, and the group that consumes it.
     pub(crate) topic: Option<Text>,
     pub(crate) group: Option<Text>,
@@ -140,7 +140,7 @@ impl RocketMq {
     pub(crate) fn options(&self) -> delayline::rocketmq::RocketMqOptions {
         let mut options = delayline::rocketmq::RocketMqOptions::new(self.nameserver.reveal());
         if let (Some(access), Some(secret)) = (&self.access_key, &self.secret_key) {
-            options = options.credentials(access.reveal(), secret.reveal());
+            options = options.credentials(access.get_ref().reveal(), secret.get_ref().reveal());
         }
         if let Some(topic) = &self.topic {
             options = options.topic(topic.reveal());
@@ -358,6 +358,13 @@ impl Config {
                 );
                 return Some((span, what));
             }
+        }
+        // One alone would be no account, and nothing would say so.
+        if let Some(rocketmq) = &self.rocketmq
+            && let (Some(key), None) | (None, Some(key)) = (&rocketmq.access_key, &rocketmq.secret_key)
+        {
+            let what = "rocketmq has access_key or secret_key, and not the other: allowed are both, or none";
+            return Some((key.span(), what.to_owned()));
         }
         if let Some(gateway) = &self.gateway {
             let is_kind = |kind: &str| self.kinds.keys().any(|name| name.get_ref() == kind);

@@ -210,6 +210,28 @@ fn a_store_that_is_wrong_is_told_by_its_flag_and_not_shown() {
     }
 }
 
+#[cfg(feature = "redis")]
+#[test]
+fn what_a_client_refuses_is_told_by_its_flag() {
+    let said = wrong(&["--redis", "memcached://:hunter2@h"], &[]);
+    assert!(said.starts_with("delayline: --redis: redis url is"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    let said = wrong(&["--store", "redis://:hunter2@"], &[]);
+    assert!(
+        said.starts_with("delayline: --store: redis url is") && !said.contains("hunter2"),
+        "{said}"
+    );
+    if cfg!(feature = "rocketmq") {
+        let said = wrong(&["--nameserver", "broker.example"], &[]);
+        assert!(said.contains("--nameserver: nameservers is"), "{said}");
+        let said = wrong(
+            &["--nameserver", "h:1", "--targets", "t"],
+            &[("DELAYLINE__ROCKETMQ__GROUP", "a b")],
+        );
+        assert!(said.contains("DELAYLINE__ROCKETMQ__GROUP: group is"), "{said}");
+    }
+}
+
 #[cfg(feature = "rocketmq")]
 #[test]
 fn a_nameserver_without_a_file_makes_a_gateway() {
@@ -242,6 +264,15 @@ fn a_nameserver_without_a_file_makes_a_gateway() {
     let arguments = ["--config", "f.toml", "--nameserver", "127.0.0.1:9876"];
     let output = serve(folder.path(), &arguments, &[]).output().unwrap();
     assert!(output.status.success(), "{}", self::said(&output));
+    // Half an account is none, which is told.
+    let half = wrong(
+        &["--nameserver", "127.0.0.1:9876", "--targets", "t"],
+        &account[1..],
+    );
+    assert!(
+        half.contains("DELAYLINE__ROCKETMQ__SECRET_KEY: rocketmq has") && !half.contains("hunter2"),
+        "{half}"
+    );
     let alone = wrong(&["--targets", "order_*"], &[]);
     assert!(
         alone.contains("--targets: gateway is there, and there is no [rocketmq]"),
