@@ -14,33 +14,43 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 import yaml
 
 here = pathlib.Path(__file__).resolve().parents[2]
-if os.environ.get("DELAYLINE_OWN_NETWORK") != "yes":
-    os.environ["DELAYLINE_OWN_NETWORK"] = "yes"
-    own = 'ip link set lo up && mount -t tmpfs tmpfs /tmp && exec "$@"'
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", own, "sh", sys.executable, __file__, *sys.argv[1:]])
-
 compose = yaml.safe_load((here / "docker-compose.yml").read_text())
 services = {name: service for name, service in compose["services"].items() if "profiles" not in service}
+version = services["broker"]["image"].split(":")[1]
+jars = os.environ.get("DELAYLINE_JARS")
+if jars is None:
+    # They are fetched once, for which there has to be a network; then all starts anew in one with nothing but the loopback.
+    jars = [here / "scripts/rocketmq", "jars", version]
+    os.environ["DELAYLINE_JARS"] = subprocess.run(jars, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    own = 'ip link set lo up && mount -t tmpfs tmpfs /tmp && exec "$@"'
+    os.execvp("unshare", [*apart, "sh", "-c", own, "sh", sys.executable, __file__, *sys.argv[1:]])
+
 # All that has a port is in one network, and each port leads to itself.
 assert services["namesrv"]["ports"] == [f"127.0.0.1:{port}:{port}" for port in (9876, 10909, 10911, 7700)]
 assert all(name == "namesrv" or service["network_mode"] == "service:namesrv" for name, service in services.items())
 
 folder = pathlib.Path(tempfile.mkdtemp())
 folder.chmod(0o755)
-version = services["broker"]["image"].split(":")[1]
-jars = subprocess.run([here / "scripts/rocketmq", "jars", version], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-OPENED = "--add-exports java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/java.nio=ALL-UNNAMED --add-opens java.base/jdk.internal.ref=ALL-UNNAMED"
+# What the scripts of the image give Java; and this machine's disk may be fuller than theirs.
+SETTINGS = " ".join(
+    ["--add-exports java.base/sun.nio.ch=ALL-UNNAMED"]
+    + [f"--add-opens java.base/{package}=ALL-UNNAMED" for package in ("sun.nio.ch", "java.nio", "jdk.internal.ref")]
+    + [f"-Drocketmq.broker.disk{ratio}" for ratio in ("SpaceWarningLevelRatio=0.98", "SpaceCleanForciblyRatio=0.97")]
+)
 for name, main in {
     "mqnamesrv": "namesrv.NamesrvStartup",
     "mqbroker": "broker.BrokerStartup",
     "mqadmin": "tools.command.MQAdminStartup",
 }.items():
-    java = f"exec java $JAVA_OPT_EXT {OPENED} -Drocketmq.broker.diskSpaceWarningLevelRatio=0.98 -Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97"
-    (folder / name).write_text(f'export ROCKETMQ_HOME="$HOME"\n{java} -Duser.home="$HOME" -cp "{jars}/*" org.apache.rocketmq.{main} "$@"\n')
+    java = f'exec java $JAVA_OPT_EXT {SETTINGS} -Duser.home="$HOME" -cp "{jars}/*" org.apache.rocketmq.{main} "$@"'
+    (folder / name).write_text(f'export ROCKETMQ_HOME="$HOME"\n{java}\n')
 
 
 def words(said):
@@ -94,9 +104,6 @@ def run():
         until_healthy(name, service, start(name, service))
         healthy.add(name)
         print(f"{name} is healthy after {time.monotonic() - began:.0f} s", flush=True)
-
-    import urllib.error
-    import urllib.request
 
     def status(token):
         request = urllib.request.Request("http://127.0.0.1:7700/v1/kinds", headers={"authorization": f"Bearer {token}"})
