@@ -116,6 +116,7 @@ night() {
     noted "RocketMQ 4.8.0" on_version 4.8.0 4.8.0
     noted "the nemesis, ten minutes on each of five stores, and on the server" nemesis
     noted "a million histories" histories
+    noted "packages, images, charts and workflows" packaging
     noted "planted mistakes" scripts/mutants
     noted "benches, beside what they were" floors
     noted "lints and documentation of everything" full_lints

@@ -37,7 +37,7 @@ impl Place {
 /// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
 pub(crate) struct Address {
     /// The option or the variable.
-    given_by: &'static str,
+    given_by: String,
     text: String,
 }
 
@@ -55,11 +55,14 @@ impl Address {
         };
         let text = text.filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| Failure::Argument(format!("{given_by} is empty or not UTF-8")))?;
-        Ok(Self { given_by, text })
+        Ok(Self {
+            given_by: given_by.to_owned(),
+            text,
+        })
     }
 
     /// What a setting of a configuration says.
-    pub(crate) fn of_setting(setting: &'static str, text: &str) -> Self {
+    pub(crate) fn of_setting(setting: String, text: &str) -> Self {
         Self {
             given_by: setting,
             text: text.to_owned(),
@@ -99,7 +102,7 @@ impl Address {
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => self.file().map(drop),
             #[cfg(feature = "redis")]
-            scheme if is_redis(scheme) => Ok(delayline::store::RedisStore::new(&self.text).map(drop)?),
+            scheme if is_redis(scheme) => self.redis().map(drop),
             _ => Err(self.unknown()),
         }
     }
@@ -114,7 +117,7 @@ impl Address {
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => Arc::new(delayline::store::SqliteStore::open(self.file()?).await?),
             #[cfg(feature = "redis")]
-            scheme if is_redis(scheme) => Arc::new(delayline::store::RedisStore::new(&self.text)?),
+            scheme if is_redis(scheme) => Arc::new(self.redis()?),
             _ => return Err(self.unknown()),
         };
         store.check().await?;
@@ -125,7 +128,7 @@ impl Address {
     pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
         #[cfg(feature = "sqlite")]
         if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
-            return Err(self.refused("the path of a file that is there"));
+            return Err(self.missing());
         }
         self.serve().await
     }
@@ -152,6 +155,14 @@ impl Address {
         let store = settings(builder).connect().await?;
         crate::plaintext::warn_of_mysql(&options).await;
         Ok(Arc::new(store))
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis(&self) -> Result<delayline::store::RedisStore, Failure> {
+        delayline::store::RedisStore::new(&self.text).map_err(|error| match error.is_invalid() {
+            true => Failure::Argument(format!("{}: {error}", self.given_by)),
+            false => error.into(),
+        })
     }
 
     pub(crate) fn unknown(&self) -> Failure {
@@ -196,7 +207,7 @@ impl Address {
                 let file = self.file()?;
                 // Opening makes one that is not there.
                 if !file.exists() {
-                    return Err(self.refused("the path of a file that is there"));
+                    return Err(self.missing());
                 }
                 Arc::new(delayline::store::SqliteStore::open(file).await?)
             }
@@ -237,8 +248,19 @@ impl Address {
         path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
     }
 
+    /// That a file is not there. What is its path, and nothing else, is shown.
+    #[cfg(feature = "sqlite")]
+    fn missing(&self) -> Failure {
+        const ALLOWED: &str = "the path of a file that is there";
+        let path = self.text.strip_prefix("sqlite:").unwrap_or(&self.text);
+        match crate::is_path(path) {
+            true => Failure::Argument(format!("{} is {path:?}: allowed is {ALLOWED}", self.given_by)),
+            false => self.refused(ALLOWED),
+        }
+    }
+
     fn refused(&self, allowed: &str) -> Failure {
-        let given_by = self.given_by;
+        let given_by = &self.given_by;
         Failure::Argument(format!(
             "{given_by} is not shown, as it may hold a password: allowed is {allowed}"
         ))

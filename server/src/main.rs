@@ -11,6 +11,7 @@ mod bulk;
 mod database;
 #[cfg(feature = "_store")]
 mod digits;
+mod examples;
 #[cfg(feature = "_store")]
 mod filter;
 #[cfg(feature = "_store")]
@@ -19,6 +20,7 @@ mod forecast;
 mod interrupt;
 #[cfg(feature = "_store")]
 mod kinds;
+mod manual;
 mod migrate;
 #[cfg(feature = "rocketmq")]
 mod nameservers;
@@ -63,22 +65,35 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    #[command(after_help = examples::PLAN)]
     Plan(plan::Plan),
+    #[command(after_help = examples::MIGRATE)]
     Migrate(migrate::Migrate),
     #[cfg(feature = "_store")]
+    #[command(after_help = examples::SERVE)]
     Serve(serve::Serve),
     #[cfg(feature = "_store")]
+    #[command(after_help = examples::TASKS)]
     Tasks(tasks::Tasks),
     #[cfg(feature = "_store")]
+    #[command(after_help = examples::KINDS)]
     Kinds(kinds::Kinds),
     #[cfg(feature = "_store")]
+    #[command(after_help = examples::FORECAST)]
     Forecast(forecast::Forecast),
     #[cfg(feature = "_store")]
+    #[command(after_help = examples::BENCH)]
     Bench(bench::Bench),
     #[cfg(feature = "rocketmq")]
+    #[command(after_help = examples::PROBE)]
     Probe(probe::Probe),
     #[cfg(feature = "redis")]
+    #[command(after_help = examples::REDIS)]
     Redis(redis::Redis),
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(manual::Completions),
+    #[command(hide = true)]
+    Man(manual::Man),
 }
 
 /// Why a command did not succeed: one line for people, and the exit status.
@@ -154,6 +169,8 @@ fn run() -> Result<(), Failure> {
         Command::Probe(probe) => probe.run(),
         #[cfg(feature = "redis")]
         Command::Redis(redis) => redis.run(),
+        Command::Completions(completions) => print(&completions.run()),
+        Command::Man(man) => man.run(),
     }
 }
 
@@ -206,9 +223,12 @@ fn one_line(refused: &clap::Error) -> String {
         Refused::MissingSubcommand => "a command is missing".to_owned(),
         Refused::InvalidSubcommand => {
             let name = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            not_built(&name).unwrap_or_else(|| not_known(&shown(&name)))
+            let meant = context(ContextKind::SuggestedSubcommand);
+            not_built(&name).unwrap_or_else(|| not_known(&shown(&name)) + &perhaps(meant))
         }
-        Refused::UnknownArgument => unknown(&argument.unwrap_or_default()),
+        Refused::UnknownArgument => {
+            unknown(&argument.unwrap_or_default()) + &perhaps(context(ContextKind::SuggestedArg))
+        }
         Refused::TooManyValues => {
             let value = value.filter(|_| !Named::by_arguments().takes_address);
             let value = value.map_or_else(|| NOT_SHOWN.to_owned(), |value| shown(&value));
@@ -229,10 +249,27 @@ const NOT_SHOWN: &str = "not shown, as it may hold a password";
 
 /// A value as it was given, quoted; unless it may be an address, or a part of one.
 fn shown(value: &str) -> String {
-    match value.contains(['@', ':', '/', '=']) {
+    match value.contains(['@', ':', '/', '=']) && !is_path(value) {
         true => NOT_SHOWN.to_owned(),
         false => format!("{value:?}"),
     }
+}
+
+/// Whether a value is the path of a file, and no part of an address that a shell has taken apart.
+fn is_path(value: &str) -> bool {
+    let looks_so = ["/", "./", "../", "~/"]
+        .iter()
+        .any(|start| value.starts_with(start))
+        || [".toml", ".db"].iter().any(|end| value.ends_with(end));
+    let is_address = |text: &str| text.contains("://") || text.contains('@');
+    looks_so
+        && !value.contains(['@', ':', '='])
+        && !std::env::args_os().any(|given| is_address(&given.to_string_lossy()))
+}
+
+/// What is meant, where the parser has a guess: names of ours, never what was given.
+fn perhaps(meant: Option<String>) -> String {
+    meant.map_or_else(String::new, |meant| format!(", perhaps {meant} is meant"))
 }
 
 /// That an argument is not known. Of one that may be a password, or have one in it, only the name is shown: as in
@@ -241,6 +278,7 @@ fn unknown(argument: &str) -> String {
     let name = match argument.strip_prefix("--") {
         Some(_) => argument.split('=').next().map(str::to_owned),
         None if !Named::by_arguments().takes_address => Some(whole_argument(argument)),
+        None if is_path(argument) => Some(argument.to_owned()),
         None if argument.starts_with('-') => Some(argument.chars().take(2).collect()),
         None => None,
     };
@@ -318,7 +356,10 @@ impl Named {
     /// Its arguments and commands.
     fn allowed(&self) -> String {
         let arguments = self.command.get_arguments().map(ToString::to_string);
-        let commands = self.command.get_subcommands();
+        let commands = self
+            .command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
         let commands = commands.map(|command| command.get_name().to_owned());
         commands.chain(arguments).collect::<Vec<_>>().join(", ")
     }

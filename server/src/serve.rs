@@ -32,7 +32,7 @@ use delayline::{Context, Kind, Policy, Scheduler, Worker, defaults};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use self::config::{Config, Delivery};
+use self::config::{Config, Delivery, Flags};
 use self::http::{Access, App, ClaimKinds, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
 use self::topics::Topics;
@@ -44,27 +44,28 @@ use crate::Failure;
 /// Serve tasks to services in any language, over HTTP.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// The configuration; without it, tasks are in delayline.db in the working directory, and only this machine is served,
-    /// on port 7700
+    /// The configuration; without it, flags and the environment say what differs from the defaults: tasks are in
+    /// delayline.db in the working directory, and only this machine is served, on port 7700
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only say whether the configuration can be used
     #[arg(long)]
     check: bool,
-    /// Add kinds of tasks that act by themselves, to look at; without a configuration, all tasks are in memory
+    /// Add kinds of tasks that act by themselves, to look at; where no store is said, all tasks are in memory
     #[arg(long)]
     demo: bool,
     /// How to write the log
     #[arg(long, value_name = "FORMAT", default_value = "lines")]
     log: log::Format,
+    #[command(flatten)]
+    settings: Flags,
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let config = match &self.config {
-            Some(file) => Config::read(file).map_err(|mistake| Failure::Argument(mistake.to_string()))?,
-            None => Config::default(),
-        };
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        let flags = std::mem::take(&mut self.settings);
+        let config = Config::read(self.config.as_deref(), flags);
+        let config = config.map_err(|mistake| Failure::Argument(mistake.to_string()))?;
         if self.check {
             open::Parts::check(&config)?;
             return crate::print("the configuration can be used\n");
@@ -81,11 +82,12 @@ impl Serve {
         // Before whatever tells figures.
         let recorded = metrics::start(config.otlp.as_ref())?;
         let traces = Traces::start(config.otlp.as_ref())?;
-        let in_memory = self.demo && self.config.is_none();
+        let in_memory = self.demo && self.config.is_none() && !config.is_given("store.url");
         let listen = *config.http.listen.get_ref();
         let listener = TcpListener::bind(listen.0).await.map_err(|cause| {
             Failure::Argument(format!(
-                "http.listen is \"{listen}\", where nobody can listen: {cause}"
+                "{} is \"{listen}\", where nothing can listen: {cause}",
+                config.name_of("http.listen")
             ))
         })?;
         let address = listener.local_addr().map_err(Failure::Runtime)?;

@@ -28,6 +28,9 @@ mod redis_server;
 #[path = "../../tests/support/rocketmq.rs"]
 mod rocketmq;
 #[cfg(feature = "sqlite")]
+#[path = "cli/settings.rs"]
+mod settings;
+#[cfg(feature = "sqlite")]
 #[path = "cli/tasks.rs"]
 mod tasks;
 #[cfg(feature = "sql-tls")]
@@ -365,13 +368,23 @@ fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
         "plan, migrate, serve, tasks, kinds, forecast, bench, ",
         if cfg!(feature = "rocketmq") { "probe, " } else { "" },
         if cfg!(feature = "redis") { "redis, " } else { "" },
-        "help, --help, --version",
+        "completions, help, --help, --version",
     ];
     let tool = &*tool.concat();
     for (arguments, reason, allowed) in [
         (&[][..], "a command is missing", tool),
         (&["bogus"], "\"bogus\" is not known", tool),
-        (&["plam", "15m"], "\"plam\" is not known", tool),
+        (
+            &["plam", "15m"],
+            "\"plam\" is not known, perhaps plan is meant",
+            tool,
+        ),
+        (&["/etc/no.toml"], "\"/etc/no.toml\" is not known", tool),
+        (
+            &["/ss", "postgres://u:pa"],
+            "an argument is not known, and not shown, as it may hold a password",
+            tool,
+        ),
         (&["--bogus"], "\"--bogus\" is not known", tool),
         (
             &["a\n\n\u{1b}[31mb"],
@@ -387,10 +400,14 @@ fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
         (&["plan", "15m", "--bogus"], "\"--bogus\" is not known", PLAN),
         (
             &["plan", "--handof", "1s", "15m"],
-            "\"--handof\" is not known",
+            "\"--handof\" is not known, perhaps --handoff is meant",
             PLAN,
         ),
-        (&["plan", "--json", "--j", "15m"], "\"--j\" is not known", PLAN),
+        (
+            &["plan", "--json", "--j", "15m"],
+            "\"--j\" is not known, perhaps --json is meant",
+            PLAN,
+        ),
         (&["plan", "-15m"], "\"-15m\" is not known", PLAN),
         (&["plan", "15m", "-x"], "\"-x\" is not known", PLAN),
         (&["plan", "15m", "--a\n\nb"], "\"--a\\n\\nb\" is not known", PLAN),
@@ -476,6 +493,25 @@ fn help_and_version_are_printed() {
             concat!("delayline ", env!("CARGO_PKG_VERSION"), "\n")
         );
     }
+}
+
+#[test]
+fn shells_and_man_are_told_of_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains("plan") && script.contains("migrate"), "{shell}");
+    }
+    assert!(refused(&["completions", "bsh"]).starts_with("SHELL is \"bsh\": allowed are bash"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(printed(&["man", path]), "");
+    let page = std::fs::read_to_string(folder.path().join("delayline-plan.1")).unwrap();
+    assert!(
+        page.contains("--levels") || page.contains("\\-\\-levels"),
+        "{page}"
+    );
+    let nowhere = format!("{path}/nowhere");
+    assert!(refused(&["man", &nowhere]).contains(&nowhere));
 }
 
 #[test]

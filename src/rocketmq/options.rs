@@ -146,7 +146,8 @@ impl RocketMqOptions {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Checks what can be told without connecting; connecting does so too.
+    pub fn check(&self) -> Result<(), Error> {
         let is_address = |address: &str| {
             address.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && !host.contains(NO_HOST) && port.parse().is_ok_and(|port: u16| port > 0)

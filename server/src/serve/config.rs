@@ -1,12 +1,15 @@
-//! What `delayline.toml` says, with every mistake refused by its line.
+//! What the file, the environment and flags say, with every mistake refused by its line, variable or flag.
 
 mod delivery;
 mod endpoint;
+mod flags;
 mod gateway;
 mod kind_patterns;
 mod listen;
 mod otlp;
 mod proxies;
+mod settings;
+mod sources;
 mod token;
 mod trace_url;
 
@@ -23,6 +26,7 @@ use toml::Spanned;
 
 pub(crate) use self::delivery::{Delivery, Topic};
 pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::flags::Flags;
 pub(crate) use self::gateway::Gateway;
 #[cfg(feature = "rocketmq")]
 pub(crate) use self::gateway::{KeyProperty, USUAL_KIND};
@@ -32,6 +36,7 @@ pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
 pub(crate) use self::proxies::Proxies;
+use self::sources::File;
 #[cfg(test)]
 pub(crate) use self::token::Digest;
 pub(crate) use self::token::{Right, Token};
@@ -56,6 +61,9 @@ pub(crate) struct Config {
     /// What is noted of what happens to tasks: `off`, `changes` or `all`.
     pub(crate) history: Kept,
     kinds: BTreeMap<Spanned<String>, Spanned<KindTable>>,
+    /// By which flag or variable a setting was said, by its name.
+    #[serde(skip)]
+    said_by: BTreeMap<String, String>,
 }
 
 /// What is noted of what happens to tasks.
@@ -94,8 +102,8 @@ impl Default for Store {
 pub(crate) struct RocketMq {
     /// `HOST:PORT`, several separated by `;`.
     pub(crate) nameserver: Text,
-    pub(crate) access_key: Option<Text>,
-    pub(crate) secret_key: Option<Text>,
+    pub(crate) access_key: Option<Spanned<Text>>,
+    pub(crate) secret_key: Option<Spanned<Text>>,
     /// The topic of the wake-ups, and the group that consumes it.
     pub(crate) topic: Option<Text>,
     pub(crate) group: Option<Text>,
@@ -132,7 +140,7 @@ impl RocketMq {
     pub(crate) fn options(&self) -> delayline::rocketmq::RocketMqOptions {
         let mut options = delayline::rocketmq::RocketMqOptions::new(self.nameserver.reveal());
         if let (Some(access), Some(secret)) = (&self.access_key, &self.secret_key) {
-            options = options.credentials(access.reveal(), secret.reveal());
+            options = options.credentials(access.get_ref().reveal(), secret.get_ref().reveal());
         }
         if let Some(topic) = &self.topic {
             options = options.topic(topic.reveal());
@@ -283,30 +291,50 @@ pub(crate) enum Mistake {
     Unreadable { file: String, cause: std::io::Error },
     #[error("{file} line {line}: {what}")]
     Line { file: String, line: usize, what: String },
+    /// By a flag or a variable of the environment.
+    #[error("{by}: {what}")]
+    Given { by: String, what: String },
 }
 
 impl Config {
-    pub(crate) fn read(file: &Path) -> Result<Self, Mistake> {
+    /// What flags, the environment and a file say, in this order.
+    pub(crate) fn read(file: Option<&Path>, flags: Flags) -> Result<Self, Mistake> {
+        let mut given = sources::environment(std::env::vars_os())?;
+        given.extend(flags.given()?);
+        let Some(file) = file else {
+            let mut all = Self::usual_gateway(&given)?;
+            all.append(&mut given);
+            return sources::config(None, &all);
+        };
         let name = file.display().to_string();
         match std::fs::read_to_string(file) {
-            Ok(text) => Self::parse(&name, &text),
+            Ok(text) => sources::config(
+                Some(File {
+                    name: &name,
+                    text: &text,
+                }),
+                &given,
+            ),
             Err(cause) => Err(Mistake::Unreadable { file: name, cause }),
         }
     }
 
-    fn parse(file: &str, text: &str) -> Result<Self, Mistake> {
-        let mistake = |at: Option<Range<usize>>, what: String| Mistake::Line {
-            file: file.to_owned(),
-            line: line_of(text, at.map_or(0, |at| at.start)),
-            what,
-        };
-        let config: Self = toml::from_str(text)
-            // Its own way of showing an error shows the line, in which a secret may be.
-            .map_err(|error| mistake(error.span(), without_texts(error.message())))?;
-        match config.contradiction() {
-            Some((at, what)) => Err(mistake(Some(at), what)),
-            None => Ok(config),
-        }
+    #[cfg(test)]
+    fn parse(name: &str, text: &str) -> Result<Self, Mistake> {
+        sources::config(Some(File { name, text }), &[])
+    }
+
+    /// How a setting is named to those who can mend it: the flag or the variable, if one gives it.
+    pub(crate) fn name_of(&self, setting: &str) -> String {
+        self.said_by
+            .get(setting)
+            .map_or(setting, String::as_str)
+            .to_owned()
+    }
+
+    /// Whether a flag or the environment says a setting.
+    pub(crate) fn is_given(&self, setting: &str) -> bool {
+        self.said_by.contains_key(setting)
     }
 
     /// What is right by itself and wrong beside the rest.
@@ -330,6 +358,13 @@ impl Config {
                 );
                 return Some((span, what));
             }
+        }
+        // One alone would be no account, and nothing would say so.
+        if let Some(rocketmq) = &self.rocketmq
+            && let (Some(key), None) | (None, Some(key)) = (&rocketmq.access_key, &rocketmq.secret_key)
+        {
+            let what = "rocketmq has access_key or secret_key, and not the other: allowed are both, or none";
+            return Some((key.span(), what.to_owned()));
         }
         if let Some(gateway) = &self.gateway {
             let is_kind = |kind: &str| self.kinds.keys().any(|name| name.get_ref() == kind);
@@ -404,20 +439,6 @@ impl Config {
         };
         self.kinds.iter().map(kind).collect()
     }
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
-    before.iter().filter(|&&byte| byte == b'\n').count() + 1
-}
-
-/// The message of the parser, without a text that stands where another type is wanted: it may be a secret.
-fn without_texts(message: &str) -> String {
-    let Some((before, text)) = message.split_once("string \"") else {
-        return message.to_owned();
-    };
-    let after = text.rsplit_once('"').map_or("", |(_, after)| after);
-    format!("{before}a text{after}")
 }
 
 #[cfg(test)]

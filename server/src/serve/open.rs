@@ -52,6 +52,13 @@ impl Parts {
         if config.otlp.is_some() {
             return Err(not_built("otlp"));
         }
+        #[cfg(feature = "rocketmq")]
+        if let Some(rocketmq) = &config.rocketmq {
+            rocketmq
+                .options()
+                .check()
+                .map_err(|error| refused(config, "rocketmq", error))?;
+        }
         precise(config).map(drop)
     }
 
@@ -74,7 +81,7 @@ impl Parts {
 
 /// Where the store is.
 fn address(config: &Config) -> Address {
-    Address::of_setting("store.url", config.store.url.reveal())
+    Address::of_setting(config.name_of("store.url"), config.store.url.reveal())
 }
 
 /// What the store is called, before there is one.
@@ -113,8 +120,10 @@ fn precise(config: &Config) -> Result<Option<Arc<dyn Backend>>, Failure> {
     let Some(redis) = &config.redis else {
         return Ok(None);
     };
-    let backend = delayline::backend::RedisBackend::new(redis.url.reveal())?;
-    Ok(Some(Arc::new(backend)))
+    let backend = delayline::backend::RedisBackend::new(redis.url.reveal());
+    Ok(Some(Arc::new(
+        backend.map_err(|error| refused(config, "redis", error))?,
+    )))
 }
 
 #[cfg(not(feature = "redis"))]
@@ -132,8 +141,10 @@ async fn carrier(config: &Config) -> Result<Option<Arc<dyn Backend>>, Failure> {
     };
     // A server starts while its brokers are away: tasks are only later by then.
     let options = rocketmq.options().lazy();
-    let backend = delayline::backend::RocketMqBackend::connect(options).await?;
-    Ok(Some(Arc::new(backend)))
+    let backend = delayline::backend::RocketMqBackend::connect(options).await;
+    Ok(Some(Arc::new(
+        backend.map_err(|error| refused(config, "rocketmq", error))?,
+    )))
 }
 
 #[cfg(not(feature = "rocketmq"))]
@@ -142,6 +153,21 @@ async fn carrier(config: &Config) -> Result<Option<Arc<dyn Backend>>, Failure> {
         Some(_) => Err(not_built("rocketmq")),
         None => Ok(None),
     }
+}
+
+/// What a server's client refuses, by what said it.
+#[cfg(any(feature = "redis", feature = "rocketmq"))]
+fn refused(config: &Config, table: &str, error: delayline::Error) -> Failure {
+    let key = match &error {
+        delayline::Error::Invalid { field, .. } => match *field {
+            // And what stands in it, such as a certificate.
+            field if field.starts_with("redis url") => "url",
+            "nameservers" => "nameserver",
+            field => field,
+        },
+        _ => return error.into(),
+    };
+    Failure::Argument(format!("{}: {error}", config.name_of(&format!("{table}.{key}"))))
 }
 
 #[cfg(not(all(feature = "otlp", feature = "redis", feature = "rocketmq")))]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A text of the file in which each `${NAME}` stands for a variable of the environment. It may be a secret, so it is shown
-/// only to who asks for it.
+/// A text of the file in which each `${NAME}` stands for a variable of the environment, and `$${` for `${`. It may be a
+/// secret, so it is shown only to who asks for it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Text(String);
 
@@ -24,6 +24,12 @@ impl Text {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, name)) = rest.split_once("${") {
+            if let Some(before) = before.strip_suffix('$') {
+                expanded.push_str(before);
+                expanded.push_str("${");
+                rest = name;
+                continue;
+            }
             expanded.push_str(before);
             let (name, after) = name
                 .split_once('}')
@@ -92,6 +98,10 @@ mod tests {
         assert_eq!(
             expanded("a${SECRET}b${EMPTY}${SECRET}").as_deref(),
             Ok("as\"3 ${A}bs\"3 ${A}")
+        );
+        assert_eq!(
+            expanded("$${SECRET}$$$${}${EMPTY}").as_deref(),
+            Ok("${SECRET}$$${}")
         );
     }
 

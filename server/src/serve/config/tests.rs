@@ -224,6 +224,11 @@ fn each_mistake_is_told_with_its_line_and_what_is_allowed() {
             "do not begin with delayline.",
         ),
         (
+            "[rocketmq]\nnameserver = \"n:1\"\naccess_key = \"a\"",
+            3,
+            "allowed are both, or none",
+        ),
+        (
             "[rocketmq]\nnameserver = \"n\"\n[gateway]\nkinds = [\"delayline.x\"]",
             3,
             "gateway.kinds: kind is \"delayline.x\"",

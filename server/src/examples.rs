@@ -1,0 +1,111 @@
+//! What the help of each command shows at its end.
+
+pub(crate) const PLAN: &str = "\
+Examples:
+  delayline plan 15m
+  delayline plan '1h 30m' --levels '1s 5s 10s 30s 1m 5m'";
+
+pub(crate) const MIGRATE: &str = "\
+Examples:
+  delayline migrate postgres --url postgres://shop@db.example/shop
+  delayline migrate mysql --check
+  delayline migrate postgres --print";
+
+#[cfg(feature = "_store")]
+pub(crate) const SERVE: &str = "\
+Examples:
+  delayline serve
+  delayline serve --demo
+  delayline serve --nameserver 127.0.0.1:9876 --targets 'order_*,coupon'
+  delayline serve --config /etc/delayline/delayline.toml --check
+
+Each setting of the file has a variable as well: the name of its table and its own in capitals, with two underscores \
+before each, as DELAYLINE__HTTP__LISTEN; with _FILE at its end the variable names a file with the value. Flags go \
+before variables, and these before the file.";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS: &str = "\
+Examples:
+  delayline tasks list order.cancel --due-before 2026-12-24T18:00:00Z
+  delayline tasks show order.cancel 42 --store postgres://shop@db.example/shop
+  delayline tasks cancel order.cancel 42
+  delayline tasks redrive invoice.remind --all --error 502 --dry-run";
+
+#[cfg(feature = "_store")]
+pub(crate) const KINDS: &str = "\
+Examples:
+  delayline kinds list
+  delayline kinds pause order.cancel --reason 'the shop is moving'
+  delayline kinds resume order.cancel";
+
+#[cfg(feature = "_store")]
+pub(crate) const FORECAST: &str = "\
+Examples:
+  delayline forecast
+  delayline forecast order.cancel --store delayline.db";
+
+#[cfg(feature = "_store")]
+pub(crate) const BENCH: &str = "\
+Examples:
+  delayline bench
+  delayline bench W1 W2 --store postgres://bench@127.0.0.1/bench --json";
+
+#[cfg(feature = "rocketmq")]
+pub(crate) const PROBE: &str = "\
+Examples:
+  delayline probe --rocketmq 127.0.0.1:9876";
+
+#[cfg(feature = "redis")]
+pub(crate) const REDIS: &str = "\
+Examples:
+  delayline redis doctor --url redis://127.0.0.1:6379
+  delayline redis rebuild --url redis://127.0.0.1:6379 --store postgres://shop@db.example/shop";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  delayline completions bash > /etc/bash_completion.d/delayline
+  delayline completions zsh > ~/.zfunc/_delayline";
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use crate::Cli;
+
+    /// The words of a line, as a shell takes it apart.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (at, part) in line.split('\'').enumerate() {
+            match at % 2 {
+                0 => words.extend(part.split(' ').filter(|word| !word.is_empty()).map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        let redirected = words.iter().position(|word| word == ">");
+        words.truncate(redirected.unwrap_or(words.len()));
+        words
+    }
+
+    #[test]
+    fn each_command_shows_examples_that_it_takes() {
+        for command in Cli::command()
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
+            let shown = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let examples: Vec<_> = shown
+                .lines()
+                .filter_map(|line| line.strip_prefix("  delayline "))
+                .collect();
+            assert!(!examples.is_empty(), "{} shows none", command.get_name());
+            for example in examples {
+                assert!(example.starts_with(command.get_name()), "{example}");
+                let taken = Cli::try_parse_from([vec!["delayline".to_owned()], words(example)].concat());
+                assert!(taken.is_ok(), "{example}: {taken:?}");
+            }
+        }
+    }
+}
