@@ -19,7 +19,7 @@ java_clients() {
 }
 
 # maven OPTIONS...: one at a time, as it does not lock what it fetches.
-maven() { flock "${TMPDIR:-/tmp}/delayline-maven-$UID.lock" mvn -B -Dstyle.color=never "$@"; }
+maven() { flock "${TMPDIR:-/tmp}/delayline-maven-$UID.lock" timeout --kill-after 10 600 mvn -B -Dstyle.color=never "$@"; }
 
 # java_library GOAL OPTIONS...
 java_library() {
@@ -44,7 +44,8 @@ java_example() {
         echo 'http.listen = "127.0.0.1:0"'
         sed -n '/^```toml$/,/^```$/p' $page | sed "/^\`\`\`/d; s/127.0.0.1:9876/$DELAYLINE_ROCKETMQ/"
     } >"$dir/delayline.toml"
-    java -cp "$(scripts/rocketmq jars)/*" org.apache.rocketmq.tools.command.MQAdminStartup updateTopic \
+    # By those of 5.x, as the tools of 4.x do nothing without a folder of RocketMQ, and succeed.
+    java -cp "$(scripts/rocketmq jars 5.3.3)/*" org.apache.rocketmq.tools.command.MQAdminStartup updateTopic \
         -n "$DELAYLINE_ROCKETMQ" -c DefaultCluster -t order_timeouts >"$dir/log" 2>&1 || return
     (cd "$dir" && exec "$OLDPWD/target/debug/delayline" serve --config delayline.toml) >>"$dir/log" 2>&1 &
     process=$!

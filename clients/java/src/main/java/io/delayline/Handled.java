@@ -44,8 +44,6 @@ public interface Handled {
     /** Keeps so many in memory, and forgets those that came longest ago. */
     static Handled inMemory(int capacity) {
         Map<String, Boolean> ids = Collections.synchronizedMap(new LinkedHashMap<String, Boolean>() {
-            private static final long serialVersionUID = 1;
-
             @Override
             protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
                 return size() > capacity;

@@ -1,12 +1,7 @@
 package io.delayline;
 
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-
 /** Reads and writes the little JSON that commands and answers are made of, so that the library needs none. */
 final class Json {
-    private static final Pattern ESCAPE = Pattern.compile("\\\\(u(\\p{XDigit}{4})|.)");
-
     private Json() {
     }
 
@@ -18,19 +13,27 @@ final class Json {
      */
     static String text(String json, String name) {
         String own = json.split(",\"(headers|payload)\":", 2)[0];
-        Matcher text = Pattern.compile("\"" + name + "\":\\s*\"((?:[^\"\\\\]|\\\\.)*+)\"").matcher(own);
-        if (!text.find()) {
+        String before = "\"" + name + "\":\"";
+        int at = own.indexOf(before);
+        if (at < 0) {
             return null;
         }
-        StringBuffer plain = new StringBuffer();
-        Matcher escape = ESCAPE.matcher(text.group(1));
-        while (escape.find()) {
-            int known = "bfnrt".indexOf(escape.group(1));
-            String sign = escape.group(2) != null ? String.valueOf((char) Integer.parseInt(escape.group(2), 16))
-                    : known < 0 ? escape.group(1) : "\b\f\n\r\t".substring(known, known + 1);
-            escape.appendReplacement(plain, Matcher.quoteReplacement(sign));
+        StringBuilder text = new StringBuilder();
+        for (at += before.length(); own.charAt(at) != '"'; at++) {
+            char sign = own.charAt(at);
+            if (sign == '\\') {
+                sign = own.charAt(++at);
+                int known = "bfnrt".indexOf(sign);
+                if (sign == 'u') {
+                    sign = (char) Integer.parseInt(own.substring(at + 1, at + 5), 16);
+                    at += 4;
+                } else if (known >= 0) {
+                    sign = "\b\f\n\r\t".charAt(known);
+                }
+            }
+            text.append(sign);
         }
-        return escape.appendTail(plain).toString();
+        return text.toString();
     }
 
     static String quote(String text) {

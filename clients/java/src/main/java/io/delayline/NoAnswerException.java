@@ -5,8 +5,6 @@ package io.delayline;
  * {@link Command} again is safe: it has its effect once.
  */
 public final class NoAnswerException extends DelaylineException {
-    private static final long serialVersionUID = 1;
-
     NoAnswerException(String message, Throwable cause) {
         super(message, cause);
     }

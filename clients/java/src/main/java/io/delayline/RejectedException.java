@@ -2,8 +2,6 @@ package io.delayline;
 
 /** Says that the server refuses a command as it is, and why; asking again does not help. */
 public final class RejectedException extends DelaylineException {
-    private static final long serialVersionUID = 1;
-
     RejectedException(String reason) {
         super(reason, null);
     }

@@ -153,8 +153,9 @@ public final class RocketMqDelayline implements Delayline {
 
     @Override
     public void tell(Command command) {
+        Message message = message(command);
         try {
-            producer.send(message(command), BY_KEY, queueKey(command));
+            producer.send(message, BY_KEY, queueKey(command));
         } catch (Exception failed) {
             throw lost(command, failed);
         }
@@ -292,7 +293,7 @@ public final class RocketMqDelayline implements Delayline {
                 boolean isRepeat = come.outcome() == Outcome.EXISTING
                         && come.task().get().id().equals(taskId(message.getTopic(), command.messageId));
                 answer.complete(isRepeat ? new Answer(Outcome.NEW, come.task().get()) : come);
-            } catch (DelaylineException rejected) {
+            } catch (RejectedException rejected) {
                 answer.completeExceptionally(rejected);
             } catch (Exception garbled) {
                 failure = garbled;
