@@ -14,6 +14,7 @@ mod log;
 mod metrics;
 mod open;
 mod recent;
+mod test_clock;
 mod text;
 mod topics;
 mod traces;
@@ -35,6 +36,7 @@ use tokio::sync::watch;
 use self::config::{Config, Delivery, Flags};
 use self::http::{Access, App, ClaimKinds, Jobs, Known, Pages, Room, Silent};
 pub(crate) use self::http::{ExplainedView, TaskView};
+use self::test_clock::TestClock;
 use self::topics::Topics;
 use self::traces::Traces;
 use self::unscheduled::Unscheduled;
@@ -54,6 +56,9 @@ pub(crate) struct Serve {
     /// Add kinds of tasks that act by themselves, to look at; where no store is said, all tasks are in memory
     #[arg(long)]
     demo: bool,
+    /// Keep all tasks in memory, on a clock that stands still unless POST /v1/time/advance turns it: for tests of services
+    #[arg(long, conflicts_with = "demo")]
+    test_clock: bool,
     /// How to write the log
     #[arg(long, value_name = "FORMAT", default_value = "lines")]
     log: log::Format,
@@ -66,12 +71,19 @@ impl Serve {
         let flags = std::mem::take(&mut self.settings);
         let config = Config::read(self.config.as_deref(), flags);
         let config = config.map_err(|mistake| Failure::Argument(mistake.to_string()))?;
+        if self.test_clock {
+            TestClock::check(&config)?;
+        }
         if self.check {
             open::Parts::check(&config)?;
             return crate::print("the configuration can be used\n");
         }
         log::start(self.log);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = match self.test_clock {
+            // As that asks for.
+            true => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+        };
         runtime.map_err(Failure::Runtime)?.block_on(self.serve(config))
     }
 
@@ -94,7 +106,8 @@ impl Serve {
         let listener = listener.into_std().map_err(Failure::Runtime)?;
         // Before there is anything to wait for.
         let mut asked_to_stop = std::pin::pin!(asked_to_stop());
-        let opening = open::Parts::open(&config, in_memory);
+        let test_clock = self.test_clock.then(|| Arc::new(TestClock::start(&config)));
+        let opening = open::Parts::open(&config, in_memory, test_clock.as_deref());
         let opening = http::answer_while(
             &listener,
             config.http.base_path.as_str(),
@@ -111,7 +124,8 @@ impl Serve {
         let listener = TcpListener::from_std(listener).map_err(Failure::Runtime)?;
         let scheduler = parts.scheduler()?;
         let topics = Arc::new(Topics::default());
-        let (mut worker, claims) = delivering(&config, &scheduler, &traces, &topics).await?;
+        let (mut worker, claims) =
+            delivering(&config, &scheduler, &traces, &topics, test_clock.as_ref()).await?;
         let unscheduled = Unscheduled::default();
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
@@ -119,6 +133,7 @@ impl Serve {
                 let gateway = gateway.get_ref().clone();
                 let (options, traces) = (rocketmq.options(), traces.clone());
                 let gateway = gateway::Gateway::open(gateway, options, traces, unscheduled.clone()).await?;
+                let gateway = gateway.by(test_clock.clone());
                 worker = gateway.handlers(worker);
                 Some(gateway)
             }
@@ -166,6 +181,7 @@ impl Serve {
             of_gateway: config.gateway_kinds(),
             known: Known::default(),
             topics,
+            test_clock: test_clock.clone(),
             silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
@@ -175,7 +191,11 @@ impl Serve {
             // Also when nobody can say so any more.
             let _ = stopping.wait_for(|stop| *stop).await;
         };
-        let mut working = tokio::spawn(worker.run_until(stopped(stopping.clone())));
+        let working = worker.run_until(stopped(stopping.clone()));
+        let mut working = match &test_clock {
+            Some(test_clock) => tokio::spawn(test_clock.watch(working)),
+            None => tokio::spawn(working),
+        };
         #[cfg(feature = "rocketmq")]
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
@@ -230,9 +250,13 @@ async fn delivering(
     scheduler: &Scheduler,
     traces: &Traces,
     topics: &Arc<Topics>,
+    test_clock: Option<&Arc<TestClock>>,
 ) -> Result<(Worker, Claims), Failure> {
     let mut claims = scheduler.claims().payload_bytes_in_all(config.http.memory())?;
     let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
+    if test_clock.is_some() {
+        worker = worker.sweep_every(test_clock::SWEEP_EVERY);
+    }
     for config::KindConfig {
         kind,
         deliver,
@@ -257,12 +281,17 @@ async fn delivering(
                 // nor posted by another server.
                 let policy = policy.prefetch(concurrency.unwrap_or(defaults::CONCURRENCY));
                 let webhook = Arc::new(Webhook::new(endpoint, config.webhooks.allow.clone())?);
-                let traces = traces.clone();
+                let (traces, test_clock) = (traces.clone(), test_clock.cloned());
                 worker = worker.handle_bytes(kind, policy, move |context: Context| {
                     let (webhook, traces) = (Arc::clone(&webhook), traces.clone());
+                    let test_clock = test_clock.clone();
                     async move {
                         let span = traces.process(context.task());
-                        let outcome = Ok(webhook.deliver(context.task(), span.place()).await);
+                        let (outcome, status) = webhook.deliver(context.task(), span.place()).await;
+                        if let (Some(test_clock), Some(status)) = (test_clock, status) {
+                            test_clock.answered(context.task(), status);
+                        }
+                        let outcome = Ok(outcome);
                         span.ended(&outcome);
                         outcome
                     }

@@ -5,6 +5,7 @@ pub(crate) mod hidden;
 mod moment;
 #[cfg(any(test, feature = "testing"))]
 mod suspension;
+mod test_clock;
 
 use std::fmt;
 use std::future::Future;
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 pub(crate) use self::moment::Moment;
 #[cfg(any(test, feature = "testing"))]
 use self::suspension::Suspension;
+pub use self::test_clock::TestClock;
+use self::test_clock::{Busy, Turned, Watched};
 use crate::clock::hidden::Hidden;
 use crate::task::timestamp::millis;
 use crate::{TaskId, Timestamp};
@@ -63,13 +66,15 @@ impl Chance {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Wall {
     /// The machine's clock, which may be stepped.
     System,
     /// A fixed moment, carried on by tokio's clock, which a test may pause.
     #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Simulated { start: Timestamp, origin: Instant },
+    /// One that stands still unless it is turned.
+    Turned(Arc<Turned>),
 }
 
 impl Clock {
@@ -112,6 +117,10 @@ impl Clock {
         self.skew.fetch_add(millis, Ordering::Relaxed);
     }
 
+    fn turned(turned: Arc<Turned>) -> Self {
+        Self::new(Wall::Turned(turned), Chance::System)
+    }
+
     fn new(wall: Wall, chance: Chance) -> Self {
         Self {
             wall,
@@ -124,12 +133,13 @@ impl Clock {
 
     /// The wall-clock time, the part of a millisecond cut off: rounded up, it would call a task due before it is.
     pub fn now(&self) -> Timestamp {
-        let time = match self.wall {
+        let time = match &self.wall {
             Wall::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
                 Ok(since) => Timestamp::from_millis(whole_millis(since)),
                 Err(before) => Timestamp::from_millis(0).shifted(-millis(before.duration())),
             },
             Wall::Simulated { start, origin } => start.shifted(whole_millis(origin.elapsed())),
+            Wall::Turned(turned) => turned.now(),
         };
         time.shifted(self.skew.load(Ordering::Relaxed))
     }
@@ -140,14 +150,18 @@ impl Clock {
         if self.is_simulated() {
             return Instant::now() - self.suspension.so_far();
         }
-        Instant::now()
+        match &self.wall {
+            Wall::Turned(turned) => turned.instant(),
+            Wall::System | Wall::Simulated { .. } => Instant::now(),
+        }
     }
 
     /// This moment by all clocks.
     pub(crate) fn moment(&self) -> Moment {
-        let since_boot = match self.wall {
+        let since_boot = match &self.wall {
             Wall::System => moment::since_boot(),
             Wall::Simulated { origin, .. } => Some(origin.elapsed()),
+            Wall::Turned(turned) => Some(turned.by()),
         };
         Moment {
             instant: self.instant(),
@@ -175,7 +189,22 @@ impl Clock {
                 return;
             }
         }
-        tokio::time::sleep_until(instant).await;
+        match &self.wall {
+            Wall::Turned(turned) => turned.sleep_until(instant).await,
+            Wall::System | Wall::Simulated { .. } => tokio::time::sleep_until(instant).await,
+        }
+    }
+
+    /// Ends after `delay` of real time, though this clock stands still: a pause before something is tried again that another
+    /// task of this process is in the way of.
+    pub(crate) async fn pause(&self, delay: Duration) {
+        match &self.wall {
+            Wall::Turned(turned) => {
+                let _busy = Busy::begin(turned);
+                tokio::time::sleep(delay).await;
+            }
+            Wall::System | Wall::Simulated { .. } => self.sleep(delay).await,
+        }
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -225,7 +254,10 @@ impl Clock {
         if self.is_simulated() {
             return Spawned(tokio::spawn(self.suspension.freeze(future)));
         }
-        Spawned(tokio::spawn(future))
+        Spawned(match &self.wall {
+            Wall::Turned(turned) => tokio::spawn(Watched::new(turned, future)),
+            Wall::System | Wall::Simulated { .. } => tokio::spawn(future),
+        })
     }
 
     /// Starts `future` as a task of `set`, which ends when the set is dropped.
@@ -243,7 +275,26 @@ impl Clock {
         if self.is_simulated() {
             return set.spawn(self.suspension.freeze(future));
         }
-        set.spawn(future)
+        match &self.wall {
+            Wall::Turned(turned) => set.spawn(Watched::new(turned, future)),
+            Wall::System | Wall::Simulated { .. } => set.spawn(future),
+        }
+    }
+
+    /// The same of what waits for others than this process, as handlers do: where a clock is turned that is waited for.
+    pub(crate) fn spawn_handler<F>(&self, set: &mut JoinSet<F::Output>, future: F) -> AbortHandle
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+    {
+        let busy = match &self.wall {
+            Wall::Turned(turned) => Some(Busy::begin(turned)),
+            Wall::System | Wall::Simulated { .. } => None,
+        };
+        self.spawn_in(set, async move {
+            let _busy = busy;
+            future.await
+        })
     }
 }
 

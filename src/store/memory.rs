@@ -11,7 +11,7 @@ pub(super) use self::table::MemoryTable;
 use super::Engine;
 use super::forwarded::forward_to_engine;
 use crate::clock::Clock;
-use crate::defaults;
+use crate::{Timestamp, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
 ///
@@ -58,6 +58,12 @@ impl MemoryStore {
             clock,
             history,
         }
+    }
+
+    /// When something is to happen next, after `now`: a task becomes due, or a lease ends. For who turns a
+    /// [`TestClock`](crate::clock::TestClock): until then a worker would find nothing to do.
+    pub fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
+        self.table.next_look(now)
     }
 
     /// Keeps rows that this handle finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.

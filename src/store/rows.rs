@@ -61,6 +61,17 @@ impl Rows {
         })
     }
 
+    /// The first time after `now` that a scheduled row is due, or the lease of a running one ends.
+    pub(super) fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
+        let after = (Bound::Excluded((now, LAST_ID)), Bound::Unbounded);
+        let first = self.lanes.iter().filter_map(|((state, _), lane)| match state {
+            State::Scheduled => lane.by_due.range(after).next(),
+            State::Running => lane.by_wake.range(after).next(),
+            State::Done | State::Dead | State::Cancelled => None,
+        });
+        first.map(|&(time, _)| time).min()
+    }
+
     /// Adds rows that are kept elsewhere; those that are here already stay as they are.
     pub(super) fn load(&mut self, rows: impl IntoIterator<Item = Task>) {
         for row in rows {

@@ -50,7 +50,8 @@ use crate::span::Span;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    pub(crate) store: Store,
+    /// In a file in the working directory unless it is said.
+    pub(crate) store: Option<Store>,
     pub(crate) rocketmq: Option<RocketMq>,
     pub(crate) redis: Option<Redis>,
     pub(crate) gateway: Option<Spanned<Gateway>>,
@@ -87,10 +88,13 @@ pub(crate) struct Store {
 impl Default for Store {
     fn default() -> Self {
         Self {
-            url: Text::plain("sqlite:delayline.db"),
+            url: Text::plain(USUAL_STORE),
         }
     }
 }
+
+/// Where the tasks are unless it is said.
+const USUAL_STORE: &str = "sqlite:delayline.db";
 
 /// The brokers that carry wake-ups, and messages of tasks.
 #[derive(Debug, Deserialize)]
@@ -405,6 +409,13 @@ impl Config {
                 format!("kinds.{:?} is delivered {what}", name.get_ref()),
             ))
         })
+    }
+
+    /// The URL of the store.
+    pub(crate) fn store_url(&self) -> &str {
+        self.store
+            .as_ref()
+            .map_or(USUAL_STORE, |store| store.url.reveal())
     }
 
     /// The kinds of messages that the gateway takes.

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 
 use self::batch::Asked;
 use super::config;
+use super::test_clock::TestClock;
 use super::traces::Traces;
 use super::unscheduled::{self, Unscheduled};
 use crate::Failure;
@@ -50,6 +51,7 @@ pub(super) struct Gateway {
     config: Arc<config::Gateway>,
     traces: Traces,
     unscheduled: Unscheduled,
+    test_clock: Option<Arc<TestClock>>,
 }
 
 impl Gateway {
@@ -68,7 +70,13 @@ impl Gateway {
             config: Arc::new(config),
             traces,
             unscheduled,
+            test_clock: None,
         })
+    }
+
+    /// Counts delays from the time of this clock, if there is one, and not from when a broker has stored a message.
+    pub(super) fn by(self, test_clock: Option<Arc<TestClock>>) -> Self {
+        Self { test_clock, ..self }
     }
 
     /// Has the worker publish what is due.
@@ -116,7 +124,10 @@ impl Gateway {
         while let Ok(messages) = self.inbox.receive(BATCH).await {
             let mut asked: Vec<_> = messages
                 .iter()
-                .map(|message| self.checked(Asked::read(message, &self.config)))
+                .map(|message| {
+                    let now = self.test_clock.as_ref().map(|test_clock| test_clock.now());
+                    self.checked(Asked::read(message, &self.config, now))
+                })
                 .collect();
             let mut pause = AGAIN;
             while let Err(error) = batch::deal_with(scheduler, &self.traces, &mut asked).await {

@@ -26,6 +26,7 @@ mod serving;
 mod stats;
 mod task;
 mod texts;
+mod time;
 mod upload;
 mod verbs;
 mod waiting;
@@ -63,6 +64,7 @@ pub(super) use self::serving::serve;
 pub(super) use self::waiting::answer_while;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
+use super::test_clock::{self, TestClock};
 use super::topics::Topics;
 use super::traces::Traces;
 use super::unscheduled::Unscheduled;
@@ -110,6 +112,8 @@ pub(crate) struct App {
     pub(crate) known: Known,
     /// The topics that tasks are delivered to.
     pub(crate) topics: Arc<Topics>,
+    /// The clock of its tasks, if it can be turned.
+    pub(crate) test_clock: Option<Arc<TestClock>>,
     /// What does not answer.
     pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.
@@ -175,6 +179,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))
         .route("/forecast", may(read, get(forecast::show)))
         .route("/stats", may(read, get(stats::show)))
+        .route("/time", may(read, get(time::show)))
         .route("/tasks/id/{id}", may(read, get(task::by_id)))
         .route(
             "/tasks/{kind}/{key}",
@@ -197,7 +202,8 @@ pub(crate) fn router(app: Shared) -> Router {
     let take = may_wait(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
     let take = Router::new()
         .route("/claims", take)
-        .route("/events", may_wait(read, get(events::listen)));
+        .route("/events", may_wait(read, get(events::listen)))
+        .route("/time/advance", may_wait(change, post(time::advance)));
     let claims = Router::new()
         .route("/claims:done", may(work, post(claims::all_done)))
         .route("/claims/{claim}/done", may(work, post(claims::done)))
@@ -231,9 +237,9 @@ pub(crate) fn router(app: Shared) -> Router {
         .layer(from_fn(problem::name_request))
 }
 
-/// By this machine's clock: it is for people.
+/// By this machine's clock, or the one that tests turn: it is for people.
 pub(super) fn now() -> Timestamp {
-    Timestamp::from(SystemTime::now())
+    test_clock::shown().unwrap_or_else(|| SystemTime::now().into())
 }
 
 async fn unknown() -> impl IntoResponse {

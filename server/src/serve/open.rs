@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::Scheduler;
-use delayline::backend::Backend;
+use delayline::backend::{Backend, WheelBackend};
+use delayline::clock::Clock;
 use delayline::store::{History, MemoryStore, Store};
 use tokio::time::{Instant, sleep};
 
 use super::config::Config;
+use super::test_clock::TestClock;
 use crate::Failure;
 use crate::database::Address;
 
@@ -24,11 +26,26 @@ pub(crate) struct Parts {
     carrier: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
     history: History,
+    clock: Clock,
 }
 
 impl Parts {
     /// Connects to the store, for which it waits if it is away; backends connect when they are needed.
-    pub(crate) async fn open(config: &Config, in_memory: bool) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        config: &Config,
+        in_memory: bool,
+        test_clock: Option<&TestClock>,
+    ) -> Result<Self, Failure> {
+        if let Some(test_clock) = test_clock {
+            return Ok(Self {
+                store: test_clock.store(),
+                // Others than this process hold wake-ups for real time.
+                carrier: None,
+                precise: Some(Arc::new(WheelBackend::with_clock(test_clock.clock()))),
+                history: config.history.0,
+                clock: test_clock.clock(),
+            });
+        }
         let store = match in_memory {
             true => Arc::new(MemoryStore::new()),
             false => opened(&address(config)).await?,
@@ -38,6 +55,7 @@ impl Parts {
             carrier: carrier(config).await?,
             precise: precise(config)?,
             history: config.history.0,
+            clock: Clock::system(),
         })
     }
 
@@ -68,7 +86,9 @@ impl Parts {
 
     /// What carries wake-ups beside the precise backend.
     pub(crate) fn scheduler(&self) -> Result<Scheduler, Failure> {
-        let mut builder = Scheduler::builder(Arc::clone(&self.store)).history(self.history);
+        let mut builder = Scheduler::builder(Arc::clone(&self.store))
+            .history(self.history)
+            .clock(self.clock.clone());
         if let Some(carrier) = &self.carrier {
             builder = builder.carrier(Arc::clone(carrier));
         }
@@ -81,7 +101,7 @@ impl Parts {
 
 /// Where the store is.
 fn address(config: &Config) -> Address {
-    Address::of_setting(config.name_of("store.url"), config.store.url.reveal())
+    Address::of_setting(config.name_of("store.url"), config.store_url())
 }
 
 /// What the store is called, before there is one.

@@ -61,23 +61,37 @@ impl Webhook {
         })
     }
 
-    /// One attempt.
-    pub(super) async fn deliver(&self, task: &Task, place: Option<Place>) -> Outcome {
+    /// One attempt, and the status that it was answered with, if any.
+    pub(super) async fn deliver(&self, task: &Task, place: Option<Place>) -> (Outcome, Option<u16>) {
+        match self.post(task, place).await {
+            Ok(response) => {
+                let status = response.status().as_u16();
+                (self.answered(response).await, Some(status))
+            }
+            Err(outcome) => (outcome, None),
+        }
+    }
+
+    /// The answer, or what becomes of a task without one.
+    async fn post(&self, task: &Task, place: Option<Place>) -> Result<Response, Outcome> {
         let Some(headers) = headers::headers(task, &self.secrets, SystemTime::now(), place) else {
-            return Outcome::Discard("its headers are more than a request can have".to_owned());
+            return Err(Outcome::Discard(
+                "its headers are more than a request can have".to_owned(),
+            ));
         };
         let request = self.client.post(self.url.clone()).headers(headers);
-        match request.body(task.payload.clone()).send().await {
-            Ok(response) => self.answered(response).await,
-            Err(error) if error.is_timeout() => Outcome::Retry(format!("no answer within {LIMIT:?}")),
-            Err(error) => match shortage(&error) {
-                Some(short) => {
-                    tracing::warn!(id = %task.id, error = %short, "a webhook could not be posted, as the server is short of sockets");
-                    Outcome::SnoozeBecause(format!("it could not be posted: {short}"), SHORTAGE)
-                }
-                None => Outcome::Retry(format!("no answer: {}", cause(&error))),
-            },
-        }
+        let error = match request.body(task.payload.clone()).send().await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        Err(match shortage(&error) {
+            _ if error.is_timeout() => Outcome::Retry(format!("no answer within {LIMIT:?}")),
+            Some(short) => {
+                tracing::warn!(id = %task.id, error = %short, "a webhook could not be posted, as the server is short of sockets");
+                Outcome::SnoozeBecause(format!("it could not be posted: {short}"), SHORTAGE)
+            }
+            None => Outcome::Retry(format!("no answer: {}", cause(&error))),
+        })
     }
 
     async fn answered(&self, response: Response) -> Outcome {
@@ -137,7 +151,7 @@ mod tests {
             secrets: Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
         };
         let webhook = Webhook::new(endpoint, Guard::default()).unwrap();
-        let outcome = webhook.deliver(&task().await, None).await;
+        let (outcome, _) = webhook.deliver(&task().await, None).await;
         receiver.abort();
         outcome
     }

@@ -38,6 +38,7 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             "get /v1/tasks",
             "get /v1/tasks/id/{id}",
             "get /v1/tasks/{kind}/{key}",
+            "get /v1/time",
             "post /v1/claims",
             "post /v1/claims/{claim}/discard",
             "post /v1/claims/{claim}/done",
@@ -60,6 +61,7 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             "post /v1/tasks:reschedule",
             "post /v1/tasks:run",
             "post /v1/tasks:shift",
+            "post /v1/time/advance",
             "put /v1/tasks/{kind}/{key}",
         ]
     );

@@ -52,6 +52,10 @@ mod setting;
 mod start;
 mod stores;
 mod tasks;
+mod test_clock;
+#[cfg(feature = "rocketmq")]
+mod test_clock_gateway;
+mod test_clock_samples;
 #[cfg(feature = "otlp")]
 mod traces;
 mod verbs;

@@ -68,7 +68,7 @@ impl<'c> Patience<'c> {
         let millis = u64::try_from(longest.as_millis()).unwrap_or(0);
         let least = if is_locked { millis / 2 } else { 0 };
         let pause = least + 1 + self.clock.random_below(millis - least);
-        self.clock.sleep(Duration::from_millis(pause)).await;
+        self.clock.pause(Duration::from_millis(pause)).await;
         true
     }
 }
@@ -76,5 +76,5 @@ impl<'c> Patience<'c> {
 /// A pause of a worker, whose rows others have locked for the time of a statement: which nearly always is short.
 pub(super) async fn moment(clock: &Clock) {
     let millis = 1 + clock.random_below(6);
-    clock.sleep(Duration::from_millis(millis)).await;
+    clock.pause(Duration::from_millis(millis)).await;
 }

@@ -35,6 +35,10 @@ impl MemoryTable {
         let now = self.clock.now();
         (rows, now)
     }
+
+    pub(in crate::store) fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
+        self.look().0.next_look(now)
+    }
 }
 
 #[async_trait]

@@ -102,7 +102,7 @@ where
                 return Ok(false);
             }
             Guarded::Blocked if clock.instant() >= until => return Err(blocked(kernel)),
-            Guarded::Blocked => clock.sleep(backoff.failed(clock.instant())).await,
+            Guarded::Blocked => clock.pause(backoff.failed(clock.instant())).await,
         }
     }
 }

@@ -157,7 +157,7 @@ fn start_next(
             }
         };
         kernel.events.tell(|| (**task).clone());
-        let started = kernel.clock.spawn_in(handlers, run);
+        let started = kernel.clock.spawn_handler(handlers, run);
         let id = started.id();
         lane.started(&attempt, started, now.moment.instant().checked_add(timeout));
         return Some((id, (attempt, Stopwatch::start(&kernel.clock))));

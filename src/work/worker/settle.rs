@@ -50,7 +50,7 @@ async fn repeat(engine: &Engine, mut left: Vec<Settled>) {
     let clock = &engine.kernel.clock;
     let mut backoff = Backoff::CALLS;
     while !left.is_empty() {
-        clock.sleep(backoff.failed(clock.instant())).await;
+        clock.pause(backoff.failed(clock.instant())).await;
         left = write(engine, left, true).await;
     }
 }
@@ -257,7 +257,7 @@ async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
                 return row.version == task.version + 1 && row.state == expected && row.owner == task.owner;
             }
             Ok(None) => return false,
-            Err(cause) if cause.is_transient() => clock.sleep(backoff.failed(clock.instant())).await,
+            Err(cause) if cause.is_transient() => clock.pause(backoff.failed(clock.instant())).await,
             Err(_) => return false,
         }
     }

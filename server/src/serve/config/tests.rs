@@ -10,7 +10,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn without_a_file_it_is_a_file_beside_it_and_this_machine_only() {
     let config = Config::parse("delayline.toml", "").unwrap();
-    assert_eq!(config.store.url.reveal(), "sqlite:delayline.db");
+    assert_eq!(config.store_url(), "sqlite:delayline.db");
     assert_eq!(config.http.listen.get_ref().to_string(), "127.0.0.1:7700");
     assert!(config.kinds().is_empty());
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use delayline::rocketmq::Received;
-use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, Task, TaskId};
+use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, Task, TaskId, Timestamp};
 use futures_util::future::join_all;
 
 use super::answer::Reply;
@@ -26,11 +26,20 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn read(message: &'a Received, gateway: &Gateway) -> Self {
+    /// Its delay counts from when its broker stored it, or from another time.
+    pub(super) fn read(message: &'a Received, gateway: &Gateway, from: Option<Timestamp>) -> Self {
+        let request = match from {
+            None => Request::read(message, gateway),
+            Some(from) => {
+                let mut message = message.clone();
+                message.stored_at = from;
+                Request::read(&message, gateway)
+            }
+        };
         Self {
             message,
             origin: Origin::of(message),
-            request: Request::read(message, gateway),
+            request,
             reply: None,
         }
     }

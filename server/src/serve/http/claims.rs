@@ -22,6 +22,7 @@ use super::room::{full, sent_with};
 use super::texts;
 use super::{App, Shared};
 use crate::reserved;
+use crate::serve::test_clock::TestClock;
 use crate::span::Span;
 
 const DONE: &str = "done";
@@ -182,8 +183,9 @@ pub(super) async fn take(
         true => app.claims.take(&kinds, max, lease, &owner).await?,
         false => {
             let mut stopping = app.stopping.clone();
+            let waiting = async |wait| app.claims.wait(&kinds, max, lease, &owner, wait).await;
             tokio::select! {
-                claimed = app.claims.wait(&kinds, max, lease, &owner, wait) => claimed?,
+                claimed = waiting_by(app.test_clock.as_deref(), wait, waiting) => claimed?,
                 // Its client asks another server.
                 _ = stopping.wait_for(|stopping| *stopping) => Vec::new(),
             }
@@ -209,6 +211,24 @@ pub(super) async fn take(
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     Ok(response)
+}
+
+/// Waits for so long by the clock of the tasks; where that stands still, by real time, which is what a client means.
+async fn waiting_by<W>(
+    test_clock: Option<&TestClock>,
+    wait: Duration,
+    waiting: impl FnOnce(Duration) -> W,
+) -> Result<Vec<Claimed>, Error>
+where
+    W: Future<Output = Result<Vec<Claimed>, Error>>,
+{
+    let Some(test_clock) = test_clock else {
+        return waiting(wait).await;
+    };
+    let waiting = test_clock.watch(waiting(Duration::MAX));
+    tokio::time::timeout(wait, waiting)
+        .await
+        .unwrap_or_else(|_| Ok(Vec::new()))
 }
 
 /// The tasks of these claims are done: for who has several, in one call.

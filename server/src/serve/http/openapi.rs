@@ -9,7 +9,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, RefOr, Required, Schema, Server};
 use utoipa::{Modify, OpenApi as _};
 
-use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task, verbs};
+use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task, time, verbs};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -40,6 +40,8 @@ use super::{Shared, bulk, claims, events, forecast, kinds, schedule, stats, task
         kinds::resume,
         forecast::show,
         stats::show,
+        time::show,
+        time::advance,
         events::listen,
         claims::take,
         claims::all_done,
