@@ -56,14 +56,14 @@ pub(crate) struct Turned {
 impl TestClock {
     /// Refuses a configuration of servers that go by clocks of their own.
     pub(crate) fn check(config: &Config) -> Result<(), Failure> {
-        let (table, why) = match config {
-            Config { store: Some(_), .. } => ("store", "with it the tasks are in memory"),
-            Config { redis: Some(_), .. } => ("redis", "with it no wake-up takes real time"),
+        let (setting, why) = match config {
+            Config { store: Some(_), .. } => ("store.url", "tasks are in memory then"),
+            Config { redis: Some(_), .. } => ("redis.url", "a Redis holds wake-ups for real time"),
             _ => return Ok(()),
         };
+        let name = config.name_of(setting);
         Err(Failure::Argument(format!(
-            "--test-clock is given, and [{table}] is in the configuration: allowed with a test clock is a configuration without it, \
-             as {why}"
+            "--test-clock is given, and {name} is set: allowed is one of both, as {why}"
         )))
     }
 

@@ -375,14 +375,10 @@ fn it_needs_rows_in_memory_and_says_so() {
         (
             store,
             &["--check"][..],
-            "--test-clock is given, and [store] is in the configuration",
+            "--test-clock is given, and store.url is set",
         ),
         (store, &[], "tasks are in memory"),
-        (
-            redis,
-            &[],
-            "--test-clock is given, and [redis] is in the configuration",
-        ),
+        (redis, &[], "--test-clock is given, and redis.url is set"),
         (ANY_PORT, &["--demo"], "--demo"),
     ] {
         let output = refused(config, arguments);

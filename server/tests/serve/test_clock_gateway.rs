@@ -54,7 +54,7 @@ async fn a_message_comes_out_when_the_clock_is_turned_to_its_time_and_one_that_i
     // By then the time that the broker knows is another.
     let began = turned(&server, json!({"by": "366d"})).await["now"].clone();
 
-    assert_eq!(ask("order-42", "schedule").await, "scheduled");
+    assert_eq!(ask("order-42", "schedule").await, "new");
     let task = server.get("/v1/tasks/message/order-42").await.body;
     assert_eq!(task["due_at"], later(&began, 900_000));
     assert_eq!(
@@ -68,7 +68,7 @@ async fn a_message_comes_out_when_the_clock_is_turned_to_its_time_and_one_that_i
     assert_eq!(message.body.as_deref(), Ok(&b"{\"order\":42}"[..]));
     assert_eq!(message.properties["DELAYLINE_KEY"], "order-42");
 
-    assert_eq!(ask("order-43", "schedule").await, "scheduled");
+    assert_eq!(ask("order-43", "schedule").await, "new");
     assert_eq!(ask("order-43", "cancel").await, "done");
     assert_eq!(turned(&server, json!({"by": "366d"})).await["events"], json!([]));
 }
