@@ -26,8 +26,8 @@ pub(in crate::store) const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// How often something is begun anew that the server gave up in favour of another transaction.
 const TRIES: u64 = 10;
-/// For how many milliseconds to wait before, at the most, for each time that it has failed.
-const PAUSE: u64 = 20;
+/// For how many milliseconds to wait before, at the most, the first time; it doubles a few times.
+const PAUSE: u64 = 8;
 
 /// Opens a connection, and makes it one that a store can use.
 #[async_trait]
@@ -95,7 +95,7 @@ impl<D: Dial> Pools<D> {
                 return Err(error);
             }
             // For a random while, so that two that met do not meet again.
-            let millis = self.clock.random_below(failed * PAUSE);
+            let millis = self.clock.random_below(PAUSE << (failed - 1).min(4));
             self.clock.sleep(Duration::from_millis(millis)).await;
         }
     }
