@@ -39,15 +39,15 @@ const NAME: &str = "mysql";
 /// was not tried. The tables must be InnoDB's.
 ///
 /// A clone is another handle of the same connections, which are the store's own: on them every statement sees what is
-/// committed when it begins (`READ COMMITTED`), and what was undone for the sake of somebody else's transaction is tried
+/// committed when it begins (`READ COMMITTED`), and what was undone in favour of another transaction is tried
 /// again. A call that gets no answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes
 /// what it spoke through; so do calls that fail otherwise.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb asks for it again for about 3 s, and then gives
+/// A row that a service's transaction keeps locked holds up no other. A verb asks for it again for about 3 s, and then gives
 /// an error that is transient; a worker leaves it for later. On MySQL what comes in one batch with such a row waits for some
 /// seconds, too: only MariaDB can be told not to wait for a lock. A row that cannot be read, edited by hand or written by a
 /// later release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way for a minute or a lease,
-/// as running with nobody's lease, and tells of it.
+/// as running under a lease that no worker has, and logs it.
 /// Times are those of the server's clock. A call that comes back is
 /// as durable as the server's `innodb_flush_log_at_trx_commit` says. A server that is told to log statements (its general
 /// log, its slow log) logs payloads with them, whether they are bound or not; the driver logs none of them.
@@ -111,7 +111,7 @@ impl MySqlStore {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        // The driver takes any scheme, and then goes where nobody has meant.
+        // The driver takes any scheme, and then goes where it was not meant to.
         let is_meant = ["mysql://", "mariadb://"]
             .iter()
             .any(|scheme| url.starts_with(scheme));
@@ -168,7 +168,7 @@ impl MySqlStore {
     /// The service may begin it at `READ COMMITTED` or at `REPEATABLE READ`, MySQL's default. All verbs decide by rows
     /// as they are now, and lock them until the transaction ends; those that run are not locked, for which the store
     /// looks at them on a connection of its own. A handler may finish its task at every level; but where snapshots are strict
-    /// (MariaDB's `innodb_snapshot_isolation`), one whose claim was renewed after its transaction began has to repeat that. Where somebody else has just changed the same rows it waits, for as long as the service's
+    /// (MariaDB's `innodb_snapshot_isolation`), one whose claim was renewed after its transaction began has to repeat that. Where another transaction has just changed the same rows it waits, for as long as the service's
     /// `innodb_lock_wait_timeout` allows. Two things remain: at `REPEATABLE READ`, a row that is claimed between that look
     /// and the lock stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until
     /// it would have ended), and so does one whose key, or id, comes to be there while a new row is written; and at

@@ -45,10 +45,10 @@ const NAME: &str = "postgres";
 /// [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, and closes what it spoke through; so do calls that
 /// fail otherwise, so no connection stays that leads to a server which has become a standby.
 ///
-/// A row that a service's transaction keeps locked holds up nobody else. A verb asks for it again for about 3 s, and then gives
+/// A row that a service's transaction keeps locked holds up no other. A verb asks for it again for about 3 s, and then gives
 /// an error that is transient; a worker leaves it for later. A row that cannot be read, edited by hand or written by a later
 /// release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way for a minute or a lease, as
-/// running with nobody's lease, and tells of it.
+/// running under a lease that no worker has, and logs it.
 #[derive(Clone)]
 pub struct PostgresStore {
     engine: Engine<SqlTable<PgSession<Own>>>,
@@ -76,7 +76,7 @@ impl PostgresStore {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        // The driver takes any scheme, and then goes where nobody has meant.
+        // The driver takes any scheme, and then goes where it was not meant to.
         let is_meant = ["postgres://", "postgresql://"]
             .iter()
             .any(|scheme| url.starts_with(scheme));
@@ -133,7 +133,7 @@ impl PostgresStore {
     /// is given to happens when the service commits, or not at all.
     ///
     /// Verbs lock what they can change, scheduled and dead rows, so that what they answer is true when the service commits. They
-    /// leave running rows to their workers. At `READ COMMITTED`, the default, they wait where somebody else has just changed
+    /// leave running rows to their workers. At `READ COMMITTED`, the default, they wait where another transaction has just changed
     /// the same rows, for as long as the service's `lock_timeout` allows. At a higher level that is an error, which is
     /// transient: the service may repeat its transaction. So may a handler at such a level have to, whose claim was renewed
     /// after its transaction began. Verbs set a savepoint, by which they let go what they need not lock. How long the service's

@@ -16,9 +16,7 @@ mod table;
 mod value;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::batches::STATEMENT;
-#[cfg(feature = "mysql")]
-pub(super) use self::batches::batches;
+pub(super) use self::batches::{STATEMENT, batches};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::builder::{check_connections, check_name};
 #[cfg(feature = "mysql")]
@@ -26,7 +24,7 @@ pub(super) use self::clip::clip;
 #[cfg(feature = "postgres")]
 pub(super) use self::connections::{Away, LIVES_FOR};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::connections::{Connections, Dial, Pools, Writing};
+pub(super) use self::connections::{Connections, Dial, Pools};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::errors::Limits;
 pub(super) use self::errors::RowError;
@@ -43,9 +41,11 @@ pub(super) use self::record::{NEW, new_values};
 pub(super) use self::record::{NUMBERS, counted, of_ranges};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::schema::{Made, Unfit};
-pub(super) use self::table::{Answered, Asked, Session, SqlTable};
 #[cfg(feature = "mysql")]
-pub(super) use self::table::{read_by, written_size};
+pub(super) use self::table::read_by;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::table::written_size;
+pub(super) use self::table::{Answered, Asked, Session, SqlTable};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::value::Driver;
 pub(super) use self::value::{Cells, Value};

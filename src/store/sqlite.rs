@@ -45,7 +45,7 @@ const ROWS_AHEAD: usize = 1_024;
 /// # One writer
 ///
 /// SQLite locks a whole file and no rows: while a transaction that has written is open, the application's own included,
-/// nobody else writes. What reads goes on. What writes waits for some seconds, and every call ends within
+/// no other writes. What reads goes on. What writes waits for some seconds, and every call ends within
 /// [`defaults::STORE_TIMEOUT`], then with an error that is transient. So keep transactions short, and
 /// [`join`](Self::join) one late:
 ///
@@ -59,7 +59,7 @@ const ROWS_AHEAD: usize = 1_024;
 /// rows nothing was written then, unless some were there already. So is a file that was deleted, moved away or replaced by
 /// another: every call fails until it is back in its place, or the process starts anew. A row that cannot be read, edited by
 /// hand or written by a later release, is an error of the verbs that mean it; what claims or sweeps puts it out of the way
-/// for a minute or a lease, as running with nobody's lease, and tells of it. A batch with rows that the file refuses, such as
+/// for a minute or a lease, as running under a lease that no worker has, and logs it. A batch with rows that the file refuses, such as
 /// by a trigger of the application's, is written without them. A file that a later release has changed is refused when it is
 /// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
@@ -116,7 +116,7 @@ impl SqliteStore {
             .busy_timeout(BUSY_TIMEOUT)
             .pragma("query_only", "ON")
             .thread_name(|_| "delayline-sqlite-read".to_owned());
-        // Only now: a file that somebody moves away later is missing, and no new one takes its place.
+        // Only now: a file that is moved away later is missing, and no new one takes its place.
         let create = writer.clone().create_if_missing(true);
         let presence = Arc::new(Presence::new(path));
         let file = File {
@@ -145,7 +145,7 @@ impl SqliteStore {
     /// given to happens when the service commits, or not at all.
     ///
     /// Begin it by `BEGIN IMMEDIATE` (`pool.begin_with("BEGIN IMMEDIATE")`): SQLite refuses to let a transaction write
-    /// that has read before somebody else wrote, and the renewal of a lease is enough of a write. How long a call waits is
+    /// that has read before another wrote, and the renewal of a lease is enough of a write. How long a call waits is
     /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
         let joined = Joined::new(connection, self.file.clock.clone());

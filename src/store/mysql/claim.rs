@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr, SqlStr};
 
-use super::connections::{Pool, Writing};
+use super::connections::Pool;
 use super::driver::execute;
 use super::insert::MOST;
 use super::sql::{SIZE, Sql};
@@ -41,7 +41,7 @@ pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Clai
         let found = Found { rows, unreadable };
         return Ok(Stamped { now, found });
     }
-    let mut writing = Writing::begin(pool).await?;
+    let mut writing = pool.begin().await?;
     let mut locked = Vec::new();
     for (lock, values) in looked.locks {
         locked.extend(writing.fetch(lock, &values).await?);

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection, Row};
 
 use crate::clock::Clock;
 use crate::defaults;
-use crate::store::sql::{self, Connections, Dial, Pools};
+use crate::store::sql::{Connections, Dial, Pools};
 
 /// For how many seconds a statement waits for a lock that it should not wait for, as it may be one that its owner forgot: the least that
 /// MySQL knows. MariaDB knows none at all, but may then undo a transaction that has left a locked row out.
@@ -40,7 +40,6 @@ struct NotSet(String);
 
 /// Connections of one purpose.
 pub(super) type Pool = Connections<Place>;
-pub(super) type Writing<'a> = sql::Writing<'a, Place>;
 
 /// So many connections at the most for callers, and as many for workers.
 pub(super) fn pools(options: &MySqlConnectOptions, count: usize) -> Pools<Place> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use sqlx::{MySqlConnection, SqlStr};
 
 use super::claim::{self, of_kind};
-use super::connections::{Pool, Writing};
+use super::connections::Pool;
 use super::driver::execute;
 use super::insert::{self, MOST};
 use super::ranges::ranges;
@@ -121,7 +121,7 @@ impl Own {
     /// Locks those rows that no other transaction has locked, and writes those that are as they were.
     async fn write_locked(&self, writes: &[&Write]) -> Result<Vec<Outcome>, sqlx::Error> {
         let sql = &self.server.sql;
-        let mut writing = Writing::begin(self.pool()).await?;
+        let mut writing = self.pool().begin().await?;
         let locked = rows_of(&mut writing, &sql.unlocked_lean, writes).await?;
         let is_as_it_was = |rows: &BTreeMap<_, Task>, write: &Write| {
             rows.get(&write.row.id).is_some_and(|row| {
@@ -291,7 +291,7 @@ impl Session for Own {
         let states: Vec<_> = states.iter().map(|state| number(*state).to_string()).collect();
         let values = [Value::Text(json(&ids)?), Value::Text(states.join(","))];
         let remove = || async {
-            let mut writing = Writing::begin(self.pool()).await?;
+            let mut writing = self.pool().begin().await?;
             let past = writing.fetch(sql.past_unlocked.clone(), &values).await?;
             let id = |row: &Cells| match row.first() {
                 Some(Value::Bytes(id)) => Some(hex(id)),

@@ -147,7 +147,7 @@ statements! {
     /// The same without what is long.
     by_ids_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_ids!("LEFT JOIN"));
 
-    /// The rows of these ids that nobody else has locked, and locks them.
+    /// The rows of these ids that no other transaction has locked, and locks them.
     unlocked = concat!("SELECT ", columns!("0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
     /// The same without what is long.
@@ -180,7 +180,7 @@ statements! {
         WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ", now!(), " ORDER BY t.due_at, t.id LIMIT ?"
     );
 
-    /// Scheduled rows of a kind that are due at a time and that nobody else has locked, the longest due first, and
+    /// Scheduled rows of a kind that are due at a time and that no other transaction has locked, the longest due first, and
     /// locks them.
     due_unlocked = concat!(
         "SELECT ", columns!("0"), " FROM delayline_tasks t FORCE INDEX (`due`)

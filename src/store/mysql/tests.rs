@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod corrupt;
 mod leases;
 mod locks;
+mod other_transactions;
 mod plans;
 mod rows;
 mod schema;
 mod server;
 mod silence;
-mod spoilt;
-mod strangers;
 #[cfg(feature = "testing")]
 mod table;
 mod transactions;

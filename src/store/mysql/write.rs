@@ -23,13 +23,10 @@ const TEXTS: usize = 256 << 10;
 /// How long the values of such a row are beside its texts.
 const REST_OF_ROW: usize = 256;
 
-/// What becomes of rows, where that differs from what was there.
+/// What becomes of rows, where that differs from what was there: columns and their values.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Set {
-    numbers: Vec<(&'static str, Option<i64>)>,
-    texts: Vec<(&'static str, Option<String>)>,
-    /// Payload and headers, and how many attempts there may be.
-    refill: Option<(Vec<u8>, String, Option<u32>)>,
+    columns: Vec<(&'static str, Value)>,
     version: u64,
     /// The version, and the `wake_at` where that matters, that they must have.
     was: (u64, Option<Timestamp>),
@@ -42,54 +39,49 @@ impl Set {
         } = write;
         let of = |row: &Task| {
             [
-                ("state", Some(number(row.state).into())),
-                ("due_at", Some(row.due_at.as_millis())),
-                ("planned_at", Some(row.planned_at.as_millis())),
-                ("attempt", Some(row.attempt.into())),
-                ("stalls", Some(row.stalls.into())),
-                ("hop", Some(row.hop.into())),
-                ("finished_at", row.finished_at.map(Timestamp::as_millis)),
+                ("state", Value::Int(number(row.state).into())),
+                ("due_at", Value::of_time(Some(row.due_at))),
+                ("planned_at", Value::of_time(Some(row.planned_at))),
+                ("attempt", Value::Int(row.attempt.into())),
+                ("stalls", Value::Int(row.stalls.into())),
+                ("hop", Value::Int(row.hop.into())),
+                ("finished_at", Value::of_time(row.finished_at)),
             ]
         };
         let pairs = of(before).into_iter().zip(of(row));
-        let mut numbers: Vec<_> = pairs
-            .filter(|(before, after)| before != after)
-            .map(|(_, after)| after)
-            .collect();
+        let changed = pairs.filter(|(before, after)| before != after);
+        let mut columns: Vec<_> = changed.map(|(_, after)| after).collect();
         // A renewal sets these without a new version, so they are never left as they were read.
-        numbers.push(("wake_at", row.wake_at.map(Timestamp::as_millis)));
-        numbers.push(("updated_at", Some(row.updated_at.as_millis())));
-        numbers.push(("started", Some(row.started.into())));
-        let mut texts = Vec::new();
+        columns.push(("wake_at", Value::of_time(row.wake_at)));
+        columns.push(("updated_at", Value::of_time(Some(row.updated_at))));
+        columns.push(("started", Value::Int(row.started.into())));
         if before.owner != row.owner {
-            texts.push(("t.owner = ?", row.owner.clone()));
+            columns.push(("owner", Value::of_text(row.owner.as_deref())));
         }
         if before.last_error != row.last_error {
-            let error = row.last_error.as_deref().map(|error| clip(error).to_owned());
-            texts.push(("t.last_error = ?", error));
+            columns.push(("last_error", Value::of_text(row.last_error.as_deref().map(clip))));
         }
         if !noted.history.is_empty() {
-            let history = Some(noted.history.clone());
-            texts.push(("t.history = RIGHT(CONCAT(t.history, ?), 16384)", history));
+            columns.push(("history", Value::Text(noted.history.clone())));
         }
-        if noted.sent.is_some() {
-            texts.push(("t.sent = ?", noted.sent.clone()));
+        if let Some(sent) = &noted.sent {
+            columns.push(("sent", Value::Text(sent.clone())));
         }
-        let refill = match write.refill {
-            true => Some((row.payload.clone(), headers(&row.headers)?, row.max_attempts)),
-            false => None,
-        };
+        if write.refill {
+            columns.push(("payload", Value::Bytes(row.payload.clone())));
+            columns.push(("headers", Value::Text(headers(&row.headers)?)));
+            columns.push(("max_attempts", Value::of_int(row.max_attempts)));
+        }
         Ok(Self {
-            numbers,
-            texts,
-            refill,
+            columns,
             version: row.version,
             was: (before.version, write.wake_at()),
         })
     }
 
     fn has_texts(&self) -> bool {
-        !self.texts.is_empty() || self.refill.is_some()
+        let texts = ["owner", "last_error", "history", "sent", "payload"];
+        self.columns.iter().any(|(column, _)| texts.contains(column))
     }
 }
 
@@ -157,18 +149,12 @@ fn alike(sql: &Sql, at_once: &str, set: &Set, width: usize) -> (String, Vec<Valu
     values.extend(wake_at.map(|wake_at| Value::of_time(Some(wake_at))));
     values.push(Value::version(set.version));
     let mut sets = Vec::new();
-    for (name, value) in &set.numbers {
-        sets.push(format!("t.{name} = ?"));
-        values.push(value.map_or(Value::Null, Value::Int));
-    }
-    for (text, value) in &set.texts {
-        sets.push((*text).to_owned());
-        values.push(Value::of_text(value.as_deref()));
-    }
-    if let Some((payload, headers, most)) = &set.refill {
-        sets.push("t.payload = ?, t.headers = ?, t.max_attempts = ?".to_owned());
-        let most = most.map_or(Value::Null, |most| Value::Int(most.into()));
-        values.extend([Value::Bytes(payload.clone()), Value::Text(headers.clone()), most]);
+    for (column, value) in &set.columns {
+        sets.push(match *column {
+            "history" => "t.history = RIGHT(CONCAT(t.history, ?), 16384)".to_owned(),
+            column => format!("t.{column} = ?"),
+        });
+        values.push(value.clone());
     }
     // Before what it looks at is written.
     let text = format!(
@@ -234,8 +220,7 @@ fn row(write: &Write, has_texts: bool) -> Result<Vec<Value>, sqlx::Error> {
     }
     values.extend(match write.refill {
         true => {
-            let most = write.row.max_attempts;
-            let most = most.map_or(Value::Null, |most| Value::Int(most.into()));
+            let most = Value::of_int(write.row.max_attempts);
             let headers = Value::Text(headers(&write.row.headers)?);
             [Value::Bytes(write.row.payload.clone()), headers, most]
         }

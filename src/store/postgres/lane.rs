@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use sqlx::{PgConnection, SqlStr};
 use tokio::sync::Mutex;
 
-use super::connections::{Database, Server};
+use super::connections::Database;
 use super::sql::IS_CHANGED;
 use super::{driver, errors};
-use crate::store::sql::{Cells, Dial, Value};
+use crate::store::sql::{Cells, Value};
 
 /// Sends statements on a connection.
 #[async_trait]
@@ -66,23 +66,19 @@ impl Lane for Own {
             pools, is_prepared, ..
         } = &*self.database;
         let fetch = || async {
-            let mut lent = pools.of(self.is_workers).lend().await?;
+            let pool = pools.of(self.is_workers);
             // In a session that is shared each statement is within a transaction that makes its own settings.
-            let begin = lent.dial().begin();
-            if !is_prepared {
-                Server::run(&mut lent, begin).await?;
-            }
+            let mut lent = match is_prepared {
+                true => pool.lend().await?,
+                false => pool.begin().await?,
+            };
             let rows = driver::fetch(&mut lent, sql.clone(), values, *is_prepared).await;
             // A row that is in the way says nothing of the connection.
-            if rows
-                .as_ref()
-                .err()
-                .is_none_or(|error| errors::classify(error).is_some())
-            {
-                if !is_prepared {
-                    Server::run(&mut lent, "COMMIT".to_owned()).await?;
-                }
-                lent.give_back();
+            let is_of_row = |error| errors::classify(error).is_some();
+            match rows.as_ref().err().is_none_or(is_of_row) {
+                true if *is_prepared => lent.give_back(),
+                true => lent.commit().await?,
+                false => {}
             }
             rows
         };

@@ -21,7 +21,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Listens on one channel for every waiter of this process, from the first one on.
 pub(super) struct Listener {
     options: PgConnectOptions,
-    /// None: nobody says anything.
+    /// None: nothing is said.
     channel: Option<String>,
     clock: Clock,
     heard: Arc<Notify>,

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::connections::Database;
 use super::names::Names;
-use crate::store::sql::{Made, Unfit, Writing};
+use crate::store::sql::{Made, Unfit};
 
 /// Each takes the schema from the version that is its place in the list to the next. Never edited, only added to:
 /// databases out there have them already.
@@ -52,7 +52,7 @@ fn made(names: &Names) -> Made {
 
 /// Fails unless the schema is the one that this release knows.
 pub(super) async fn check(database: &Database) -> Result<(), sqlx::Error> {
-    let mut transaction = Writing::begin(&database.pools.callers).await?;
+    let mut transaction = database.pools.callers.begin().await?;
     let found = version(&mut transaction, &database.names).await?;
     transaction.commit().await?;
     Ok(made(&database.names).check(found)?)
@@ -65,7 +65,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), sqlx::Error> {
         return Ok(());
     }
     let names = &database.names;
-    let mut transaction = Writing::begin(&database.pools.callers).await?;
+    let mut transaction = database.pools.callers.begin().await?;
     sqlx::raw_sql(PATIENT).execute(&mut *transaction).await?;
     sqlx::query(LOCK)
         .persistent(false)

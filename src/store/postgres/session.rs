@@ -11,9 +11,10 @@ use super::lane::Lane;
 use super::range::Ranges;
 use super::sql::Statements;
 use super::{NAME, columns, errors, schema};
-use crate::store::sql::codec::{number, span};
+use crate::store::sql::codec::{limit, number, span};
 use crate::store::sql::{
-    Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, counted, id, of_ranges,
+    Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, batches, counted, id,
+    of_ranges, written_size,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::turns::CALLS;
@@ -119,6 +120,12 @@ impl<L: Lane> Session for PgSession<L> {
         })
     }
 
+    fn groups<'w>(&self, writes: &'w [Write]) -> Result<Vec<Vec<&'w Write>>, sqlx::Error> {
+        let writes = Vec::from_iter(writes);
+        let groups = batches(&writes, usize::MAX, STATEMENT, |write| written_size(write));
+        Ok(groups.map(<[_]>::to_vec).collect())
+    }
+
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let values = columns::writes(&writes, self.0.channel())?;
         let statements = self.statements();
@@ -180,7 +187,7 @@ impl<L: Lane> Session for PgSession<L> {
             }
         };
         let room = claim.room.iter().filter(|(_, room)| **room > 0);
-        let room = room.map(|(kind, room)| (name(kind.as_str()), i64::try_from(*room).ok()));
+        let room = room.map(|(kind, room)| (name(kind.as_str()), Some(limit(*room))));
         let (kinds, room) = room.unzip();
         values.extend([
             Value::Texts(kinds),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::defaults;
 
-/// - Rows are locked and looked at again where somebody has changed them, which is `READ COMMITTED`; and they are written.
+/// - Rows are locked and looked at again where they have been changed, which is `READ COMMITTED`; and they are written.
 /// - Only indexes are used, one row after another: with the statistics of a table that was small once, the planner would
 ///   read all of it. A plan is made once for each statement, as no better one depends on the values.
 /// - Texts are read as they are meant.

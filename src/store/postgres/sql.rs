@@ -13,7 +13,7 @@
 //! so), and asked for its state as `state + 0`, which no index has. Else statistics of a moment at which there were few rows,
 //! or none of that state, would have all of them read, and compared with each that is meant.
 //!
-//! Who writes locks rows in a step of its own, which is done before anything is written, and leaves out those that somebody
+//! What writes locks rows in a step of its own, which is done before anything is written, and leaves out those that another transaction
 //! else has locked. `MATERIALIZED` keeps these steps from being merged or repeated.
 
 #[macro_use]
@@ -85,7 +85,7 @@ statements! {
     hold_keys = hold!(of_keys!());
 
     /// Writes new rows, at the one time of `$1` or else now, and leaves out those that meet another: says the time, and which were
-    /// written, unless all were. Tells channel `$2` (none: nobody) if one of them is due within `$3` ms.
+    /// written, unless all were. Tells channel `$2` (none: no channel) if one of them is due within `$3` ms.
     add = concat!(
         "WITH clock AS MATERIALIZED (SELECT coalesce(($1::bigint[])[1], ", now!(), ") AS now),
         given AS (
@@ -112,7 +112,7 @@ statements! {
         FROM clock CROSS JOIN counted c"
     );
 
-    /// Writes what has become of rows that nobody else has locked.
+    /// Writes what has become of rows that no other transaction has locked.
     write = write!(" SKIP LOCKED");
 
     /// The same as soon as they can be had.

@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
+mod corrupt;
 mod leases;
 mod locks;
 mod notify;
+mod other_transactions;
 mod plans;
 mod rows;
 mod schema;
 mod silence;
-mod spoilt;
-mod strangers;
 #[cfg(feature = "testing")]
 mod table;
 mod transactions;

@@ -4,6 +4,7 @@ use crate::store::NewRow;
 
 /// How many bytes of values one statement carries, unless a single row is longer. Servers take more, but all of it has to
 /// be in their memory at once, several times over.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) const STATEMENT: usize = 4 << 20;
 
 /// The batches in which rows go into statements: each at most so many, and not more bytes than `budget` unless it is a

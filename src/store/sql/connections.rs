@@ -26,8 +26,8 @@ pub(in crate::store) const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// How often something is begun anew that the server gave up in favour of another transaction.
 const TRIES: u64 = 10;
-/// For how many milliseconds to wait before, at the most, for each time that it has failed.
-const PAUSE: u64 = 20;
+/// For how many milliseconds to wait before, at the most, the first time; it doubles a few times.
+const PAUSE: u64 = 8;
 
 /// Opens a connection, and makes it one that a store can use.
 #[async_trait]
@@ -95,7 +95,7 @@ impl<D: Dial> Pools<D> {
                 return Err(error);
             }
             // For a random while, so that two that met do not meet again.
-            let millis = self.clock.random_below(failed * PAUSE);
+            let millis = self.clock.random_below(PAUSE << (failed - 1).min(4));
             self.clock.sleep(Duration::from_millis(millis)).await;
         }
     }
@@ -160,6 +160,13 @@ impl<D: Dial> Connections<D> {
         })
     }
 
+    /// The same, with a transaction begun, which is undone unless it is [committed](Lent::commit).
+    pub(in crate::store) async fn begin(&self) -> Result<Lent<'_, D>, sqlx::Error> {
+        let mut lent = self.lend().await?;
+        D::run(&mut lent, self.dial.begin()).await?;
+        Ok(lent)
+    }
+
     /// Closes all connections, those that are lent when they come back.
     pub(in crate::store) fn forget(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
@@ -204,39 +211,6 @@ impl<D: Dial> Connections<D> {
     }
 }
 
-/// A transaction; it is undone unless it is committed.
-pub(in crate::store) struct Writing<'a, D: Dial>(Lent<'a, D>);
-
-impl<'a, D: Dial> Writing<'a, D> {
-    pub(in crate::store) async fn begin(pool: &'a Connections<D>) -> Result<Self, sqlx::Error> {
-        let mut lent = pool.lend().await?;
-        let begin = lent.dial().begin();
-        D::run(&mut lent, begin).await?;
-        Ok(Self(lent))
-    }
-
-    /// Makes it durable.
-    pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        D::run(&mut self.0, "COMMIT".to_owned()).await?;
-        self.0.give_back();
-        Ok(())
-    }
-}
-
-impl<D: Dial> Deref for Writing<'_, D> {
-    type Target = D::Connection;
-
-    fn deref(&self) -> &D::Connection {
-        &self.0
-    }
-}
-
-impl<D: Dial> DerefMut for Writing<'_, D> {
-    fn deref_mut(&mut self) -> &mut D::Connection {
-        &mut self.0
-    }
-}
-
 /// A connection that is lent; it is closed unless it is given back.
 pub(in crate::store) struct Lent<'a, D: Dial> {
     // Closed before the permit is free, as the fields are dropped in this order.
@@ -248,9 +222,11 @@ pub(in crate::store) struct Lent<'a, D: Dial> {
 }
 
 impl<D: Dial> Lent<'_, D> {
-    /// By what it was opened.
-    pub(in crate::store) fn dial(&self) -> &D {
-        &self.home.dial
+    /// Makes durable what its transaction has written, and gives it back.
+    pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        D::run(&mut self, "COMMIT".to_owned()).await?;
+        self.give_back();
+        Ok(())
     }
 
     /// Gives the connection back as it was.

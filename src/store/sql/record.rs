@@ -276,8 +276,7 @@ fn values_of(new: &NewRow, now: Timestamp) -> Result<[Value; NEW], sqlx::Error> 
         time(row.due_at),
         time(row.planned_at),
         Value::of_time(row.wake_at),
-        row.max_attempts
-            .map_or(Value::Null, |most| Value::Int(most.into())),
+        Value::of_int(row.max_attempts),
         time(row.created_at),
         time(row.updated_at),
         Value::Text(codec::headers(&row.headers)?),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::SqlStr;
 
-use super::batches::{STATEMENT, batches, size};
+use super::batches::{batches, size};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::clip::clip;
 use super::codec::{hex, number};
 use super::errors::{Limits, RowError};
@@ -94,7 +95,7 @@ pub(in crate::store) trait Session: Send + Sync {
     /// How much a statement may carry of rows of so many bytes in all.
     async fn limits(&self, _bytes: usize) -> Result<Limits, sqlx::Error> {
         Ok(Limits {
-            budget: STATEMENT,
+            budget: usize::MAX,
             longest: usize::MAX,
             by: "",
         })
@@ -108,11 +109,9 @@ pub(in crate::store) trait Session: Send + Sync {
     /// Writes new rows as they are at a time, or else now: those that are in the way of no other, or none of them.
     async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>>;
 
-    /// Rows that one statement can write, or one transaction, in the order in which they are to be written.
+    /// Rows that are written together, in the order in which they are to be written.
     fn groups<'w>(&self, writes: &'w [Write]) -> Result<Vec<Vec<&'w Write>>, sqlx::Error> {
-        let writes: Vec<_> = writes.iter().collect();
-        let groups = batches(&writes, usize::MAX, STATEMENT, |write| written_size(write));
-        Ok(groups.map(<[_]>::to_vec).collect())
+        Ok(vec![writes.iter().collect()])
     }
 
     /// As [`Table::write`], of one of the [groups](Self::groups) or a part of it.
@@ -207,6 +206,7 @@ fn not_joined() -> sqlx::Error {
 }
 
 /// How many bytes the texts of a write take in a statement.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) fn written_size(write: &Write) -> usize {
     let Write { row, noted, .. } = write;
     let error = row.last_error.as_deref().map_or(0, |error| clip(error).len());

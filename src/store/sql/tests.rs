@@ -1,5 +1,8 @@
 //! What tests of several SQL stores have in common.
 
+#![allow(clippy::unwrap_used)]
+
+pub(in crate::store) mod corrupt;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) mod each;
 pub(in crate::store) mod forms;

@@ -8,7 +8,7 @@ use sqlx::SqlStr;
 use crate::{TaskId, Timestamp};
 
 /// A value of a statement, or of a column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) enum Value {
     Null,
     Int(i64),
@@ -31,6 +31,10 @@ pub(in crate::store) enum Value {
 impl Value {
     pub(in crate::store) fn of_time(time: Option<Timestamp>) -> Self {
         time.map_or(Self::Null, |time| Self::Int(time.as_millis()))
+    }
+
+    pub(in crate::store) fn of_int(int: Option<impl Into<i64>>) -> Self {
+        int.map_or(Self::Null, |int| Self::Int(int.into()))
     }
 
     pub(in crate::store) fn of_text(text: Option<impl Into<String>>) -> Self {

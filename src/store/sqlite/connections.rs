@@ -15,12 +15,12 @@ use crate::clock::Clock;
 use crate::store::sql::{Driver, RowError};
 use crate::{Error, Timestamp};
 
-/// For how long SQLite itself waits for another connection's lock where somebody reads, which hardly ever happens.
+/// For how long SQLite itself waits for another connection's lock where it reads, which hardly ever happens.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// After how long who writes is told that the lock could not be had. Until then it is asked for again and again: SQLite
+/// After how long a call that writes is told that the lock could not be had. Until then it is asked for again and again: SQLite
 /// does not queue for it, and where several processes write all the time it is free for moments only. SQLite's own
 /// waiting looks for such a moment ten times a second, and may miss all of them.
-const PATIENCE: Duration = Duration::from_secs(9);
+const LOCK_DEADLINE: Duration = Duration::from_secs(9);
 /// For how many milliseconds to wait before asking again, at the most.
 const PAUSE: u64 = 10;
 
@@ -99,10 +99,10 @@ impl Connections {
         }
     }
 
-    /// After somebody's lock was in the way: waits a random while, so that two that want it do not ask in step.
+    /// After another connection's lock was in the way: waits a random while, so that two that want it do not ask in step.
     /// Passes on any other error, and this one when the caller has waited long enough.
     async fn pause_after(&self, error: sqlx::Error, begun: Instant) -> Result<(), sqlx::Error> {
-        if !is_lock(&error) || begun.elapsed() >= PATIENCE {
+        if !is_lock(&error) || begun.elapsed() >= LOCK_DEADLINE {
             return Err(error);
         }
         let millis = 1 + self.clock.random_below(PAUSE);
@@ -141,7 +141,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // Without a runtime nobody is left who could wait.
+        // Without a runtime no task is left that could wait.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -208,12 +208,12 @@ impl DerefMut for Writing {
     }
 }
 
-/// SQLite's primary result codes: those that time, or somebody's hand, may mend, and then those of one row.
+/// SQLite's primary result codes: those that time, or an operator, may mend, and then those of one row.
 mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const OUT_OF_MEMORY: i32 = 7;
-    /// The file, or its file system, for as long as somebody has made it so.
+    /// The file, or its file system, for as long as it is made so.
     pub(super) const READ_ONLY: i32 = 8;
     pub(super) const INTERRUPT: i32 = 9;
     pub(super) const IO: i32 = 10;
@@ -232,7 +232,7 @@ fn code_of(error: &sqlx::Error) -> Option<i32> {
     Some(code & 0xFF)
 }
 
-/// Whether somebody else's lock was in the way.
+/// Whether another connection's lock was in the way.
 fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
 }

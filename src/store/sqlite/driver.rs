@@ -43,7 +43,7 @@ fn cells(row: &SqliteRow) -> Result<Cells, sqlx::Error> {
         Ok(match raw.type_info().name() {
             "INTEGER" | "BOOLEAN" => Value::Int(row.try_get_unchecked(column)?),
             "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
-            // What is no text is somebody's who has written it by hand.
+            // What is no text was written by hand.
             "TEXT" => match String::from_utf8(row.try_get_unchecked(column)?) {
                 Ok(text) => Value::Text(text),
                 Err(other) => Value::Bytes(other.into_bytes()),

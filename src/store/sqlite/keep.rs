@@ -136,10 +136,7 @@ impl<'c> Keep<'c> {
             let values = vec![
                 Value::Bytes(write.row.payload.clone()),
                 Value::Text(codec::headers(&write.row.headers)?),
-                write
-                    .row
-                    .max_attempts
-                    .map_or(Value::Null, |most| Value::Int(most.into())),
+                Value::of_int(write.row.max_attempts),
                 Value::Bytes(write.row.id.as_bytes().to_vec()),
                 version,
             ];

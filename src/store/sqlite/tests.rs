@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod corrupt;
 mod faults;
 mod locks;
 mod open;
 mod plans;
 mod rows;
-mod spoilt;
 #[cfg(feature = "testing")]
 mod table;
 

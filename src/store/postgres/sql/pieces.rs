@@ -124,7 +124,7 @@ macro_rules! of_keys {
     };
 }
 
-/// Reads rows, and locks those that somebody may change, as soon as they can be had. Says behind them whether one has become
+/// Reads rows, and locks those that may be changed, as soon as they can be had. Says behind them whether one has become
 /// another before it was locked.
 macro_rules! hold {
     ($found:expr) => {

@@ -1,4 +1,4 @@
-//! What somebody else has locked, or has spoilt, reaches nobody who has nothing to do with it.
+//! What another transaction has locked, or has made corrupt, holds up nothing that has nothing to do with it.
 
 use std::time::{Duration, Instant};
 
