@@ -30,7 +30,6 @@ use axum::routing::{MethodRouter, get, post};
 use tower_http::timeout::TimeoutLayer;
 
 use self::seal::Seal;
-pub(crate) use self::sign_in::Peer;
 use super::access::Access;
 use super::room::{self, Held};
 use super::{LIMIT, Shared, events};

@@ -6,7 +6,6 @@ use axum::extract::State;
 use axum::response::Response;
 use delayline::backend::{Backend, Reach};
 
-use super::super::health;
 use super::super::problem::Problem;
 use super::super::{Shared, now};
 use super::frame::{Frame, Tab, page};
@@ -64,8 +63,8 @@ pub(super) async fn show(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let parts = health::parts(&app).await;
-    let backends = app.backends.iter();
+    let parts = app.parts().await;
+    let backends = app.health.backends.iter();
     let held = backends.map(|backend| {
         (
             holds(&**backend),

@@ -12,13 +12,13 @@ use delayline::Kind;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::super::problem::Problem;
-use super::super::{Shared, health, now};
+use super::super::{Shared, now};
 use super::frame::{Frame, Tab, page};
 use super::late::{Failing, Late, Lateness};
 use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
-use crate::kinds::Found;
+use crate::operations::KindView;
 use crate::serve::recent::Recent;
 
 /// Of how many kinds tasks are counted.
@@ -116,9 +116,10 @@ pub(super) struct KindRow {
 
 impl KindRow {
     /// Tasks are counted up to `most`.
-    async fn of(app: &Shared, kind: Kind, found: Found, most: usize) -> Result<Self, Problem> {
+    async fn of(app: &Shared, found: KindView, most: usize) -> Result<Self, Problem> {
+        let kind = Kind::from(found.kind.as_str());
         let mut row = Self {
-            kind: kind.to_string(),
+            kind: found.kind,
             paused: found.paused.map(|paused| paused.reason),
             due: Count::default(),
             lateness: Lateness::default(),
@@ -194,16 +195,13 @@ pub(super) async fn show(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
     let caller = visitor.caller.clone();
-    let known = |kind: &Kind| caller.reaches(kind);
-    let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1, &known).await?;
+    let mut found = caller.operations(&app).kinds(None, KINDS + 1).await?;
     let are_more_kinds = found.len() > KINDS;
     found.truncate(KINDS);
     let most = (IN_ALL / found.len().max(1)).min(COUNTED);
-    let counting = found
-        .into_iter()
-        .map(|(kind, found)| KindRow::of(&app, kind, found, most));
+    let counting = found.into_iter().map(|found| KindRow::of(&app, found, most));
     let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
-    let (kinds, parts) = tokio::join!(counting, health::parts(&app));
+    let (kinds, parts) = tokio::join!(counting, app.parts());
     let kinds: Vec<KindRow> = kinds?;
     // What is told of all kinds together is not for a token of some.
     let of_all = caller.reaches_all().then_some(&app.recent);

@@ -6,8 +6,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::history::Explanation;
-use delayline::store::Target;
-use delayline::{Answer, Scheduler, State as TaskState, Task, TaskId, Timestamp};
+use delayline::store::{Expect, Target};
+use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
 
 use super::super::Shared;
 use super::super::problem::Problem;
@@ -17,9 +17,10 @@ use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
 use super::tasks::name;
 use super::timeline::{Happened, timeline};
-use super::to::To;
+use super::to::action;
 use super::visitor::Visitor;
 use super::words::{Moment, Said, code, said};
+use crate::operations::Refusal;
 use crate::reserved;
 use crate::serve::config::TraceUrl;
 use crate::serve::traces::Place;
@@ -113,6 +114,13 @@ fn facts(task: &Task, now: Timestamp, trace_url: Option<&TraceUrl>) -> Vec<Fact>
     facts
 }
 
+fn or_gone(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NoTask => not_found(),
+        refusal => refusal.into(),
+    }
+}
+
 fn not_found() -> Problem {
     let detail = "there is no such task: it may have been removed since, as history is after a week";
     Problem::new(StatusCode::NOT_FOUND, detail)
@@ -126,8 +134,8 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let explained = app.scheduler.explain(Target::Id(id)).await?;
-    let explained = explained.filter(|explained| visitor.caller.reaches(&explained.task.kind));
+    let operations = visitor.caller.operations(&app);
+    let explained = operations.explain(Target::Id(id)).await.map_err(or_gone);
     let Explanation {
         task,
         history,
@@ -135,7 +143,7 @@ pub(super) async fn show(
         words,
         now,
         ..
-    } = explained.ok_or_else(not_found)?;
+    } = explained?;
     let wants_payload = fields.one("payload").is_some();
     page(&TaskPage {
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
@@ -161,43 +169,6 @@ pub(super) async fn show(
     })
 }
 
-/// What is done with a task, by the last part of its path.
-enum Verb {
-    Cancel,
-    Run,
-    Redrive,
-    Dismiss,
-    Move(To),
-}
-
-impl Verb {
-    fn of(name: &str, fields: &Fields) -> Result<Self, Problem> {
-        Ok(match name {
-            "cancel" => Self::Cancel,
-            "run" => Self::Run,
-            "redrive" => Self::Redrive,
-            "dismiss" => Self::Dismiss,
-            "move" => Self::Move(To::parse(fields.one("to").unwrap_or_default())?),
-            _ => {
-                let detail = "there is nothing at this path";
-                return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-            }
-        })
-    }
-
-    async fn ask(self, scheduler: &Scheduler, id: TaskId) -> Result<Answer, delayline::Error> {
-        let target = Target::Id(id);
-        match self {
-            Self::Cancel => scheduler.cancel(target).await,
-            Self::Run => scheduler.run_now(target).await,
-            Self::Redrive => scheduler.redrive(target).await,
-            Self::Dismiss => scheduler.dismiss(target).await,
-            Self::Move(To::Time(when)) => scheduler.reschedule(target, when).await,
-            Self::Move(To::By(by)) => scheduler.shift(target, by).await,
-        }
-    }
-}
-
 /// `POST /tasks/{id}/{verb}`
 pub(super) async fn act(
     State(app): State<Shared>,
@@ -206,13 +177,12 @@ pub(super) async fn act(
     Path((id, verb)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let scheduler = visitor.scheduler(&app, &fields)?;
-    let asked = Verb::of(&verb, &fields)?;
-    let task = app.scheduler.find(Target::Id(id)).await?;
-    let task = task.filter(|task| visitor.caller.reaches(&task.kind));
-    let kind = task.ok_or_else(not_found)?.kind;
-    reserved::check_change(&kind, matches!(asked, Verb::Dismiss))?;
-    let answer = asked.ask(&scheduler, id).await?;
+    let operations = visitor.operations(&app, &fields)?;
+    let nothing = || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path");
+    let action = action(&verb, &fields)?.ok_or_else(nothing)?;
+    let answer = operations
+        .change(Target::Id(id), Expect::Anything, action)
+        .await?;
     if answer == Answer::NotFound {
         return Err(not_found());
     }

@@ -7,7 +7,6 @@ use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use delayline::Scheduler;
 
 use super::super::access::{Caller, local};
 use super::super::problem::Problem;
@@ -15,6 +14,7 @@ use super::super::{App, Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
+use crate::operations::Operations;
 use crate::reason::Reason;
 use crate::serve::config::Right;
 
@@ -41,7 +41,7 @@ impl Visitor {
         if app.access.is_open() {
             local(headers)?;
             return Ok(Some(Self {
-                caller: Caller::without_token(),
+                caller: Caller::of("page", None),
                 name: None,
                 csrf: app.pages.seal.form(""),
             }));
@@ -49,26 +49,20 @@ impl Visitor {
         let token = app.pages.seal.open(session, now());
         let holder = token.and_then(|token| app.access.holder(&token));
         Ok(holder.map(|holder| Self {
-            caller: Caller::holding(holder),
+            caller: Caller::of("page", Some(holder)),
             name: Some(holder.name.clone()),
             csrf: app.pages.seal.form(session),
         }))
     }
 
-    /// The scheduler for what he does, for the reason that a form gives.
-    pub(super) fn scheduler(&self, app: &App, fields: &Fields) -> Result<Scheduler, Problem> {
-        let scheduler = app.scheduler.by(&self.actor());
-        let Some(reason) = fields.one("reason") else {
-            return Ok(scheduler);
-        };
-        let reason = Reason::try_from(reason.to_owned())
-            .map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))?;
-        Ok(reason.given_to(&scheduler))
-    }
-
-    /// As which it is noted of what it does.
-    pub(super) fn actor(&self) -> String {
-        format!("page:{}", self.caller.name())
+    /// What can be done with tasks, for the reason that a form gives.
+    pub(super) fn operations(&self, app: &App, fields: &Fields) -> Result<Operations, Problem> {
+        let reason = fields
+            .one("reason")
+            .map(|reason| Reason::try_from(reason.to_owned()));
+        let reason = reason.transpose();
+        let reason = reason.map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))?;
+        Ok(self.caller.operations(app).because(reason))
     }
 
     pub(super) fn may_change(&self) -> bool {
