@@ -9,6 +9,7 @@ mod jobs;
 mod kinds;
 mod matching;
 mod refusal;
+mod rerun;
 mod task_view;
 mod work;
 

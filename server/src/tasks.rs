@@ -1,12 +1,14 @@
 //! `delayline tasks`: what is waiting, and what is done about it.
 
 mod change;
+mod rerun;
 mod show;
 
 use delayline::store::{Action, Target, When};
 use delayline::{Error, Kind, State, TaskId, Timestamp};
 
 use self::change::Changed;
+use self::rerun::Rerun;
 use self::show::{Explain, List, Show};
 use crate::Failure;
 use crate::operations::Filter;
@@ -56,6 +58,7 @@ enum Command {
     Redrive(Changed),
     /// Give dead tasks up for good
     Dismiss(Changed),
+    Rerun(Rerun),
 }
 
 impl Tasks {
@@ -77,6 +80,7 @@ impl Tasks {
             Command::Run(changed) => changed.run(Action::RunNow),
             Command::Redrive(changed) => changed.run(Action::Redrive),
             Command::Dismiss(changed) => changed.run(Action::Dismiss),
+            Command::Rerun(rerun) => rerun.run(),
         }
     }
 }

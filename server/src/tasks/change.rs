@@ -35,7 +35,7 @@ pub(super) struct Changed {
     json: bool,
 }
 
-fn reason(text: &str) -> Result<Reason, String> {
+pub(super) fn reason(text: &str) -> Result<Reason, String> {
     Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
 }
 

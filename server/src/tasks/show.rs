@@ -14,15 +14,15 @@ use crate::table::{one_line, table};
 
 /// One task that is looked at.
 #[derive(Debug, clap::Args)]
-struct Shown {
+pub(super) struct Shown {
     #[command(flatten)]
     one: One,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 impl Shown {
-    fn target(&self) -> Result<Target, Failure> {
+    pub(super) fn target(&self) -> Result<Target, Failure> {
         let target = self.one.target();
         target.ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))
     }

@@ -30,6 +30,15 @@ pub(super) struct Answered {
     task: Option<TaskView>,
 }
 
+impl Answered {
+    pub(super) fn of(caller: &Caller, answer: &Answer) -> Self {
+        Self {
+            answer: answer.word(),
+            task: answer.task().cloned().map(|task| seen_by(caller, task)),
+        }
+    }
+}
+
 /// The version of a task, as `If-Match` wants it back.
 pub(super) fn etag(version: u64) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("\"{version}\"")).ok()
@@ -62,10 +71,7 @@ pub(super) fn scheduled(caller: &Caller, scheduled: Scheduled) -> (StatusCode, u
 
 /// What a verb answered. `expected`: the request said which version it must be.
 pub(super) fn changed(caller: &Caller, answer: Answer, expected: bool) -> Response {
-    let body = Answered {
-        answer: answer.word(),
-        task: answer.task().cloned().map(|task| seen_by(caller, task)),
-    };
+    let body = Answered::of(caller, &answer);
     let (status, detail) = match answer {
         Answer::Done(task) => return tagged(StatusCode::OK, task.version, body),
         Answer::TooLate(_) => (StatusCode::CONFLICT, "it is too late: a worker has the task"),

@@ -1,17 +1,17 @@
 //! What can be done with a task that is there.
 
 use axum::extract::{Extension, Path, State};
-use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use delayline::Shift;
 use delayline::store::{Action, Expect, Target};
+use delayline::{Answer, Scheduled, Shift, TaskId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::{Answered, changed};
+use super::answer::{Answered, changed, refused, scheduled, tagged};
 use super::body::Body;
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
@@ -147,4 +147,86 @@ verb!(
 pub(super) fn signed(by: &str) -> Result<Shift, Problem> {
     let shift = crate::span::signed(by);
     shift.ok_or_else(|| Problem::invalid("by", by, "allowed is a sign and a time span, such as +10m or -2h"))
+}
+
+/// Runs a task that has ended once more, as a new one that is due now: of the same kind, payload, headers and number of
+/// attempts, and of the same key unless a live task has it.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{kind}/{key}/rerun",
+    tag = "tasks",
+    params(
+        ("kind" = schemas::Kind, Path, description = "The kind of the task"),
+        ("key" = schemas::Key, Path, description = "The caller's own name for it")
+    ),
+    request_body = Plain,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn rerun(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path((kind, key)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body<Plain>,
+) -> Result<Response, Problem> {
+    run_again(
+        &app,
+        &caller,
+        Target::Key(kind.into(), key.into()),
+        &headers,
+        body,
+    )
+    .await
+}
+
+/// The same of the task of an id.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/id/{id}/rerun",
+    tag = "tasks",
+    params(("id" = schemas::TaskId, Path, description = "The id of the task")),
+    request_body = Plain,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn rerun_by_id(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body<Plain>,
+) -> Result<Response, Problem> {
+    let id: TaskId = id.parse()?;
+    run_again(&app, &caller, Target::Id(id), &headers, body).await
+}
+
+async fn run_again(
+    app: &Shared,
+    caller: &Caller,
+    target: Target,
+    headers: &HeaderMap,
+    Body(Plain { reason }): Body<Plain>,
+) -> Result<Response, Problem> {
+    not_named(headers)?;
+    Ok(match caller.operations(app).rerun(target, reason).await? {
+        Answer::Done(task) => {
+            let (status, version, body) = scheduled(caller, Scheduled::New(task));
+            tagged(status, version, body)
+        }
+        Answer::Conflict(task) => {
+            let answer = Answer::Conflict(task);
+            let detail = "the task has not ended, so it still comes by itself";
+            refused(StatusCode::CONFLICT, detail, Answered::of(caller, &answer))
+        }
+        answer => changed(caller, answer, false),
+    })
 }

@@ -22,7 +22,7 @@ use super::visitor::Visitor;
 use super::words::{Moment, Said, code, said};
 use crate::operations::Refusal;
 use crate::reserved;
-use crate::serve::config::TraceUrl;
+use crate::serve::config::{Right, TraceUrl};
 use crate::serve::traces::Place;
 
 /// A task, and its payload as text.
@@ -49,6 +49,8 @@ struct TaskPage {
     payload: Option<Shown>,
     may_move: bool,
     is_dead: bool,
+    /// Whether it has ended, and its visitor may schedule it once more.
+    may_rerun: bool,
     due_at: String,
 }
 
@@ -145,7 +147,9 @@ pub(super) async fn show(
         ..
     } = explained?;
     let wants_payload = fields.one("payload").is_some();
+    let may_rerun = !task.state.is_live() && visitor.caller.may(Right::Schedule);
     page(&TaskPage {
+        may_rerun,
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
         said: fields.one("said").and_then(said),
         title: task
@@ -178,6 +182,9 @@ pub(super) async fn act(
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
     let operations = visitor.operations(&app, &fields)?;
+    if verb == "rerun" {
+        return rerun(&app, &visitor, &fields, id).await;
+    }
     let nothing = || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path");
     let action = action(&verb, &fields)?.ok_or_else(nothing)?;
     let answer = operations
@@ -188,4 +195,14 @@ pub(super) async fn act(
     }
     let said = code(&verb, &answer);
     Ok(go_to(&format!("{}/tasks/{id}?said={said}", app.base_path)))
+}
+
+/// Runs a task once more, and shows the new one.
+async fn rerun(app: &Shared, visitor: &Visitor, fields: &Fields, id: TaskId) -> Result<Response, Problem> {
+    visitor.caller.need(Right::Schedule)?;
+    let operations = visitor.caller.operations(app);
+    let answer = operations.rerun(Target::Id(id), fields.reason()?).await?;
+    let task = answer.task().ok_or_else(not_found)?;
+    let said = code("rerun", &answer);
+    Ok(go_to(&format!("{}/tasks/{}?said={said}", app.base_path, task.id)))
 }

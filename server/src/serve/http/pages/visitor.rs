@@ -15,7 +15,6 @@ use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
 use crate::operations::Operations;
-use crate::reason::Reason;
 use crate::serve::config::Right;
 
 /// The cookie that is a session.
@@ -57,12 +56,7 @@ impl Visitor {
 
     /// What can be done with tasks, for the reason that a form gives.
     pub(super) fn operations(&self, app: &App, fields: &Fields) -> Result<Operations, Problem> {
-        let reason = fields
-            .one("reason")
-            .map(|reason| Reason::try_from(reason.to_owned()));
-        let reason = reason.transpose();
-        let reason = reason.map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))?;
-        Ok(self.caller.operations(app).because(reason))
+        Ok(self.caller.operations(app).because(fields.reason()?))
     }
 
     pub(super) fn may_change(&self) -> bool {
