@@ -92,7 +92,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// So many tasks at the most, and so many looked at, as many are changed or counted: what they have in them is not kept.
+    /// Bounds for tasks that are changed or counted, of which no payload is kept: how many, and how many are read for it.
     pub(crate) fn of_many(tasks: usize, looks: usize) -> Self {
         Self {
             tasks,
@@ -105,7 +105,7 @@ impl Bounds {
 
 impl Filter {
     /// The tasks that match, by due time and id, after a position and within bounds; and the position after which it goes on,
-    /// if there is something to look at. By the index of kinds, states and due times; all else is looked at row by row.
+    /// if there may be more. By the index of kinds, states and due times; all else is compared row by row.
     pub(super) async fn page<T: From<Task>>(
         &self,
         scheduler: &Scheduler,

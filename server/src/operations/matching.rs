@@ -72,8 +72,19 @@ impl Answers {
         self.not_found += more.not_found;
     }
 
+    /// How many were answered how, by the words of the answers.
+    pub(crate) fn named(&self) -> [(&'static str, usize); 5] {
+        [
+            ("done", self.done),
+            ("too_late", self.too_late),
+            ("finished", self.finished),
+            ("conflict", self.conflict),
+            ("not_found", self.not_found),
+        ]
+    }
+
     pub(crate) fn sum(&self) -> usize {
-        self.done + self.too_late + self.finished + self.conflict + self.not_found
+        self.named().iter().map(|(_, count)| count).sum()
     }
 }
 
@@ -89,7 +100,7 @@ pub(crate) enum Changed {
         answers: Answers,
     },
     /// These were the first, and the rest is still to be changed.
-    Begun(Work),
+    Begun(Box<Work>),
 }
 
 impl Operations {
@@ -152,13 +163,13 @@ impl Operations {
         let bounds = Bounds::of_many(WITHIN, LOOKS);
         let (found, after) = filter.page(&self.scheduler, None, bounds).await?;
         if let Some(after) = after {
-            return Ok(Changed::Begun(Work::new(
+            return Ok(Changed::Begun(Box::new(Work::new(
                 self.clone(),
                 filter,
                 action,
                 found,
                 after,
-            )));
+            ))));
         }
         let answers = self.change_found(&found, action).await?;
         let matched = found.len();

@@ -1,6 +1,7 @@
 //! The HTTP interface.
 
 mod access;
+mod admission;
 mod answer;
 mod body;
 mod body_with;
@@ -49,6 +50,7 @@ use utoipa_axum::routes;
 
 pub(super) use self::access::Access;
 use self::access::{Peer, require};
+use self::admission::{A_TASK, Held};
 pub(super) use self::claim_kinds::ClaimKinds;
 pub(super) use self::pages::Pages;
 use self::problem::Problem;
@@ -120,7 +122,7 @@ pub(crate) fn router(app: Shared) -> Router {
     let base_path = app.base_path.clone();
     let (interface, described) = interface(&app).split_for_parts();
     let described = openapi::json(described, &base_path);
-    let a_scrape = room::Held {
+    let a_scrape = Held {
         of: |app| &app.room_for_scrapes,
         least: |_| room::A_SCRAPE,
     };
@@ -152,14 +154,16 @@ pub(crate) fn router(app: Shared) -> Router {
 fn guard(
     app: &Shared,
     rights: &'static [Right],
-    held: Option<room::Held>,
+    held: Option<Held>,
 ) -> impl Fn(MethodRouter<Shared>) -> MethodRouter<Shared> + use<> {
     let app = Arc::clone(app);
     move |handlers| {
         let handlers = match held {
-            Some(held) => handlers.route_layer(from_fn_with_state((Arc::clone(&app), held), room::enter)),
+            Some(held) => {
+                handlers.route_layer(from_fn_with_state((Arc::clone(&app), held), admission::enter))
+            }
             // It may wait, and holds no bytes meanwhile.
-            None => handlers.route_layer(from_fn_with_state(Arc::clone(&app), room::wait)),
+            None => handlers.route_layer(from_fn_with_state(Arc::clone(&app), admission::wait)),
         };
         handlers.route_layer(from_fn_with_state((Arc::clone(&app), rights), require))
     }
@@ -167,11 +171,11 @@ fn guard(
 
 /// The interface for programs, each operation with its description.
 fn interface(app: &Shared) -> OpenApiRouter<Shared> {
-    let a_task = room::Held {
+    let a_task = Held {
         of: |app| &app.room,
-        least: |_| room::A_TASK,
+        least: |_| A_TASK,
     };
-    let many = |least| room::Held {
+    let many = |least| Held {
         of: |app| &app.room_for_many,
         least,
     };

@@ -9,7 +9,8 @@ use delayline::store::{History, MemoryStore};
 use delayline::{Scheduler, State, Task, Timestamp};
 use serde_json::Value;
 
-use super::batch::{self, Asked};
+use super::asked::Asked;
+use super::batch;
 use super::origin::{Origin, id_of};
 use crate::serve::config::{self, Replies, Route, Targets};
 use crate::serve::traces::Traces;

@@ -157,7 +157,7 @@ impl Asked {
                 })
                 .into_response()
             }
-            Changed::Begun(work) => accepted(app, &*go_on(app, work)?),
+            Changed::Begun(work) => accepted(app, &*go_on(app, *work)?),
         })
     }
 }

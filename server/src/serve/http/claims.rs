@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::Caller;
+use super::admission::{full, sent_with};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
-use super::room::{full, sent_with};
 use super::{App, Shared};
 use crate::operations::TaskView;
 use crate::reserved;

@@ -236,29 +236,13 @@ pub(super) async fn change(
             let filter = wanted.filter(vec![kind], asked);
             match operations.change_all(filter, verb.action).await? {
                 Changed::Done { answers, .. } => answers,
-                Changed::Begun(work) => return Ok(to_job(&app, &bulk::go_on(&app, work)?.id)),
+                Changed::Begun(work) => return Ok(to_job(&app, &bulk::go_on(&app, *work)?.id)),
             }
         }
     };
-    let Answers {
-        done,
-        too_late,
-        finished,
-        conflict,
-        not_found,
-    } = answers;
     let search = form_urlencoded::Serializer::new(String::new())
         .append_pair("verb", &verb.field)
-        .extend_pairs(
-            [
-                ("done", done),
-                ("too_late", too_late),
-                ("finished", finished),
-                ("conflict", conflict),
-                ("not_found", not_found),
-            ]
-            .map(|(name, count)| (name, count.to_string())),
-        )
+        .extend_pairs(answers.named().map(|(name, count)| (name, count.to_string())))
         .finish();
     Ok(go_to(&format!("{}/bulk/done?{search}", app.base_path)))
 }

@@ -14,7 +14,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use super::super::problem::Problem;
 use super::super::{Shared, now};
 use super::frame::{Frame, Tab, page};
-use super::late::{Failing, Late, Lateness};
+use super::late::{Failing, Lateness};
 use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
@@ -99,7 +99,7 @@ struct Started {
 
 /// What there is of a kind.
 #[derive(Debug)]
-pub(super) struct KindRow {
+struct KindRow {
     pub(super) kind: String,
     /// Why its tasks wait, if they do.
     pub(super) paused: Option<String>,
@@ -170,6 +170,40 @@ impl KindRow {
     pub(super) fn failing(&self) -> Option<&Failing> {
         let failing = self.lateness.failing.as_ref();
         failing.filter(|failing| self.paused.is_none() && failing.is_late())
+    }
+}
+
+/// What is late, in a sentence: how much, and the kind of which the oldest is.
+#[derive(Debug)]
+struct Late {
+    text: String,
+    /// None: nothing is.
+    kind: Option<String>,
+    is_failing: bool,
+}
+
+impl Late {
+    fn of(kinds: &[KindRow]) -> Self {
+        let late = || kinds.iter().filter(|kind| kind.is_late());
+        let Some(oldest) = late().max_by_key(|kind| kind.lateness.oldest()) else {
+            return Self {
+                text: "Nothing is late.".to_owned(),
+                kind: None,
+                is_failing: false,
+            };
+        };
+        let mut count = Count::default();
+        for kind in late() {
+            count.add(kind.due);
+            if let Some(failing) = kind.failing() {
+                count.add(failing.away);
+            }
+        }
+        Self {
+            text: format!("{} late, the oldest by {}: ", count.are(), oldest.late()),
+            kind: Some(oldest.kind.clone()),
+            is_failing: oldest.failing().is_some(),
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use super::super::access::Peer;
 use super::super::problem::Problem;
 use super::super::{Shared, now};
 use super::fields::Fields;
+use super::form::posted;
 use super::frame::{Frame, Tab, go_to, page};
-use super::visitor::{SESSION, Visitor, posted};
+use super::visitor::{SESSION, Visitor};
 
 /// For how long somebody is signed in.
 const LASTS: Duration = Duration::from_secs(12 * 3_600);

@@ -10,8 +10,8 @@ use delayline::store::{Expect, Target};
 use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
 
 use super::super::Shared;
+use super::super::admission::A_TASK;
 use super::super::problem::Problem;
-use super::super::room;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
@@ -27,7 +27,7 @@ use crate::serve::traces::Place;
 
 /// A task, and its payload as text.
 pub(super) fn held(_: &Request) -> usize {
-    2 * room::A_TASK
+    2 * A_TASK
 }
 
 #[derive(Debug, Template)]
