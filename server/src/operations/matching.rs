@@ -104,8 +104,19 @@ pub(crate) enum Changed {
 }
 
 impl Operations {
+    /// Changes tasks that a caller has chosen, of which it may have named any.
+    pub(crate) async fn change_chosen(&self, chosen: &[Match], action: Action) -> Result<Answers, Refusal> {
+        for Match { id, .. } in chosen {
+            // Also one that the caller may not see: it must not be changed.
+            if let Some(task) = self.scheduler.find(*id).await? {
+                self.may_change(&task.kind, action)?;
+            }
+        }
+        Ok(self.change_found(chosen, action).await?)
+    }
+
     /// Changes tasks that were found, a hundred in each call of the store.
-    pub(crate) async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
+    pub(super) async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
         let mut answers = Answers::default();
         for batch in found.chunks(BATCH) {
             let changes = batch

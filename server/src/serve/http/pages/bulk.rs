@@ -6,7 +6,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use delayline::store::{Action, Target};
+use delayline::store::Action;
 use delayline::{Kind, Timestamp};
 use url::form_urlencoded;
 
@@ -20,7 +20,7 @@ use super::to::action;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment};
 use crate::digits::grouped;
-use crate::operations::{Answers, Bounds, Changed, HELD, JobView, Match, Operations, Refusal, state_for};
+use crate::operations::{Answers, Bounds, Changed, HELD, JobView, Match, Operations, state_for};
 use crate::time::Time;
 
 /// How many tasks are looked at to count those that match, where no index does.
@@ -220,17 +220,7 @@ pub(super) async fn change(
     let verb = Verb::of(&fields)?;
     let operations = visitor.operations(&app, &fields)?;
     let answers = match Which::of(&operations, &fields, &verb)? {
-        Which::Chosen(chosen) => {
-            // A form may name any task.
-            for Match { id, .. } in &chosen {
-                match operations.find(Target::Id(*id)).await {
-                    Ok(task) => operations.may_change(&task.kind, verb.action)?,
-                    Err(Refusal::NoTask) => {}
-                    Err(refusal) => return Err(refusal.into()),
-                }
-            }
-            operations.change_found(&chosen, verb.action).await?
-        }
+        Which::Chosen(chosen) => operations.change_chosen(&chosen, verb.action).await?,
         Which::All(wanted, asked) => {
             let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
             let filter = wanted.filter(vec![kind], asked);
