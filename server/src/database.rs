@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use delayline::Scheduler;
-#[cfg(feature = "mysql")]
-use delayline::store::MySqlBuilder;
-#[cfg(feature = "postgres")]
-use delayline::store::PostgresBuilder;
 use delayline::store::{History, Store};
 
 use crate::Failure;
+use crate::operations::Operations;
 
 /// The store with the tasks, for commands that look into it.
 #[derive(Debug, clap::Args)]
@@ -21,17 +18,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens the store, which must be there.
-    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        Address::given("--store", self.store.as_ref())?.existing().await
+    /// The operations on the tasks of the store, which must be there. What is changed has no wake-up sent: a worker finds that
+    /// within a second, as its row says.
+    pub(crate) async fn operations(&self) -> Result<Operations, Failure> {
+        let store = Address::given("--store", self.store.as_ref())?.existing().await?;
+        let builder = Scheduler::builder(Arc::clone(&store)).history(History::Changes);
+        Ok(Operations::new(&builder.build()?, store, "cli".to_owned()))
     }
+}
 
-    /// A scheduler over it. What is changed through it has no wake-up sent: a worker finds that within a second, as its row
-    /// says.
-    pub(crate) async fn scheduler(&self) -> Result<Scheduler, Failure> {
-        let builder = Scheduler::builder(self.open().await?).history(History::Changes);
-        Ok(builder.build()?.by("cli"))
-    }
+/// What is set of a store, beside its address.
+#[derive(Default)]
+struct Settings<'a> {
+    schema: Option<&'a str>,
+    table: Option<&'a str>,
+    connections: Option<u32>,
 }
 
 /// Where the database is. It may hold a password, so it is never shown, nor what a parser says of it.
@@ -109,11 +110,61 @@ impl Address {
 
     /// Opens the store for a server of tasks, with as many connections as a store has. A file that is not there is made.
     pub(crate) async fn serve(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.connect(&Settings::default()).await
+    }
+
+    /// Opens the store that is there.
+    pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.is_there()?;
+        self.serve().await
+    }
+
+    /// Refuses a file that is not there, as opening makes one.
+    fn is_there(&self) -> Result<(), Failure> {
+        #[cfg(feature = "sqlite")]
+        if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
+            return Err(self.missing());
+        }
+        Ok(())
+    }
+
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        allow(unused_variables, reason = "other stores have no settings")
+    )]
+    async fn connect(&self, settings: &Settings<'_>) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = match self.scheme() {
             #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => self.postgres(|builder| builder).await?,
+            "postgres" | "postgresql" => {
+                let options: sqlx::postgres::PgConnectOptions = self.options(["postgres", "postgresql"])?;
+                let mut builder = delayline::store::PostgresStore::builder(options.clone());
+                if let Some(schema) = settings.schema {
+                    builder = builder.schema(schema);
+                }
+                if let Some(table) = settings.table {
+                    builder = builder.table(table);
+                }
+                if let Some(connections) = settings.connections {
+                    builder = builder.connections(connections);
+                }
+                let store = builder.connect().await?;
+                crate::plaintext::warn_of_postgres(&options).await;
+                Arc::new(store)
+            }
             #[cfg(feature = "mysql")]
-            "mysql" | "mariadb" => self.mysql(|builder| builder).await?,
+            "mysql" | "mariadb" => {
+                let options: sqlx::mysql::MySqlConnectOptions = self.options(["mysql", "mariadb"])?;
+                let mut builder = delayline::store::MySqlStore::builder(options.clone());
+                if let Some(table) = settings.table {
+                    builder = builder.table(table);
+                }
+                if let Some(connections) = settings.connections {
+                    builder = builder.connections(connections);
+                }
+                let store = builder.connect().await?;
+                crate::plaintext::warn_of_mysql(&options).await;
+                Arc::new(store)
+            }
             #[cfg(feature = "sqlite")]
             "" | "sqlite" => Arc::new(delayline::store::SqliteStore::open(self.file()?).await?),
             #[cfg(feature = "redis")]
@@ -122,39 +173,6 @@ impl Address {
         };
         store.check().await?;
         Ok(store)
-    }
-
-    /// Opens the store that is there.
-    pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
-        #[cfg(feature = "sqlite")]
-        if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
-            return Err(self.missing());
-        }
-        self.serve().await
-    }
-
-    #[cfg(feature = "postgres")]
-    async fn postgres(
-        &self,
-        settings: impl FnOnce(PostgresBuilder) -> PostgresBuilder,
-    ) -> Result<Arc<dyn Store>, Failure> {
-        let options: sqlx::postgres::PgConnectOptions = self.options(["postgres", "postgresql"])?;
-        let builder = delayline::store::PostgresStore::builder(options.clone());
-        let store = settings(builder).connect().await?;
-        crate::plaintext::warn_of_postgres(&options).await;
-        Ok(Arc::new(store))
-    }
-
-    #[cfg(feature = "mysql")]
-    async fn mysql(
-        &self,
-        settings: impl FnOnce(MySqlBuilder) -> MySqlBuilder,
-    ) -> Result<Arc<dyn Store>, Failure> {
-        let options: sqlx::mysql::MySqlConnectOptions = self.options(["mysql", "mariadb"])?;
-        let builder = delayline::store::MySqlStore::builder(options.clone());
-        let store = settings(builder).connect().await?;
-        crate::plaintext::warn_of_mysql(&options).await;
-        Ok(Arc::new(store))
     }
 
     #[cfg(feature = "redis")]
@@ -169,7 +187,7 @@ impl Address {
         self.refused("the URL of a database that this build knows")
     }
 
-    /// Opens the store that is there, whose tables are there already.
+    /// Opens the database that is there, whose tables are there already.
     #[cfg(all(
         feature = "redis",
         any(feature = "postgres", feature = "mysql", feature = "sqlite")
@@ -179,47 +197,22 @@ impl Address {
         schema: Option<&str>,
         table: Option<&str>,
     ) -> Result<Arc<dyn Store>, Failure> {
-        let scheme = self.text.split_once("://").map_or("", |(scheme, _)| scheme);
-        let store: Arc<dyn Store> = match scheme {
-            #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => {
-                let settings = |mut builder: PostgresBuilder| {
-                    if let Some(schema) = schema {
-                        builder = builder.schema(schema);
-                    }
-                    if let Some(table) = table {
-                        builder = builder.table(table);
-                    }
-                    builder.connections(2)
-                };
-                self.postgres(settings).await?
-            }
-            #[cfg(feature = "mysql")]
-            "mysql" | "mariadb" => {
-                let settings = |builder: MySqlBuilder| match table {
-                    Some(table) => builder.table(table).connections(2),
-                    None => builder.connections(2),
-                };
-                self.mysql(settings).await?
-            }
-            #[cfg(feature = "sqlite")]
-            "" | "sqlite" => {
-                let file = self.file()?;
-                // Opening makes one that is not there.
-                if !file.exists() {
-                    return Err(self.missing());
-                }
-                Arc::new(delayline::store::SqliteStore::open(file).await?)
-            }
-            _ => return Err(self.unknown()),
+        if is_redis(self.scheme()) {
+            return Err(self.unknown());
+        }
+        self.is_there()?;
+        let settings = Settings {
+            schema,
+            table,
+            connections: Some(2),
         };
+        let store = self.connect(&settings).await?;
         let is_for = |option: Option<&str>, name: &str, is_right: bool| match option {
             Some(_) if !is_right => Err(Failure::Argument(format!("--{name} is not for {}", store.name()))),
             _ => Ok(()),
         };
         is_for(schema, "schema", store.name() == "postgres")?;
         is_for(table, "table", store.name() != "sqlite")?;
-        store.check().await?;
         Ok(store)
     }
 

@@ -6,14 +6,12 @@
 #[cfg(feature = "_store")]
 mod bench;
 #[cfg(feature = "_store")]
-mod bulk;
-#[cfg(feature = "_store")]
 mod database;
+#[cfg(feature = "_store")]
+mod depth;
 #[cfg(feature = "_store")]
 mod digits;
 mod examples;
-#[cfg(feature = "_store")]
-mod filter;
 #[cfg(feature = "_store")]
 mod forecast;
 #[cfg(feature = "_servers")]
@@ -24,6 +22,8 @@ mod manual;
 mod migrate;
 #[cfg(feature = "rocketmq")]
 mod nameservers;
+#[cfg(feature = "_store")]
+mod operations;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod plaintext;
 mod plan;
@@ -36,12 +36,16 @@ mod redis;
 #[cfg(feature = "_store")]
 mod reserved;
 #[cfg(feature = "_store")]
+mod schemas;
+#[cfg(feature = "_store")]
 mod serve;
 mod span;
 #[cfg(feature = "_store")]
 mod table;
 #[cfg(feature = "_store")]
 mod tasks;
+#[cfg(feature = "_store")]
+mod time;
 
 use std::error::Error as _;
 use std::io::{self, ErrorKind, Write as _};
@@ -122,6 +126,16 @@ enum Failure {
     Output(io::Error),
 }
 
+#[cfg(feature = "_store")]
+impl From<operations::Refusal> for Failure {
+    fn from(refusal: operations::Refusal) -> Self {
+        match refusal {
+            operations::Refusal::Error(error) => error.into(),
+            refusal => Self::Found(refusal.to_string()),
+        }
+    }
+}
+
 impl From<delayline::Error> for Failure {
     fn from(error: delayline::Error) -> Self {
         if error.is_invalid() {
@@ -186,6 +200,13 @@ fn in_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 #[cfg(feature = "_store")]
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::Output(error.into()))
+}
+
+/// The same of several, each in a line.
+#[cfg(feature = "_store")]
+fn json_lines(values: &[impl serde::Serialize]) -> Result<String, Failure> {
+    let lines = values.iter().map(|value| Ok(json(value)? + "\n"));
+    lines.collect()
 }
 
 /// Writes to standard output; a reader that has closed it has read what it wanted.

@@ -1,5 +1,7 @@
 //! Why somebody changes a task.
 
+use std::fmt;
+
 use delayline::Scheduler;
 use serde::Deserialize;
 
@@ -22,6 +24,12 @@ impl Reason {
 
     pub(crate) fn given_to(&self, scheduler: &Scheduler) -> Scheduler {
         scheduler.because(&self.0)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

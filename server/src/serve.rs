@@ -4,7 +4,6 @@
 mod collector;
 mod config;
 mod demo;
-mod depth;
 mod derived_id;
 mod descriptors;
 #[cfg(feature = "rocketmq")]
@@ -34,14 +33,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::config::{Config, Delivery, Flags};
-use self::http::{Access, App, ClaimKinds, Jobs, Known, Pages, Room, Silent};
-pub(crate) use self::http::{ExplainedView, TaskView};
+use self::http::{Access, App, ClaimKinds, Pages, Room};
 use self::test_clock::TestClock;
 use self::topics::Topics;
 use self::traces::Traces;
 use self::unscheduled::Unscheduled;
 use self::webhook::Webhook;
 use crate::Failure;
+use crate::operations::{Health, Jobs};
 
 /// Serve tasks to services in any language, over HTTP.
 #[derive(Debug, clap::Args)]
@@ -155,9 +154,9 @@ impl Serve {
             claims,
             traces: traces.clone(),
             stopping: stopping.clone(),
-            backends: parts.backends(),
+            health: Health::new(Arc::clone(&parts.store), parts.backends()),
             store: parts.store,
-            started_at: http::now(),
+            started_at: crate::time::now(),
             pages: Pages::new(&access)
                 .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,
             access,
@@ -179,10 +178,8 @@ impl Serve {
             delivered_here: config.delivered_here(),
             claim_kinds: ClaimKinds::default(),
             of_gateway: config.gateway_kinds(),
-            known: Known::default(),
             topics,
             test_clock: test_clock.clone(),
-            silent: Silent::default(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
             trace_url: config.http.trace_url.clone(),

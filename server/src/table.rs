@@ -25,3 +25,9 @@ pub(crate) fn table<const COLUMNS: usize>(
     }
     text
 }
+
+/// A text of a task, without what a terminal would take for a command.
+pub(crate) fn one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).collect()
+}

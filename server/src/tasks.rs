@@ -1,16 +1,18 @@
 //! `delayline tasks`: what is waiting, and what is done about it.
 
 mod change;
-mod explain;
-mod list;
+mod rerun;
 mod show;
 
-use delayline::store::Target;
-use delayline::{Error, Kind, Scheduler, State, TaskId, Timestamp};
+use delayline::store::{Action, Target, When};
+use delayline::{Error, Kind, State, TaskId, Timestamp};
 
+use self::change::Changed;
+use self::rerun::Rerun;
+use self::show::{Explain, List, Show};
 use crate::Failure;
-use crate::database::Place;
-use crate::filter::Filter;
+use crate::operations::Filter;
+use crate::span::Span;
 
 /// See what is waiting, and cancel, move, run, redrive or dismiss it: one task, or all that match.
 #[derive(Debug, clap::Args)]
@@ -21,15 +23,42 @@ pub(crate) struct Tasks {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    List(list::List),
-    Show(show::Show),
-    Explain(explain::Explain),
-    Cancel(change::Cancel),
-    Reschedule(change::Reschedule),
-    Shift(change::Shift),
-    Run(change::Run),
-    Redrive(change::Redrive),
-    Dismiss(change::Dismiss),
+    List(List),
+    Show(Show),
+    Explain(Explain),
+    /// Cancel scheduled tasks: they never run
+    Cancel(Changed),
+    /// Move scheduled tasks to another time
+    Reschedule {
+        #[command(flatten)]
+        changed: Changed,
+        /// To this time, such as 2026-12-24T18:00:00Z
+        #[arg(
+            long,
+            value_name = "TIME",
+            required_unless_present = "after",
+            conflicts_with = "after"
+        )]
+        at: Option<Timestamp>,
+        /// To this long from now, such as 15m
+        #[arg(long, value_name = "DURATION")]
+        after: Option<Span>,
+    },
+    /// Move scheduled tasks by a time span
+    Shift {
+        #[command(flatten)]
+        changed: Changed,
+        /// By this, with its sign, such as +10m or -2h
+        #[arg(long, value_name = "DURATION", value_parser = signed, allow_hyphen_values = true)]
+        by: delayline::Shift,
+    },
+    /// Make scheduled tasks due now
+    Run(Changed),
+    /// Give dead tasks another life, due now
+    Redrive(Changed),
+    /// Give dead tasks up for good
+    Dismiss(Changed),
+    Rerun(Rerun),
 }
 
 impl Tasks {
@@ -38,14 +67,27 @@ impl Tasks {
             Command::List(list) => list.run(),
             Command::Show(show) => show.run(),
             Command::Explain(explain) => explain.run(),
-            Command::Cancel(cancel) => cancel.run(),
-            Command::Reschedule(reschedule) => reschedule.run(),
-            Command::Shift(shift) => shift.run(),
-            Command::Run(run) => run.run(),
-            Command::Redrive(redrive) => redrive.run(),
-            Command::Dismiss(dismiss) => dismiss.run(),
+            Command::Cancel(changed) => changed.run(Action::Cancel),
+            Command::Reschedule { changed, at, after } => {
+                let due = match (at, after) {
+                    (Some(time), _) => When::At(time),
+                    (None, Some(Span(delay))) => When::After(delay),
+                    (None, None) => return Err(missing("no time", "allowed is one of --at and --after")),
+                };
+                changed.run(Action::Reschedule(due))
+            }
+            Command::Shift { changed, by } => changed.run(Action::Shift(by)),
+            Command::Run(changed) => changed.run(Action::RunNow),
+            Command::Redrive(changed) => changed.run(Action::Redrive),
+            Command::Dismiss(changed) => changed.run(Action::Dismiss),
+            Command::Rerun(rerun) => rerun.run(),
         }
     }
+}
+
+fn signed(text: &str) -> Result<delayline::Shift, String> {
+    crate::span::signed(text)
+        .ok_or_else(|| "allowed is a sign and a time span, such as +10m or -2h".to_owned())
 }
 
 /// Which task.
@@ -70,33 +112,6 @@ impl One {
             (None, Some(kind), Some(key)) => Some(Target::Key(kind.as_str().into(), key.as_str().into())),
             _ => None,
         }
-    }
-}
-
-/// One task that is looked at, and where it is.
-#[derive(Debug, clap::Args)]
-struct LookedAt {
-    #[command(flatten)]
-    one: One,
-    #[command(flatten)]
-    place: Place,
-}
-
-impl LookedAt {
-    /// What is found of it.
-    fn look<T>(
-        self,
-        look: impl AsyncFnOnce(Scheduler, Target) -> Result<Option<T>, Error>,
-    ) -> Result<T, Failure> {
-        let target = self
-            .one
-            .target()
-            .ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))?;
-        let found = crate::in_runtime(async {
-            let scheduler = self.place.scheduler().await?;
-            Ok::<_, Failure>(look(scheduler, target).await?)
-        })??;
-        found.ok_or_else(|| Failure::Found("there is no such task".to_owned()))
     }
 }
 
@@ -128,14 +143,14 @@ impl Matching {
         due_after.is_some() || due_before.is_some() || key_prefix.is_some() || error.is_some()
     }
 
-    fn filter(&self, kind: Kind, state: State) -> Filter {
+    fn filter(self, kind: Kind, state: State) -> Filter {
         Filter {
             kinds: vec![kind],
             state,
             due_after: self.due_after,
             due_before: self.due_before,
-            key_prefix: self.key_prefix.clone(),
-            error: self.error.clone(),
+            key_prefix: self.key_prefix,
+            error: self.error,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway: ordinary messages of any producer, delayed.
 
 mod answer;
+mod asked;
 mod batch;
 mod changing;
 mod delivery;
@@ -21,7 +22,7 @@ use delayline::{Policy, Scheduler, Worker};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
-use self::batch::Asked;
+use self::asked::Asked;
 use super::config;
 use super::test_clock::TestClock;
 use super::traces::Traces;

@@ -1,6 +1,7 @@
 //! The HTTP interface.
 
 mod access;
+mod admission;
 mod answer;
 mod body;
 mod body_with;
@@ -10,7 +11,6 @@ mod claims;
 mod connection;
 mod connections;
 mod events;
-mod explained;
 mod forecast;
 mod health;
 mod idempotency;
@@ -25,7 +25,6 @@ mod schedule;
 mod serving;
 mod stats;
 mod task;
-mod texts;
 mod time;
 mod upload;
 mod verbs;
@@ -33,41 +32,39 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect};
-use axum::routing::{MethodRouter, delete, get, post, put};
-use delayline::backend::Backend;
+use axum::routing::{MethodRouter, get};
 use delayline::claims::Claims;
 use delayline::store::Store;
 use delayline::{Kind, Scheduler, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
+use utoipa_axum::routes;
 
 pub(super) use self::access::Access;
-use self::access::require;
-pub(crate) use self::answer::TaskView;
-pub(super) use self::bulk::Jobs;
+use self::access::{Peer, require};
+use self::admission::{A_TASK, Held};
 pub(super) use self::claim_kinds::ClaimKinds;
-pub(crate) use self::explained::ExplainedView;
-pub(super) use self::health::{Known, Silent};
 pub(super) use self::pages::Pages;
-use self::pages::Peer;
 use self::problem::Problem;
 pub(super) use self::room::Room;
 pub(super) use self::serving::serve;
 pub(super) use self::waiting::answer_while;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
-use super::test_clock::{self, TestClock};
+use super::test_clock::TestClock;
 use super::topics::Topics;
 use super::traces::Traces;
 use super::unscheduled::Unscheduled;
+use crate::operations::{HELD, Health, Jobs};
 
 /// For how long a request may take that does not wait for tasks.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -80,8 +77,6 @@ pub(crate) struct App {
     pub(crate) claims: Claims,
     pub(crate) traces: Traces,
     pub(crate) store: Arc<dyn Store>,
-    /// What carries wake-ups, beside what the library has by itself.
-    pub(crate) backends: Vec<Arc<dyn Backend>>,
     pub(crate) access: Access,
     pub(crate) pages: Pages,
     pub(crate) started_at: Timestamp,
@@ -109,13 +104,11 @@ pub(crate) struct App {
     /// The kinds of messages, whose tasks only the gateway schedules.
     pub(crate) of_gateway: BTreeSet<Kind>,
     /// What answers, and since when what does not.
-    pub(crate) known: Known,
+    pub(crate) health: Health,
     /// The topics that tasks are delivered to.
     pub(crate) topics: Arc<Topics>,
     /// The clock of its tasks, if it can be turned.
     pub(crate) test_clock: Option<Arc<TestClock>>,
-    /// What does not answer.
-    pub(crate) silent: Silent,
     /// The changes in bulk that go on behind their callers.
     pub(crate) jobs: Jobs,
     /// Empty, or without a slash at its end.
@@ -131,96 +124,20 @@ pub(crate) type Shared = Arc<App>;
 /// All that is answered.
 pub(crate) fn router(app: Shared) -> Router {
     let base_path = app.base_path.clone();
-    let must_have = |rights: &'static [Right], handlers: MethodRouter<Shared>| {
-        handlers.route_layer(from_fn_with_state((Arc::clone(&app), rights), require))
-    };
-    let may_hold = |right: &'static [Right], held: room::Held, handlers: MethodRouter<Shared>| {
-        let enter = from_fn_with_state((Arc::clone(&app), held), room::enter);
-        must_have(right, handlers.route_layer(enter))
-    };
-    let a_task = room::Held {
-        of: |app| &app.room,
-        least: |_| room::A_TASK,
-    };
-    let many = |least| room::Held {
-        of: |app| &app.room_for_many,
-        least,
-    };
-    let may = |right, handlers| may_hold(right, a_task, handlers);
-    let (read, schedule): (&[_], &[_]) = (&[Right::Read], &[Right::Schedule]);
-    let (change, work): (&[_], &[_]) = (&[Right::Change], &[Right::Work]);
-    let a_scrape = room::Held {
+    let (interface, described) = interface(&app).split_for_parts();
+    let described = openapi::json(described, &base_path);
+    let a_scrape = Held {
         of: |app| &app.room_for_scrapes,
         least: |_| room::A_SCRAPE,
     };
-    // Also whoever may see more.
-    let scrape: &[_] = &[Right::Scrape, Right::Read];
-    let change_many = |handlers| may_hold(change, many(|_| bulk::HELD), handlers);
-    // Also whoever may begin one.
-    let look_at_bulk: &[_] = &[Right::Read, Right::Change];
-    let tasks = Router::new()
-        .route(
-            "/tasks",
-            may_hold(read, many(task::held), get(task::list)).merge(may(schedule, post(schedule::post))),
-        )
-        .route("/tasks:cancel", change_many(post(bulk::cancel)))
-        .route("/tasks:run", change_many(post(bulk::run)))
-        .route("/tasks:redrive", change_many(post(bulk::redrive)))
-        .route("/tasks:dismiss", change_many(post(bulk::dismiss)))
-        .route("/tasks:reschedule", change_many(post(bulk::reschedule)))
-        .route("/tasks:shift", change_many(post(bulk::shift)))
-        .route("/bulk", may(look_at_bulk, get(bulk::list)))
-        .route(
-            "/bulk/{id}",
-            may(look_at_bulk, get(bulk::show)).merge(may(change, delete(bulk::stop))),
-        )
-        .route("/kinds", may(read, get(kinds::list)))
-        .route("/kinds/{kind}/pause", may(change, post(kinds::pause)))
-        .route("/kinds/{kind}/resume", may(change, post(kinds::resume)))
-        .route("/forecast", may(read, get(forecast::show)))
-        .route("/stats", may(read, get(stats::show)))
-        .route("/time", may(read, get(time::show)))
-        .route("/tasks/id/{id}", may(read, get(task::by_id)))
-        .route(
-            "/tasks/{kind}/{key}",
-            may(read, get(task::by_key)).merge(may(schedule, put(schedule::put))),
-        )
-        .route("/tasks/{kind}/{key}/cancel", may(change, post(verbs::cancel)))
-        .route("/tasks/{kind}/{key}/run", may(change, post(verbs::run)))
-        .route("/tasks/{kind}/{key}/redrive", may(change, post(verbs::redrive)))
-        .route("/tasks/{kind}/{key}/dismiss", may(change, post(verbs::dismiss)))
-        .route(
-            "/tasks/{kind}/{key}/reschedule",
-            may(change, post(verbs::reschedule)),
-        )
-        .route("/tasks/{kind}/{key}/shift", may(change, post(verbs::shift)));
-    // These may wait longer, and hold no bytes meanwhile.
-    let may_wait = |right, handlers: MethodRouter<Shared>| {
-        let wait = from_fn_with_state(Arc::clone(&app), room::wait);
-        must_have(right, handlers.route_layer(wait))
-    };
-    let take = may_wait(work, post(claims::take)).layer(DefaultBodyLimit::max(claims::BODY_LIMIT));
-    let take = Router::new()
-        .route("/claims", take)
-        .route("/events", may_wait(read, get(events::listen)))
-        .route("/time/advance", may_wait(change, post(time::advance)));
-    let claims = Router::new()
-        .route("/claims:done", may(work, post(claims::all_done)))
-        .route("/claims/{claim}/done", may(work, post(claims::done)))
-        .route("/claims/{claim}/retry", may(work, post(claims::retry)))
-        .route("/claims/{claim}/snooze", may(work, post(claims::snooze)))
-        .route("/claims/{claim}/discard", may(work, post(claims::discard)))
-        .route("/claims/{claim}/extend", may(work, post(claims::extend)));
-    let limited = tasks.merge(claims).layer(TimeoutLayer::with_status_code(
-        StatusCode::SERVICE_UNAVAILABLE,
-        LIMIT,
-    ));
+    // Also for callers that may see more.
+    let scrape = guard(&app, &[Right::Scrape, Right::Read], Some(a_scrape));
     let all = Router::new()
-        .nest("/v1", limited.merge(take))
+        .merge(interface)
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
-        .route("/openapi.json", get(openapi::describe))
-        .route("/metrics", may_hold(scrape, a_scrape, get(metrics::show)))
+        .route("/openapi.json", get(|| async { described }))
+        .route("/metrics", scrape(get(metrics::show)))
         .merge(pages::router(&app))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
@@ -237,9 +154,94 @@ pub(crate) fn router(app: Shared) -> Router {
         .layer(from_fn(problem::name_request))
 }
 
-/// By this machine's clock, or the one that tests turn: it is for people.
-pub(super) fn now() -> Timestamp {
-    test_clock::shown().unwrap_or_else(|| SystemTime::now().into())
+/// Lets only callers through that have one of the rights, when there is room for what they hold.
+fn guard(
+    app: &Shared,
+    rights: &'static [Right],
+    held: Option<Held>,
+) -> impl Fn(MethodRouter<Shared>) -> MethodRouter<Shared> + use<> {
+    let app = Arc::clone(app);
+    move |handlers| {
+        let handlers = match held {
+            Some(held) => {
+                handlers.route_layer(from_fn_with_state((Arc::clone(&app), held), admission::enter))
+            }
+            // It may wait, and holds no bytes meanwhile.
+            None => handlers.route_layer(from_fn_with_state(Arc::clone(&app), admission::wait)),
+        };
+        handlers.route_layer(from_fn_with_state((Arc::clone(&app), rights), require))
+    }
+}
+
+/// The interface for programs, each operation with its description.
+fn interface(app: &Shared) -> OpenApiRouter<Shared> {
+    let a_task = Held {
+        of: |app| &app.room,
+        least: |_| A_TASK,
+    };
+    let many = |least| Held {
+        of: |app| &app.room_for_many,
+        least,
+    };
+    let read = guard(app, &[Right::Read], Some(a_task));
+    let schedule = guard(app, &[Right::Schedule], Some(a_task));
+    let change = guard(app, &[Right::Change], Some(a_task));
+    let work = guard(app, &[Right::Work], Some(a_task));
+    let list = guard(app, &[Right::Read], Some(many(task::held)));
+    let change_many = guard(app, &[Right::Change], Some(many(|_| HELD)));
+    // Also for callers that may begin one.
+    let see_bulk = guard(app, &[Right::Read, Right::Change], Some(a_task));
+    let limited = OpenApiRouter::with_openapi(openapi::described())
+        .routes(routes!(task::list).map(list))
+        .routes(routes!(task::by_key).map(&read))
+        .routes(routes!(task::by_id).map(&read))
+        .routes(routes!(schedule::post).map(&schedule))
+        .routes(routes!(schedule::put).map(&schedule))
+        .routes(routes!(verbs::rerun).map(&schedule))
+        .routes(routes!(verbs::rerun_by_id).map(schedule))
+        .routes(routes!(verbs::cancel).map(&change))
+        .routes(routes!(verbs::run).map(&change))
+        .routes(routes!(verbs::redrive).map(&change))
+        .routes(routes!(verbs::dismiss).map(&change))
+        .routes(routes!(verbs::reschedule).map(&change))
+        .routes(routes!(verbs::shift).map(&change))
+        .routes(routes!(bulk::cancel).map(&change_many))
+        .routes(routes!(bulk::run).map(&change_many))
+        .routes(routes!(bulk::redrive).map(&change_many))
+        .routes(routes!(bulk::dismiss).map(&change_many))
+        .routes(routes!(bulk::reschedule).map(&change_many))
+        .routes(routes!(bulk::shift).map(change_many))
+        .routes(routes!(bulk::list).map(&see_bulk))
+        .routes(routes!(bulk::show).map(see_bulk))
+        .routes(routes!(bulk::stop).map(&change))
+        .routes(routes!(kinds::list).map(&read))
+        .routes(routes!(kinds::pause).map(&change))
+        .routes(routes!(kinds::resume).map(change))
+        .routes(routes!(forecast::show).map(&read))
+        .routes(routes!(stats::show).map(&read))
+        .routes(routes!(time::show).map(read))
+        .routes(routes!(claims::all_done).map(&work))
+        .routes(routes!(claims::done).map(&work))
+        .routes(routes!(claims::retry).map(&work))
+        .routes(routes!(claims::snooze).map(&work))
+        .routes(routes!(claims::discard).map(&work))
+        .routes(routes!(claims::extend).map(work))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::SERVICE_UNAVAILABLE,
+            LIMIT,
+        ));
+    // These may wait longer.
+    let take = guard(app, &[Right::Work], None);
+    let listen = guard(app, &[Right::Read], None);
+    let turn = guard(app, &[Right::Change], None);
+    limited
+        .routes(
+            routes!(claims::take)
+                .map(take)
+                .layer(DefaultBodyLimit::max(claims::BODY_LIMIT)),
+        )
+        .routes(routes!(events::listen).map(listen))
+        .routes(routes!(time::advance).map(turn))
 }
 
 async fn unknown() -> impl IntoResponse {

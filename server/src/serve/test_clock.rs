@@ -3,7 +3,7 @@
 mod happened;
 mod witness;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::clock::{self, Clock};
@@ -14,9 +14,9 @@ pub(crate) use self::happened::{Event, What};
 use self::happened::{Happened, Hearing};
 use self::witness::Witness;
 use super::config::Config;
-use super::http;
 use crate::Failure;
 use crate::reserved::is_reserved;
+use crate::time;
 
 /// Times have no finer parts: so a worker sweeps whenever the clock was turned.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(1);
@@ -24,14 +24,6 @@ pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(1);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
 /// How many kinds, and how many tasks of each, are read at once.
 const PAGE: usize = 500;
-
-/// The clock of this process, once it has one: pages tell the time by it as well.
-static CLOCK: OnceLock<clock::TestClock> = OnceLock::new();
-
-/// What a test clock shows, where there is one.
-pub(super) fn shown() -> Option<Timestamp> {
-    CLOCK.get().map(clock::TestClock::now)
-}
 
 /// The clock of a server, the rows that go by it, and what happens to them while it is turned.
 #[derive(Debug)]
@@ -69,8 +61,8 @@ impl TestClock {
 
     /// A clock that stands at this moment, over no rows. In a runtime of one thread.
     pub(crate) fn start(config: &Config) -> Self {
-        let clock = clock::TestClock::starting_at(http::now());
-        let _once = CLOCK.set(clock.clone());
+        let clock = clock::TestClock::starting_at(time::now());
+        time::go_by(clock.clone());
         let rows = MemoryStore::with_clock(clock.clock());
         let happened = Arc::new(Happened::new(clock.clone()));
         Self {

@@ -1,21 +1,20 @@
 //! `delayline tasks cancel`, `reschedule`, `shift`, `run`, `redrive` and `dismiss`: of one task, or of all that match.
 
-use delayline::store::{Action, Expect, When};
-use delayline::{Answer, Scheduler, Timestamp};
+use std::sync::Mutex;
+
+use delayline::store::{Action, Expect, Target};
+use delayline::{Answer, Kind};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Matching, One, missing};
 use crate::Failure;
-use crate::bulk::{self, Match};
 use crate::database::Place;
+use crate::operations::{self, Answers, Follower, Operations, TaskView, state_for};
 use crate::reason::Reason;
-use crate::reserved;
-use crate::serve::TaskView;
-use crate::span::Span;
 
 /// Which tasks are changed.
 #[derive(Debug, clap::Args)]
-struct Changed {
+pub(super) struct Changed {
     #[command(flatten)]
     one: One,
     /// All tasks of the kind that match, in place of one: KEY is left out
@@ -36,23 +35,23 @@ struct Changed {
     json: bool,
 }
 
-fn reason(text: &str) -> Result<Reason, String> {
+pub(super) fn reason(text: &str) -> Result<Reason, String> {
     Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
 }
 
-/// How many are changed by one command at the most: their ids are held in memory meanwhile.
-const MOST: usize = 5_000_000;
-
 impl Changed {
-    fn run(self, action: Action) -> Result<(), Failure> {
-        let is_one = self.one.target().filter(|_| !self.all);
-        match (is_one, &self.one.kind) {
+    pub(super) fn run(self, action: Action) -> Result<(), Failure> {
+        let target = self.one.target().filter(|_| !self.all);
+        match (target, &self.one.kind) {
             (Some(_), _) if self.matching.is_given() => Err(missing(
                 "a task and a filter",
                 "allowed is a filter with --all and without KEY",
             )),
             (Some(target), _) => self.change_one(target, action),
-            (None, Some(kind)) if self.all && self.one.key.is_none() => self.change_all(kind, action),
+            (None, Some(kind)) if self.all && self.one.key.is_none() => {
+                let kind = kind.as_str().into();
+                self.change_all(kind, action)
+            }
             _ => Err(missing(
                 "no task",
                 "allowed are KIND and KEY, --id UUID, or KIND and --all",
@@ -60,27 +59,10 @@ impl Changed {
         }
     }
 
-    async fn scheduler(&self) -> Result<Scheduler, Failure> {
-        let scheduler = self.place.scheduler().await?;
-        Ok(match &self.reason {
-            Some(reason) => reason.given_to(&scheduler),
-            None => scheduler,
-        })
-    }
-
-    fn change_one(&self, target: delayline::store::Target, action: Action) -> Result<(), Failure> {
+    fn change_one(self, target: Target, action: Action) -> Result<(), Failure> {
         let answer = crate::in_runtime(async {
-            let scheduler = self.scheduler().await?;
-            if let Some(task) = scheduler.find(target.clone()).await? {
-                reserved::check_change(&task.kind, matches!(action, Action::Dismiss))?;
-            }
-            Ok::<_, Failure>(match action {
-                Action::Shift(by) => scheduler.shift(target, by).await?,
-                action => {
-                    let answers = scheduler.change_each([(target, Expect::Anything, action)]).await;
-                    answers.into_iter().next().unwrap_or(Ok(Answer::NotFound))?
-                }
-            })
+            let operations = self.place.operations().await?.because(self.reason);
+            Ok::<_, Failure>(operations.change(target, Expect::Anything, action).await?)
         })??;
         let word = answer.word();
         let is_done = answer.is_done();
@@ -102,23 +84,16 @@ impl Changed {
         }
     }
 
-    fn change_all(&self, kind: &str, action: Action) -> Result<(), Failure> {
-        reserved::check_change(&kind.into(), matches!(action, Action::Dismiss))?;
-        let filter = self.matching.filter(kind.into(), bulk::state_for(action));
+    fn change_all(self, kind: Kind, action: Action) -> Result<(), Failure> {
+        crate::reserved::check_change(&kind, action == Action::Dismiss)?;
+        let filter = self.matching.filter(kind, state_for(action));
         let (matched, answers) = crate::in_runtime(async {
-            let scheduler = self.scheduler().await?;
-            let matches: Vec<Match> = filter.find(&scheduler, MOST).await?;
+            let operations = self.place.operations().await?.because(self.reason);
             if self.dry_run {
-                return Ok((matches.len(), None));
+                let (matched, _) = operations.count(&filter, action, usize::MAX).await?;
+                return Ok((matched, None));
             }
-            let bar = ProgressBar::new(matches.len() as u64);
-            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos} of {len} {elapsed}") {
-                bar.set_style(style);
-            }
-            let told = |answers: &bulk::Answers| bar.set_position(answers.sum() as u64);
-            let changed = bulk::change(&scheduler, &matches, action, told).await;
-            bar.finish_and_clear();
-            Ok::<_, Failure>((matches.len(), Some(changed?)))
+            change_all(&operations, filter, action).await
         })??;
         if self.json {
             let text = crate::json(&serde_json::json!({"matched": matched, "answers": answers}))?;
@@ -132,7 +107,7 @@ impl Changed {
                 (answers.finished, "had ended by then"),
                 (
                     answers.conflict,
-                    "were moved by somebody else, or their key is taken",
+                    "were moved by another caller, or their key is taken",
                 ),
                 (answers.not_found, "were not there any more"),
             ] {
@@ -145,104 +120,61 @@ impl Changed {
     }
 }
 
-/// Cancel scheduled tasks: they never run.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Cancel {
-    #[command(flatten)]
-    changed: Changed,
-}
-
-impl Cancel {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        self.changed.run(Action::Cancel)
+async fn change_all(
+    operations: &Operations,
+    filter: operations::Filter,
+    action: Action,
+) -> Result<(usize, Option<Answers>), Failure> {
+    match operations.change_all(filter, action).await? {
+        operations::Changed::Done { matched, answers, .. } => Ok((matched, Some(answers))),
+        operations::Changed::Begun(work) => {
+            let progress = Progress::begin();
+            let came = work.run(&progress).await;
+            progress.bar.finish_and_clear();
+            came?;
+            let (matched, answers) = *progress.counts();
+            Ok((matched, Some(answers)))
+        }
     }
 }
 
-/// Make scheduled tasks due now.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Run {
-    #[command(flatten)]
-    changed: Changed,
+/// Shows how far a change has come.
+struct Progress {
+    bar: ProgressBar,
+    counts: Mutex<(usize, Answers)>,
 }
 
-impl Run {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        self.changed.run(Action::RunNow)
+impl Progress {
+    fn begin() -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos} of {len} {elapsed}") {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            counts: Mutex::default(),
+        }
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, (usize, Answers)> {
+        self.counts
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Give dead tasks another life, due now.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Redrive {
-    #[command(flatten)]
-    changed: Changed,
-}
+impl Follower for Progress {
+    type Permit = ();
 
-impl Redrive {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        self.changed.run(Action::Redrive)
+    async fn next_step(&self) -> Option<()> {
+        Some(())
     }
-}
 
-/// Give dead tasks up for good.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Dismiss {
-    #[command(flatten)]
-    changed: Changed,
-}
-
-impl Dismiss {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        self.changed.run(Action::Dismiss)
-    }
-}
-
-/// Move scheduled tasks to another time.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Reschedule {
-    #[command(flatten)]
-    changed: Changed,
-    /// To this time, such as 2026-12-24T18:00:00Z
-    #[arg(
-        long,
-        value_name = "TIME",
-        required_unless_present = "after",
-        conflicts_with = "after"
-    )]
-    at: Option<Timestamp>,
-    /// To this long from now, such as 15m
-    #[arg(long, value_name = "DURATION")]
-    after: Option<Span>,
-}
-
-impl Reschedule {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let due = match (self.at, self.after) {
-            (Some(time), _) => When::At(time),
-            (None, Some(Span(delay))) => When::After(delay),
-            (None, None) => return Err(missing("no time", "allowed is one of --at and --after")),
-        };
-        self.changed.run(Action::Reschedule(due))
-    }
-}
-
-/// Move scheduled tasks by a time span.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Shift {
-    #[command(flatten)]
-    changed: Changed,
-    /// By this, with its sign, such as +10m or -2h
-    #[arg(long, value_name = "DURATION", value_parser = signed, allow_hyphen_values = true)]
-    by: delayline::Shift,
-}
-
-fn signed(text: &str) -> Result<delayline::Shift, String> {
-    crate::span::signed(text)
-        .ok_or_else(|| "allowed is a sign and a time span, such as +10m or -2h".to_owned())
-}
-
-impl Shift {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        self.changed.run(Action::Shift(self.by))
+    fn record(&self, found: usize, answers: &Answers) {
+        let mut counts = self.counts();
+        counts.0 += found;
+        counts.1.add(answers);
+        self.bar.set_length(counts.0 as u64);
+        self.bar.set_position(counts.1.sum() as u64);
     }
 }

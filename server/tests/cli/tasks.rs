@@ -101,6 +101,27 @@ async fn one_task_is_shown_moved_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_task_that_has_ended_is_run_again() {
+    let (_folder, file) = shop().await;
+    let order = ["order.cancel", "book-03"];
+    let again =
+        |more: &[&str]| output(&[&["tasks", "rerun"], &order[..], more, &["--store", &file]].concat());
+    let waits = again(&[]);
+    let [said, complained] = [waits.stdout, waits.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(
+        (waits.status.code(), said.as_str(), complained.as_str()),
+        (Some(1), "conflict\n", "delayline: nothing was scheduled\n")
+    );
+    let first = answer(&file, &[&["tasks", "cancel"], &order[..]].concat());
+    let new: Value = serde_json::from_slice(&again(&["--json", "--reason", "paid late"]).stdout).unwrap();
+    assert_eq!(new["answer"], "new");
+    let shown = answer(&file, &[&["tasks", "explain"], &order[..]].concat());
+    assert_eq!((&shown["id"], &shown["payload"]), (&new["task"]["id"], &json!(3)));
+    let why = format!("again after {}: paid late", first["task"]["id"].as_str().unwrap());
+    assert_eq!(shown["history"][0]["reason"], why);
+}
+
+#[tokio::test]
 async fn a_task_is_explained() {
     let (_folder, file) = shop().await;
     let order = ["order.cancel", "book-03"];
@@ -164,9 +185,9 @@ async fn all_that_match_are_changed_and_no_others() {
     );
     assert_eq!(scheduled(), 10);
     // Each once, though some land where others are.
-    let before: Vec<Value> = dues(&file);
+    let before: Vec<Value> = dues(&file, "order.cancel");
     assert_eq!(all("shift", &["--by", "+1m"])["answers"], answers(10));
-    assert_eq!(dues(&file)[..9], before[1..]);
+    assert_eq!(dues(&file, "order.cancel")[..9], before[1..]);
     assert_eq!(
         all("reschedule", &["--at", "2099-01-01T00:00:00Z"])["answers"],
         answers(10)
@@ -199,8 +220,31 @@ async fn all_that_match_are_changed_and_no_others() {
     assert_eq!(kinds, "order.cancel  scheduled, cancelled\n");
 }
 
-fn dues(file: &str) -> Vec<Value> {
-    let lines = done(file, &["tasks", "list", "order.cancel", "--json"]);
+#[tokio::test]
+async fn more_than_a_thousand_are_changed_part_by_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.db");
+    let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
+    let many =
+        (0..2_105_u32).map(|number| NewTask::new("k", &number).after(HOUR + number * Duration::from_secs(1)));
+    scheduler.schedule_all(many).await.unwrap();
+    scheduler.close().await.unwrap();
+    let file = file.to_str().unwrap();
+    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    let first = || dues(file, "k").into_iter().next().unwrap();
+    let before = first();
+    // What is moved would match again, and is moved once.
+    let shifted = answer(file, &["tasks", "shift", "k", "--all", "--by", "+24h"]);
+    assert_eq!(shifted, json!({"matched": 2_105, "answers": answers(2_105)}));
+    let moved: delayline::Timestamp = before.as_str().unwrap().parse().unwrap();
+    assert_eq!(first(), moved.after(24 * HOUR).to_string());
+    let cancelled = answer(file, &["tasks", "cancel", "k", "--all"]);
+    assert_eq!(cancelled, json!({"matched": 2_105, "answers": answers(2_105)}));
+    assert_eq!(answer(file, &["tasks", "cancel", "k", "--all"])["matched"], 0);
+}
+
+fn dues(file: &str, kind: &str) -> Vec<Value> {
+    let lines = done(file, &["tasks", "list", kind, "--json"]);
     let tasks = lines
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -157,3 +157,54 @@ async fn what_cannot_be_used_is_refused_by_its_field() {
     }
     assert_eq!(server.get("/v1/tasks/k/1").await.body["version"], 1);
 }
+
+#[tokio::test]
+async fn what_has_ended_is_run_again_as_a_new_task() {
+    let server = Server::start();
+    let body = json!({"at": "2099-01-01T08:00:00Z", "payload": {"n": 1.50}, "headers": {"for": "x"}, "max_attempts": 7});
+    let first = server.put("/v1/tasks/k/1", body).await;
+    let first = first.is(201, "new").clone();
+    let waits = server.post("/v1/tasks/k/1/rerun", json!({})).await;
+    assert_eq!(waits.is(409, "conflict")["id"], first["id"]);
+    server
+        .post("/v1/tasks/k/1/cancel", json!({}))
+        .await
+        .is(200, "done");
+
+    let again = server
+        .post("/v1/tasks/k/1/rerun", json!({"reason": "the shop was closed"}))
+        .await;
+    let second = again.is(201, "new").clone();
+    assert_eq!(again.etag.as_deref(), Some("\"1\""));
+    assert_ne!(second["id"], first["id"]);
+    for field in ["kind", "key", "payload", "headers", "max_attempts"] {
+        assert_eq!(second[field], first[field], "{field}");
+    }
+    let second_id = second["id"].as_str().unwrap();
+    let told = server.get("/v1/tasks/k/1?explain=1").await.body;
+    assert_eq!(told["id"], second_id, "it has the key");
+    let why = format!(
+        "again after {}: the shop was closed",
+        first["id"].as_str().unwrap()
+    );
+    assert_eq!(told["history"][0]["reason"], why);
+
+    // The key is that of a live task now, and the first one is still known by its id.
+    let path = format!("/v1/tasks/id/{}/rerun", first["id"].as_str().unwrap());
+    let third = server.post(&path, json!({})).await;
+    assert_eq!(third.is(201, "new").get("key"), None);
+    let claims = json!({"kinds": ["k"], "max": 10});
+    let claims = server.post("/v1/claims", claims).await.body;
+    let claims = claims["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 2);
+    assert!(
+        claims
+            .iter()
+            .all(|claim| claim["task"]["payload"] == json!({"n": 1.50}))
+    );
+
+    let none = server.post("/v1/tasks/k/none/rerun", json!({})).await;
+    assert_eq!(none.is(404, "not_found"), &Value::Null);
+    let named = server.request(Method::POST, &path).header("idempotency-key", "a");
+    Answer::of(named).await.refuses(400, "Idempotency-Key");
+}

@@ -4,7 +4,7 @@ use delayline::{Answer, Task};
 use serde::Serialize;
 
 use super::overtaken;
-use crate::serve::http::TaskView;
+use crate::operations::TaskView;
 
 /// What came of a message, as its sender is told.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use delayline::store::Target;
 use delayline::{Answer, Error, Scheduled, Scheduler};
 
 use super::answer::Reply;
-use super::batch::{Asked, reject};
+use super::asked::{Asked, reject};
 use super::known::Known;
 use super::request::{Action, Request};
 use super::{overtaken, rejected};

@@ -12,7 +12,7 @@ use delayline::{Error, NewTask, Scheduled, Scheduler, State};
 use futures_util::future::join_all;
 
 use super::answer::Reply;
-use super::batch::{Asked, kept, reject, rejected_task};
+use super::asked::{Asked, kept, reject, rejected_task};
 use super::known::Known;
 use super::request::{Action, Request};
 use super::{overtaken, rejected};

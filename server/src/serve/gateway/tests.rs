@@ -9,7 +9,8 @@ use delayline::store::{History, MemoryStore};
 use delayline::{Scheduler, State, Task, Timestamp};
 use serde_json::Value;
 
-use super::batch::{self, Asked};
+use super::asked::Asked;
+use super::batch;
 use super::origin::{Origin, id_of};
 use crate::serve::config::{self, Replies, Route, Targets};
 use crate::serve::traces::Traces;
@@ -83,7 +84,7 @@ impl Shop {
     async fn comes(&self, messages: &[&Received]) -> Vec<Value> {
         let mut asked: Vec<_> = messages
             .iter()
-            .map(|message| Asked::read(message, &self.config))
+            .map(|message| Asked::read(message, &self.config, None))
             .collect();
         batch::deal_with(&self.scheduler, &self.traces, &mut asked)
             .await
@@ -384,7 +385,7 @@ async fn an_answer_has_nothing_of_the_message_and_a_loss_says_why() {
     ];
     let mut lost = BTreeMap::new();
     for message in &messages {
-        let mut asked = [Asked::read(message, &shop.config)];
+        let mut asked = [Asked::read(message, &shop.config, None)];
         batch::deal_with(&shop.scheduler, &shop.traces, &mut asked)
             .await
             .unwrap();

@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,16 +11,14 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use delayline::Kind;
-use delayline::Scheduler;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
 use super::Shared;
-use super::pages::Peer;
 use super::patience::Patience;
 use super::problem::Problem;
-use crate::reason::Reason;
+use crate::operations::{Operations, Refusal, Scope};
 use crate::serve::config::{Proxies, Right, Token};
 
 /// The tokens that are let in; without any, every caller that reaches the server is.
@@ -31,32 +29,63 @@ pub(crate) struct Access {
     patience: Patience,
 }
 
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(SocketAddr);
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
+    }
+}
+
 /// The caller of a request, known by its token; where there are no tokens, any.
 #[derive(Clone, Debug)]
-pub(super) struct Caller(Option<Arc<Token>>);
+pub(super) struct Caller {
+    /// What it asks: `api` or `page`.
+    face: &'static str,
+    token: Option<Arc<Token>>,
+}
 
-impl Caller {
-    /// A caller where there are no tokens: it may do everything.
-    pub(super) fn without_token() -> Self {
-        Self(None)
+impl Scope for Token {
+    fn has(&self, kind: &Kind) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.allow(kind.as_str()))
     }
 
-    pub(super) fn holding(token: &Arc<Token>) -> Self {
-        Self(Some(Arc::clone(token)))
+    fn refusal(&self, kind: &Kind) -> String {
+        let (name, kind) = (&self.name, kind.as_str());
+        format!("the token of {name:?} is for other kinds than {kind:?}")
+    }
+}
+
+impl Caller {
+    /// A caller of a face, with its token where there are tokens; without one it may do everything.
+    pub(super) fn of(face: &'static str, token: Option<&Arc<Token>>) -> Self {
+        let token = token.cloned();
+        Self { face, token }
     }
 
     /// The name of its token.
     pub(super) fn name(&self) -> &str {
-        self.0.as_ref().map_or("anybody", |token| &token.name)
+        self.token.as_ref().map_or("anybody", |token| &token.name)
     }
 
-    /// As which it is noted of what it does.
+    /// The name that histories have of it.
     pub(super) fn actor(&self) -> String {
-        format!("api:{}", self.name())
+        format!("{}:{}", self.face, self.name())
+    }
+
+    /// What it can do with tasks.
+    pub(super) fn operations(&self, app: &App) -> Operations {
+        let operations = Operations::new(&app.scheduler, Arc::clone(&app.store), self.actor());
+        match &self.token {
+            Some(token) => operations.within(Arc::clone(token) as _),
+            None => operations,
+        }
     }
 
     pub(super) fn may(&self, right: Right) -> bool {
-        self.0.as_ref().is_none_or(|token| token.may.contains(&right))
+        self.token.as_ref().is_none_or(|token| token.may.contains(&right))
     }
 
     /// Refuses what takes a right that the caller has not.
@@ -76,27 +105,19 @@ impl Caller {
 
     /// Whether its token is for tasks of this kind.
     pub(super) fn reaches(&self, kind: &Kind) -> bool {
-        let kinds = self.0.as_ref().and_then(|token| token.kinds.as_ref());
-        kinds.is_none_or(|kinds| kinds.allow(kind.as_str()))
+        self.token.as_ref().is_none_or(|token| token.has(kind))
     }
 
     /// Whether its token is for tasks of all kinds.
     pub(super) fn reaches_all(&self) -> bool {
-        self.0.as_ref().is_none_or(|token| token.kinds.is_none())
+        self.token.as_ref().is_none_or(|token| token.kinds.is_none())
     }
 
     /// Refuses a kind that its token is not for.
     pub(super) fn reach(&self, kind: &Kind) -> Result<(), Problem> {
-        match self.reaches(kind) {
-            true => Ok(()),
-            false => {
-                let detail = format!(
-                    "the token of {:?} is for other kinds than {:?}",
-                    self.name(),
-                    kind.as_str()
-                );
-                Err(Problem::new(StatusCode::FORBIDDEN, detail))
-            }
+        match &self.token {
+            Some(token) if !token.has(kind) => Err(Refusal::OtherKinds(token.refusal(kind)).into()),
+            _ => Ok(()),
         }
     }
 
@@ -111,15 +132,6 @@ impl Caller {
                 );
                 Err(Problem::new(StatusCode::FORBIDDEN, detail))
             }
-        }
-    }
-
-    /// The scheduler for what this caller asks for, for this reason, if one was given.
-    pub(super) fn scheduler(&self, app: &App, reason: Option<Reason>) -> Scheduler {
-        let scheduler = app.scheduler.by(&self.actor());
-        match reason {
-            Some(reason) => reason.given_to(&scheduler),
-            None => scheduler,
         }
     }
 }
@@ -184,7 +196,7 @@ impl Access {
     fn check(&self, request: &Request, rights: &[Right]) -> Result<Caller, Problem> {
         let headers = request.headers();
         if self.is_open() {
-            return local(headers).map(|()| Caller::without_token());
+            return local(headers).map(|()| Caller::of("api", None));
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = given.and_then(|value| {
@@ -203,7 +215,7 @@ impl Access {
                 false => unknown(),
             });
         };
-        let caller = Caller::holding(known);
+        let caller = Caller::of("api", Some(known));
         caller.need_one(rights).map(|()| caller)
     }
 }

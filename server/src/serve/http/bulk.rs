@@ -1,8 +1,5 @@
 //! What can be done with all tasks that match.
 
-mod jobs;
-mod work;
-
 use std::sync::Arc;
 
 use axum::Json;
@@ -11,48 +8,37 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::Action;
-use delayline::{Kind, Scheduler};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
 
-use self::jobs::Job;
-pub(super) use self::jobs::JobView;
-pub(crate) use self::jobs::Jobs;
-use self::work::Work;
 use super::Shared;
 use super::access::Caller;
 use super::body::{self, Body};
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
-use super::schedule::{Time, when};
-use super::texts;
+use super::schedule::when;
 use super::verbs::signed;
-use crate::bulk::{Answers, Match, change, ends_the_state, state_for};
-use crate::filter::{Bounds, Filter, PAGE};
+use crate::operations::{Answers, Changed, Filter, Follower, HELD, Job, JobView, Work, state_for};
 use crate::reason::Reason;
-use crate::reserved;
+use crate::schemas;
 use crate::span::Span;
+use crate::time::Time;
 
-/// How many bytes the tasks may have that are in memory at once.
-pub(super) const HELD: usize = PAGE << 20;
-
-/// How many tasks a call changes or counts at the most, and unless it is said.
+/// How many tasks a call changes or counts at the most.
 const MOST: usize = 10_000;
-const USUAL: usize = 1_000;
-/// How many are looked at before a call leaves the rest to go on behind it.
-const LOOKS: usize = 10_000;
+/// How many a dry run counts unless it is said.
+const COUNTED: usize = 1_000;
 
 /// Which tasks.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Matching {
-    #[schema(value_type = texts::Kind)]
+    #[schema(value_type = schemas::Kind)]
     kind: String,
     /// Due then or later.
-    #[schema(value_type = Option<texts::Time>)]
     due_after: Option<Time>,
     /// Due before then.
-    #[schema(value_type = Option<texts::Time>)]
     due_before: Option<Time>,
     /// With a key that begins so. Each task of the kind is looked at for it.
     key_prefix: Option<String>,
@@ -60,57 +46,43 @@ pub(super) struct Matching {
     error: Option<String>,
 }
 
-/// A change of all tasks that match.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Bulk {
-    filter: Matching,
-    #[schema(value_type = Option<texts::Reason>)]
-    reason: Option<Reason>,
-    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
-    #[schema(minimum = 1, maximum = 10_000)]
-    limit: Option<usize>,
-    /// Only says how many match.
-    #[serde(default)]
-    dry_run: bool,
+/// The bodies of changes of all tasks that match, each with what its verb needs.
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Deserialize, ToSchema)]
+            #[serde(deny_unknown_fields)]
+            pub(super) struct $name {
+                filter: Matching,
+                reason: Option<Reason>,
+                /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
+                #[schema(minimum = 1, maximum = 10_000)]
+                limit: Option<usize>,
+                /// Only says how many match.
+                #[serde(default)]
+                dry_run: bool,
+                $($(#[$attribute])* $field: $type,)*
+            }
+        )*
+    };
 }
 
-/// A move of all tasks that match.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BulkMove {
-    filter: Matching,
-    #[schema(value_type = Option<texts::Reason>)]
-    reason: Option<Reason>,
-    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
-    #[schema(minimum = 1, maximum = 10_000)]
-    limit: Option<usize>,
-    /// Only says how many match.
-    #[serde(default)]
-    dry_run: bool,
-    /// From now. Either this or `at`.
-    #[schema(value_type = Option<texts::Span>)]
-    after: Option<Span>,
-    /// Either this or `after`.
-    #[schema(value_type = Option<texts::Time>)]
-    at: Option<Time>,
-}
-
-/// A move of all tasks that match, each by the same time span.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BulkShift {
-    filter: Matching,
-    #[schema(value_type = Option<texts::Reason>)]
-    reason: Option<Reason>,
-    /// Changes no more than so many, all of them within the call. A dry run counts up to 1,000 unless it is said.
-    #[schema(minimum = 1, maximum = 10_000)]
-    limit: Option<usize>,
-    /// Only says how many match.
-    #[serde(default)]
-    dry_run: bool,
-    #[schema(value_type = texts::SignedSpan)]
-    by: String,
+bodies! {
+    /// A change of all tasks that match.
+    Bulk {}
+    /// A move of all tasks that match.
+    BulkMove {
+        /// From now. Either this or `at`.
+        after: Option<Span>,
+        /// Either this or `after`.
+        at: Option<Time>,
+    }
+    /// A move of all tasks that match, each by the same time span.
+    BulkShift {
+        #[schema(value_type = schemas::SignedSpan)]
+        by: String,
+    }
 }
 
 /// What came of a change in bulk.
@@ -133,108 +105,93 @@ pub(super) struct Known {
     jobs: Vec<JobView>,
 }
 
-#[allow(clippy::too_many_arguments, reason = "they are the parts of the request")]
-async fn answer(
-    app: Shared,
-    caller: Caller,
-    scheduler: Scheduler,
+/// What is asked for, beside what is done with each task.
+struct Asked {
     filter: Matching,
+    reason: Option<Reason>,
     limit: Option<usize>,
     dry_run: bool,
-    verb: &'static str,
-    action: Action,
-) -> Result<Response, Problem> {
-    let time = |time: Option<Time>| time.map(|Time(time)| time);
-    let kind = Kind::from(filter.kind);
-    reserved::check_change(&kind, action == Action::Dismiss)?;
-    caller.reach(&kind)?;
-    let filter = Filter {
-        kinds: vec![kind],
-        state: state_for(action),
-        due_after: time(filter.due_after),
-        due_before: time(filter.due_before),
-        key_prefix: filter.key_prefix,
-        error: filter.error,
-    };
-    if limit.is_none() && !dry_run {
-        return Ok(
-            match change_all(&app, scheduler, filter, verb, action, caller.actor()).await? {
-                Changed::Within { matched, answers } => Json(BulkAnswered {
+}
+
+impl Asked {
+    async fn answer(self, app: &Shared, caller: &Caller, action: Action) -> Result<Response, Problem> {
+        let time = |time: Option<Time>| time.map(|Time(time)| time);
+        let filter = Filter {
+            kinds: vec![self.filter.kind.into()],
+            state: state_for(action),
+            due_after: time(self.filter.due_after),
+            due_before: time(self.filter.due_before),
+            key_prefix: self.filter.key_prefix,
+            error: self.filter.error,
+        };
+        let operations = caller.operations(app).because(self.reason);
+        if self.dry_run {
+            let limit = body::limit(self.limit, COUNTED, MOST)?;
+            let (matched, more) = operations.count(&filter, action, limit).await?;
+            let answers = None;
+            return Ok(Json(BulkAnswered {
+                matched,
+                more,
+                answers,
+            })
+            .into_response());
+        }
+        let changed = match self.limit {
+            Some(limit) => {
+                let limit = body::limit(Some(limit), COUNTED, MOST)?;
+                operations.change_some(&filter, action, limit).await?
+            }
+            None => operations.change_all(filter, action).await?,
+        };
+        Ok(match changed {
+            Changed::Done {
+                matched,
+                more,
+                answers,
+            } => {
+                let answers = Some(answers);
+                Json(BulkAnswered {
                     matched,
-                    more: false,
-                    answers: Some(answers),
+                    more,
+                    answers,
                 })
-                .into_response(),
-                Changed::Behind(job) => accepted(&app, &job),
-            },
-        );
+                .into_response()
+            }
+            Changed::Begun(work) => accepted(app, &*go_on(app, *work)?),
+        })
     }
-    let limit = body::limit(limit, USUAL, MOST)?;
-    let mut matches: Vec<Match> = filter.find(&app.scheduler, limit + 1).await?;
-    let more = matches.len() > limit;
-    if more && !dry_run && !ends_the_state(action) {
-        // What was moved would match again.
-        return Err(Problem::invalid(
-            "limit",
-            limit,
-            "more tasks match than this: allowed is a filter by which they all fit, such as a narrower due_before, or no \
-             limit",
-        ));
-    }
-    matches.truncate(limit);
-    let answers = match dry_run {
-        true => None,
-        false => Some(change(&scheduler, &matches, action, |_| ()).await?),
-    };
-    let matched = matches.len();
-    Ok(Json(BulkAnswered {
-        matched,
-        more,
-        answers,
-    })
-    .into_response())
 }
 
-/// What came of a change of all that match.
-pub(super) enum Changed {
-    /// These were few.
-    Within { matched: usize, answers: Answers },
-    /// It goes on.
-    Behind(Arc<Job>),
+/// Lets the rest of a change go on behind its caller.
+pub(super) fn go_on(app: &Shared, work: Work) -> Result<Arc<Job>, Problem> {
+    let turns = |job| Turns {
+        app: Arc::clone(app),
+        job,
+    };
+    Ok(app.jobs.start(work, turns)?)
 }
 
-/// Changes all that match: within the call if these are few, and else behind it.
-pub(super) async fn change_all(
-    app: &Shared,
-    scheduler: Scheduler,
-    filter: Filter,
-    verb: &'static str,
-    action: Action,
-    actor: String,
-) -> Result<Changed, Problem> {
-    let bounds = Bounds {
-        tasks: USUAL,
-        looks: LOOKS,
-        bytes: usize::MAX,
-        read: PAGE,
-    };
-    let (found, after): (Vec<Match>, _) = filter.page(&app.scheduler, None, bounds).await?;
-    let Some(after) = after else {
-        let answers = change(&scheduler, &found, action, |_| ()).await?;
-        let matched = found.len();
-        return Ok(Changed::Within { matched, answers });
-    };
-    let kind = filter.kinds.first().cloned().unwrap_or_else(|| "".into());
-    let job = app.jobs.begin(verb, kind, actor)?;
-    let work = Work {
-        scheduler,
-        filter,
-        action,
-        found,
-        after,
-    };
-    work.start(Arc::clone(app), Arc::clone(&job));
-    Ok(Changed::Behind(job))
+/// A change takes its turns among the requests that look at many tasks, until it or the server is to stop.
+struct Turns {
+    app: Shared,
+    job: Arc<Job>,
+}
+
+impl Follower for Turns {
+    type Permit = OwnedSemaphorePermit;
+
+    async fn next_step(&self) -> Option<OwnedSemaphorePermit> {
+        let is_to_stop = || self.job.is_to_stop() || *self.app.stopping.borrow();
+        if is_to_stop() {
+            return None;
+        }
+        let room = self.app.room_for_many.wait(HELD).await;
+        room.filter(|_| !is_to_stop())
+    }
+
+    fn record(&self, found: usize, answers: &Answers) {
+        self.job.record(found, answers);
+    }
 }
 
 /// Says where it says how far it has come.
@@ -257,7 +214,7 @@ fn accepted(app: &Shared, job: &Job) -> Response {
     responses((status = 200, description = "The last one first", body = Known), Refusals)
 )]
 pub(super) async fn list(State(app): State<Shared>, Extension(caller): Extension<Caller>) -> Json<Known> {
-    let jobs = app.jobs.all(|kind| caller.reaches(kind));
+    let jobs = app.jobs.list(&caller.operations(&app));
     Json(Known { jobs })
 }
 
@@ -278,7 +235,7 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    let job = app.jobs.find(&id, |kind| caller.reaches(kind))?;
+    let job = app.jobs.find(&id, &caller.operations(&app))?;
     Ok(Json(job.view()))
 }
 
@@ -299,19 +256,10 @@ pub(super) async fn stop(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    stopped(&app, &caller, &id, caller.actor()).await.map(Json)
-}
-
-/// Stops a change in bulk on behalf of `actor`.
-pub(super) async fn stopped(
-    app: &Shared,
-    caller: &Caller,
-    id: &str,
-    actor: String,
-) -> Result<JobView, Problem> {
-    let job = app.jobs.find(id, |kind| caller.reaches(kind))?;
-    job.stop(actor).await;
-    Ok(job.view())
+    let operations = caller.operations(&app);
+    let job = app.jobs.find(&id, &operations)?;
+    job.stop(operations.actor()).await;
+    Ok(Json(job.view()))
 }
 
 /// A change of all tasks that match: `$action` is what is done with each.
@@ -337,8 +285,8 @@ macro_rules! bulk {
         ) -> Result<Response, Problem> {
             not_named(&headers)?;
             let $body { filter, reason, limit, dry_run, $($field),* } = given;
-            let scheduler = caller.scheduler(&app, reason);
-            answer(app, caller, scheduler, filter, limit, dry_run, stringify!($name), $action).await
+            let asked = Asked { filter, reason, limit, dry_run };
+            asked.answer(&app, &caller, $action).await
         }
     };
 }
@@ -365,5 +313,5 @@ bulk!(
 );
 bulk!(
     /// Moves each scheduled task that matches by a time span.
-    shift, "/v1/tasks:shift", BulkShift { by }, Action::Shift(signed(by)?)
+    shift, "/v1/tasks:shift", BulkShift { by }, Action::Shift(signed(&by)?)
 );

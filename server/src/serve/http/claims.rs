@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::Caller;
-use super::answer::TaskView;
+use super::admission::{full, sent_with};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
-use super::room::{full, sent_with};
-use super::texts;
 use super::{App, Shared};
+use crate::operations::TaskView;
 use crate::reserved;
+use crate::schemas;
 use crate::serve::test_clock::TestClock;
 use crate::span::Span;
 
@@ -41,19 +41,17 @@ pub(super) const BODY_LIMIT: usize = 64 << 10;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
-    #[schema(value_type = Vec<texts::Kind>, min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<schemas::Kind>, min_items = 1, max_items = 100)]
     kinds: Vec<String>,
     /// How many tasks at the most; 1 unless it is said.
     #[schema(minimum = 1, maximum = 500)]
     max: Option<usize>,
     /// For how long to wait if nothing is due, up to `60s`; not at all unless it is said.
-    #[schema(value_type = Option<texts::Span>)]
     wait: Option<Span>,
     /// For how long a claim holds unless it is extended: `1s` to `1d`; `30s` unless it is said.
-    #[schema(value_type = Option<texts::Span>)]
     lease: Option<Span>,
     /// Who works, for people; the name of the token unless it is said.
-    #[schema(value_type = Option<texts::Owner>)]
+    #[schema(value_type = Option<schemas::Owner>)]
     owner: Option<String>,
 }
 
@@ -67,7 +65,7 @@ pub(super) struct Given {
 #[schema(as = Claim)]
 pub(super) struct ClaimView {
     /// Names the claim: to be given back when it ends, or is extended.
-    #[schema(value_type = texts::ClaimId)]
+    #[schema(value_type = schemas::ClaimId)]
     claim: String,
     task: TaskView,
 }
@@ -97,7 +95,7 @@ pub(super) struct Held {
 #[serde(deny_unknown_fields)]
 pub(super) struct AllDone {
     /// Each as it was given.
-    #[schema(value_type = Vec<texts::ClaimId>, min_items = 1, max_items = 500)]
+    #[schema(value_type = Vec<schemas::ClaimId>, min_items = 1, max_items = 500)]
     claims: Vec<String>,
 }
 
@@ -113,7 +111,6 @@ pub(super) struct Answers {
 #[serde(deny_unknown_fields)]
 pub(super) struct Retry {
     /// When to try again, from now; else its kind says.
-    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Why it failed.
     #[serde(default)]
@@ -124,7 +121,6 @@ pub(super) struct Retry {
 #[serde(deny_unknown_fields)]
 pub(super) struct Snooze {
     /// When to come again, from now.
-    #[schema(value_type = texts::Span)]
     after: Span,
 }
 
@@ -139,7 +135,6 @@ pub(super) struct Discard {
 #[serde(deny_unknown_fields)]
 pub(super) struct Extend {
     /// For how long the claim holds from now on.
-    #[schema(value_type = texts::Span)]
     lease: Span,
 }
 
@@ -271,7 +266,7 @@ macro_rules! ends {
             post,
             path = $path,
             tag = "claims",
-            params(("claim" = texts::ClaimId, Path, description = "The claim, as it was given")),
+            params(("claim" = schemas::ClaimId, Path, description = "The claim, as it was given")),
             request_body = $body,
             responses(
                 (status = 200, description = "`done`", body = Held),

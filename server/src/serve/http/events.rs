@@ -13,10 +13,10 @@ use utoipa::IntoParams;
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::TaskView;
 use super::body::Search;
 use super::problem::{Problem, Refusals};
-use super::texts;
+use crate::operations::TaskView;
+use crate::schemas;
 
 /// Of which tasks.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -24,7 +24,7 @@ use super::texts;
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// Only of this kind.
-    #[param(value_type = Option<texts::Kind>)]
+    #[param(value_type = Option<schemas::Kind>)]
     kind: Option<String>,
 }
 

@@ -1,9 +1,9 @@
 //! How many tasks are due soon.
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::response::{IntoResponse as _, Response};
-use delayline::Kind;
+use delayline::{Kind, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -11,9 +11,8 @@ use super::Shared;
 use super::access::Caller;
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
-use super::texts;
-use crate::forecast::Coming;
-use crate::kinds::of_tasks;
+use crate::operations::Forecast;
+use crate::schemas;
 
 /// Of which kinds.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -21,10 +20,10 @@ use crate::kinds::of_tasks;
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// Only this one; else all of which there are scheduled tasks.
-    #[param(value_type = Option<texts::Kind>)]
+    #[param(value_type = Option<schemas::Kind>)]
     kind: Option<String>,
     /// The last kind of the page before; not beside `kind`.
-    #[param(value_type = Option<texts::Kind>)]
+    #[param(value_type = Option<schemas::Kind>)]
     after: Option<String>,
     /// How many kinds: 100 unless it is said.
     #[param(minimum = 1, maximum = 100)]
@@ -36,7 +35,7 @@ const MOST: usize = 100;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct ForecastListing {
-    kinds: Vec<Coming>,
+    kinds: Vec<Forecast>,
 }
 
 /// How many tasks are due within 5 s, 1, 5 and 15 minutes, 1, 4, 8 and 24 hours, of each kind by name.
@@ -48,11 +47,12 @@ pub(super) struct ForecastListing {
     responses((status = 200, description = "What is coming", body = ForecastListing), Refusals)
 )]
 pub(super) async fn show(
-    State(app): State<Shared>,
+    axum::extract::State(app): axum::extract::State<Shared>,
     Extension(caller): Extension<Caller>,
     Search(wanted): Search<Wanted>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(wanted.limit, MOST, MOST)?;
+    let operations = caller.operations(&app);
     let kinds = match (wanted.kind, wanted.after) {
         (Some(_), Some(after)) => {
             return Err(Problem::invalid(
@@ -61,22 +61,14 @@ pub(super) async fn show(
                 "allowed is one of kind and after",
             ));
         }
-        (Some(kind), None) => {
-            let kind = Kind::from(kind);
-            caller.reach(&kind)?;
-            vec![kind]
-        }
+        (Some(kind), None) => vec![Kind::from(kind)],
         (None, after) => {
             let after = after.map(Kind::from);
-            after.as_ref().map_or(Ok(()), Kind::check)?;
-            let scheduled = delayline::State::Scheduled;
-            let known = |kind: &Kind| caller.reaches(kind);
-            of_tasks(&*app.store, scheduled, after.as_ref(), limit, &known).await?
+            operations
+                .kinds_in(State::Scheduled, after.as_ref(), limit)
+                .await?
         }
     };
-    let mut listing = ForecastListing { kinds: Vec::new() };
-    for kind in kinds {
-        listing.kinds.push(Coming::of(&app.scheduler, kind).await?);
-    }
-    Ok(Json(listing).into_response())
+    let kinds = operations.forecast(kinds).await?;
+    Ok(Json(ForecastListing { kinds }).into_response())
 }

@@ -4,7 +4,9 @@ mod assets;
 mod brokers;
 mod bulk;
 mod dead;
+mod entrance;
 mod fields;
+mod form;
 mod frame;
 mod kinds;
 mod late;
@@ -30,9 +32,8 @@ use axum::routing::{MethodRouter, get, post};
 use tower_http::timeout::TimeoutLayer;
 
 use self::seal::Seal;
-pub(crate) use self::sign_in::Peer;
 use super::access::Access;
-use super::room::{self, Held};
+use super::admission::{self, Held};
 use super::{LIMIT, Shared, events};
 use crate::serve::config::Right;
 
@@ -53,17 +54,17 @@ impl Pages {
 /// All pages.
 pub(super) fn router(app: &Shared) -> Router<Shared> {
     let may = |right: Right, handlers: MethodRouter<Shared>| {
-        handlers.route_layer(from_fn_with_state((Arc::clone(app), right), visitor::enter))
+        handlers.route_layer(from_fn_with_state((Arc::clone(app), right), entrance::enter))
     };
     let holds = |least: fn(&Request) -> usize, handlers: MethodRouter<Shared>| {
         let held = Held {
             of: |app| &app.room_for_many,
             least,
         };
-        handlers.route_layer(from_fn_with_state((Arc::clone(app), held), room::enter))
+        handlers.route_layer(from_fn_with_state((Arc::clone(app), held), admission::enter))
     };
     let wait = |handlers: MethodRouter<Shared>| {
-        handlers.route_layer(from_fn_with_state(Arc::clone(app), room::wait))
+        handlers.route_layer(from_fn_with_state(Arc::clone(app), admission::wait))
     };
     let (read, change) = (Right::Read, Right::Change);
     let pages = Router::new()

@@ -11,6 +11,8 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use crate::operations::Refusal;
+
 /// An error as RFC 9457 has it, naming field, value and what is allowed where a request is at fault.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -103,10 +105,6 @@ impl Problem {
         self.0.status
     }
 
-    pub(super) fn detail(&self) -> &str {
-        &self.0.detail
-    }
-
     /// The request cannot be used; nothing was done.
     pub(super) fn invalid(field: &str, value: impl ToString, allowed: impl Into<String>) -> Self {
         let (value, allowed) = (shortened(value.to_string()), allowed.into());
@@ -147,21 +145,27 @@ impl From<Error> for Problem {
                 value,
                 allowed,
             } => Self::invalid(field, value, allowed),
-            error if error.is_transient() => {
-                tracing::warn!(%error, "a request could not be answered; its caller is to try again");
-                Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the store does not answer; what was asked for may have been done or not: ask again",
-                )
-            }
             error => {
-                tracing::error!(%error, "a request could not be answered");
-                Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the server could not do it; its log says why, beside the id of the request",
-                )
+                let status = match error.is_transient() {
+                    true => StatusCode::SERVICE_UNAVAILABLE,
+                    false => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                Self::new(status, Refusal::Error(error).for_caller())
             }
         }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::Error(error) => return error.into(),
+            Refusal::NoTask | Refusal::NoJob => StatusCode::NOT_FOUND,
+            Refusal::OtherKinds(_) => StatusCode::FORBIDDEN,
+            Refusal::TooManyJobs(_) => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::TooManyMatch(_) => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, refusal.to_string())
     }
 }
 

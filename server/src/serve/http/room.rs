@@ -4,31 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::access::Caller;
-use super::body_with::BodyWith;
-use super::problem::Problem;
-use super::{App, Shared, upload};
-
-/// What most requests hold: a task, which any of them may be answered with.
-pub(super) const A_TASK: usize = 1 << 20;
 /// For how long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A shorter answer is left to the connection.
-const SHORT: usize = 64 << 10;
-
 /// What a scrape of metrics holds: more than all series of as many kinds as are told apart.
 pub(super) const A_SCRAPE: usize = 4 << 20;
 /// How many scrapes are answered at once.
 const SCRAPES: usize = 4;
+
+/// Why a request finds no room.
+pub(super) const FULL: &str =
+    "as many requests are under way as http.memory_limit allows; nothing was done: ask again";
 
 /// The bytes that are free for requests, in the order in which they come.
 #[derive(Debug)]
@@ -161,6 +149,12 @@ impl Share {
         true
     }
 
+    /// How many bytes are free.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.of_all.free.available_permits()
+    }
+
     /// Holds so many, if they are free.
     pub(super) fn hold_at_once(&self, bytes: usize) -> Option<Kept> {
         let hold = |pool: &Pool| {
@@ -189,106 +183,11 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Holds no more than so many from now on.
-    fn shrink(&mut self, to: usize) {
+    pub(super) fn shrink(&mut self, to: usize) {
         for held in [&mut self.of_caller, &mut self.of_all].into_iter().flatten() {
             drop(held.split(held.num_permits().saturating_sub(to)));
         }
     }
-}
-
-/// Which room a request needs, beside that for its body.
-#[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub(super) of: fn(&App) -> &Room,
-    pub(super) least: fn(&Request) -> usize,
-}
-
-/// Lets a request in when its body has come and there is room for what it holds at the least; then what its answer has is
-/// held until it is sent.
-///
-/// A body that is more than a little has a room of its own, and so has its request: so what brings little, as the end of a
-/// claim does, never waits for what brings much.
-pub(super) async fn enter(
-    State((app, held)): State<(Shared, Held)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let caller = caller(&request).to_owned();
-    let least = (held.least)(&request);
-    let (parts, body) = request.into_parts();
-    let uploads = app.room_for_uploads.of(&caller);
-    let (body, mut kept) = match upload::receive(body, app.body_limit, &uploads).await {
-        Ok(received) => received,
-        Err(problem) => return problem.into_response(),
-    };
-    let has_room = match &mut kept {
-        Some(kept) => uploads.grow(kept, least).await,
-        None => {
-            kept = (held.of)(&app).of(&caller).hold(least).await;
-            kept.is_some()
-        }
-    };
-    match kept.filter(|_| has_room) {
-        Some(kept) => keep(next.run(Request::from_parts(parts, Body::from(body))).await, kept).await,
-        None => full(FULL),
-    }
-}
-
-/// Of requests that wait for what happens, only so many are let in that others find a connection too.
-pub(super) async fn wait(State(app): State<Shared>, request: Request, next: Next) -> Response {
-    match app.room_for_waiting.of(caller(&request)).hold_at_once(1) {
-        Some(kept) => next
-            .run(request)
-            .await
-            .map(|body| Body::new(BodyWith::new(body, kept))),
-        None => full(
-            "as many requests wait for tasks or events as http.connection_limit allows beside others; nothing was claimed: \
-             ask again",
-        ),
-    }
-}
-
-/// Who asks, where a token says so.
-fn caller(request: &Request) -> &str {
-    let caller = request.extensions().get::<Caller>();
-    caller.map_or("", Caller::name)
-}
-
-pub(super) const FULL: &str =
-    "as many requests are under way as http.memory_limit allows; nothing was done: ask again";
-
-/// The answer to who has to wait for room for too long.
-pub(super) fn full(detail: &str) -> Response {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
-}
-
-/// Holds what a long answer has, until it is sent.
-async fn keep(response: Response, mut kept: Kept) -> Response {
-    let (parts, body) = response.into_parts();
-    let body = match body.size_hint().exact().map(usize::try_from) {
-        Some(Ok(length)) if length > SHORT => {
-            kept.shrink(length);
-            match to_bytes(body, length).await {
-                Ok(bytes) => sent_with(bytes, kept),
-                // There is nothing that could fail: it is in memory.
-                Err(_) => Body::empty(),
-            }
-        }
-        // Short, or a stream that makes what it sends.
-        _ => body,
-    };
-    Response::from_parts(parts, body)
-}
-
-/// A body that has something with it until it is sent, or its client has gone away.
-pub(super) fn sent_with(bytes: impl AsRef<[u8]> + Send + 'static, kept: impl Send + 'static) -> Body {
-    struct With<B, K>(B, #[allow(dead_code, reason = "it is dropped with the bytes")] K);
-    impl<B: AsRef<[u8]>, K> AsRef<[u8]> for With<B, K> {
-        fn as_ref(&self) -> &[u8] {
-            self.0.as_ref()
-        }
-    }
-    Body::from(Bytes::from_owner(With(bytes, kept)))
 }
 
 #[cfg(test)]
@@ -344,22 +243,5 @@ mod tests {
         assert!(greedy.hold(1).await.is_none() && greedy.hold_at_once(1).is_none());
         let _half = room.of("other").hold(1 << 19).await.unwrap();
         assert!(room.of("third").hold(1).await.is_none());
-    }
-
-    #[tokio::test]
-    async fn an_answer_holds_its_length_until_it_is_gone() {
-        let room = Room::new(1 << 20, false).of("");
-        let free = || room.of_all.free.available_permits();
-        let held = room.hold(1 << 20).await.unwrap();
-        let response = keep(vec![7; SHORT + 1].into_response(), held).await;
-        assert_eq!(free(), (1 << 20) - SHORT - 1);
-        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        assert_eq!((bytes.len(), bytes[SHORT]), (SHORT + 1, 7));
-        assert_eq!(free(), (1 << 20) - SHORT - 1);
-        drop(bytes);
-        assert_eq!(free(), 1 << 20);
-        let held = room.hold(1 << 20).await.unwrap();
-        let _short = keep("short".into_response(), held).await;
-        assert_eq!(free(), 1 << 20);
     }
 }

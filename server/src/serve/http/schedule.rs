@@ -11,15 +11,15 @@ use delayline::{NewTask, Scheduled, Task};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-pub(super) use self::task_body::{TaskBody, Tasks, Time, Within, when};
+pub(super) use self::task_body::{TaskBody, Tasks, Within, when};
 use super::Shared;
 use super::access::Caller;
 use super::answer::{self, Answered, refused, tagged};
 use super::body::{Body, OneOrMany};
 use super::idempotency::{Did, Fingerprint, Named, name};
 use super::problem::{Problem, Refusals};
-use super::texts;
 use crate::reserved::REQUESTS;
+use crate::schemas;
 use crate::serve::traces::Create;
 
 /// Schedules a task under its key.
@@ -28,9 +28,9 @@ use crate::serve::traces::Create;
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
     params(
-        ("kind" = texts::Kind, Path, description = "The kind of the task"),
-        ("key" = texts::Key, Path, description = "The caller's own name for it"),
-        ("Idempotency-Key" = inline(Option<texts::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")
+        ("kind" = schemas::Kind, Path, description = "The kind of the task"),
+        ("key" = schemas::Key, Path, description = "The caller's own name for it"),
+        ("Idempotency-Key" = inline(Option<schemas::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")
     ),
     request_body = TaskBody,
     responses(
@@ -74,7 +74,7 @@ pub(super) async fn put(
     post,
     path = "/v1/tasks",
     tag = "tasks",
-    params(("Idempotency-Key" = inline(Option<texts::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")),
+    params(("Idempotency-Key" = inline(Option<schemas::RequestName>), Header, description = "Names the request: one that is repeated does nothing, and has the same answer again")),
     request_body = Tasks,
     responses(
         (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
@@ -148,11 +148,7 @@ async fn prepare(
 }
 
 /// What is answered to a request: of one that came before the same as then, with its task as it is now.
-fn answered(
-    caller: &Caller,
-    named: Option<&Named>,
-    scheduled: Scheduled,
-) -> Result<(StatusCode, u64, Answered), Problem> {
+fn answered(caller: &Caller, named: Option<&Named>, scheduled: Scheduled) -> Came {
     let did = match (&scheduled, named) {
         (Scheduled::Existing(task), Some(named)) => named.did(task)?,
         _ => None,
@@ -171,6 +167,9 @@ fn before(caller: &Caller, did: Did, task: Task) -> (StatusCode, u64, Answered) 
     answer::scheduled(caller, scheduled)
 }
 
+/// What came of a task: the status, its version, and the body.
+type Came = Result<(StatusCode, u64, Answered), Problem>;
+
 async fn one(
     app: &Shared,
     caller: &Caller,
@@ -178,15 +177,9 @@ async fn one(
     named: Option<Named>,
     body: TaskBody,
 ) -> Result<Response, Problem> {
-    let (status, version, body) = match prepare(app, caller, within, named, body).await? {
-        Prepared::Before(did, task) => before(caller, did, *task),
-        Prepared::Wanted(wanted) => {
-            let Wanted { span, task, named } = *wanted;
-            let answer = caller.scheduler(app, None).schedule(task).await;
-            span.ends(&answer);
-            answered(caller, named.as_ref(), answer?)?
-        }
-    };
+    let mut came = each(app, caller, within, vec![(named, body)]).await;
+    // There is one for each.
+    let (status, version, body) = came.swap_remove(0)?;
     Ok(match status {
         StatusCode::CONFLICT => refused(status, "a task of this kind and key runs, and is as it was", body),
         status => tagged(status, version, body),
@@ -205,14 +198,18 @@ pub(super) enum Each {
     Refused(Problem),
 }
 
-impl From<(StatusCode, u64, Answered)> for Each {
-    fn from((status, _, answered): (StatusCode, u64, Answered)) -> Self {
-        let (status, answered) = (status.as_u16(), Box::new(answered));
-        Self::Scheduled { status, answered }
+impl From<Came> for Each {
+    fn from(came: Came) -> Self {
+        match came {
+            Ok((status, _, answered)) => Self::Scheduled {
+                status: status.as_u16(),
+                answered: Box::new(answered),
+            },
+            Err(problem) => Self::Refused(problem),
+        }
     }
 }
 
-/// Those that cannot be used are answered so, and the others are scheduled.
 async fn many(
     app: &Shared,
     caller: &Caller,
@@ -226,38 +223,42 @@ async fn many(
     {
         first.did(&task)?;
     }
+    let tasks = tasks.into_iter().enumerate();
+    let tasks = tasks.map(|(at, task)| (named(at), task)).collect();
+    let came = each(app, caller, within, tasks).await;
+    let each: Vec<_> = came.into_iter().map(Each::from).collect();
+    Ok(Json(each).into_response())
+}
+
+/// Schedules tasks, and says of each what came of it: those that cannot be used are refused, and the others scheduled.
+async fn each(
+    app: &Shared,
+    caller: &Caller,
+    within: &Within,
+    tasks: Vec<(Option<Named>, TaskBody)>,
+) -> Vec<Came> {
     let mut each = Vec::with_capacity(tasks.len());
-    let (mut usable, mut spans, mut names) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, task) in tasks.into_iter().enumerate() {
-        each.push(match prepare(app, caller, within, named(at), task).await {
+    let (mut usable, mut asked) = (Vec::new(), Vec::new());
+    for (named, task) in tasks {
+        each.push(match prepare(app, caller, within, named, task).await {
             Ok(Prepared::Wanted(wanted)) => {
                 let Wanted { span, task, named } = *wanted;
                 usable.push(task);
-                spans.push(span);
-                names.push(named);
+                asked.push((span, named));
                 None
             }
-            Ok(Prepared::Before(did, task)) => Some(Each::from(before(caller, did, *task))),
-            Err(problem) => Some(Each::Refused(problem)),
+            Ok(Prepared::Before(did, task)) => Some(Ok(before(caller, did, *task))),
+            Err(problem) => Some(Err(problem)),
         });
     }
-    let answers = caller.scheduler(app, None).schedule_each(usable).await;
-    let mut answers = spans
-        .into_iter()
-        .zip(names)
-        .zip(answers)
-        .map(|((span, named), answer)| {
-            span.ends(&answer);
-            let answer = answer.map_err(Problem::from);
-            match answer.and_then(|answer| answered(caller, named.as_ref(), answer)) {
-                Ok(answered) => Each::from(answered),
-                Err(problem) => Each::Refused(problem),
-            }
-        });
-    let each = each
-        .into_iter()
-        .filter_map(|known| known.or_else(|| answers.next()));
-    Ok(Json(each.collect::<Vec<_>>()).into_response())
+    let answers = app.scheduler.by(&caller.actor()).schedule_each(usable).await;
+    let mut answers = asked.into_iter().zip(answers).map(|((span, named), answer)| {
+        span.ends(&answer);
+        answered(caller, named.as_ref(), answer?)
+    });
+    each.into_iter()
+        .filter_map(|known| known.or_else(|| answers.next()))
+        .collect()
 }
 
 /// As the interface is described.

@@ -2,24 +2,20 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use delayline::Timestamp;
 use delayline::stats::Stats;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::time;
 use super::problem::{Problem, Refusals};
-use super::texts;
+use crate::time::Time;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct ServerStats {
     version: &'static str,
     /// By this server's clock.
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    started_at: Timestamp,
+    started_at: Time,
     /// Counts since then, of this server alone, and how late tasks were started.
     #[schema(value_type = Object)]
     stats: Stats,
@@ -39,7 +35,7 @@ pub(super) async fn show(
     caller.reach_all()?;
     Ok(Json(ServerStats {
         version: env!("CARGO_PKG_VERSION"),
-        started_at: app.started_at,
+        started_at: Time(app.started_at),
         stats: app.scheduler.stats(),
     }))
 }

@@ -4,30 +4,26 @@ use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::store::Target;
-use delayline::{Kind, TaskId, Timestamp};
+use delayline::{Kind, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::{StateName, TaskView, tagged};
+use super::answer::tagged;
 use super::body::{self, Search};
-use super::explained::ExplainedView;
 use super::problem::{Problem, Refusals};
-use super::schedule::Time;
-use super::texts;
-use crate::filter::{Bounds, Filter, Position};
-use crate::kinds::of_tasks;
+use crate::operations::{Bounds, ExplainedView, Filter, Operations, StateName, TaskView};
+use crate::schemas;
+use crate::time::Time;
 
 /// The live task of a kind and key, else the one that was live last.
 #[utoipa::path(
     get,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = texts::Kind, Path, description = "The kind of the task"), ("key" = texts::Key, Path, description = "The caller's own name for it"), Shown),
+    params(("kind" = schemas::Kind, Path, description = "The kind of the task"), ("key" = schemas::Key, Path, description = "The caller's own name for it"), Shown),
     responses(
         (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -40,9 +36,7 @@ pub(super) async fn by_key(
     Path((kind, key)): Path<(String, String)>,
     Search(shown): Search<Shown>,
 ) -> Result<Response, Problem> {
-    let kind = Kind::from(kind);
-    caller.reach(&kind)?;
-    found(&app, &caller, Target::Key(kind, key.into()), shown).await
+    found(&app, &caller, Target::Key(kind.into(), key.into()), shown).await
 }
 
 /// The task of an id.
@@ -50,7 +44,7 @@ pub(super) async fn by_key(
     get,
     path = "/v1/tasks/id/{id}",
     tag = "tasks",
-    params(("id" = texts::TaskId, Path, description = "The id of the task"), Shown),
+    params(("id" = schemas::TaskId, Path, description = "The id of the task"), Shown),
     responses(
         (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -78,17 +72,14 @@ pub(super) struct Shown {
 }
 
 async fn found(app: &Shared, caller: &Caller, target: Target, shown: Shown) -> Result<Response, Problem> {
-    let none = || Problem::new(StatusCode::NOT_FOUND, "there is no such task");
+    let operations = caller.operations(app);
     match shown.explain.unwrap_or(0) {
         0 => {
-            let task = app.scheduler.find(target).await?;
-            let task = task.filter(|task| caller.reaches(&task.kind)).ok_or_else(none)?;
+            let task = operations.find(target).await?;
             Ok(tagged(StatusCode::OK, task.version, TaskView::from(task)))
         }
         1 => {
-            let explained = app.scheduler.explain(target).await?;
-            let explained = explained.filter(|explained| caller.reaches(&explained.task.kind));
-            let explained = explained.ok_or_else(none)?;
+            let explained = operations.explain(target).await?;
             let version = explained.task.version;
             Ok(tagged(StatusCode::OK, version, ExplainedView::from(explained)))
         }
@@ -102,16 +93,14 @@ async fn found(app: &Shared, caller: &Caller, target: Target, shown: Shown) -> R
 #[serde(deny_unknown_fields)]
 pub(super) struct Listed {
     /// Else of all kinds, of which up to 100 may have tasks in this state.
-    #[param(value_type = Option<texts::Kind>)]
+    #[param(value_type = Option<schemas::Kind>)]
     kind: Option<String>,
     /// `scheduled` unless it is said.
     #[param(value_type = Option<StateName>)]
     state: Option<delayline::State>,
     /// Due then or later.
-    #[param(value_type = Option<texts::Time>)]
     due_after: Option<Time>,
     /// Due before then.
-    #[param(value_type = Option<texts::Time>)]
     due_before: Option<Time>,
     /// With a key that begins so. Up to 10,000 tasks are looked at for it, so that a page may have few of them or none and
     /// still a cursor to go on from.
@@ -165,15 +154,12 @@ pub(super) async fn list(
     Search(listed): Search<Listed>,
 ) -> Result<Response, Problem> {
     let limit = body::limit(listed.limit, USUAL, MOST)?;
-    let after = listed.cursor.map(position).transpose()?;
+    let after = listed.cursor.map(|cursor| cursor.parse()).transpose()?;
+    let operations = caller.operations(&app);
     let state = listed.state.unwrap_or(delayline::State::Scheduled);
     let kinds = match listed.kind {
-        Some(kind) => {
-            let kind = Kind::from(kind);
-            caller.reach(&kind)?;
-            vec![kind]
-        }
-        None => kinds(&app, &caller, state).await?,
+        Some(kind) => vec![Kind::from(kind)],
+        None => kinds(&operations, state).await?,
     };
     let filter = Filter {
         kinds,
@@ -189,15 +175,14 @@ pub(super) async fn list(
         bytes: FULL,
         read: PIECE,
     };
-    let (tasks, after) = filter.page(&app.scheduler, after, bounds).await?;
-    let cursor = after.map(cursor);
+    let (tasks, after) = operations.list(&filter, after, bounds).await?;
+    let cursor = after.map(|after| after.to_string());
     Ok(Json(Listing { tasks, cursor }).into_response())
 }
 
 /// All kinds of which there are tasks in a state, as far as the caller's token is for them.
-async fn kinds(app: &Shared, caller: &Caller, state: delayline::State) -> Result<Vec<Kind>, Problem> {
-    let known = |kind: &Kind| caller.reaches(kind);
-    let kinds = of_tasks(&*app.store, state, None, KINDS + 1, &known).await?;
+async fn kinds(operations: &Operations, state: delayline::State) -> Result<Vec<Kind>, Problem> {
+    let kinds = operations.kinds_in(state, None, KINDS + 1).await?;
     match kinds.len() > KINDS {
         true => Err(Problem::invalid(
             "kind",
@@ -208,18 +193,4 @@ async fn kinds(app: &Shared, caller: &Caller, state: delayline::State) -> Result
         )),
         false => Ok(kinds),
     }
-}
-
-pub(super) fn cursor((due_at, id): Position) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{}.{id}", due_at.as_millis()))
-}
-
-pub(super) fn position(cursor: String) -> Result<Position, Problem> {
-    let position = || {
-        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(&cursor).ok()?).ok()?;
-        let (due_at, id) = text.split_once('.')?;
-        Some((Timestamp::from_millis(due_at.parse().ok()?), id.parse().ok()?))
-    };
-    let allowed = "allowed is the cursor of the page before, as it was given";
-    position().ok_or_else(|| Problem::invalid("cursor", &cursor, allowed))
 }

@@ -11,13 +11,12 @@ use utoipa::ToSchema;
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::{time, time_if_any};
 use super::body::Body;
 use super::problem::{Problem, Refusals};
-use super::schedule::Time;
-use super::texts;
+use crate::schemas;
 use crate::serve::test_clock::{Event, What};
 use crate::span::Span;
+use crate::time::Time;
 
 /// How far a clock is turned by one request.
 const FURTHEST: Duration = Duration::from_secs(3_660 * 86_400);
@@ -27,9 +26,7 @@ const FURTHEST: Duration = Duration::from_secs(3_660 * 86_400);
 #[schema(as = TimeNow)]
 pub(super) struct Now {
     /// By the clock that says when tasks are due.
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    now: Timestamp,
+    now: Time,
     /// Whether it stands still unless it is turned.
     test_clock: bool,
 }
@@ -43,7 +40,7 @@ pub(super) struct Now {
 )]
 pub(super) async fn show(State(app): State<Shared>) -> Result<Json<Now>, Problem> {
     Ok(Json(Now {
-        now: app.store.now().await?,
+        now: Time(app.store.now().await?),
         test_clock: app.test_clock.is_some(),
     }))
 }
@@ -53,10 +50,8 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Json<Now>, Problem
 #[serde(deny_unknown_fields)]
 pub(super) struct Advance {
     /// From the time that it shows, up to `3660d`. Either this or `to`.
-    #[schema(value_type = Option<texts::Span>)]
     by: Option<Span>,
     /// Not before the time that it shows. Either this or `by`.
-    #[schema(value_type = Option<texts::Time>)]
     to: Option<Time>,
 }
 
@@ -91,9 +86,7 @@ impl Advance {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Advanced {
     /// What the clock shows now.
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    now: Timestamp,
+    now: Time,
     /// False: so much has happened that the clock stopped on its way. Ask again with the same `to`.
     complete: bool,
     /// How many tasks are due now and wait, for a worker to claim them or for their kind to be resumed.
@@ -106,12 +99,10 @@ pub(super) struct Advanced {
 #[derive(Serialize, ToSchema)]
 #[schema(as = TimedEvent)]
 pub(super) struct EventView {
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    at: Timestamp,
+    at: Time,
     #[schema(value_type = WhatName)]
     what: &'static str,
-    #[schema(value_type = texts::TaskId)]
+    #[schema(value_type = schemas::TaskId)]
     id: String,
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,9 +126,9 @@ pub(super) struct EventView {
     #[schema(required = false, value_type = String)]
     reason: Option<String>,
     /// Of what is scheduled again: for when.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
-    #[schema(required = false, value_type = texts::Time)]
-    due_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = Time)]
+    due_at: Option<Time>,
 }
 
 /// What may happen: the server `started` to deliver a task, or a worker `claimed` it; a `webhook` was answered, a message
@@ -175,7 +166,7 @@ impl From<Event> for EventView {
             what,
         } = event;
         let view = |what| Self {
-            at,
+            at: Time(at),
             what,
             id: id.to_string(),
             kind: kind.to_string(),
@@ -188,7 +179,7 @@ impl From<Event> for EventView {
             due_at: None,
         };
         let again = |what, due_at| Self {
-            due_at: Some(due_at),
+            due_at: Some(Time(due_at)),
             ..view(what)
         };
         match what {
@@ -267,7 +258,7 @@ pub(super) async fn advance(
         ));
     };
     Ok(Json(Advanced {
-        now: test_clock.now(),
+        now: Time(test_clock.now()),
         complete: turned.is_complete,
         waiting: turned.waiting,
         events: turned.events.into_iter().map(EventView::from).collect(),

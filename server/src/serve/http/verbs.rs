@@ -1,25 +1,25 @@
 //! What can be done with a task that is there.
 
 use axum::extract::{Extension, Path, State};
-use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use delayline::store::{Expect, Target};
-use delayline::{Kind, Shift};
+use delayline::store::{Action, Expect, Target};
+use delayline::{Answer, Scheduled, Shift, TaskId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Shared;
 use super::access::Caller;
-use super::answer::{Answered, changed};
+use super::answer::{Answered, changed, refused, scheduled, tagged};
 use super::body::Body;
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
-use super::schedule::{Time, when};
-use super::texts;
+use super::schedule::when;
 use crate::reason::Reason;
-use crate::reserved;
+use crate::schemas;
 use crate::span::Span;
+use crate::time::Time;
 
 /// A body without anything in it.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -30,7 +30,6 @@ pub(super) struct Nothing {}
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plain {
-    #[schema(value_type = Option<texts::Reason>)]
     reason: Option<Reason>,
 }
 
@@ -38,13 +37,10 @@ pub(super) struct Plain {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
-    #[schema(value_type = Option<texts::Reason>)]
     reason: Option<Reason>,
     /// From now. Either this or `at`.
-    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Either this or `after`.
-    #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
 }
 
@@ -52,9 +48,8 @@ pub(super) struct Move {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct By {
-    #[schema(value_type = Option<texts::Reason>)]
     reason: Option<Reason>,
-    #[schema(value_type = texts::SignedSpan)]
+    #[schema(value_type = schemas::SignedSpan)]
     by: String,
 }
 
@@ -76,18 +71,18 @@ fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
     }
 }
 
-/// A verb on the task of a path, with a body of its own: `$ask` is the answer of the scheduler.
+/// A verb on the task of a path, with a body of its own, which says what is done.
 macro_rules! verb {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$scheduler:ident, $target:ident, $expect:ident, $given:ident| $ask:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$given:ident| $action:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post,
             path = $path,
             tag = "tasks",
             params(
-                ("kind" = texts::Kind, Path, description = "The kind of the task"),
-                ("key" = texts::Key, Path, description = "The caller's own name for it"),
-                ("If-Match" = inline(Option<texts::Version>), Header, description = "Of which version it must be")
+                ("kind" = schemas::Kind, Path, description = "The kind of the task"),
+                ("key" = schemas::Key, Path, description = "The caller's own name for it"),
+                ("If-Match" = inline(Option<schemas::Version>), Header, description = "Of which version it must be")
             ),
             request_body = $body,
             responses(
@@ -103,16 +98,16 @@ macro_rules! verb {
             Extension(caller): Extension<Caller>,
             Path((kind, key)): Path<(String, String)>,
             headers: HeaderMap,
-            Body($given): Body<$body>,
+            Body(given): Body<$body>,
         ) -> Result<Response, Problem> {
-            let (kind, $expect) = (Kind::from(kind), expected(&headers)?);
+            let expect = expected(&headers)?;
             not_named(&headers)?;
-            reserved::check_change(&kind, stringify!($name) == "dismiss")?;
-            caller.reach(&kind)?;
-            let $target = Target::Key(kind, key.into());
-            let $scheduler = caller.scheduler(&app, $given.reason.clone());
-            let answer = $ask.await?;
-            Ok(changed(&caller, answer, $expect != Expect::Anything))
+            let $given = given;
+            let action = $action;
+            let operations = caller.operations(&app).because($given.reason);
+            let target = Target::Key(kind.into(), key.into());
+            let answer = operations.change(target, expect, action).await?;
+            Ok(changed(&caller, answer, expect != Expect::Anything))
         }
     };
 }
@@ -120,36 +115,118 @@ macro_rules! verb {
 verb!(
     /// Cancels a task: after `done` it never runs.
     cancel, "/v1/tasks/{kind}/{key}/cancel", Plain,
-    |scheduler, target, expect, given| scheduler.cancel_if(target, expect)
+    |given| Action::Cancel
 );
 verb!(
     /// Makes a task due now.
     run, "/v1/tasks/{kind}/{key}/run", Plain,
-    |scheduler, target, expect, given| scheduler.run_now_if(target, expect)
+    |given| Action::RunNow
 );
 verb!(
     /// Gives a dead task another life, due now.
     redrive, "/v1/tasks/{kind}/{key}/redrive", Plain,
-    |scheduler, target, expect, given| scheduler.redrive_if(target, expect)
+    |given| Action::Redrive
 );
 verb!(
     /// Gives a dead task up for good: it is cancelled, and removed when its history is over.
     dismiss, "/v1/tasks/{kind}/{key}/dismiss", Plain,
-    |scheduler, target, expect, given| scheduler.dismiss_if(target, expect)
+    |given| Action::Dismiss
 );
 verb!(
     /// Moves a task to another time.
     reschedule, "/v1/tasks/{kind}/{key}/reschedule", Move,
-    |scheduler, target, expect, given| scheduler.reschedule_if(target, expect, when(given.after, given.at)?)
+    |given| Action::Reschedule(when(given.after, given.at)?)
 );
 verb!(
     /// Moves a task by a time span.
     shift, "/v1/tasks/{kind}/{key}/shift", By,
-    |scheduler, target, expect, given| scheduler.shift_if(target, expect, signed(given.by)?)
+    |given| Action::Shift(signed(&given.by)?)
 );
 
 /// A time span with its sign.
-pub(super) fn signed(by: String) -> Result<Shift, Problem> {
-    let shift = crate::span::signed(&by);
+pub(super) fn signed(by: &str) -> Result<Shift, Problem> {
+    let shift = crate::span::signed(by);
     shift.ok_or_else(|| Problem::invalid("by", by, "allowed is a sign and a time span, such as +10m or -2h"))
+}
+
+/// Runs a task that has ended once more, as a new one that is due now: of the same kind, payload, headers and number of
+/// attempts, and of the same key unless a live task has it.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{kind}/{key}/rerun",
+    tag = "tasks",
+    params(
+        ("kind" = schemas::Kind, Path, description = "The kind of the task"),
+        ("key" = schemas::Key, Path, description = "The caller's own name for it")
+    ),
+    request_body = Plain,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn rerun(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path((kind, key)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body<Plain>,
+) -> Result<Response, Problem> {
+    run_again(
+        &app,
+        &caller,
+        Target::Key(kind.into(), key.into()),
+        &headers,
+        body,
+    )
+    .await
+}
+
+/// The same of the task of an id.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/id/{id}/rerun",
+    tag = "tasks",
+    params(("id" = schemas::TaskId, Path, description = "The id of the task")),
+    request_body = Plain,
+    responses(
+        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
+        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
+        Refusals
+    )
+)]
+pub(super) async fn rerun_by_id(
+    State(app): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body<Plain>,
+) -> Result<Response, Problem> {
+    let id: TaskId = id.parse()?;
+    run_again(&app, &caller, Target::Id(id), &headers, body).await
+}
+
+async fn run_again(
+    app: &Shared,
+    caller: &Caller,
+    target: Target,
+    headers: &HeaderMap,
+    Body(Plain { reason }): Body<Plain>,
+) -> Result<Response, Problem> {
+    not_named(headers)?;
+    Ok(match caller.operations(app).rerun(target, reason).await? {
+        Answer::Done(task) => {
+            let (status, version, body) = scheduled(caller, Scheduled::New(task));
+            tagged(status, version, body)
+        }
+        Answer::Conflict(task) => {
+            let answer = Answer::Conflict(task);
+            let detail = "the task has not ended, so it still comes by itself";
+            refused(StatusCode::CONFLICT, detail, Answered::of(caller, &answer))
+        }
+        answer => changed(caller, answer, false),
+    })
 }

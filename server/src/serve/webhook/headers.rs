@@ -8,8 +8,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use super::signature::Secrets;
+use crate::depth::{DEEPEST, depth};
 use crate::reserved::REQUESTS;
-use crate::serve::depth::{DEEPEST, depth};
 use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
 
 /// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for

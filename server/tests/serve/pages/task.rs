@@ -91,6 +91,25 @@ async fn a_dead_task_is_dismissed_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_task_that_has_ended_is_run_again() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = scheduled(&server, "1", "1h").await;
+    let button = format!(r#"formaction="/tasks/{id}/rerun""#);
+    let page = done(&browser, &id, "rerun", &[]).await;
+    page.says("Nothing was done: it has not ended");
+    page.does_not_say(&button);
+    let page = done(&browser, &id, "cancel", &[]).await;
+    page.says(&button);
+    let page = done(&browser, &id, "rerun", &[("reason", "paid after all")]).await;
+    page.says("This is the new task: it is due now.");
+    page.says(&format!("again after {id}: paid after all"));
+    let new = server.get("/v1/tasks/k/1").await.body;
+    assert_ne!(new["id"], id.as_str());
+    assert_eq!(new["payload"], json!({"card": "4111"}));
+}
+
+#[tokio::test]
 async fn what_has_happened_is_told_with_who_and_why() {
     let server = Server::start();
     let browser = Browser::new(&server);

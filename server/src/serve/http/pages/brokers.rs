@@ -6,14 +6,14 @@ use axum::extract::State;
 use axum::response::Response;
 use delayline::backend::{Backend, Reach};
 
-use super::super::health;
+use super::super::Shared;
 use super::super::problem::Problem;
-use super::super::{Shared, now};
 use super::frame::{Frame, Tab, page};
 use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{Moment, span};
 use crate::digits::grouped;
+use crate::time::now;
 
 #[derive(Debug, Template)]
 #[template(path = "brokers.html")]
@@ -64,8 +64,8 @@ pub(super) async fn show(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let parts = health::parts(&app).await;
-    let backends = app.backends.iter();
+    let parts = app.parts().await;
+    let backends = app.health.backends.iter();
     let held = backends.map(|backend| {
         (
             holds(&**backend),

@@ -3,39 +3,37 @@
 use std::time::Duration;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use axum::{Extension, Json};
-use delayline::store::{Action, Target};
+use delayline::store::Action;
 use delayline::{Kind, Timestamp};
 use url::form_urlencoded;
 
-use super::super::bulk::{self, Changed, JobView};
+use super::super::Shared;
+use super::super::bulk;
 use super::super::problem::Problem;
-use super::super::task::position;
-use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::{Wanted, name};
-use super::to::To;
+use super::to::action;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment};
-use crate::bulk::{Answers, Match, state_for};
 use crate::digits::grouped;
-use crate::filter::{Bounds, PAGE};
-use crate::reserved;
+use crate::operations::{Answers, Bounds, Changed, HELD, JobView, Match, Operations, state_for};
+use crate::time::{Time, now};
 
 /// How many tasks are looked at to count those that match, where no index does.
 const LOOKS: usize = 2_000;
 
 pub(super) fn held(_: &Request) -> usize {
-    bulk::HELD
+    HELD
 }
 
 /// What is to be done with many tasks.
 struct Verb {
-    /// As the interface for programs calls it.
-    name: &'static str,
+    /// As a form has it.
+    field: String,
     action: Action,
     /// Where to they are moved, as it was written.
     to: Option<String>,
@@ -43,52 +41,28 @@ struct Verb {
 
 impl Verb {
     fn of(fields: &Fields) -> Result<Self, Problem> {
-        let verb = fields.one("verb").unwrap_or_default();
-        let mut to = None;
-        let (name, action) = match verb {
-            "cancel" => ("cancel", Action::Cancel),
-            "run" => ("run", Action::RunNow),
-            "redrive" => ("redrive", Action::Redrive),
-            "dismiss" => ("dismiss", Action::Dismiss),
-            "move" => {
-                let text = fields.one("to").unwrap_or_default();
-                to = Some(text.to_owned());
-                match To::parse(text)? {
-                    To::Time(when) => ("reschedule", Action::Reschedule(when)),
-                    To::By(by) => ("shift", Action::Shift(by)),
-                }
-            }
-            _ => {
-                let allowed = "allowed are cancel, run, redrive, dismiss and move";
-                return Err(Problem::invalid("verb", verb, allowed));
-            }
-        };
-        Ok(Self { name, action, to })
-    }
-
-    /// Refuses a kind of which this visitor may not change tasks so.
-    fn check(&self, visitor: &Visitor, kind: &Kind) -> Result<(), Problem> {
-        reserved::check_change(kind, self.action == Action::Dismiss)?;
-        visitor.caller.reach(kind)
-    }
-
-    /// As a form has it.
-    fn field(&self) -> &'static str {
-        match self.name {
-            "reschedule" | "shift" => "move",
-            name => name,
-        }
+        let field = fields.one("verb").unwrap_or_default();
+        let action = action(field, fields)?.ok_or_else(|| {
+            let allowed = "allowed are cancel, run, redrive, dismiss and move";
+            Problem::invalid("verb", field, allowed)
+        })?;
+        let to = fields.one("to").filter(|_| field == "move");
+        Ok(Self {
+            field: field.to_owned(),
+            action,
+            to: to.map(str::to_owned),
+        })
     }
 
     /// In words, before and after how many there are.
     fn words(&self) -> (&'static str, String) {
         let to = self.to.as_deref().unwrap_or_default();
-        match self.name {
-            "cancel" => ("Cancel", String::new()),
-            "run" => ("Run", " now".to_owned()),
-            "redrive" => ("Redrive", String::new()),
-            "dismiss" => ("Dismiss", String::new()),
-            "shift" => ("Move", format!(", each by {to}")),
+        match self.action {
+            Action::Cancel => ("Cancel", String::new()),
+            Action::RunNow => ("Run", " now".to_owned()),
+            Action::Redrive => ("Redrive", String::new()),
+            Action::Dismiss => ("Dismiss", String::new()),
+            Action::Shift(_) => ("Move", format!(", each by {to}")),
             _ => ("Move", format!(" to {to}")),
         }
     }
@@ -103,13 +77,10 @@ enum Which {
 
 impl Which {
     /// Of a form that has asked before, or now.
-    fn of(visitor: &Visitor, fields: &Fields, verb: &Verb) -> Result<Self, Problem> {
+    fn of(operations: &Operations, fields: &Fields, verb: &Verb) -> Result<Self, Problem> {
         if fields.one("which") != Some("all") {
-            let chosen = fields.all("task");
-            let chosen: Result<Vec<_>, _> = chosen
-                .map(|task| position(task.to_owned()).map(Match::from))
-                .collect();
-            let chosen = chosen?;
+            let chosen = fields.all("task").map(str::parse);
+            let chosen: Vec<Match> = chosen.collect::<Result<_, _>>()?;
             return match chosen.is_empty() {
                 true => Err(Problem::invalid(
                     "which",
@@ -127,7 +98,7 @@ impl Which {
             let allowed = "all that match are changed of one kind at a time: go back, and choose a kind";
             return Err(Problem::invalid("kind", "", allowed));
         };
-        verb.check(visitor, &Kind::from(kind.as_str()))?;
+        operations.may_change(&Kind::from(kind.as_str()), verb.action)?;
         let asked = fields.one("asked").and_then(|asked| asked.parse().ok());
         let asked = asked.map_or_else(now, Timestamp::from_millis);
         Ok(Self::All(Box::new(wanted), asked))
@@ -156,10 +127,11 @@ pub(super) async fn check(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let verb = Verb::of(&fields)?;
-    let mut kept = vec![("verb".to_owned(), verb.field().to_owned())];
+    let operations = visitor.caller.operations(&app);
+    let mut kept = vec![("verb".to_owned(), verb.field.clone())];
     kept.extend(verb.to.clone().map(|to| ("to".to_owned(), to)));
     let (before, after) = verb.words();
-    let (count, at_least, of, back) = match Which::of(&visitor, &fields, &verb)? {
+    let (count, at_least, of, back) = match Which::of(&operations, &fields, &verb)? {
         Which::Chosen(chosen) => {
             let tasks = fields.all("task");
             kept.extend(tasks.map(|task| ("task".to_owned(), task.to_owned())));
@@ -170,7 +142,7 @@ pub(super) async fn check(
             (count, false, Vec::new(), String::new())
         }
         Which::All(wanted, asked) => {
-            let (count, at_least) = matching(&app, &wanted, asked).await?;
+            let (count, at_least) = matching(&app, &operations, &wanted, asked).await?;
             let search = wanted.search().finish();
             kept.push(("which".to_owned(), "all".to_owned()));
             kept.push(("asked".to_owned(), asked.as_millis().to_string()));
@@ -197,7 +169,12 @@ pub(super) async fn check(
 }
 
 /// How many match, and whether this was found by looking at some of them only.
-async fn matching(app: &Shared, wanted: &Wanted, asked: Timestamp) -> Result<(Count, bool), Problem> {
+async fn matching(
+    app: &Shared,
+    operations: &Operations,
+    wanted: &Wanted,
+    asked: Timestamp,
+) -> Result<(Count, bool), Problem> {
     let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
     kind.check()?;
     if wanted.q.is_none() && wanted.error.is_none() {
@@ -211,14 +188,9 @@ async fn matching(app: &Shared, wanted: &Wanted, asked: Timestamp) -> Result<(Co
             .await?;
         return Ok((Count::bounded(counted.found.iter().sum(), COUNTED), false));
     }
-    let bounds = Bounds {
-        tasks: COUNTED,
-        looks: LOOKS,
-        bytes: usize::MAX,
-        read: PAGE,
-    };
     let filter = wanted.filter(vec![kind], asked);
-    let (found, next): (Vec<Match>, _) = filter.page(&app.scheduler, None, bounds).await?;
+    let bounds = Bounds::of_many(COUNTED, LOOKS);
+    let (found, next): (Vec<Match>, _) = operations.list(&filter, None, bounds).await?;
     let count = Count {
         tasks: found.len(),
         are_more: next.is_some(),
@@ -246,47 +218,27 @@ pub(super) async fn change(
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
     let verb = Verb::of(&fields)?;
-    let scheduler = visitor.scheduler(&app, &fields)?;
-    let answers = match Which::of(&visitor, &fields, &verb)? {
-        Which::Chosen(chosen) => {
-            // A form may name any task.
-            for id in chosen.iter().map(Match::id) {
-                if let Some(task) = app.scheduler.find(Target::Id(id)).await? {
-                    verb.check(&visitor, &task.kind)?;
-                }
-            }
-            crate::bulk::change(&scheduler, &chosen, verb.action, |_| ()).await?
-        }
+    let operations = visitor.operations(&app, &fields)?;
+    let answers = match Which::of(&operations, &fields, &verb)? {
+        Which::Chosen(chosen) => operations.change_chosen(&chosen, verb.action).await?,
         Which::All(wanted, asked) => {
             let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
             let filter = wanted.filter(vec![kind], asked);
-            match bulk::change_all(&app, scheduler, filter, verb.name, verb.action, visitor.actor()).await? {
-                Changed::Within { answers, .. } => answers,
-                Changed::Behind(job) => return Ok(go_to(&format!("{}/bulk/{}", app.base_path, job.id))),
+            match operations.change_all(filter, verb.action).await? {
+                Changed::Done { answers, .. } => answers,
+                Changed::Begun(work) => return Ok(to_job(&app, &bulk::go_on(&app, *work)?.id)),
             }
         }
     };
-    let Answers {
-        done,
-        too_late,
-        finished,
-        conflict,
-        not_found,
-    } = answers;
     let search = form_urlencoded::Serializer::new(String::new())
-        .append_pair("verb", verb.field())
-        .extend_pairs(
-            [
-                ("done", done),
-                ("too_late", too_late),
-                ("finished", finished),
-                ("conflict", conflict),
-                ("not_found", not_found),
-            ]
-            .map(|(name, count)| (name, count.to_string())),
-        )
+        .append_pair("verb", &verb.field)
+        .extend_pairs(answers.named().map(|(name, count)| (name, count.to_string())))
         .finish();
     Ok(go_to(&format!("{}/bulk/done?{search}", app.base_path)))
+}
+
+fn to_job(app: &Shared, id: &str) -> Response {
+    go_to(&format!("{}/bulk/{id}", app.base_path))
 }
 
 /// How many were answered how, in words; only what there is of.
@@ -374,8 +326,8 @@ impl From<JobView> for JobRow {
             error: job.error,
             actor: job.actor,
             stopped_by: job.stopped_by,
-            begun: Moment::of(job.begun_at, now),
-            ended: job.ended_at.map(|ended| Moment::of(ended, now)),
+            begun: Moment::of(job.begun_at.0, now),
+            ended: job.ended_at.map(|Time(ended)| Moment::of(ended, now)),
         }
     }
 }
@@ -391,13 +343,12 @@ struct JobPage {
 pub(super) async fn show(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
-    id: Path<String>,
+    Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let caller = Extension(visitor.caller.clone());
-    let Json(job) = bulk::show(State(app.clone()), caller, id).await?;
+    let job = app.jobs.find(&id, &visitor.caller.operations(&app))?;
     page(&JobPage {
         frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
-        job: job.into(),
+        job: job.view().into(),
     })
 }
 
@@ -407,8 +358,9 @@ pub(super) async fn stop(
     Extension(visitor): Extension<Visitor>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let job = bulk::stopped(&app, &visitor.caller, &id, visitor.actor()).await?;
-    Ok(go_to(&format!("{}/bulk/{}", app.base_path, job.id)))
+    let operations = visitor.caller.operations(&app);
+    app.jobs.find(&id, &operations)?.stop(operations.actor()).await;
+    Ok(to_job(&app, &id))
 }
 
 #[derive(Debug, Template)]
@@ -423,7 +375,7 @@ pub(super) async fn list(
     State(app): State<Shared>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let jobs = app.jobs.all(|kind| visitor.caller.reaches(kind));
+    let jobs = app.jobs.list(&visitor.caller.operations(&app));
     page(&ListPage {
         frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
         jobs: jobs.into_iter().map(JobRow::from).collect(),

@@ -8,15 +8,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use delayline::{Kind, State as TaskState, Task};
 
+use super::super::Shared;
 use super::super::problem::Problem;
-use super::super::task::{cursor, position};
-use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, page};
-use super::tasks::{Choice, KINDS, Wanted, choices, kinds};
+use super::tasks::{Choice, KINDS, Wanted, choices, cursor, kinds};
 use super::visitor::Visitor;
 use crate::digits::grouped;
-use crate::filter::Bounds;
+use crate::operations::Bounds;
+use crate::time::now;
 
 /// How many tasks are looked at for a page.
 const LOOKS: usize = 2_000;
@@ -127,11 +127,9 @@ pub(super) async fn show(
         state: Some(TaskState::Dead),
         ..Wanted::default()
     };
-    let caller = &visitor.caller;
-    wanted.reach(caller)?;
-    let after = fields.one("cursor").map(|cursor| position(cursor.to_owned()));
-    let after = after.transpose()?;
-    let all = kinds(&app, caller, TaskState::Dead).await?;
+    let operations = visitor.caller.operations(&app);
+    let after = cursor(&fields)?;
+    let all = kinds(&operations, TaskState::Dead).await?;
     let listed = match &wanted.kind {
         Some(kind) => vec![Kind::from(kind.as_str())],
         None => all.iter().take(KINDS).cloned().collect(),
@@ -143,7 +141,7 @@ pub(super) async fn show(
         read: PIECE,
     };
     let filter = wanted.filter(listed, now());
-    let (seen, next): (Vec<Seen>, _) = filter.page(&app.scheduler, after, bounds).await?;
+    let (seen, next): (Vec<Seen>, _) = operations.list(&filter, after, bounds).await?;
     let first = || {
         let mut search = url::form_urlencoded::Serializer::new(String::new());
         if let Some(kind) = &wanted.kind {
@@ -156,7 +154,7 @@ pub(super) async fn show(
         kinds: choices(&all, wanted.kind.as_deref()),
         looked: grouped(seen.len()),
         groups: groups(seen),
-        next: next.map(|next| first().append_pair("cursor", &cursor(next)).finish()),
+        next: next.map(|next| first().append_pair("cursor", &next.to_string()).finish()),
         is_first: after.is_none(),
         first: first().finish(),
     })

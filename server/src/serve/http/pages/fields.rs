@@ -3,8 +3,12 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use url::form_urlencoded;
+
+use super::super::problem::Problem;
+use crate::reason::Reason;
 
 /// The fields that were filled in, in their order: without those that are empty.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +24,15 @@ impl Fields {
     /// The first value of a field.
     pub(super) fn one(&self, name: &str) -> Option<&str> {
         self.all(name).next()
+    }
+
+    /// Why something is done.
+    pub(super) fn reason(&self) -> Result<Option<Reason>, Problem> {
+        let reason = self
+            .one("reason")
+            .map(|reason| Reason::try_from(reason.to_owned()));
+        let reason = reason.transpose();
+        reason.map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))
     }
 
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {

@@ -8,16 +8,17 @@ use delayline::Kind;
 use delayline::store::When;
 use url::form_urlencoded;
 
+use super::super::Shared;
 use super::super::problem::Problem;
-use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::tasks::name;
 use super::visitor::Visitor;
 use super::words::{Moment, Said, lasted, said};
 use crate::digits::grouped;
-use crate::kinds::Found;
+use crate::operations::{KindView, PausedView};
 use crate::serve::recent::{Recent, Spread, Tally};
+use crate::time::{Time, now};
 
 /// How many kinds a page has.
 const KINDS: usize = 100;
@@ -65,8 +66,8 @@ struct Shares {
 }
 
 impl Recently {
-    fn of(recent: &Recent, kind: &Kind) -> Option<Self> {
-        let Tally { late, took, failed } = recent.of_kind(kind.as_str())?;
+    fn of(recent: &Recent, kind: &str) -> Option<Self> {
+        let Tally { late, took, failed } = recent.of_kind(kind)?;
         Some(Self {
             started_a_minute: rate(recent.a_minute(late.count())),
             failed,
@@ -115,21 +116,19 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let after = fields.one("after").map(Kind::from);
-    after.as_ref().map_or(Ok(()), Kind::check)?;
-    let known = |kind: &Kind| visitor.caller.reaches(kind);
-    let mut found =
-        crate::kinds::page(&app.scheduler, &*app.store, after.as_ref(), KINDS + 1, &known).await?;
+    let operations = visitor.caller.operations(&app);
+    let mut found = operations.kinds(after.as_ref(), KINDS + 1).await?;
     let is_last = found.len() <= KINDS;
     found.truncate(KINDS);
     let now = now();
-    let row = |(kind, Found { states, paused }): (Kind, Found)| KindRow {
+    let row = |KindView { kind, states, paused }| KindRow {
         states: states.into_iter().map(name).collect(),
         recent: Recently::of(&app.recent, &kind),
-        delivered: app.delivered.get(&kind).cloned(),
-        kind: kind.to_string(),
-        paused: paused.map(|paused| Paused {
-            since: Moment::of(paused.since, now),
-            until: paused.until.map(|until| Moment::of(until, now)),
+        delivered: app.delivered.get(&Kind::from(kind.as_str())).cloned(),
+        kind,
+        paused: paused.map(|paused: PausedView| Paused {
+            since: Moment::of(paused.since.0, now),
+            until: paused.until.map(|Time(until)| Moment::of(until, now)),
             reason: paused.reason,
             actor: paused.actor,
         }),
@@ -152,14 +151,6 @@ fn search(pairs: &[(&str, &str)]) -> String {
     search.extend_pairs(pairs).finish()
 }
 
-/// The kind that this visitor pauses or resumes.
-fn kind(visitor: &Visitor, fields: &Fields) -> Result<Kind, Problem> {
-    let kind = Kind::from(fields.one("kind").unwrap_or_default());
-    crate::reserved::check(kind.as_str())?;
-    visitor.caller.reach(&kind)?;
-    Ok(kind)
-}
-
 fn back(app: &Shared, kind: &Kind, said: &str) -> Response {
     let search = search(&[("said", said), ("of", kind.as_str())]);
     go_to(&format!("{}/kinds?{search}", app.base_path))
@@ -171,15 +162,18 @@ pub(super) async fn pause(
     Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
-    let kind = kind(&visitor, &fields)?;
+    let kind = Kind::from(fields.one("kind").unwrap_or_default());
     let until = fields.one("until").map(super::to::time).transpose()?;
     let until = until.map(|until| match until {
         When::At(time) => time,
         When::After(delay) => now().after(delay),
     });
     let reason = fields.one("reason").unwrap_or_default();
-    let scheduler = app.scheduler.by(&visitor.actor());
-    scheduler.pause(kind.clone(), until, reason).await?;
+    visitor
+        .caller
+        .operations(&app)
+        .pause(&kind, until, reason)
+        .await?;
     Ok(back(&app, &kind, "pause.done"))
 }
 
@@ -189,8 +183,8 @@ pub(super) async fn resume(
     Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
-    let kind = kind(&visitor, &fields)?;
-    let said = match app.scheduler.by(&visitor.actor()).resume(kind.clone()).await? {
+    let kind = Kind::from(fields.one("kind").unwrap_or_default());
+    let said = match visitor.caller.operations(&app).resume(&kind).await? {
         true => "resume.done",
         false => "resume.not_found",
     };

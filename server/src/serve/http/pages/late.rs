@@ -5,7 +5,6 @@ use delayline::{Kind, State, Task, Timestamp};
 
 use super::super::Shared;
 use super::super::problem::Problem;
-use super::overview::KindRow;
 use super::tasks::Wanted;
 use super::words::{Count, span};
 
@@ -122,39 +121,5 @@ impl Failing {
 
     pub(super) fn late(&self) -> String {
         span(self.oldest)
-    }
-}
-
-/// What is late, in a sentence: how much, and the kind of which the oldest is.
-#[derive(Debug)]
-pub(super) struct Late {
-    pub(super) text: String,
-    /// None: nothing is.
-    pub(super) kind: Option<String>,
-    pub(super) is_failing: bool,
-}
-
-impl Late {
-    pub(super) fn of(kinds: &[KindRow]) -> Self {
-        let late = || kinds.iter().filter(|kind| kind.is_late());
-        let Some(oldest) = late().max_by_key(|kind| kind.lateness.oldest()) else {
-            return Self {
-                text: "Nothing is late.".to_owned(),
-                kind: None,
-                is_failing: false,
-            };
-        };
-        let mut count = Count::default();
-        for kind in late() {
-            count.add(kind.due);
-            if let Some(failing) = kind.failing() {
-                count.add(failing.away);
-            }
-        }
-        Self {
-            text: format!("{} late, the oldest by {}: ", count.are(), oldest.late()),
-            kind: Some(oldest.kind.clone()),
-            is_failing: oldest.failing().is_some(),
-        }
     }
 }

@@ -11,15 +11,16 @@ use axum::response::Response;
 use delayline::Kind;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
+use super::super::Shared;
 use super::super::problem::Problem;
-use super::super::{Shared, health, now};
 use super::frame::{Frame, Tab, page};
-use super::late::{Failing, Late, Lateness};
+use super::late::{Failing, Lateness};
 use super::levels::Levels;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
-use crate::kinds::Found;
+use crate::operations::KindView;
 use crate::serve::recent::Recent;
+use crate::time::now;
 
 /// Of how many kinds tasks are counted.
 const KINDS: usize = 50;
@@ -99,7 +100,7 @@ struct Started {
 
 /// What there is of a kind.
 #[derive(Debug)]
-pub(super) struct KindRow {
+struct KindRow {
     pub(super) kind: String,
     /// Why its tasks wait, if they do.
     pub(super) paused: Option<String>,
@@ -116,9 +117,10 @@ pub(super) struct KindRow {
 
 impl KindRow {
     /// Tasks are counted up to `most`.
-    async fn of(app: &Shared, kind: Kind, found: Found, most: usize) -> Result<Self, Problem> {
+    async fn of(app: &Shared, found: KindView, most: usize) -> Result<Self, Problem> {
+        let kind = Kind::from(found.kind.as_str());
         let mut row = Self {
-            kind: kind.to_string(),
+            kind: found.kind,
             paused: found.paused.map(|paused| paused.reason),
             due: Count::default(),
             lateness: Lateness::default(),
@@ -172,6 +174,40 @@ impl KindRow {
     }
 }
 
+/// What is late, in a sentence: how much, and the kind of which the oldest is.
+#[derive(Debug)]
+struct Late {
+    text: String,
+    /// None: nothing is.
+    kind: Option<String>,
+    is_failing: bool,
+}
+
+impl Late {
+    fn of(kinds: &[KindRow]) -> Self {
+        let late = || kinds.iter().filter(|kind| kind.is_late());
+        let Some(oldest) = late().max_by_key(|kind| kind.lateness.oldest()) else {
+            return Self {
+                text: "Nothing is late.".to_owned(),
+                kind: None,
+                is_failing: false,
+            };
+        };
+        let mut count = Count::default();
+        for kind in late() {
+            count.add(kind.due);
+            if let Some(failing) = kind.failing() {
+                count.add(failing.away);
+            }
+        }
+        Self {
+            text: format!("{} late, the oldest by {}: ", count.are(), oldest.late()),
+            kind: Some(oldest.kind.clone()),
+            is_failing: oldest.failing().is_some(),
+        }
+    }
+}
+
 fn forecast(kinds: &[KindRow]) -> Vec<Bar> {
     let mut counts = [Count::default(); FORECAST.len()];
     for kind in kinds {
@@ -194,16 +230,13 @@ pub(super) async fn show(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
     let caller = visitor.caller.clone();
-    let known = |kind: &Kind| caller.reaches(kind);
-    let mut found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS + 1, &known).await?;
+    let mut found = caller.operations(&app).kinds(None, KINDS + 1).await?;
     let are_more_kinds = found.len() > KINDS;
     found.truncate(KINDS);
     let most = (IN_ALL / found.len().max(1)).min(COUNTED);
-    let counting = found
-        .into_iter()
-        .map(|(kind, found)| KindRow::of(&app, kind, found, most));
+    let counting = found.into_iter().map(|found| KindRow::of(&app, found, most));
     let counting = stream::iter(counting).buffered(AT_ONCE).try_collect();
-    let (kinds, parts) = tokio::join!(counting, health::parts(&app));
+    let (kinds, parts) = tokio::join!(counting, app.parts());
     let kinds: Vec<KindRow> = kinds?;
     // What is told of all kinds together is not for a token of some.
     let of_all = caller.reaches_all().then_some(&app.recent);

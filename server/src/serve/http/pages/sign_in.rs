@@ -1,6 +1,5 @@
 //! Signing in by a token, and out.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use askama::Template;
@@ -10,24 +9,17 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::super::Shared;
+use super::super::access::Peer;
 use super::super::problem::Problem;
-use super::super::{Shared, now};
 use super::fields::Fields;
+use super::form::posted;
 use super::frame::{Frame, Tab, go_to, page};
-use super::visitor::{SESSION, Visitor, posted};
+use super::visitor::{SESSION, Visitor};
+use crate::time::now;
 
 /// For how long somebody is signed in.
 const LASTS: Duration = Duration::from_secs(12 * 3_600);
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(in super::super) SocketAddr);
-
-impl From<SocketAddr> for Peer {
-    fn from(address: SocketAddr) -> Self {
-        Self(address)
-    }
-}
 
 #[derive(Debug, Template)]
 #[template(path = "sign_in.html")]

@@ -6,27 +6,28 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::history::Explanation;
-use delayline::store::Target;
-use delayline::{Answer, Scheduler, State as TaskState, Task, TaskId, Timestamp};
+use delayline::store::{Expect, Target};
+use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
 
 use super::super::Shared;
+use super::super::admission::A_TASK;
 use super::super::problem::Problem;
-use super::super::room;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
 use super::tasks::name;
 use super::timeline::{Happened, timeline};
-use super::to::To;
+use super::to::action;
 use super::visitor::Visitor;
 use super::words::{Moment, Said, code, said};
+use crate::operations::Refusal;
 use crate::reserved;
-use crate::serve::config::TraceUrl;
+use crate::serve::config::{Right, TraceUrl};
 use crate::serve::traces::Place;
 
 /// A task, and its payload as text.
 pub(super) fn held(_: &Request) -> usize {
-    2 * room::A_TASK
+    2 * A_TASK
 }
 
 #[derive(Debug, Template)]
@@ -48,6 +49,8 @@ struct TaskPage {
     payload: Option<Shown>,
     may_move: bool,
     is_dead: bool,
+    /// Whether it has ended, and its visitor may schedule it once more.
+    may_rerun: bool,
     due_at: String,
 }
 
@@ -113,6 +116,13 @@ fn facts(task: &Task, now: Timestamp, trace_url: Option<&TraceUrl>) -> Vec<Fact>
     facts
 }
 
+fn or_gone(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NoTask => not_found(),
+        refusal => refusal.into(),
+    }
+}
+
 fn not_found() -> Problem {
     let detail = "there is no such task: it may have been removed since, as history is after a week";
     Problem::new(StatusCode::NOT_FOUND, detail)
@@ -126,8 +136,8 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let explained = app.scheduler.explain(Target::Id(id)).await?;
-    let explained = explained.filter(|explained| visitor.caller.reaches(&explained.task.kind));
+    let operations = visitor.caller.operations(&app);
+    let explained = operations.explain(Target::Id(id)).await.map_err(or_gone);
     let Explanation {
         task,
         history,
@@ -135,9 +145,11 @@ pub(super) async fn show(
         words,
         now,
         ..
-    } = explained.ok_or_else(not_found)?;
+    } = explained?;
     let wants_payload = fields.one("payload").is_some();
+    let may_rerun = !task.state.is_live() && visitor.caller.may(Right::Schedule);
     page(&TaskPage {
+        may_rerun,
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
         said: fields.one("said").and_then(said),
         title: task
@@ -161,43 +173,6 @@ pub(super) async fn show(
     })
 }
 
-/// What is done with a task, by the last part of its path.
-enum Verb {
-    Cancel,
-    Run,
-    Redrive,
-    Dismiss,
-    Move(To),
-}
-
-impl Verb {
-    fn of(name: &str, fields: &Fields) -> Result<Self, Problem> {
-        Ok(match name {
-            "cancel" => Self::Cancel,
-            "run" => Self::Run,
-            "redrive" => Self::Redrive,
-            "dismiss" => Self::Dismiss,
-            "move" => Self::Move(To::parse(fields.one("to").unwrap_or_default())?),
-            _ => {
-                let detail = "there is nothing at this path";
-                return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-            }
-        })
-    }
-
-    async fn ask(self, scheduler: &Scheduler, id: TaskId) -> Result<Answer, delayline::Error> {
-        let target = Target::Id(id);
-        match self {
-            Self::Cancel => scheduler.cancel(target).await,
-            Self::Run => scheduler.run_now(target).await,
-            Self::Redrive => scheduler.redrive(target).await,
-            Self::Dismiss => scheduler.dismiss(target).await,
-            Self::Move(To::Time(when)) => scheduler.reschedule(target, when).await,
-            Self::Move(To::By(by)) => scheduler.shift(target, by).await,
-        }
-    }
-}
-
 /// `POST /tasks/{id}/{verb}`
 pub(super) async fn act(
     State(app): State<Shared>,
@@ -206,16 +181,28 @@ pub(super) async fn act(
     Path((id, verb)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let scheduler = visitor.scheduler(&app, &fields)?;
-    let asked = Verb::of(&verb, &fields)?;
-    let task = app.scheduler.find(Target::Id(id)).await?;
-    let task = task.filter(|task| visitor.caller.reaches(&task.kind));
-    let kind = task.ok_or_else(not_found)?.kind;
-    reserved::check_change(&kind, matches!(asked, Verb::Dismiss))?;
-    let answer = asked.ask(&scheduler, id).await?;
+    let operations = visitor.operations(&app, &fields)?;
+    if verb == "rerun" {
+        return rerun(&app, &visitor, &fields, id).await;
+    }
+    let nothing = || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path");
+    let action = action(&verb, &fields)?.ok_or_else(nothing)?;
+    let answer = operations
+        .change(Target::Id(id), Expect::Anything, action)
+        .await?;
     if answer == Answer::NotFound {
         return Err(not_found());
     }
     let said = code(&verb, &answer);
     Ok(go_to(&format!("{}/tasks/{id}?said={said}", app.base_path)))
+}
+
+/// Runs a task once more, and shows the new one.
+async fn rerun(app: &Shared, visitor: &Visitor, fields: &Fields, id: TaskId) -> Result<Response, Problem> {
+    visitor.caller.need(Right::Schedule)?;
+    let operations = visitor.caller.operations(app);
+    let answer = operations.rerun(Target::Id(id), fields.reason()?).await?;
+    let task = answer.task().ok_or_else(not_found)?;
+    let said = code("rerun", &answer);
+    Ok(go_to(&format!("{}/tasks/{}?said={said}", app.base_path, task.id)))
 }

@@ -10,16 +10,14 @@ use delayline::store::Target;
 use delayline::{Key, Kind, State as TaskState, Task, TaskId, Timestamp};
 use url::form_urlencoded;
 
-use super::super::access::Caller;
+use super::super::Shared;
 use super::super::problem::Problem;
-use super::super::task::{cursor, position};
-use super::super::{Shared, now};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::Visitor;
 use super::words::Moment;
-use crate::filter::{Bounds, Filter};
-use crate::kinds::of_tasks;
+use crate::operations::{Bounds, Filter, Operations, Position, Refusal};
+use crate::time::now;
 
 /// How many tasks a page has.
 const TASKS: usize = 50;
@@ -108,7 +106,7 @@ pub(super) struct TaskRow {
 impl TaskRow {
     pub(super) fn of(task: Task, now: Timestamp) -> Self {
         Self {
-            position: cursor((task.due_at, task.id)),
+            position: Position::from(&task).to_string(),
             id: task.id.to_string(),
             kind: task.kind.to_string(),
             key: task.key.map(|key| key.to_string()),
@@ -157,12 +155,6 @@ impl Wanted {
         })
     }
 
-    /// Refuses a kind that the caller's token is not for.
-    pub(super) fn reach(&self, caller: &Caller) -> Result<(), Problem> {
-        let kind = self.kind.as_deref().map(Kind::from);
-        kind.map_or(Ok(()), |kind| caller.reach(&kind))
-    }
-
     pub(super) fn state(&self) -> TaskState {
         self.state.unwrap_or(TaskState::Scheduled)
     }
@@ -204,10 +196,14 @@ impl Wanted {
     }
 }
 
-/// Kinds of which there are tasks in a state, as far as this caller may know: of one page.
-pub(super) async fn kinds(app: &Shared, caller: &Caller, state: TaskState) -> Result<Vec<Kind>, Problem> {
-    let known = |kind: &Kind| caller.reaches(kind);
-    Ok(of_tasks(&*app.store, state, None, KINDS + 1, &known).await?)
+/// The kinds that a list may be of that names none, and one more if there are more.
+pub(super) async fn kinds(operations: &Operations, state: TaskState) -> Result<Vec<Kind>, Problem> {
+    Ok(operations.kinds_in(state, None, KINDS + 1).await?)
+}
+
+/// The place after which a page begins.
+pub(super) fn cursor(fields: &Fields) -> Result<Option<Position>, Problem> {
+    Ok(fields.one("cursor").map(str::parse).transpose()?)
 }
 
 /// `GET /tasks`
@@ -217,13 +213,11 @@ pub(super) async fn show(
     fields: Fields,
 ) -> Result<Response, Problem> {
     let wanted = Wanted::of(&fields)?;
-    let caller = &visitor.caller;
-    wanted.reach(caller)?;
-    let after = fields.one("cursor").map(|cursor| position(cursor.to_owned()));
-    let after = after.transpose()?;
+    let operations = visitor.caller.operations(&app);
+    let after = cursor(&fields)?;
     let now = now();
-    let all = kinds(&app, caller, wanted.state()).await?;
-    if let Some(place) = elsewhere(&app, caller, &wanted, &all).await? {
+    let all = kinds(&operations, wanted.state()).await?;
+    if let Some(place) = elsewhere(&operations, &wanted, &all).await? {
         return Ok(go_to(&format!("{}{place}", app.base_path)));
     }
     let listed = match &wanted.kind {
@@ -231,7 +225,7 @@ pub(super) async fn show(
         None => all.iter().take(KINDS).cloned().collect(),
     };
     let exact = match (&wanted.q, after) {
-        (Some(key), None) => exact(&app, caller, &wanted, key).await?,
+        (Some(key), None) => exact(&operations, &wanted, key).await?,
         _ => Vec::new(),
     };
     let bounds = Bounds {
@@ -245,7 +239,7 @@ pub(super) async fn show(
         },
     };
     let filter = wanted.filter(listed, now);
-    let (tasks, next): (Vec<Task>, _) = filter.page(&app.scheduler, after, bounds).await?;
+    let (tasks, next): (Vec<Task>, _) = operations.list(&filter, after, bounds).await?;
     let note = if wanted.kind.is_none() && all.len() > KINDS {
         Some("There are tasks of more than 100 kinds, and these are of the first 100 by name: choose a kind.")
     } else if next.is_some() && tasks.len() < TASKS {
@@ -255,7 +249,7 @@ pub(super) async fn show(
     };
     let rows = |tasks: Vec<Task>| tasks.into_iter().map(|task| TaskRow::of(task, now)).collect();
     let state = name(wanted.state());
-    let next = next.map(|next| wanted.search().append_pair("cursor", &cursor(next)).finish());
+    let next = next.map(|next| wanted.search().append_pair("cursor", &next.to_string()).finish());
     page(&TasksPage {
         heading: heading(&wanted, &state),
         exact: rows(exact),
@@ -293,8 +287,7 @@ pub(super) async fn show(
 
 /// What else was meant by what was searched for: an id, or a kind.
 async fn elsewhere(
-    app: &Shared,
-    caller: &Caller,
+    operations: &Operations,
     wanted: &Wanted,
     kinds: &[Kind],
 ) -> Result<Option<String>, Problem> {
@@ -302,8 +295,7 @@ async fn elsewhere(
         return Ok(None);
     };
     if let Ok(id) = q.parse::<TaskId>()
-        && let Some(task) = app.scheduler.find(Target::Id(id)).await?
-        && caller.reaches(&task.kind)
+        && found(operations, Target::Id(id)).await?.is_some()
     {
         return Ok(Some(format!("/tasks/{id}")));
     }
@@ -318,23 +310,31 @@ async fn elsewhere(
     Ok(None)
 }
 
+async fn found(operations: &Operations, target: Target) -> Result<Option<Task>, Problem> {
+    match operations.find(target).await {
+        Ok(task) => Ok(Some(task)),
+        Err(Refusal::NoTask) => Ok(None),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
 /// Those of whatever state that have a key: of the kind that was chosen, or of all.
-async fn exact(app: &Shared, caller: &Caller, wanted: &Wanted, key: &str) -> Result<Vec<Task>, Problem> {
-    let known = |kind: &Kind| caller.reaches(kind);
+async fn exact(operations: &Operations, wanted: &Wanted, key: &str) -> Result<Vec<Task>, Problem> {
+    // What is too long to be a key may still begin no key.
+    if Key::from(key).check().is_err() {
+        return Ok(Vec::new());
+    }
     let kinds = match &wanted.kind {
-        Some(kind) => vec![Kind::from(kind.as_str())],
+        Some(kind) => vec![kind.clone()],
         None => {
-            let found = crate::kinds::page(&app.scheduler, &*app.store, None, KINDS, &known).await?;
-            found.into_iter().map(|(kind, _)| kind).collect()
+            let kinds = operations.kinds(None, KINDS).await?;
+            kinds.into_iter().map(|kind| kind.kind).collect()
         }
     };
     let mut tasks = Vec::new();
     for kind in kinds {
-        let target = Target::Key(kind, key.into());
-        // What is too long to be a key may still begin no key.
-        if Key::from(key).check().is_ok() {
-            tasks.extend(app.scheduler.find(target).await?);
-        }
+        let target = Target::Key(kind.into(), key.into());
+        tasks.extend(found(operations, target).await?);
     }
     Ok(tasks)
 }

@@ -123,6 +123,11 @@ pub(super) fn said(code: &str) -> Option<Said> {
         ("redrive", "done") => (true, "Redriven: it has another life, and is due now."),
         ("dismiss", "done") => (true, "Dismissed: it has ended for good."),
         ("move", "done") => (true, "Moved."),
+        ("rerun", "done") => (true, "This is the new task: it is due now."),
+        ("rerun", "conflict") => (
+            false,
+            "Nothing was done: it has not ended, so it still comes by itself.",
+        ),
         ("pause", "done") => (true, "Paused: within a second no worker starts a task of it."),
         ("resume", "done") => (true, "Resumed: what is due starts now."),
         ("resume", "not_found") => (false, "It was not paused."),

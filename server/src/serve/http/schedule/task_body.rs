@@ -7,7 +7,7 @@ use std::fmt;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use delayline::store::{Target, When};
-use delayline::{Key, Kind, NewTask, Timestamp};
+use delayline::{Key, Kind, NewTask};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -20,28 +20,27 @@ use super::super::Shared;
 use super::super::access::Caller;
 use super::super::idempotency::Fingerprint;
 use super::super::problem::Problem;
-use super::super::texts;
+use crate::depth::{DEEPEST, depth};
 use crate::reserved;
+use crate::schemas;
 use crate::serve::config::Right;
-use crate::serve::depth::{DEEPEST, depth};
 use crate::serve::traces::{Create, Place};
 use crate::span::Span;
+use crate::time::Time;
 
 /// A task to schedule.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct TaskBody {
     /// In a `PUT` what the path says.
-    #[schema(value_type = Option<texts::Kind>)]
+    #[schema(value_type = Option<schemas::Kind>)]
     pub(super) kind: Option<String>,
     /// The caller's own name for it: of a kind and key there is one live task.
-    #[schema(value_type = Option<texts::Key>)]
+    #[schema(value_type = Option<schemas::Key>)]
     pub(super) key: Option<String>,
     /// From now. Either this or `at`.
-    #[schema(value_type = Option<texts::Span>)]
     after: Option<Span>,
     /// Either this or `after`.
-    #[schema(value_type = Option<texts::Time>)]
     at: Option<Time>,
     /// Any JSON of up to 120 levels of arrays and objects.
     #[schema(value_type = Option<serde_json::Value>)]
@@ -54,25 +53,6 @@ pub(in super::super) struct TaskBody {
     /// After how many attempts it is given up; else its kind says.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u32)]
     max_attempts: Option<u32>,
-}
-
-/// A time in RFC 3339.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(in super::super) struct Time(pub(in super::super) Timestamp);
-
-impl TryFrom<String> for Time {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        // It has another way to write years that have no four digits.
-        if text.starts_with(['-', '+']) {
-            return Err(format!("time is {text:?}: allowed are the years 0000 to 9999"));
-        }
-        text.parse()
-            .map(Self)
-            .map_err(|error: delayline::Error| error.to_string())
-    }
 }
 
 /// The time that is meant: exactly one of both is given.
@@ -215,7 +195,7 @@ pub(in super::super) enum Tasks {
 
 impl PartialSchema for Tasks {
     fn schema() -> RefOr<Schema> {
-        let kind = Ref::from_schema_name(texts::Kind::name());
+        let kind = Ref::from_schema_name(schemas::Kind::name());
         let with_kind = ObjectBuilder::new().property("kind", kind).required("kind");
         let task = Ref::from_schema_name(TaskBody::name());
         let one: RefOr<Schema> = AllOfBuilder::new().item(task).item(with_kind).into();

@@ -2,6 +2,11 @@
 
 mod walk;
 
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::{Error, Kind, Scheduler, State, Task, TaskId, Timestamp};
 
 use self::walk::Walk;
@@ -18,15 +23,60 @@ pub(crate) struct Filter {
     pub(crate) error: Option<String>,
 }
 
-/// Where a task is in the order of lists, which is one for all kinds: its due time and its id.
-pub(crate) type Position = (Timestamp, TaskId);
+/// The place of a task in the order of lists, which is one for all kinds: by due time and id.
+///
+/// Its text is the cursor of the next page, and names a task in a form as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) due_at: Timestamp,
+    pub(crate) id: TaskId,
+}
 
-fn position(task: &Task) -> Position {
-    (task.due_at, task.id)
+impl Position {
+    /// As the library's pages have it.
+    fn pair(self) -> (Timestamp, TaskId) {
+        (self.due_at, self.id)
+    }
+}
+
+impl From<&Task> for Position {
+    fn from(task: &Task) -> Self {
+        Self {
+            due_at: task.due_at,
+            id: task.id,
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{}", self.due_at.as_millis(), self.id);
+        f.write_str(&URL_SAFE_NO_PAD.encode(text))
+    }
+}
+
+impl FromStr for Position {
+    type Err = Error;
+
+    fn from_str(cursor: &str) -> Result<Self, Error> {
+        let position = || {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+            let (due_at, id) = text.split_once('.')?;
+            Some(Self {
+                due_at: Timestamp::from_millis(due_at.parse().ok()?),
+                id: id.parse().ok()?,
+            })
+        };
+        position().ok_or_else(|| Error::Invalid {
+            field: "cursor",
+            value: cursor.to_owned(),
+            allowed: "allowed is the cursor of the page before, as it was given".to_owned(),
+        })
+    }
 }
 
 /// How many tasks are read at once where many are changed.
-pub(crate) const PAGE: usize = 100;
+pub(super) const PAGE: usize = 100;
 
 /// How much there may be of a page.
 #[derive(Clone, Copy, Debug)]
@@ -41,26 +91,22 @@ pub(crate) struct Bounds {
     pub(crate) read: usize,
 }
 
-impl Filter {
-    /// The tasks that match, by due time and id, `most` at the most. By the index of kinds, states and due times; all else is
-    /// looked at row by row.
-    pub(crate) async fn find<T: From<Task>>(
-        &self,
-        scheduler: &Scheduler,
-        most: usize,
-    ) -> Result<Vec<T>, Error> {
-        let bounds = Bounds {
-            tasks: most,
-            looks: usize::MAX,
+impl Bounds {
+    /// Bounds for tasks that are changed or counted, of which no payload is kept: how many, and how many are read for it.
+    pub(crate) fn of_many(tasks: usize, looks: usize) -> Self {
+        Self {
+            tasks,
+            looks,
             bytes: usize::MAX,
             read: PAGE,
-        };
-        let (found, _) = self.page(scheduler, None, bounds).await?;
-        Ok(found)
+        }
     }
+}
 
-    /// The same after a position, within bounds; and the position after which it goes on, if there is something to look at.
-    pub(crate) async fn page<T: From<Task>>(
+impl Filter {
+    /// The tasks that match, by due time and id, after a position and within bounds; and the position after which it goes on,
+    /// if there may be more. By the index of kinds, states and due times; all else is compared row by row.
+    pub(super) async fn page<T: From<Task>>(
         &self,
         scheduler: &Scheduler,
         mut after: Option<Position>,
@@ -73,7 +119,7 @@ impl Filter {
             // One more, to know whether it goes on.
             let wanted = match self.looks_at_rows() {
                 true => bounds.read,
-                false => bounds.read.min(bounds.tasks - found.len() + 1),
+                false => bounds.read.min((bounds.tasks - found.len()).saturating_add(1)),
             };
             let Some(task) = walk.next(wanted).await? else {
                 return Ok((found, None));
@@ -82,7 +128,7 @@ impl Filter {
                 return Ok((found, after));
             }
             looked += 1;
-            after = Some(position(&task));
+            after = Some(Position::from(&task));
             if self.matches(&task) {
                 bytes += task.payload.len();
                 found.push(T::from(task));

@@ -1,12 +1,11 @@
 //! What has become of a task, and what comes next, as JSON.
 
-use delayline::Timestamp;
 use delayline::history::{Entry, Explanation, Leg, WakeUp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{TaskView, time, time_if_any};
-use super::texts;
+use super::TaskView;
+use crate::time::Time;
 
 /// A task, and with `explain` where it stands.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,9 +39,7 @@ pub(crate) struct ExplainedView {
 struct EntryView {
     /// Of the task after it.
     version: u64,
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    at: Timestamp,
+    at: Time,
     /// What it was, in a word.
     event: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,12 +49,9 @@ struct EntryView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
-    #[schema(value_type = Option<texts::Time>)]
-    due_before: Option<Timestamp>,
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    due_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_before: Option<Time>,
+    due_at: Time,
     /// How its wake-up went on.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake: Option<LegView>,
@@ -81,22 +75,17 @@ struct LegView {
 struct WakeView {
     #[serde(flatten)]
     leg: LegView,
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    since: Timestamp,
+    since: Time,
     /// If it is punctual.
-    #[serde(serialize_with = "time")]
-    #[schema(value_type = texts::Time)]
-    arrives_at: Timestamp,
+    arrives_at: Time,
     /// From then on it counts as missed, and a sweep looks at the task.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "time_if_any")]
-    #[schema(value_type = Option<texts::Time>)]
-    missed_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed_at: Option<Time>,
 }
 
 impl From<Explanation> for ExplainedView {
     fn from(explained: Explanation) -> Self {
-        let missed_at = explained.task.wake_at;
+        let missed_at = explained.task.wake_at.map(Time);
         let wake = |WakeUp {
                         leg,
                         since,
@@ -104,8 +93,8 @@ impl From<Explanation> for ExplainedView {
                         ..
                     }| WakeView {
             leg: leg.into(),
-            since,
-            arrives_at,
+            since: Time(since),
+            arrives_at: Time(arrives_at),
             missed_at,
         };
         Self {
@@ -126,13 +115,13 @@ impl From<Entry> for EntryView {
     fn from(entry: Entry) -> Self {
         Self {
             version: entry.version,
-            at: entry.at,
+            at: Time(entry.at),
             event: entry.event,
             actor: entry.actor,
             reason: entry.reason,
             attempt: entry.attempt,
-            due_before: entry.due_before,
-            due_at: entry.due_at,
+            due_before: entry.due_before.map(Time),
+            due_at: Time(entry.due_at),
             wake: entry.wake.map(LegView::from),
         }
     }

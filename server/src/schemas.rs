@@ -1,8 +1,12 @@
-//! What texts have to look like, for the description of the interface. Nothing is made of these types but their schemas.
+//! What texts have to look like, for the description of the interface.
 
 use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
+
+use crate::reason::Reason;
+use crate::span::Span;
+use crate::time::Time;
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
@@ -31,12 +35,19 @@ macro_rules! span {
     };
 }
 
-/// Types with the schemas that are built for them, under their names.
-macro_rules! texts {
+/// Names in the description of what is a plain text in a request: nothing is made of these types.
+macro_rules! names {
+    ($($name:ident)*) => {
+        $(pub(crate) struct $name;)*
+    };
+}
+
+names!(Kind Key Owner SignedSpan RequestName TaskId ClaimId Version);
+
+/// Describes types by the schemas that are built for them, under their names.
+macro_rules! describe {
     ($($name:ident = $schema:expr, $description:literal;)*) => {
         $(
-            pub(super) struct $name;
-
             impl PartialSchema for $name {
                 fn schema() -> RefOr<Schema> {
                     $schema.description(Some($description)).into()
@@ -48,7 +59,7 @@ macro_rules! texts {
     };
 }
 
-texts! {
+describe! {
     Kind = name(1, 100), "1 to 100 bytes without control characters and bidirectional overrides.";
     Key = name(1, 255), "1 to 255 bytes without control characters and bidirectional overrides.";
     Owner = name(0, 255), "Up to 255 bytes without control characters and bidirectional overrides.";

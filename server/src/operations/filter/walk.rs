@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use delayline::store::Page;
 use delayline::{Error, Scheduler, Task};
 
-use super::{Filter, Position, position};
+use super::{Filter, Position};
 
 /// Tasks of one state by due time and id, of whatever kind they are.
 pub(super) struct Walk<'a> {
@@ -33,7 +33,7 @@ impl<'a> Walk<'a> {
             if let Some(time) = filter.due_before {
                 page = page.due_before(time);
             }
-            page.after = page.after.max(after);
+            page.after = page.after.max(after.map(Position::pair));
             Lane {
                 page,
                 read: VecDeque::new(),
@@ -54,7 +54,7 @@ impl<'a> Walk<'a> {
                 lane.read(self.scheduler, rows).await?;
             }
         }
-        let first = |lane: &&mut Lane| lane.read.front().map(position);
+        let first = |lane: &&mut Lane| lane.read.front().map(Position::from);
         let filled = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
         Ok(filled.min_by_key(first).and_then(|lane| lane.read.pop_front()))
     }
@@ -66,7 +66,8 @@ impl Lane {
         self.read = scheduler.list(&self.page).await?.into();
         // A page is short of what cannot be read, so only an empty one is the last.
         self.is_at_end = self.read.is_empty();
-        self.page.after = self.read.back().map(position).or(self.page.after);
+        let last = self.read.back().map(|task| Position::from(task).pair());
+        self.page.after = last.or(self.page.after);
         Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 /// So many arrays and objects may be in each other in a payload. Many parsers take 128 in all, and what an answer puts
 /// around a payload counts as well.
-pub(super) const DEEPEST: usize = 120;
+pub(crate) const DEEPEST: usize = 120;
 
 /// How many arrays and objects are in each other, of JSON that is well-formed.
-pub(super) fn depth(json: &[u8]) -> usize {
+pub(crate) fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
     for byte in json {

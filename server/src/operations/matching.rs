@@ -1,0 +1,204 @@
+//! Changes of all tasks that match a filter.
+
+use delayline::store::{Action, Expect};
+use delayline::{Answer, Error, State, Task};
+
+use super::filter::PAGE;
+use super::{Bounds, Filter, Operations, Position, Refusal, Work};
+
+/// How many are changed in one call of the store.
+pub(super) const BATCH: usize = 100;
+/// How many are changed within a call before the rest goes on behind it.
+const WITHIN: usize = 1_000;
+/// How many are looked at before that.
+const LOOKS: usize = 10_000;
+/// How many bytes the tasks may have that are in memory at once.
+pub(crate) const HELD: usize = PAGE << 20;
+
+/// The state of the tasks that an action is about.
+pub(crate) fn state_for(action: Action) -> State {
+    match action {
+        Action::Redrive | Action::Dismiss => State::Dead,
+        _ => State::Scheduled,
+    }
+}
+
+/// Whether a task is in another state after an action, so that the same once more finds the rest.
+pub(super) fn ends_the_state(action: Action) -> bool {
+    matches!(action, Action::Cancel | Action::Redrive | Action::Dismiss)
+}
+
+/// A task that is to be changed, as it was found: one that another caller moves meanwhile is left as it is.
+pub(crate) type Match = Position;
+
+impl From<Task> for Match {
+    fn from(task: Task) -> Self {
+        Self::from(&task)
+    }
+}
+
+/// How many were answered how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = BulkAnswers)]
+pub(crate) struct Answers {
+    /// Changed.
+    pub(crate) done: usize,
+    /// A worker had them by then.
+    pub(crate) too_late: usize,
+    /// They had ended by then.
+    pub(crate) finished: usize,
+    /// Another caller had moved them by then, or another live task has the key.
+    pub(crate) conflict: usize,
+    /// They were not there any more.
+    pub(crate) not_found: usize,
+}
+
+impl Answers {
+    fn count(&mut self, answer: &Answer) {
+        *match answer {
+            Answer::Done(_) => &mut self.done,
+            Answer::TooLate(_) => &mut self.too_late,
+            Answer::Finished(_) => &mut self.finished,
+            Answer::Conflict(_) => &mut self.conflict,
+            Answer::NotFound => &mut self.not_found,
+        } += 1;
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.done += more.done;
+        self.too_late += more.too_late;
+        self.finished += more.finished;
+        self.conflict += more.conflict;
+        self.not_found += more.not_found;
+    }
+
+    /// How many were answered how, by the words of the answers.
+    pub(crate) fn named(&self) -> [(&'static str, usize); 5] {
+        [
+            ("done", self.done),
+            ("too_late", self.too_late),
+            ("finished", self.finished),
+            ("conflict", self.conflict),
+            ("not_found", self.not_found),
+        ]
+    }
+
+    pub(crate) fn sum(&self) -> usize {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// What came of a change of all that match.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    /// It is done.
+    Done {
+        /// How many matched, up to the limit.
+        matched: usize,
+        /// Whether more match than the limit allows.
+        more: bool,
+        answers: Answers,
+    },
+    /// These were the first, and the rest is still to be changed.
+    Begun(Box<Work>),
+}
+
+impl Operations {
+    /// Changes tasks that a caller has chosen, of which it may have named any.
+    pub(crate) async fn change_chosen(&self, chosen: &[Match], action: Action) -> Result<Answers, Refusal> {
+        for Match { id, .. } in chosen {
+            // Also one that the caller may not see: it must not be changed.
+            if let Some(task) = self.scheduler.find(*id).await? {
+                self.may_change(&task.kind, action)?;
+            }
+        }
+        Ok(self.change_found(chosen, action).await?)
+    }
+
+    /// Changes tasks that were found, a hundred in each call of the store.
+    pub(super) async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
+        let mut answers = Answers::default();
+        for batch in found.chunks(BATCH) {
+            let changes = batch
+                .iter()
+                .map(|task| (task.id.into(), Expect::Due(task.due_at), action));
+            for answer in self.scheduler.change_each(changes).await {
+                answers.count(&answer?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Counts the tasks that an action would change, up to a limit; and says whether there are more.
+    pub(crate) async fn count(
+        &self,
+        filter: &Filter,
+        action: Action,
+        limit: usize,
+    ) -> Result<(usize, bool), Refusal> {
+        self.may_change_all(filter, action)?;
+        let (found, more) = self.find_some(filter, limit).await?;
+        Ok((found.len(), more))
+    }
+
+    /// Changes up to `limit` tasks that match. Where more match and what is changed would match again, nothing is changed.
+    pub(crate) async fn change_some(
+        &self,
+        filter: &Filter,
+        action: Action,
+        limit: usize,
+    ) -> Result<Changed, Refusal> {
+        self.may_change_all(filter, action)?;
+        let (found, more) = self.find_some(filter, limit).await?;
+        if more && !ends_the_state(action) {
+            let allowed = "more tasks match than this: allowed is a filter by which they all fit, such as a narrower \
+                           due_before, or no limit";
+            return Err(Refusal::Error(Error::Invalid {
+                field: "limit",
+                value: limit.to_string(),
+                allowed: allowed.to_owned(),
+            }));
+        }
+        let answers = self.change_found(&found, action).await?;
+        let matched = found.len();
+        Ok(Changed::Done {
+            matched,
+            more,
+            answers,
+        })
+    }
+
+    /// Changes all that match, if these are few; else nothing yet, as the whole takes long.
+    pub(crate) async fn change_all(&self, filter: Filter, action: Action) -> Result<Changed, Refusal> {
+        self.may_change_all(&filter, action)?;
+        let bounds = Bounds::of_many(WITHIN, LOOKS);
+        let (found, after) = filter.page(&self.scheduler, None, bounds).await?;
+        if let Some(after) = after {
+            return Ok(Changed::Begun(Box::new(Work::new(
+                self.clone(),
+                filter,
+                action,
+                found,
+                after,
+            ))));
+        }
+        let answers = self.change_found(&found, action).await?;
+        let matched = found.len();
+        Ok(Changed::Done {
+            matched,
+            more: false,
+            answers,
+        })
+    }
+
+    fn may_change_all(&self, filter: &Filter, action: Action) -> Result<(), Refusal> {
+        let mut kinds = filter.kinds.iter();
+        kinds.try_for_each(|kind| self.may_change(kind, action))
+    }
+
+    async fn find_some(&self, filter: &Filter, limit: usize) -> Result<(Vec<Match>, bool), Error> {
+        let bounds = Bounds::of_many(limit, usize::MAX);
+        let (found, after) = filter.page(&self.scheduler, None, bounds).await?;
+        Ok((found, after.is_some()))
+    }
+}

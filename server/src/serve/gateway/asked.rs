@@ -1,0 +1,136 @@
+//! A message, and what it asks for.
+
+use delayline::rocketmq::Received;
+use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, TaskId, Timestamp};
+
+use super::answer::Reply;
+use super::known::ORIGIN;
+use super::origin::{Origin, id_of};
+use super::request::{Action, Request};
+use super::{delivery, rejected};
+use crate::serve::config::Gateway;
+use crate::serve::traces::Place;
+
+/// A message, what it asks for, and what came of it.
+pub(super) struct Asked<'a> {
+    pub(super) message: &'a Received,
+    pub(super) origin: Origin,
+    pub(super) request: Result<Request, String>,
+    /// None: that is not known yet.
+    pub(super) reply: Option<Reply>,
+}
+
+impl<'a> Asked<'a> {
+    /// Its delay counts from when its broker stored it, or from another time.
+    pub(super) fn read(message: &'a Received, gateway: &Gateway, from: Option<Timestamp>) -> Self {
+        let request = match from {
+            None => Request::read(message, gateway),
+            Some(from) => {
+                let mut message = message.clone();
+                message.stored_at = from;
+                Request::read(&message, gateway)
+            }
+        };
+        Self {
+            message,
+            origin: Origin::of(message),
+            request,
+            reply: None,
+        }
+    }
+}
+
+/// By what messages name the same task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Name<'a> {
+    Id(TaskId),
+    Key(&'a Kind, &'a Key),
+}
+
+impl Asked<'_> {
+    /// What it names a task by: the id of a message, and a key.
+    pub(super) fn names(&self) -> (Option<TaskId>, Option<Name<'_>>) {
+        let request = self.request.as_ref().ok();
+        let id = request.map_or(Some(self.id()), |request| match request.action {
+            Action::Schedule { .. } => Some(self.id()),
+            _ => request.of,
+        });
+        let key = request.and_then(|request| Some(Name::Key(&request.kind, request.key.as_ref()?)));
+        (id, key)
+    }
+
+    /// The id of the message's own task.
+    pub(super) fn id(&self) -> TaskId {
+        id_of(&self.message.topic, &self.message.id)
+    }
+
+    /// What is rejected is scheduled as well, to be seen.
+    pub(super) fn is_to_be_scheduled(&self) -> bool {
+        match &self.request {
+            Ok(request) => matches!(request.action, Action::Schedule { .. }),
+            Err(_) => true,
+        }
+    }
+
+    /// Where its producer stood in a trace.
+    pub(super) fn place(&self) -> Option<Place> {
+        Place::of(|name| {
+            let mut properties = self.message.user_properties();
+            properties.find_map(|(given, value)| (given == name).then_some(value))
+        })
+    }
+
+    /// The task of a message that is to be scheduled; or why it cannot be.
+    pub(super) fn task(&self) -> Result<NewTask, String> {
+        let request = self.request.as_ref().map_err(String::clone)?;
+        let Action::Schedule { target, due, .. } = &request.action else {
+            return Err("it schedules nothing".to_owned());
+        };
+        let body = match &self.message.body {
+            Ok(body) if body.is_empty() => {
+                return Err("its body is empty: allowed are 1 byte and more".to_owned());
+            }
+            Ok(body) => body,
+            Err(reason) => return Err(format!("its body cannot be kept: {reason}")),
+        };
+        let task = delivery::task(self.message, body, request, target, *due);
+        Ok(task.id(self.id()).header(ORIGIN, self.origin.to_string()))
+    }
+}
+
+/// Keeps a message that is rejected, and gives the reply to it.
+pub(super) async fn reject(
+    scheduler: &Scheduler,
+    message: &Received,
+    reason: String,
+) -> Result<Reply, Error> {
+    let answer = scheduler.schedule(rejected_task(message, &reason)).await;
+    kept(scheduler, message, reason, answer).await
+}
+
+/// The reply to a message that is rejected, once it is kept.
+pub(super) async fn kept(
+    scheduler: &Scheduler,
+    message: &Received,
+    reason: String,
+    answer: Result<Scheduled, Error>,
+) -> Result<Reply, Error> {
+    match answer {
+        Err(error) if !error.is_transient() => {
+            rejected::keep_plainly(
+                scheduler,
+                message,
+                id_of(&message.topic, &message.id),
+                &reason,
+                &error,
+            )
+            .await?;
+        }
+        answer => drop(answer?),
+    }
+    Ok(Reply::rejected(reason))
+}
+
+pub(super) fn rejected_task(message: &Received, reason: &str) -> NewTask {
+    rejected::task(message, reason).id(id_of(&message.topic, &message.id))
+}
