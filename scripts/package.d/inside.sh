@@ -23,7 +23,7 @@ $tool serve --nameserver 127.0.0.1:9876 --redis rediss://127.0.0.1 --check
 # Without a file at all.
 $tool serve --listen 127.0.0.1:7700 >started 2>log &
 server=$!
-trap 'kill $server 2>/dev/null' EXIT
+trap 'kill $server 2>/dev/null || true' EXIT
 until grep -q ^serving started; do
     kill -0 $server 2>/dev/null || die "it ended: $(<log)"
     sleep 0.1

@@ -319,7 +319,7 @@ fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
                 "/no/such/file",
             ],
             2,
-            "--store is \"/no/such/file\": allowed is",
+            "--store is not shown",
         ),
         (&["heal"], 2, "doctor, rebuild"),
     ];
