@@ -189,7 +189,7 @@ fn of_rows(rows: &Rows, findings: &mut Vec<Finding>) {
     }
     if rows.dead > 0 {
         findings.push(Finding::note(format!(
-            "{} tasks are dead, until somebody redrives them",
+            "{} tasks are dead, until they are redriven",
             rows.dead
         )));
     }

@@ -48,9 +48,9 @@ impl Rows {
                 for kind in &kinds {
                     rows.add(store, state, kind).await?;
                 }
-                match kinds.into_iter().last() {
-                    Some(last) => after = Some(last),
-                    None => break,
+                after = kinds.last().cloned();
+                if after.is_none() {
+                    break;
                 }
             }
         }

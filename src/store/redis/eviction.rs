@@ -32,10 +32,18 @@ impl Database {
     /// Fails if a server removes rows when its memory is full, as far as is known. They are asked before the first row is
     /// written, and once a minute while there are any.
     pub(super) async fn keeps(&self) -> Result<(), Error> {
-        let known = self.eviction.known().clone();
+        let known = match &mut *self.eviction.known() {
+            Some((at, policy)) if at.elapsed() < BELIEVED_FOR => Some(policy.clone()),
+            Some((at, _)) => {
+                // Other callers believe it meanwhile.
+                *at = Instant::now();
+                None
+            }
+            None => None,
+        };
         match known {
-            Some((at, policy)) if at.elapsed() < BELIEVED_FOR => refused(policy),
-            _ => self.keeps_now().await,
+            Some(policy) => refused(policy),
+            None => self.keeps_now().await,
         }
     }
 
@@ -45,7 +53,9 @@ impl Database {
         let policy = match Node::all(&self.link).await {
             Ok(nodes) => nodes.into_iter().find_map(evicts),
             // The write itself will say that it does not answer.
-            Err(error) if error.is_transient() => self.eviction.known().take().and_then(|(_, policy)| policy),
+            Err(error) if error.is_transient() => {
+                self.eviction.known().clone().and_then(|(_, policy)| policy)
+            }
             Err(error) => {
                 if self.eviction.unknown.set(()).is_ok() {
                     warn!(

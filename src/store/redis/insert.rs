@@ -36,6 +36,7 @@ fn check(row: &NewRow) -> Result<(), Error> {
 }
 
 pub(super) async fn insert(database: &Database, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error> {
+    database.keeps().await?;
     let shards = database.shards().await?;
     let mut ids = BTreeSet::new();
     let checked = rows.iter().map(|row| match check(row) {
@@ -118,7 +119,6 @@ async fn insert_part(
     part: &[usize],
     now: Option<Timestamp>,
 ) -> Result<Stamped<Vec<u8>>, Error> {
-    database.keeps().await?;
     let mut call = database.publishing(&INSERT, shard, shards);
     call.arg(now.map_or_else(String::new, |now| now.as_millis().to_string()));
     for &place in part {

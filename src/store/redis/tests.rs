@@ -8,8 +8,6 @@ mod costs;
 mod elsewhere;
 mod full;
 mod growing;
-#[cfg(test)]
-mod measure;
 mod mending;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
