@@ -201,9 +201,9 @@ mod tests {
             ..Measured::default()
         };
         let line = line(
-            Unit::Lateness,
-            vec![late([3.0, 3.0, 4.0])],
-            vec![late([1.0, 1.0, 4.0])],
+            Workload::W3,
+            vec![late([1.0, 3.0, 4.0])],
+            vec![late([1.0, 1.0, 2.0])],
         );
         assert_eq!(line.json()["ratio"], json!(2.0));
         assert!(text(&[line]).contains("3.0 / 4.0 ms"));

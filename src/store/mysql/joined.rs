@@ -99,7 +99,7 @@ impl Session for Joined<'_> {
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {
-        claim::now(&mut *self.connection.lock().await, &self.server.sql).await
+        claim::now(*self.connection.lock().await, &self.server.sql).await
     }
 
     async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], _: Columns) -> Answered<Found> {
