@@ -194,7 +194,10 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
     // The server knows the script then, and is not asked for it first.
     add(&store, later(1)).await;
     assert!(change(&store, id(1), Verb::Cancel).await.is_done());
-    for n in 2..=4 {
+    // Where the machine stands still, the client may give up, or ask again by itself, before the connection is cut.
+    let (mut rounds, mut sent_twice) = (2.., 0);
+    while sent_twice < 3 {
+        let n = rounds.next().filter(|n| *n < 50).expect("the client sends it twice");
         let before = add(&store, later(n)).await;
         let row = Task {
             version: 2,
@@ -218,15 +221,18 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
             let head: Vec<u8> = command.query(admin).unwrap();
             head[1]
         };
-        while version(&mut admin) == 1 {
-            if writing.is_finished() {
-                panic!("it was not done: {:?}", writing.await);
-            }
-        }
+        while version(&mut admin) == 1 && !writing.is_finished() {}
+        let was_cut = !writing.is_finished();
         proxy.reset();
         proxy.set(Network::Open);
-        let came = writing.await.unwrap().unwrap();
-        assert!(came[0].is_written(), "{came:?}");
-        assert_eq!(version(&mut admin), 2);
+        match writing.await.unwrap() {
+            Ok(came) => {
+                assert!(came[0].is_written(), "{came:?}");
+                assert_eq!(version(&mut admin), 2);
+                sent_twice += u32::from(was_cut);
+            }
+            // Nothing is known of it then.
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
     }
 }
