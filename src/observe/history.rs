@@ -3,18 +3,13 @@
 mod explanation;
 mod words;
 
-use std::borrow::Cow;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 pub use self::explanation::{Explanation, WakeUp};
 use crate::Timestamp;
 use crate::store::Noted;
+use crate::store::line::Line;
 use crate::task::timestamp::{duration, millis};
-
-/// How many characters of a reason are kept.
-const LONGEST_REASON: usize = 500;
 
 /// One thing that has happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,50 +91,6 @@ impl Sent {
             at: entry.at,
             leg: entry.wake.clone()?,
         })
-    }
-}
-
-/// What the library writes into a line.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Line<'a> {
-    pub(crate) event: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) by: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) wake: Option<Cow<'a, str>>,
-}
-
-impl<'a> Line<'a> {
-    pub(crate) fn of(event: &'static str, by: impl Into<Cow<'a, str>>) -> Self {
-        Self {
-            event: event.into(),
-            by: Some(by.into()),
-            ..Self::default()
-        }
-    }
-}
-
-impl Line<'_> {
-    /// Of every lease that has ended.
-    pub(crate) const EXPIRED: &'static str = r#"{"event":"expired","by":"sweep"}"#;
-
-    pub(crate) fn claimed(owner: &str) -> String {
-        Line::of("claimed", format!("worker:{owner}")).text()
-    }
-
-    /// As it is written: without a line break, and no longer than it may be.
-    pub(crate) fn text(mut self) -> String {
-        if let Some(why) = &mut self.why
-            && let Some((end, _)) = why.char_indices().nth(LONGEST_REASON)
-        {
-            why.to_mut().truncate(end);
-        }
-        // Texts and numbers only.
-        serde_json::to_string(&self).unwrap_or_default()
     }
 }
 

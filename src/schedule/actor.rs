@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::history::Line;
+use crate::store::line::Line;
 
 /// Who uses a scheduler, and why, as it is noted of what he does.
 #[derive(Clone, Debug)]

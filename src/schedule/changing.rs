@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Scheduler;
 use super::batches::each;
+use crate::schedule::noting::Way;
 use crate::store::{Action, Change, Expect, Target, Verb, When};
-use crate::work::noting::Way;
 use crate::{Answer, Error};
 
 impl Scheduler {

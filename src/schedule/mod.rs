@@ -8,6 +8,7 @@ mod explain;
 pub(crate) mod follow;
 mod forecast;
 pub(crate) mod kernel;
+pub(crate) mod noting;
 pub(crate) mod pauses;
 mod pausing;
 #[cfg(feature = "metrics")]
@@ -24,11 +25,11 @@ use crate::claims::Claims;
 use crate::observe::metrics;
 use crate::schedule::actor::Actor;
 use crate::schedule::kernel::Kernel;
+use crate::schedule::noting::Way;
 use crate::stats::Stats;
 use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
-use crate::work::noting::Way;
 use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, defaults};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.

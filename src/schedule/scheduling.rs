@@ -4,13 +4,13 @@ use super::Scheduler;
 use super::batches::{batches_of, each};
 use crate::observe::metrics;
 use crate::schedule::kernel::Kernel;
+use crate::schedule::noting::Way;
 use crate::store::NewRow;
 use crate::store::only;
 use crate::store::paused;
 use crate::store::place;
 use crate::store::receipt::Follow;
 use crate::store::store_time::Heard;
-use crate::work::noting::Way;
 use crate::{Error, NewTask, Scheduled};
 
 /// What scheduling is called where verbs are counted.

@@ -11,6 +11,7 @@ mod engine;
 pub(crate) mod fnv;
 mod forwarded;
 mod limited;
+pub(crate) mod line;
 mod memory;
 mod merging;
 #[cfg(feature = "mysql")]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::history::Line;
+use super::line::Line;
 use crate::store::Claim;
 use crate::{Task, Timestamp};
 
@@ -29,6 +29,26 @@ pub struct Note {
 }
 
 impl Note {
+    /// What is kept of a transition where `history` keeps at least `from`.
+    pub(crate) fn kept<'l>(
+        history: History,
+        from: History,
+        sent: Option<String>,
+        line: impl FnOnce() -> Line<'l>,
+    ) -> Self {
+        if history == History::Off {
+            return Note::default();
+        }
+        let line = |sent: &Option<String>| {
+            let wake = sent.as_deref().map(Into::into);
+            Line { wake, ..line() }.text()
+        };
+        let event = (history >= from).then(|| line(&sent));
+        // An event says it itself: to say it twice would make each row longer.
+        let sent = sent.filter(|_| event.is_none());
+        Note { event, sent }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.event.is_none() && self.sent.is_none()
     }

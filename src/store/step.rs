@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::Note;
+use crate::task::timestamp::duration;
 use crate::{State, Task, TaskId, Timestamp};
 
 /// A transition of a row by a worker, who holds it or sends it on its way.
@@ -130,4 +131,17 @@ pub enum Ending {
     },
     /// Not to run at all: cancelled, as by [`Verb::Cancel`](crate::store::Verb::Cancel).
     Cancelled,
+}
+
+impl Ending {
+    /// After how long the task is due again, from now; none if it is not scheduled again, or keeps its due time.
+    pub(crate) fn next_after(&self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Self::Retry { after, .. } | Self::Snooze { after, .. } | Self::Again { after, .. } => {
+                Some(*after)
+            }
+            Self::Moved { due, .. } => Some(duration(due.millis_since(now))),
+            Self::Done | Self::Dead { .. } | Self::Release | Self::Cancelled => None,
+        }
+    }
 }

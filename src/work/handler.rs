@@ -12,9 +12,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::backend::WokenBy;
-use crate::store::{History, Transaction};
+use crate::store::line::Line;
+use crate::store::{Ending, History, Note, Transaction};
 use crate::task::error::chain;
-use crate::work::noting::note_finished;
 use crate::{Error, Key, Task, TaskId, Timestamp};
 
 /// What a handler answers when it did not fail.
@@ -204,7 +204,9 @@ impl Context {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
         self.finishing.set(true);
         let id = self.task.id;
-        let note = note_finished(self.history, &self.task);
+        let note = Note::kept(self.history, History::All, None, || {
+            Line::ended(Some(&self.task), &Ending::Done)
+        });
         let finished = transaction.finish(id, self.finishing.version(), note).await;
         if !matches!(finished, Ok(true)) {
             self.finishing.set(false);

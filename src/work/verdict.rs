@@ -10,7 +10,7 @@ use crate::backend::Wake;
 use crate::clock::instant_after;
 use crate::schedule::kernel::Kernel;
 use crate::store::Ending;
-use crate::task::timestamp::{duration, millis};
+use crate::task::timestamp::millis;
 use crate::work::retry::Policy;
 use crate::{Failure, Outcome, Task, Timestamp};
 
@@ -156,17 +156,6 @@ pub(crate) fn shortened(mut text: String) -> String {
     text
 }
 
-/// The due time that an ending gives a task that is scheduled again, from now; none if it is not, or keeps its own.
-pub(crate) fn next_after(ending: &Ending, now: Timestamp) -> Option<Duration> {
-    match ending {
-        Ending::Retry { after, .. } | Ending::Snooze { after, .. } | Ending::Again { after, .. } => {
-            Some(*after)
-        }
-        Ending::Moved { due, .. } => Some(duration(due.millis_since(now))),
-        Ending::Done | Ending::Dead { .. } | Ending::Release | Ending::Cancelled => None,
-    }
-}
-
 /// The wake-up of a task whose claim has ended so, at `settled_at`; none if nothing is to come, or at once.
 pub(crate) fn next_wake(
     task: &Task,
@@ -174,7 +163,7 @@ pub(crate) fn next_wake(
     now: Timestamp,
     settled_at: Instant,
 ) -> Option<DueWake> {
-    let after = next_after(ending, now)?;
+    let after = ending.next_after(now)?;
     let wake = Wake {
         id: task.id,
         kind: task.kind.clone(),

@@ -14,9 +14,9 @@ use crate::backend::DueWake;
 use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
 use crate::observe::metrics::wakeups;
+use crate::schedule::noting::Way;
 use crate::store::store_time::{Heard, Reading};
 use crate::store::{Claim, Guarded, Looked, Pending, Step};
-use crate::work::noting::Way;
 use crate::{Error, Kind, Task, TaskId, defaults};
 
 /// How many receive from a backend at once: what arrives while the store is asked about others need not wait for that.

@@ -14,9 +14,9 @@ use super::lane::{Finished, Lane, Settled};
 use crate::backend::DueWake;
 use crate::expected::{Course, Expected};
 use crate::schedule::follow::due_wake;
+use crate::schedule::noting::Way;
 use crate::store::store_time::Heard;
 use crate::store::{Change, Ending, Expect, Note, Pending, Target, Verb, When};
-use crate::work::noting::Way;
 use crate::work::verdict::shortened;
 use crate::{Answer, Error, State, Timestamp, defaults};
 

@@ -197,7 +197,10 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
     // Where the machine stands still, the client may give up, or ask again by itself, before the connection is cut.
     let (mut rounds, mut sent_twice) = (2.., 0);
     while sent_twice < 3 {
-        let n = rounds.next().filter(|n| *n < 50).expect("the client sends it twice");
+        let n = rounds
+            .next()
+            .filter(|n| *n < 50)
+            .expect("the client sends it twice");
         let before = add(&store, later(n)).await;
         let row = Task {
             version: 2,

@@ -1,0 +1,65 @@
+//! What is noted of what happens to tasks, where that is wanted.
+
+use std::time::Duration;
+
+use super::kernel::Kernel;
+use crate::store::line::{CHECK, Line};
+use crate::store::{Ending, History, Note};
+use crate::{Kind, Task, Timestamp};
+
+/// How a wake-up goes on.
+pub(crate) struct Way {
+    /// When it will be overdue.
+    pub(crate) look_in: Duration,
+    /// How rows keep it; none where nothing is noted.
+    pub(crate) sent: Option<String>,
+}
+
+impl Kernel {
+    /// How the wake-up of a task goes on that is due in `remaining`; of what kind it is, where that is known.
+    pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> Way {
+        if self.history == History::Off {
+            let look_in = self.router.look_in(kind, remaining);
+            return Way { look_in, sent: None };
+        }
+        let (look_in, leg) = self.router.way(kind, remaining);
+        let sent = leg.map(|leg| leg.text());
+        Way { look_in, sent }
+    }
+
+    /// What is noted of a transition if at least `from` is.
+    pub(crate) fn note<'l>(
+        &self,
+        from: History,
+        sent: Option<String>,
+        line: impl FnOnce() -> Line<'l>,
+    ) -> Note {
+        Note::kept(self.history, from, sent, line)
+    }
+
+    /// What is noted of a change by a check.
+    pub(crate) fn note_checked(&self, event: &'static str, sent: Option<String>) -> Note {
+        self.note(History::Changes, sent, || Line::of(event, CHECK))
+    }
+
+    /// What is noted of a hop that a worker records.
+    pub(crate) fn note_hop(&self, worker: &str, sent: Option<String>) -> Note {
+        self.note(History::All, sent, || Line::of("hop", format!("worker:{worker}")))
+    }
+
+    /// What is noted of the end of a claim of a task, where that is known, by whoever has claimed it.
+    pub(crate) fn note_end(&self, task: Option<&Task>, ending: &Ending, now: Timestamp) -> Note {
+        if self.history == History::Off {
+            return Note::default();
+        }
+        let from = match ending {
+            Ending::Done => History::All,
+            _ => History::Changes,
+        };
+        let after = ending.next_after(now);
+        let sent = task
+            .zip(after)
+            .and_then(|(task, after)| self.way(Some(&task.kind), after).sent);
+        self.note(from, sent, || Line::ended(task, ending))
+    }
+}
