@@ -27,14 +27,28 @@ impl RocketMqServers {
     /// answers with an error of its own.
     pub(crate) fn start(args: &[&str]) -> Self {
         let args = [&["--set", "timerWheelEnable=false"], args].concat();
-        let folder = TempDir::new().expect("a temporary folder");
         // Held already while they start: what has come up is stopped if the rest does not.
-        let mut servers = Self {
-            folder,
-            nameserver: String::new(),
-        };
-        servers.nameserver = servers.run("start", &args);
+        let mut servers = Self::in_a_folder();
+        let mut started = servers.try_to("start", &args);
+        for _ in 0..3 {
+            // A port that was free may be another's before a server listens there.
+            match &started {
+                Err(said) if said.contains("Address already in use") => {
+                    servers = Self::in_a_folder();
+                    started = servers.try_to("start", &args);
+                }
+                _ => break,
+            }
+        }
+        servers.nameserver = started.unwrap_or_else(|said| panic!("{said}"));
         servers
+    }
+
+    fn in_a_folder() -> Self {
+        Self {
+            folder: TempDir::new().expect("a temporary folder"),
+            nameserver: String::new(),
+        }
     }
 
     /// Ends a part as `kill -9` does, and waits until it has ended.
@@ -99,15 +113,20 @@ impl RocketMqServers {
 
     /// Runs the script, and gives the last line that it prints.
     fn run(&self, verb: &str, args: &[&str]) -> String {
+        self.try_to(verb, args).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    fn try_to(&self, verb: &str, args: &[&str]) -> Result<String, String> {
         let output = self.command(verb).args(args).output().expect("run the script");
-        assert!(
-            output.status.success(),
-            "scripts/rocketmq {verb} {args:?}: {}, and said: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).replace('\n', " / ")
-        );
+        if !output.status.success() {
+            return Err(format!(
+                "scripts/rocketmq {verb} {args:?}: {}, and said: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).replace('\n', " / ")
+            ));
+        }
         let printed = String::from_utf8(output.stdout).expect("text");
-        printed.lines().last().unwrap_or_default().to_owned()
+        Ok(printed.lines().last().unwrap_or_default().to_owned())
     }
 
     fn command(&self, verb: &str) -> Command {
