@@ -10,41 +10,21 @@ binaries=$servers/binaries
 # build CARGO-OPTIONS...: builds tests, and remembers their binaries.
 build() {
     cargo test --no-run "$@" 2>&1 | tee "$servers/build.log"
-    remember "$servers/build.log"
-}
-
-# build_beside CARGO-OPTIONS...: builds the other tests, with what those that run leave of the processors.
-build_beside() {
-    gently cargo test --no-run "$@" >"$logs/build" 2>&1 &
-    building=$!
-}
-
-# await_build: waits for what is built beside, and remembers its binaries.
-await_build() {
-    wait "$building" || {
-        tail -n 40 "$logs/build" >&2
-        die "the tests do not build"
-    }
-    remember "$logs/build"
-}
-
-# remember LOG: the binaries that cargo names in it.
-remember() {
-    sed -nE 's#^ *Executable (unittests src/lib.rs|unittests src/main.rs|tests/[a-z_]+(/main)?\.rs) \((.*)\)#\1 \3#p' "$1" |
-        while read -r kind path; do
-            case $kind in
-            unittests)
-                # The path stands after the file.
-                case $path in "src/lib.rs "*) echo "unit ${path#* } ." ;; *) echo "tool ${path#* } server" ;; esac
-                ;;
-            *)
-                kind=${kind#tests/} && kind=${kind%.rs} && kind=${kind%/main}
-                case $kind in serve | cli) echo "$kind $path server" ;; *) echo "$kind $path ." ;; esac
-                ;;
-            esac
-        done | awk -v here="$PWD" '{ if ($2 !~ /^\//) $2 = here "/" $2; print }' >"$binaries"
+    sed -nE 's#^ *Executable (unittests src/lib.rs|unittests src/main.rs|tests/[a-z_]+(/main)?\.rs) \((.*)\)#\1 \3#p' \
+        "$servers/build.log" | while read -r kind path; do
+        case $kind in
+        unittests)
+            # The path stands after the file.
+            case $path in "src/lib.rs "*) echo "unit ${path#* } ." ;; *) echo "tool ${path#* } server" ;; esac
+            ;;
+        *)
+            kind=${kind#tests/} && kind=${kind%.rs} && kind=${kind%/main}
+            case $kind in serve | cli) echo "$kind $path server" ;; *) echo "$kind $path ." ;; esac
+            ;;
+        esac
+    done | awk -v here="$PWD" '{ if ($2 !~ /^\//) $2 = here "/" $2; print }' >"$binaries"
     [[ -s $binaries ]] || die "cargo does not say which tests it has built"
-    # The processor time that it took is no job's.
+    # That it took is no job's.
     work
 }
 
