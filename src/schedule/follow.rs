@@ -50,7 +50,7 @@ pub(crate) fn due_wake<T>(heard: &Heard<T>, task: &Task) -> DueWake {
     }
 }
 
-/// The wake-up of a task as it was before its last transition, which nobody needs any more.
+/// The wake-up of a task as it was before its last transition, which is of no use any more.
 fn before(task: &Task) -> Wake {
     Wake {
         id: task.id,

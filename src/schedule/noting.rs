@@ -47,7 +47,7 @@ impl Kernel {
         self.note(History::All, sent, || Line::of("hop", format!("worker:{worker}")))
     }
 
-    /// What is noted of the end of a claim of a task, where that is known, by whoever has claimed it.
+    /// What is noted of the end of a claim of a task, where that is known, by the worker that has claimed it.
     pub(crate) fn note_end(&self, task: Option<&Task>, ending: &Ending, now: Timestamp) -> Note {
         if self.history == History::Off {
             return Note::default();

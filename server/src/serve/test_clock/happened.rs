@@ -56,7 +56,7 @@ pub(crate) enum What {
         reason: String,
     },
     LeaseEnded,
-    /// It is due, and nobody has claimed it.
+    /// It is due, and no worker has claimed it.
     Waiting,
 }
 

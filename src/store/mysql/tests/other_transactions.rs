@@ -76,7 +76,7 @@ async fn a_key_that_is_being_written_has_an_error_of_its_own_and_the_others_are_
     );
 }
 
-/// Callers who come at once share calls of the store, and one of them wants what a stranger keeps.
+/// Callers who come at once share calls of the store, and one of them wants what another transaction keeps.
 #[tokio::test]
 async fn callers_are_answered_who_want_nothing_of_what_is_locked() {
     let fixture = Fixture::new().await;
