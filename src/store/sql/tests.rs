@@ -7,3 +7,6 @@ pub(in crate::store) mod corrupt;
 pub(in crate::store) mod each;
 pub(in crate::store) mod forms;
 pub(in crate::store) mod lived;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) mod locked;
+mod rows;

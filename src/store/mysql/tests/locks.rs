@@ -9,7 +9,7 @@ use super::{
     Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
 };
 use crate::store::sql::tests::each::Each;
-use crate::store::{Ahead, Ending, Guarded, Looked, Step, Store, Sweep, Verb};
+use crate::store::{Ahead, Ending, Guarded, Looked, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
@@ -208,35 +208,6 @@ async fn who_is_waited_for_never_waits_in_turn() {
     run(&mut other, "COMMIT").await;
     let answers = in_time(cancelled).await.unwrap().unwrap().found;
     assert!(answers.iter().all(Answer::is_done));
-}
-
-#[tokio::test]
-async fn a_locked_row_blocks_its_own_end_and_hop_alone() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    fixture.running(1..4).await;
-    fixture.insert(vec![new_row(4, LEASE), new_row(5, LEASE)]).await;
-    let mut other = fixture.foreign().await;
-    lock(&mut other, &is(1)).await;
-    for number in [3, 4] {
-        let lock = format!("SELECT * FROM delayline_tasks WHERE {} FOR UPDATE", is(number));
-        run(&mut other, &lock).await;
-    }
-
-    let done = |number, version| settlement(number, version, Ending::Done);
-    let ends = [done(1, 2), done(2, 2), done(3, 1)];
-    let settled = store.advance(&ends);
-    use Guarded::{Blocked, Done, Lost};
-    assert_eq!(in_time(settled).await.unwrap(), [Blocked, Done, Lost]);
-    let hop = |number| Step::hop(id(number), 1, LEASE);
-    let hops = [hop(4), hop(5), hop(1)];
-    assert_eq!(
-        in_time(store.advance(&hops)).await.unwrap(),
-        [Blocked, Done, Lost]
-    );
-    run(&mut other, "ROLLBACK").await;
-    assert_eq!(store.advance(&[done(1, 2)]).await.unwrap(), [Done]);
-    assert_eq!(store.advance(&hops[..1]).await.unwrap(), [Done]);
 }
 
 #[tokio::test]

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::rows::{LEASE, cancel, claim, id, named, new_row};
 use crate::backend::Wake;
-use crate::store::{
-    Ahead, Change, Claim, Ending, Expect, Guarded, NewRow, Page, Renewal, Step, Store, Sweep, Target, Verb,
-    When,
-};
+use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Page, Renewal, Step, Store, Sweep};
 use crate::{Answer, Kind, Scheduled, State, TaskId};
-
-const LEASE: Duration = Duration::from_secs(30);
 
 /// A database of a test's own, in which rows can be edited by hand.
 #[async_trait]
@@ -55,42 +51,6 @@ macro_rules! corrupt_rows {
 
 pub(in crate::store) use corrupt_rows;
 
-fn id(number: usize) -> TaskId {
-    TaskId::from_bytes((number as u128).to_be_bytes())
-}
-
-fn new_row(number: usize, due: Duration) -> NewRow {
-    NewRow {
-        id: id(number),
-        kind: "k".into(),
-        key: None,
-        payload: vec![0, 1, 255],
-        headers: Default::default(),
-        due: When::After(due),
-        look_in: due,
-        max_attempts: None,
-        replace: false,
-        note: Default::default(),
-    }
-}
-
-fn named(number: usize, key: &str) -> NewRow {
-    NewRow {
-        key: Some(key.into()),
-        ..new_row(number, LEASE)
-    }
-}
-
-fn claim(room: usize) -> Claim {
-    Claim {
-        owner: "me".into(),
-        lease: LEASE,
-        room: [(Kind::from("k"), room)].into(),
-        bytes: usize::MAX,
-        history: Default::default(),
-    }
-}
-
 fn sweep(limit: usize) -> Sweep {
     let ahead = Ahead {
         within: LEASE,
@@ -100,15 +60,6 @@ fn sweep(limit: usize) -> Sweep {
         limit,
         retake: LEASE,
         ahead: Some(ahead),
-    }
-}
-
-fn cancel(target: impl Into<Target>) -> Change {
-    Change {
-        target: target.into(),
-        verb: Verb::Cancel,
-        expect: Expect::Anything,
-        note: Default::default(),
     }
 }
 
@@ -242,14 +193,30 @@ pub(in crate::store) async fn a_verb_says_of_its_row_alone_that_it_cannot_be_rea
         cancel(id(3)),
         cancel(id(9)),
     ];
-    let mut answers = store.change(changes).await.unwrap().found;
-    assert_eq!(answers.pop().unwrap().unwrap(), Answer::NotFound);
-    let error = answers.pop().unwrap().unwrap_err();
-    assert!(error.to_string().contains("state has the value 9"), "{error}");
-    assert!(answers.pop().unwrap().is_err());
-    assert!(answers.pop().unwrap().unwrap().is_done());
-    assert!(answers.pop().unwrap().is_err());
+    let answers = store.change(changes).await.unwrap().found;
+    let [
+        Err(by_id),
+        Ok(Answer::Done(_)),
+        Err(by_key),
+        Err(by_state),
+        Ok(Answer::NotFound),
+    ] = &answers[..]
+    else {
+        panic!("{answers:?}");
+    };
+    assert!(
+        by_state.to_string().contains("state has the value 9"),
+        "{by_state}"
+    );
+    for error in [by_id, by_key] {
+        assert!(
+            !error.is_transient() && error.to_string().contains("headers"),
+            "{error}"
+        );
+    }
     assert!(store.find(&("k", "a").into()).await.is_err());
+    let page = Page::new("k", State::Scheduled).limit(1);
+    assert_eq!(store.list(&page).await.unwrap().len(), 1);
 }
 
 pub(in crate::store) async fn a_finished_one_does_not_keep_its_key<E: Edited>() {
