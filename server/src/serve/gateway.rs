@@ -126,8 +126,9 @@ impl Gateway {
             let mut asked: Vec<_> = messages
                 .iter()
                 .map(|message| {
-                    let now = self.test_clock.as_ref().map(|test_clock| test_clock.now());
-                    self.checked(Asked::read(message, &self.config, now))
+                    let test_clock = self.test_clock.as_ref();
+                    let from = test_clock.map_or(message.stored_at, |test_clock| test_clock.now());
+                    self.checked(Asked::read(message, from, &self.config))
                 })
                 .collect();
             let mut pause = AGAIN;

@@ -21,20 +21,12 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Its delay counts from when its broker stored it, or from another time.
-    pub(super) fn read(message: &'a Received, gateway: &Gateway, from: Option<Timestamp>) -> Self {
-        let request = match from {
-            None => Request::read(message, gateway),
-            Some(from) => {
-                let mut message = message.clone();
-                message.stored_at = from;
-                Request::read(&message, gateway)
-            }
-        };
+    /// Its delay counts from this time.
+    pub(super) fn read(message: &'a Received, from: Timestamp, gateway: &Gateway) -> Self {
         Self {
             message,
             origin: Origin::of(message),
-            request,
+            request: Request::read(message, from, gateway),
             reply: None,
         }
     }

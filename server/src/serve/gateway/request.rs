@@ -38,8 +38,9 @@ pub(super) enum Action {
 pub(super) const OURS: &str = "DELAYLINE_";
 
 impl Request {
-    /// Reads a message's properties; or says why nothing can be done for it, naming the property.
-    pub(super) fn read(message: &Received, gateway: &Gateway) -> Result<Self, String> {
+    /// Reads a message's properties, whose delays count from this time; or says why nothing can be done for it, naming the
+    /// property.
+    pub(super) fn read(message: &Received, from: Timestamp, gateway: &Gateway) -> Result<Self, String> {
         reply_topic(message, gateway)?;
         let kind = kind(message, gateway)?;
         let action = message
@@ -58,10 +59,10 @@ impl Request {
         let action = match action {
             word @ ("schedule" | "replace") => Action::Schedule {
                 target: target(message, gateway)?,
-                due: due_if_held(message)?,
+                due: due_if_held(message, from)?,
                 replace: word == "replace",
             },
-            "reschedule" => Action::Reschedule(due(message)?),
+            "reschedule" => Action::Reschedule(due(message, from)?),
             "shift" => Action::Shift(shift(message)?),
             "cancel" => time::none(message).map(|()| Action::Cancel)?,
             _ => time::none(message).map(|()| Action::Run)?,

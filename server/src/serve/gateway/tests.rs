@@ -84,7 +84,7 @@ impl Shop {
     async fn comes(&self, messages: &[&Received]) -> Vec<Value> {
         let mut asked: Vec<_> = messages
             .iter()
-            .map(|message| Asked::read(message, &self.config, None))
+            .map(|message| Asked::read(message, message.stored_at, &self.config))
             .collect();
         batch::deal_with(&self.scheduler, &self.traces, &mut asked)
             .await
@@ -385,7 +385,7 @@ async fn an_answer_has_nothing_of_the_message_and_a_loss_says_why() {
     ];
     let mut lost = BTreeMap::new();
     for message in &messages {
-        let mut asked = [Asked::read(message, &shop.config, None)];
+        let mut asked = [Asked::read(message, message.stored_at, &shop.config)];
         batch::deal_with(&shop.scheduler, &shop.traces, &mut asked)
             .await
             .unwrap();

@@ -25,7 +25,11 @@ fn message(topic: &str, properties: &[(&str, &str)]) -> Received {
 }
 
 fn read(properties: &[(&str, &str)]) -> Result<Request, String> {
-    Request::read(&message("delayline_in", properties), &gateway())
+    Request::read(
+        &message("delayline_in", properties),
+        Timestamp::from_millis(STORED_AT),
+        &gateway(),
+    )
 }
 
 /// The due time that these properties give, in ms after the message was stored.
@@ -126,7 +130,9 @@ fn keys_are_the_property_keys_where_that_is_said() {
     let first = |gateway: &Gateway, topic, properties: &[_]| {
         let mut all = vec![("DELAYLINE_AFTER", "1s"), ("KEYS", "order-1 other")];
         all.extend(properties);
-        Request::read(&message(topic, &all), gateway).unwrap().key
+        Request::read(&message(topic, &all), Timestamp::from_millis(STORED_AT), gateway)
+            .unwrap()
+            .key
     };
     let mut gateway = gateway();
     let route = Route {
@@ -149,14 +155,24 @@ fn keys_are_the_property_keys_where_that_is_said() {
         ("DELAYLINE_MESSAGE_ID", "id-1"),
         ("KEYS", "order-1"),
     ];
-    let cancel = Request::read(&message("keyed", &cancel), &gateway).unwrap();
+    let cancel = Request::read(
+        &message("keyed", &cancel),
+        Timestamp::from_millis(STORED_AT),
+        &gateway,
+    )
+    .unwrap();
     assert_eq!(cancel.about(), Some(Target::Id(id_of("keyed", "id-1"))));
 }
 
 #[test]
 fn a_route_has_one_target_and_a_kind_of_its_own() {
-    let routed =
-        |properties: &[(&str, &str)]| Request::read(&message("orders_later", properties), &gateway());
+    let routed = |properties: &[(&str, &str)]| {
+        Request::read(
+            &message("orders_later", properties),
+            Timestamp::from_millis(STORED_AT),
+            &gateway(),
+        )
+    };
     let request = routed(&[("DELAYLINE_AFTER", "1s")]).unwrap();
     assert!(matches!(&request.action, Action::Schedule { target, .. } if target == "orders"));
     assert_eq!(request.kind.as_str(), "message.orders_later");

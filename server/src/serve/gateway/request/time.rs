@@ -16,7 +16,7 @@ const NO_TIME: &str =
     "DELAYLINE_AFTER is missing: allowed is one of DELAYLINE_AFTER, DELAYLINE_AT and __STARTDELIVERTIME";
 
 /// How a property says a time.
-type ReadTime = fn(&str, stored_at: Timestamp) -> Option<Timestamp>;
+type ReadTime = fn(&str, from: Timestamp) -> Option<Timestamp>;
 
 /// The properties that say when, and what is allowed in each.
 const TIMES: [(&str, ReadTime, &str); 6] = [
@@ -35,12 +35,12 @@ const TIMES: [(&str, ReadTime, &str); 6] = [
     ("TIMER_DELIVER_MS", moment, "a time in ms since 1970"),
     (
         "TIMER_DELAY_MS",
-        |text, stored_at| Some(stored_at.after(Duration::from_millis(text.parse().ok()?))),
+        |text, from| Some(from.after(Duration::from_millis(text.parse().ok()?))),
         "whole ms",
     ),
     (
         "TIMER_DELAY_SEC",
-        |text, stored_at| Some(stored_at.after(Duration::from_secs(text.parse().ok()?))),
+        |text, from| Some(from.after(Duration::from_secs(text.parse().ok()?))),
         "whole seconds",
     ),
 ];
@@ -49,8 +49,8 @@ fn moment(text: &str, _: Timestamp) -> Option<Timestamp> {
     text.parse().ok().map(Timestamp::from_millis)
 }
 
-fn after(text: &str, stored_at: Timestamp) -> Option<Timestamp> {
-    delay(text).map(|delay| stored_at.after(delay))
+fn after(text: &str, from: Timestamp) -> Option<Timestamp> {
+    delay(text).map(|delay| from.after(delay))
 }
 
 fn delay(text: &str) -> Option<Duration> {
@@ -60,25 +60,25 @@ fn delay(text: &str) -> Option<Duration> {
     }
 }
 
-/// When the message is due.
-pub(super) fn due(message: &Received) -> Result<Timestamp, String> {
-    said(message)?.ok_or_else(|| NO_TIME.to_owned())
+/// When the message is due, if delays count from this time.
+pub(super) fn due(message: &Received, from: Timestamp) -> Result<Timestamp, String> {
+    said(message, from)?.ok_or_else(|| NO_TIME.to_owned())
 }
 
 /// The same. That its broker has held it back in a level of its own (`setDelayTimeLevel`) says, if nothing else does, that
 /// its time has come.
 ///
 /// What is given back to a broker comes back through a level, too, and then it is not known whether it was sent so.
-pub(super) fn due_if_held(message: &Received) -> Result<Timestamp, String> {
+pub(super) fn due_if_held(message: &Received, from: Timestamp) -> Result<Timestamp, String> {
     let was_held = message.properties.contains_key("DELAY");
-    let due = said(message)?.or(was_held.then_some(message.stored_at));
+    let due = said(message, from)?.or(was_held.then_some(from));
     due.ok_or_else(|| NO_TIME.to_owned())
 }
 
-fn said(message: &Received) -> Result<Option<Timestamp>, String> {
+fn said(message: &Received, from: Timestamp) -> Result<Option<Timestamp>, String> {
     // A broker of 5.x takes timers for itself, and leaves this when it has done so: their time has come.
     let timer_is_over = message.properties.contains_key("TIMER_OUT_MS");
-    let mut due = timer_is_over.then_some((message.stored_at, "TIMER_OUT_MS"));
+    let mut due = timer_is_over.then_some((from, "TIMER_OUT_MS"));
     for (name, read, allowed) in TIMES {
         let Some(text) = message.properties.get(name) else {
             continue;
@@ -86,13 +86,12 @@ fn said(message: &Received) -> Result<Option<Timestamp>, String> {
         if timer_is_over && name.starts_with("TIMER_") {
             continue;
         }
-        let time = read(text, message.stored_at)
-            .ok_or_else(|| format!("{name} is {text:?}: allowed is {allowed}"))?;
-        if time.millis_since(message.stored_at) > i64::try_from(LONGEST.as_millis()).unwrap_or(i64::MAX) {
+        let time = read(text, from).ok_or_else(|| format!("{name} is {text:?}: allowed is {allowed}"))?;
+        if time.millis_since(from) > i64::try_from(LONGEST.as_millis()).unwrap_or(i64::MAX) {
             return Err(format!("{name} is {text:?}: allowed are up to 366 days"));
         }
         let is_in_ms = matches!(name, "__STARTDELIVERTIME" | "TIMER_DELIVER_MS");
-        if is_in_ms && time.after(LONGEST_AGO) < message.stored_at {
+        if is_in_ms && time.after(LONGEST_AGO) < from {
             return Err(format!(
                 "{name} is {text:?}, more than a day past: allowed are ms since 1970; these may be seconds"
             ));
