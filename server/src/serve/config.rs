@@ -1,13 +1,16 @@
 //! What the file, the environment and flags say, with every mistake refused by its line, variable or flag.
 
+mod base_path;
 mod delivery;
 mod endpoint;
 mod flags;
 mod gateway;
+mod http;
 mod kind_patterns;
 mod listen;
 mod otlp;
 mod proxies;
+mod rocketmq;
 mod settings;
 mod sources;
 mod token;
@@ -32,10 +35,12 @@ pub(crate) use self::gateway::Gateway;
 pub(crate) use self::gateway::{KeyProperty, USUAL_KIND};
 #[cfg(all(test, feature = "rocketmq"))]
 pub(crate) use self::gateway::{Replies, Route, Targets};
+pub(crate) use self::http::Http;
 pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
 pub(crate) use self::proxies::Proxies;
+pub(crate) use self::rocketmq::RocketMq;
 use self::sources::File;
 #[cfg(test)]
 pub(crate) use self::token::Digest;
@@ -96,152 +101,12 @@ impl Default for Store {
 /// Where the tasks are unless it is said.
 const USUAL_STORE: &str = "sqlite:delayline.db";
 
-/// The brokers that carry wake-ups, and messages of tasks.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
-pub(crate) struct RocketMq {
-    /// `HOST:PORT`, several separated by `;`.
-    pub(crate) nameserver: Text,
-    pub(crate) access_key: Option<Spanned<Text>>,
-    pub(crate) secret_key: Option<Spanned<Text>>,
-    /// The topic of the wake-ups, and the group that consumes it.
-    pub(crate) topic: Option<Text>,
-    pub(crate) group: Option<Text>,
-    /// How many bytes the body of a message may have, as the brokers' `maxMessageSize` says.
-    pub(crate) max_message_size: Option<MessageSize>,
-}
-
-/// How many bytes the body of a message may have.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "usize")]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
-pub(crate) struct MessageSize(usize);
-
-impl TryFrom<usize> for MessageSize {
-    type Error = String;
-
-    fn try_from(bytes: usize) -> Result<Self, String> {
-        // Brokers take no longer request.
-        const MOST: usize = 16 << 20;
-        match (1..=MOST).contains(&bytes) {
-            true => Ok(Self(bytes)),
-            false => Err(format!(
-                "rocketmq.max_message_size is {bytes}: allowed are 1 to {MOST} bytes"
-            )),
-        }
-    }
-}
-
-#[cfg(feature = "rocketmq")]
-impl RocketMq {
-    pub(crate) fn options(&self) -> delayline::rocketmq::RocketMqOptions {
-        let mut options = delayline::rocketmq::RocketMqOptions::new(self.nameserver.reveal());
-        if let (Some(access), Some(secret)) = (&self.access_key, &self.secret_key) {
-            options = options.credentials(access.get_ref().reveal(), secret.get_ref().reveal());
-        }
-        if let Some(topic) = &self.topic {
-            options = options.topic(topic.reveal());
-        }
-        if let Some(group) = &self.group {
-            options = options.group(group.reveal());
-        }
-        if let Some(MessageSize(bytes)) = self.max_message_size {
-            options = options.max_message_size(bytes);
-        }
-        options
-    }
-}
-
 /// The Redis that carries what is due within a second, or beyond the levels.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "another build reads it"))]
 pub(crate) struct Redis {
     pub(crate) url: Text,
-}
-
-/// The HTTP interface.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Http {
-    pub(crate) listen: Spanned<Listen>,
-    pub(crate) base_path: BasePath,
-    pub(crate) tokens: Vec<Spanned<Token>>,
-    /// Who may say in `X-Forwarded-For` where a request comes from.
-    pub(crate) trusted_proxies: Proxies,
-    /// Of a request, in bytes.
-    pub(crate) body_limit: usize,
-    /// Of all requests that are under way, in bytes.
-    memory_limit: usize,
-    /// How many connections may be open at once.
-    pub(crate) connection_limit: NonZeroUsize,
-    /// Where the pages lead to from a task, for the trace in which it was made.
-    pub(crate) trace_url: Option<TraceUrl>,
-}
-
-impl Http {
-    /// How many bytes are held at once: by requests about a task, by those that bring much, by those that look at many, and
-    /// by claims on their way to workers, as many each. The largest body fits.
-    pub(crate) fn memory(&self) -> usize {
-        self.memory_limit.max(self.body_limit)
-    }
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Self {
-            listen: Spanned::new(0..0, Listen::default()),
-            base_path: BasePath::default(),
-            tokens: Vec::new(),
-            trusted_proxies: Proxies::default(),
-            // A batch of payloads of their largest.
-            body_limit: 16 << 20,
-            memory_limit: 128 << 20,
-            connection_limit: NonZeroUsize::MIN.saturating_add(4_095),
-            trace_url: None,
-        }
-    }
-}
-
-/// Where all pages begin: `/`, or a path such as `/delayline`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(try_from = "Text")]
-pub(crate) struct BasePath(String);
-
-impl BasePath {
-    /// Without the last slash: empty for `/`.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<Text> for BasePath {
-    type Error = String;
-
-    fn try_from(text: Text) -> Result<Self, String> {
-        let path = text.reveal();
-        let is_plain = |part: &str| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-            !matches!(part, "" | "." | "..") && part.bytes().all(plain)
-        };
-        let parts = path
-            .strip_prefix('/')
-            .map(|path| path.strip_suffix('/').unwrap_or(path));
-        match parts {
-            Some("") => Ok(Self(String::new())),
-            Some(parts) if parts.split('/').all(is_plain) => Ok(Self(format!("/{parts}"))),
-            _ => Err(format!(
-                "base_path is {path:?}: allowed is / or a path such as /delayline"
-            )),
-        }
-    }
 }
 
 /// How the server works on tasks that it delivers itself.
