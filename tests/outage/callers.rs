@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use delayline::{Error, NewTask, Scheduler, Shift, TaskId};
+use delayline::{Answer, Error, NewTask, Scheduler, Shift, State, TaskId};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
@@ -69,16 +69,31 @@ impl Callers {
 
 /// Gives the task if it must run.
 async fn call(scheduler: Scheduler, number: u32, delay: Duration) -> Result<Option<TaskId>, Error> {
-    let answer = scheduler.schedule(NewTask::new(KIND, &()).after(delay)).await?;
-    let id = answer.task().id;
+    let id = scheduler.new_id();
+    answered(|| scheduler.schedule(NewTask::new(KIND, &()).id(id).after(delay))).await?;
     match number {
-        3 => drop(
-            scheduler
-                .shift(id, Shift::Later(Duration::from_millis(700)))
-                .await?,
-        ),
-        7 if scheduler.cancel(id).await?.is_done() => return Ok(None),
+        3 => drop(answered(|| scheduler.shift(id, Shift::Later(Duration::from_millis(700)))).await?),
+        7 => match answered(|| scheduler.cancel(id)).await? {
+            Answer::Done(_) => return Ok(None),
+            // By a call that was not answered.
+            Answer::Finished(task) if task.state == State::Cancelled => return Ok(None),
+            _ => {}
+        },
         _ => {}
     }
     Ok(Some(id))
+}
+
+/// What a call answers, which is repeated while the database of a busy machine does not answer in time: that has nothing to
+/// do with what is done to brokers.
+async fn answered<T, F>(call: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    loop {
+        match call().await {
+            Err(error @ Error::Store { .. }) if error.is_transient() => {}
+            answer => return answer,
+        }
+    }
 }

@@ -76,8 +76,8 @@ async fn a_consumer_group_that_is_deleted_is_made_again_and_wake_ups_come_again(
     send(&backend, departures(0..20, ONE)).await;
     receive_all(&backend, 20).await;
     send(&backend, departures(20..40, TWO)).await;
+    // On a busy machine it is there again before anything else is asked.
     raw.delete_group("delayline_workers").await;
-    assert!(!raw.has_group("delayline_workers").await);
     until_wake_ups_come(&backend, 1_000).await;
     assert!(raw.has_group("delayline_workers").await);
     raw.close().await;

@@ -4,14 +4,23 @@ use delayline::rocketmq::{Scratch, Survey};
 
 use super::*;
 
+/// What a broker says that has answered every question: a busy one may take longer than a survey waits for it.
+async fn taken() -> Survey {
+    loop {
+        let survey = Survey::take(nameserver()).await.unwrap();
+        if survey.masters.iter().all(|master| master.unanswered.is_empty()) {
+            return survey;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_broker_tells_what_it_is() {
-    let survey = Survey::take(nameserver()).await.unwrap();
+    let survey = timeout(SAFETY, taken()).await.expect("a broker that answers");
     assert_eq!(survey.headless, [""; 0]);
     let [master] = &survey.masters[..] else {
         panic!("{survey:?}")
     };
-    assert!(master.unanswered.is_empty(), "{:?}", master.unanswered);
     assert_eq!(master.name, "broker-a");
     assert!(master.address.contains(':'), "{}", master.address);
     assert_eq!(master.levels.as_ref().unwrap().to_string(), LEVELS);
@@ -65,7 +74,7 @@ async fn a_scratch_place_serves_and_leaves_nothing_behind() {
 
     let backend = RocketMqBackend::connect(scratch.options().clone()).await.unwrap();
     assert!(raw.queues(&topic).await > 0);
-    backend.send(&departures(0..20, ONE)).await.unwrap();
+    send(&backend, departures(0..20, ONE)).await;
     receive_all(&backend, 20).await;
     backend.close().await.unwrap();
     scratch.delete().await.unwrap();

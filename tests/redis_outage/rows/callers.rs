@@ -9,9 +9,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::shop::{Shop, Told};
-use crate::SAFETY;
 use crate::pace::{Pace, tasks};
 use crate::shop::KIND;
+use crate::{SAFETY, now};
 
 /// How many keys there are, of which each call wants one.
 pub(super) const KEYS: usize = 300;
@@ -79,10 +79,10 @@ async fn call(shop: &Shop, key: String) -> Result<(), Error> {
             async { shop.scheduler.schedule_all(tasks).await }
         })
         .await?;
-    let tell = |task: &Task, is_cancelled| {
+    let tell = |task: &Task, is_cancelled: bool| {
         let told = Told {
             due_at: task.due_at,
-            is_cancelled,
+            cancelled_at: is_cancelled.then(now),
             asked,
         };
         shop.tell([(task.id, told)]);

@@ -84,7 +84,7 @@ async fn assert_no_key_is_blocked(shop: &Shop, audit: &Audit<'_>) {
         };
         let told = Told {
             due_at: task.due_at,
-            is_cancelled: false,
+            cancelled_at: None,
             asked,
         };
         shop.tell([(task.id, told)]);

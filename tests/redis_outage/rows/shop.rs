@@ -35,8 +35,8 @@ struct Run {
 pub(super) struct Told {
     /// When it is due.
     pub(super) due_at: Timestamp,
-    /// Whether it was cancelled.
-    pub(super) is_cancelled: bool,
+    /// When it was cancelled, as far as a caller knows: at the answer.
+    pub(super) cancelled_at: Option<Timestamp>,
     /// When the caller first asked for it.
     pub(super) asked: Instant,
 }
@@ -60,7 +60,8 @@ pub(super) struct Losses {
     pub(super) lost: usize,
     /// They ran before they were due, as callers were told; or as their rows said.
     pub(super) early: usize,
-    /// They ran though they were cancelled.
+    /// They were started after callers were told that they are cancelled. What was started before that may have been, where
+    /// its lease had ended.
     pub(super) cancelled: usize,
     /// They were started again by the same claim, so not because a lease had ended.
     pub(super) twice: usize,
@@ -168,7 +169,7 @@ impl Shop {
         let is_meant = |told: &Told| since.is_none_or(|since| told.asked > since);
         let scheduled: BTreeSet<_> = told
             .iter()
-            .filter(|(_, told)| is_meant(told) && !told.is_cancelled)
+            .filter(|(_, told)| is_meant(told) && told.cancelled_at.is_none())
             .map(|(id, _)| *id)
             .collect();
         self.stop.send(()).unwrap();
@@ -205,9 +206,12 @@ impl Shop {
             } else if !started.insert(run.id) {
                 taken_over += counts;
             }
-            let is_early = told.is_some_and(|told| !told.is_cancelled && run.at < told.due_at);
+            let is_early = told.is_some_and(|told| told.cancelled_at.is_none() && run.at < told.due_at);
             early += usize::from(run.at < run.due_at || is_early);
-            if told.is_some_and(|told| told.is_cancelled) {
+            if told.is_some_and(|told| {
+                told.cancelled_at
+                    .is_some_and(|cancelled_at| run.at > cancelled_at)
+            }) {
                 cancelled.insert(run.id);
             }
         }
