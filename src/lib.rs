@@ -12,7 +12,7 @@
     )),
     doc = "Delayed tasks with any delay, on RocketMQ, Redis or just your database. The whole page is shown with all features on."
 )]
-// The RocketMQ client's types are nested deeply; they stay inside the crate, so that no caller needs this.
+// The RocketMQ client's types are nested deeply; they stay inside the crate, so callers do not need this limit.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
 pub mod backend;
@@ -33,7 +33,7 @@ mod task;
 pub mod testing;
 mod work;
 
-/// The code of the pages in `docs/` is compiled, as that of `README.md` is.
+/// Compiles the code of the pages in `docs/`, like that of `README.md`.
 #[cfg(all(
     doctest,
     feature = "mysql",

@@ -1,4 +1,4 @@
-//! The wake-ups that follow behind the rows.
+//! Sends wake-ups in the background, after their rows are written.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::observe::metrics::wakeups;
 use crate::route::router::Router;
 use crate::stats::Counters;
 
-/// Sends wake-ups behind their callers' backs, in batches, a bounded number of them waiting.
+/// Sends wake-ups in the background, in batches, with a bounded queue.
 #[derive(Debug)]
 pub(crate) struct BackgroundSender {
     queue: mpsc::Sender<Command>,
     clock: Clock,
     counters: Arc<Counters>,
-    /// Ends with the sender.
+    /// Ends when the sender is dropped.
     _sending: Spawned,
 }
 
@@ -42,7 +42,7 @@ impl BackgroundSender {
         }
     }
 
-    /// Sends wake-ups soon. Waits a little if too many are waiting; what then finds no place is left to the sweep.
+    /// Queues wake-ups. Waits a little if the queue is full; those that then find no place are left to the sweep.
     pub(crate) async fn send(&self, due_wakes: Vec<DueWake>) {
         let count = due_wakes.len();
         let mut placed = 0;
@@ -54,14 +54,14 @@ impl BackgroundSender {
                 placed += 1;
             }
         };
-        // Cut off where it stands: each place is taken or not.
+        // Safe to cut off anywhere: each place is taken or not.
         let _ = self.clock.timeout(defaults::SEND_QUEUE_WAIT, place).await;
         self.counters.left_to_sweep.add(count - placed);
-        // On no route: which one is only chosen when it is sent.
+        // Without a route: that is only chosen when a wake-up is sent.
         wakeups("none", "left", count - placed);
     }
 
-    /// Removes wake-ups soon, if there is a place: it is only a courtesy.
+    /// Queues wake-ups for removal if there is a place: removal is optional.
     pub(crate) fn remove(&self, wakes: impl IntoIterator<Item = Wake>) {
         for wake in wakes {
             if self.queue.try_send(Command::Remove(wake)).is_err() {
@@ -70,11 +70,11 @@ impl BackgroundSender {
         }
     }
 
-    /// Waits until everything that is waiting now has been sent.
+    /// Waits until everything that is queued now has been sent.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         if self.queue.send(Command::Flush(done)).await.is_ok() {
-            // An error: the sending has ended, and nothing is waiting any more.
+            // An error: the sending has ended, and nothing is queued any more.
             let _ = flushed.await;
         }
     }

@@ -1,4 +1,4 @@
-//! Level tables and routing: pure functions, no I/O, no clock.
+//! Routes a delay through a level table: pure functions, no I/O, no clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,18 +8,18 @@ pub use super::level_table::{Level, LevelTable, ROCKETMQ_LEVELS};
 use super::reach::{Delays, Reach};
 use crate::defaults;
 
-/// How broker cost and precision are traded: what [`route`] goes by.
+/// Settings by which [`route`] trades broker cost for precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Routing {
-    /// What is due sooner than this goes to the precise backend. Default 1 s.
+    /// A task that is due sooner than this goes to the precise backend. Default 1 s.
     pub handoff: Duration,
-    /// What is due later than this goes to the precise backend. Default 24 h.
+    /// A task that is due later than this goes to the precise backend. Default 24 h.
     ///
-    /// It bounds how many hops a task may cost, so it does not cut what one timer holds.
+    /// It bounds how many hops a task may cost, so it does not limit what one timer holds.
     pub horizon: Duration,
-    /// By how much a level may overshoot the due time, so that the lateness of one hop does not shatter the next
-    /// level into many. Zero: never, and every chain ends in the precise backend. Default 200 ms. No matter to timers.
+    /// By how much a level may overshoot the due time, so that the lateness of one hop does not shatter the next level
+    /// into many. Zero: never, and every chain ends in the precise backend. Default 200 ms. Timers do not use it.
     pub tolerance: Duration,
 }
 
@@ -34,21 +34,21 @@ impl Default for Routing {
 }
 
 impl Routing {
-    /// What is due sooner than this goes to the precise backend.
+    /// Sends a task that is due sooner than this to the precise backend.
     #[must_use]
     pub fn handoff(mut self, handoff: Duration) -> Self {
         self.handoff = handoff;
         self
     }
 
-    /// What is due later than this goes to the precise backend.
+    /// Sends a task that is due later than this to the precise backend.
     #[must_use]
     pub fn horizon(mut self, horizon: Duration) -> Self {
         self.horizon = horizon;
         self
     }
 
-    /// By how much a level may overshoot the due time.
+    /// Sets by how much a level may overshoot the due time.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
@@ -56,28 +56,28 @@ impl Routing {
     }
 }
 
-/// The next step of a wake-up. Who routes by himself has to know all of them.
+/// The next step of a wake-up. A caller that routes by itself has to know all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The time has come.
+    /// The task is due.
     Run,
-    /// The precise backend, for all of the remaining time.
+    /// To the precise backend, for all of the remaining time.
     Precise,
     /// One hop through the carrier, after which it is routed again.
     Hop(Hop),
 }
 
-/// What the carrier does for a wake-up at once. Who routes by himself has to know both.
+/// What the carrier does for a wake-up in one hop. A caller that routes by itself has to know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// It holds it for the delay of this level.
+    /// Holds it for the delay of this level.
     Level(Level),
-    /// It holds it for this long, being one that holds any delay.
+    /// Holds it for this long, as a carrier that holds any delay does.
     Timer(Duration),
 }
 
 impl Hop {
-    /// For how long the wake-up is held.
+    /// Returns for how long the wake-up is held.
     pub fn delay(&self) -> Duration {
         match *self {
             Self::Level(level) => level.delay,
@@ -86,9 +86,9 @@ impl Hop {
     }
 }
 
-/// The next step of a wake-up whose task is due in `remaining` (zero: now, or overdue).
+/// Returns the next step of a wake-up whose task is due in `remaining` (zero: now, or overdue).
 ///
-/// `delays` are the carrier's; none, if there is no such backend or it is unhealthy. It is asked anew at every
+/// `delays` are the carrier's; none, if there is no such backend or it is unhealthy. This is computed again at every
 /// arrival, and no plan is stored: so the lateness of earlier hops vanishes instead of adding up.
 pub fn route(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> Route {
     if remaining.is_zero() {
@@ -113,7 +113,8 @@ fn level(
         return None;
     }
     let level = if routing.tolerance.is_zero() {
-        // Less than the remaining time even when the hop is as late as usual, so that something is left to be precise.
+        // Less than the remaining time even when the hop is as late as usual, so that some time is left for the precise
+        // backend.
         table.largest_within(remaining.checked_sub(usual_lateness)?)
     } else {
         table.largest_within(remaining.saturating_add(routing.tolerance))
@@ -122,10 +123,10 @@ fn level(
     level.filter(|_| table.shortest().delay <= remaining)
 }
 
-/// How long a timer that is coarse, as late as `usual_lateness`, is to hold what is due in `remaining`.
+/// Returns for how long a coarse timer, as late as `usual_lateness`, holds a task that is due in `remaining`.
 ///
-/// So long that the handoff is left when it is as late as usual: the last stretch is the precise backend's. For less
-/// than its lateness no timer is worth its message.
+/// Chosen so that the handoff is left when it is as late as usual: the last stretch is the precise backend's. For a
+/// delay shorter than its lateness no timer is worth its message.
 fn timer(
     remaining: Duration,
     routing: &Routing,
@@ -140,19 +141,19 @@ fn timer(
     Some(wanted.min(max)).filter(|&delay| delay >= usual_lateness && !delay.is_zero())
 }
 
-/// What routing will do with a task if every hop is punctual: for people, never stored.
+/// The hops of a task if every hop is punctual: informational, never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The hops, in order.
     pub hops: Vec<Hop>,
-    /// What is left for the precise backend; zero if the last hop ends the chain.
+    /// The time left for the precise backend; zero if the last hop ends the chain.
     pub precise: Duration,
 }
 
-/// The plan for a task due in `remaining`.
+/// Plans the hops of a task due in `remaining`.
 ///
-/// It has an entry for each hop, so its size is bounded by the horizon and the backend's delays only: a year through a
-/// table of `1s` alone takes 31 million.
+/// The plan has an entry for each hop, so its size is bounded by the horizon and the backend's delays only: a year
+/// through a table of `1s` alone takes 31 million.
 pub fn plan(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> Plan {
     let mut hops = Vec::new();
     let mut remaining = remaining;
@@ -178,7 +179,7 @@ pub fn plan(remaining: Duration, routing: &Routing, delays: Option<&Delays>) -> 
 }
 
 impl fmt::Display for Hop {
-    /// A level as [`Level`] is printed, a timer as [`Spelled`]: `2h`, `14m 57s 800ms`.
+    /// Prints a level as [`Level`] is printed, a timer as [`Spelled`]: `2h`, `14m 57s 800ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Level(level) => level.fmt(f),
@@ -188,8 +189,8 @@ impl fmt::Display for Hop {
 }
 
 impl fmt::Display for Plan {
-    /// `1h + 3m + 10s + 10s`, with ` + 250ms precise` where something is left; `now` if there is nothing to wait for.
-    /// More than four equal hops in a row are counted: `12 x 2h`.
+    /// Prints `1h + 3m + 10s + 10s`, with ` + 250ms precise` where some time is left; `now` if there is nothing to wait
+    /// for. More than four equal hops in a row are counted: `12 x 2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for run in self.hops.chunk_by(|one, next| one.delay() == next.delay()) {

@@ -18,10 +18,10 @@ pub(super) const UNITS: [(u64, char); 4] = [(86_400, 'd'), (3_600, 'h'), (60, 'm
 
 /// The fixed delays that a broker offers, numbered from 1 in the order of its setting `messageDelayLevel`.
 ///
-/// Any number of levels in any order. Parsed from the broker's own syntax: whole numbers with a unit (`s`, `m`, `h`
-/// or `d`), separated by spaces. A broker does not start with any white space but single spaces between its levels;
-/// here tabs, line breaks and more than one are allowed, because they number no level differently. A level of no
-/// delay, which a broker would take, is refused: through it a wake-up would never come nearer to its time.
+/// Any number of levels in any order. Parsed from the broker's own syntax: whole numbers with a unit (`s`, `m`, `h` or
+/// `d`), separated by spaces. A broker does not start with other white space than single spaces between its levels;
+/// here tabs, line breaks and several spaces are allowed, because they do not change the numbers. A level of zero,
+/// which a broker would take, is refused: through it a wake-up would never come nearer to its time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LevelTable {
     /// In the broker's order.
@@ -40,7 +40,7 @@ pub struct Level {
 }
 
 impl LevelTable {
-    /// Every level, in the broker's order.
+    /// Iterates over every level, in the broker's order.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = Level> + '_ {
         self.delays.iter().enumerate().map(|(at, &delay)| Level {
             number: at + 1,
@@ -48,12 +48,12 @@ impl LevelTable {
         })
     }
 
-    /// The level of exactly this delay.
+    /// Finds the level of exactly this delay.
     pub fn level_of(&self, delay: Duration) -> Option<Level> {
         self.largest_within(delay).filter(|level| level.delay == delay)
     }
 
-    /// The largest level of at most `limit`.
+    /// Finds the largest level of at most `limit`.
     pub fn largest_within(&self, limit: Duration) -> Option<Level> {
         let above = self.ascending.partition_point(|level| level.delay <= limit);
         self.ascending[..above].last().copied()
@@ -73,7 +73,7 @@ impl LevelTable {
                 delay,
             })
             .collect();
-        // Stable, so that of equal delays the first stays first and the others go.
+        // Stable, so that of equal delays the first stays and the others go.
         ascending.sort_by_key(|level| level.delay);
         ascending.dedup_by_key(|level| level.delay);
         Self {
@@ -85,12 +85,12 @@ impl LevelTable {
 
 #[cfg(feature = "rocketmq")]
 impl LevelTable {
-    /// A table of these delays: at least one, each of at least a second.
+    /// Makes a table of these delays: at least one, each of at least a second.
     pub(crate) fn of(delays: Vec<Duration>) -> Self {
         Self::numbered(delays.into())
     }
 
-    /// The table of all that have one: theirs if it is the same; of unlike ones each delay once, by length.
+    /// Combines tables: the same table if all are equal; otherwise each delay once, by length.
     pub(crate) fn of_all<'a>(mut tables: impl Iterator<Item = &'a Self> + Clone) -> Option<Self> {
         let first = tables.next()?;
         if tables.clone().all(|table| table == first) {
@@ -101,7 +101,7 @@ impl LevelTable {
         Some(Self::of(delays.into_iter().collect()))
     }
 
-    /// Whether both have the same delays, under whatever numbers.
+    /// Says whether both have the same delays, under whatever numbers.
     pub(crate) fn same_delays(&self, other: &Self) -> bool {
         let delays = |table: &Self| {
             table
@@ -115,7 +115,7 @@ impl LevelTable {
 }
 
 impl Default for LevelTable {
-    /// [`ROCKETMQ_LEVELS`].
+    /// Parses [`ROCKETMQ_LEVELS`].
     fn default() -> Self {
         ROCKETMQ_LEVELS.parse().expect("the constant is a level table")
     }
@@ -161,7 +161,7 @@ fn invalid_level(text: &str) -> Error {
 }
 
 impl fmt::Display for LevelTable {
-    /// In the broker's syntax and order, each level as [`Level`] is printed: `60s` becomes `1m`.
+    /// Prints the broker's syntax and order, each level as [`Level`] is printed: `60s` becomes `1m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for level in self.levels() {
             if level.number > 1 {
@@ -180,7 +180,7 @@ impl fmt::Debug for LevelTable {
 }
 
 impl fmt::Display for Level {
-    /// The delay in the largest unit that leaves a whole number: `90s`, `15m`, `2h`.
+    /// Prints the delay in the largest unit that leaves a whole number: `90s`, `15m`, `2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.delay.as_secs();
         let (size, unit) = UNITS

@@ -1,4 +1,4 @@
-//! Says which delays a backend can hold.
+//! Describes which delays a backend can hold.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Delays {
 /// The delays that a backend can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Any delay up to the longest, zero included; what is due later is sent in several hops.
+    /// Any delay up to the longest, zero included; a longer delay takes several hops.
     Any {
         /// The longest.
         max: Duration,

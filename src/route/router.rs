@@ -1,4 +1,4 @@
-//! Sends each wake-up on the route that is right now.
+//! Sends each wake-up on its next hop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::route::failure_counter::FailureCounter;
 use crate::stats::Counters;
 use crate::{Error, Kind, defaults};
 
-/// How many legs of a way people are shown at the most.
+/// How many hops of a route are shown at the most.
 const MOST_LEGS: usize = 1_000;
 
-/// Chooses a backend for each wake-up and sends it there; what the carrier does not take goes to the precise
-/// one at once.
+/// Chooses a backend for each wake-up and sends it there; wake-ups that the carrier does not take go to the precise
+/// backend at once.
 #[derive(Debug)]
 pub(crate) struct Router {
     carrier: Option<CarrierBackend>,
     precise: Arc<dyn Backend>,
-    /// The precise backend, where none was given.
+    /// The default precise backend, where none was configured.
     look_ahead: Option<LookAhead>,
     routing: Routing,
-    /// How far a wake-up of a kind may reach that has a check.
+    /// For kinds with a check: the longest time until the next wake-up.
     reach: BTreeMap<Kind, Duration>,
     clock: Clock,
     counters: Arc<Counters>,
 }
 
-/// The carrier, and whether it is sent to.
+/// The carrier, and whether it is healthy.
 #[derive(Debug)]
 struct CarrierBackend {
     backend: Arc<dyn Backend>,
@@ -61,7 +61,7 @@ impl NextHop {
 }
 
 impl Router {
-    /// Refuses backends that cannot do what they are here for.
+    /// Refuses backends that do not fit their role.
     pub(crate) fn new(
         carrier: Option<Arc<dyn Backend>>,
         precise: Option<Arc<dyn Backend>>,
@@ -108,7 +108,7 @@ impl Router {
         })
     }
 
-    /// The backends, each of which a worker receives from, and what a wake-up from it is known as.
+    /// Lists the backends, each of which a worker receives from, with the name for wake-ups from it.
     pub(crate) fn backends(&self) -> impl Iterator<Item = (WokenBy, &Arc<dyn Backend>)> {
         self.carrier
             .iter()
@@ -116,20 +116,20 @@ impl Router {
             .chain([(WokenBy::Precise, &self.precise)])
     }
 
-    /// What is to be told of the tasks that are due soon, unless another precise backend was given.
+    /// Returns the backend that reads ahead tasks that are due soon, unless another precise backend was configured.
     pub(crate) fn look_ahead(&self) -> Option<&LookAhead> {
         self.look_ahead.as_ref()
     }
 
-    /// When the wake-up of a task of `kind` that is due in `remaining` will be overdue. Of an unknown kind: when it
-    /// may be, since a look too many costs less than one too late.
+    /// Returns after what time the wake-up of a task of `kind` that is due in `remaining` is overdue. For an unknown
+    /// kind the earliest time is taken, since reading a row once too often costs less than reading it too late.
     pub(crate) fn look_in(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
         let (next, lateness) = self.next(kind, remaining);
         next.delay().saturating_add(lateness)
     }
 
-    /// The same, and the leg that its wake-up takes until then, for people. Of an unknown kind that is not known where some
-    /// kinds have a way of their own.
+    /// Returns the same, and the hop that its wake-up takes until then, for history. For an unknown kind the hop is not
+    /// known where some kinds have routes of their own.
     pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> (Duration, Option<Leg>) {
         let (next, lateness) = self.next(kind, remaining);
         let is_known = kind.is_some() || self.reach.is_empty();
@@ -163,7 +163,7 @@ impl Router {
         }
     }
 
-    /// The whole way, if every leg of it is punctual; its first legs where there are very many.
+    /// Lists all hops, if every one is punctual; only the first ones where there are very many.
     pub(crate) fn legs(&self, kind: &Kind, remaining: Duration) -> Vec<Leg> {
         let (mut legs, mut remaining) = (Vec::new(), remaining);
         while !remaining.is_zero() && legs.len() < MOST_LEGS {
@@ -181,8 +181,8 @@ impl Router {
         self.reach.get(kind).copied().unwrap_or(Duration::MAX)
     }
 
-    /// The next hop, no longer than `reach`, of a task that is due in `remaining`; and how late the backend that
-    /// takes it usually is.
+    /// Chooses the next hop, no longer than `reach`, of a task that is due in `remaining`; returns it with how late the
+    /// backend that takes it usually is.
     fn next_hop(&self, remaining: Duration, reach: Duration) -> (NextHop, Duration) {
         self.carrier
             .as_ref()
@@ -191,7 +191,7 @@ impl Router {
             .unwrap_or_else(|| self.precise_hop(remaining, reach))
     }
 
-    /// The hop through the carrier, unless the precise one is the right one.
+    /// Returns the hop through the carrier, unless the precise backend is the right one.
     fn carrier_leg(
         &self,
         backend: &dyn Backend,
@@ -203,7 +203,7 @@ impl Router {
             *max = reach.min(*max);
         }
         let hop = match (route(remaining, &self.routing, Some(&delays)), &delays.reach) {
-            // Not even by the tolerance: that spares the last hops, and this is not one of them.
+            // Not even by the tolerance: that saves the last hops, and this is not one of them.
             (Route::Hop(Hop::Level(level)), Reach::Levels(table)) if level.delay > reach => {
                 table.largest_within(reach).map(Hop::Level)
             }
@@ -223,7 +223,7 @@ impl Router {
         (NextHop::Precise(delay), delays.usual_lateness)
     }
 
-    /// Sends each wake-up on its way; what nobody takes is left to the sweep.
+    /// Sends each wake-up to its next backend; those that no backend takes are left to the sweep.
     pub(crate) async fn send(&self, due_wakes: Vec<DueWake>) {
         let now = self.clock.instant();
         let mut by_carrier = Vec::new();
@@ -248,7 +248,7 @@ impl Router {
                 }
             }
         }
-        // Both at once: what is due soon does not wait for a carrier that does not answer.
+        // Both at once: wake-ups that are due soon do not wait for a carrier that does not answer.
         let (refused, ()) = tokio::join!(
             biased;
             self.send_by_carrier(by_carrier, carrier_batch),
@@ -257,7 +257,7 @@ impl Router {
         self.send_precise(refused).await;
     }
 
-    /// Gives those of `due_wakes` that the carrier did not take; `batch` is their departures.
+    /// Sends by the carrier and returns those of `due_wakes` that it did not take; `batch` is their departures.
     async fn send_by_carrier(&self, due_wakes: Vec<DueWake>, batch: Vec<Departure>) -> Vec<DueWake> {
         let Some(carrier) = self.carrier.as_ref().filter(|_| !batch.is_empty()) else {
             return Vec::new();
@@ -320,7 +320,7 @@ impl Router {
         wakeups(WokenBy::Precise.word(), "left", failed);
     }
 
-    /// So many wake-ups go to the precise backend that were the carrier's.
+    /// Counts wake-ups that go to the precise backend in place of the carrier.
     fn rerouted(&self, count: usize) {
         self.counters.rerouted.add(count);
         wakeups(WokenBy::Carrier.word(), "rerouted", count);
@@ -337,7 +337,7 @@ impl Router {
         }
     }
 
-    /// Tells the precise backend that nobody needs these any more. On a broker nothing can be removed.
+    /// Removes wake-ups that are no longer needed from the precise backend. On a broker nothing can be removed.
     pub(crate) async fn remove(&self, wakes: &[Wake]) {
         let result = self
             .clock
@@ -348,13 +348,13 @@ impl Router {
             // They arrive, name a past version and are dropped.
             warn!(
                 backend = self.precise.name(), wakes = wakes.len(), %cause,
-                "wake-ups that nobody needs any more could not be removed; they cost a look when they come, and \
+                "unneeded wake-ups could not be removed; each costs one read of its row when it arrives, and \
                  nothing else"
             );
         }
     }
 
-    /// Asks an unhealthy carrier again and again until it is well. Never ends.
+    /// Checks an unhealthy carrier again and again until it is healthy. Never ends.
     pub(crate) async fn watch(&self) {
         let Some(carrier) = &self.carrier else {
             return std::future::pending().await;
@@ -385,7 +385,7 @@ impl CarrierBackend {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    /// Of a batch some wake-ups were not taken, or all.
+    /// Records that some or all wake-ups of a batch were not taken.
     fn missed(&self, batch: usize, failed: usize, cause: &Error) {
         debug!(backend = self.backend.name(), wakes = failed, %cause, "wake-ups not sent; these go to the precise backend");
         if failed < batch {

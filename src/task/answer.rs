@@ -1,8 +1,8 @@
-//! Answers of the verbs: what came of scheduling a task, and of changing one.
+//! Answers of the verbs.
 
 use crate::Task;
 
-/// What came of scheduling a task. In each case there is one task, and it is in the answer.
+/// The outcome of scheduling a task. In each case there is one task, and it is in the answer.
 ///
 /// There will be no other variant: a `match` needs no `_`.
 ///
@@ -17,7 +17,7 @@ use crate::Task;
 ///
 /// let first = scheduler.schedule(task()).await?;
 /// assert!(matches!(first, Scheduled::New(_)));
-/// // Who has lost the answer asks again, and there is still one task.
+/// // A caller that lost the answer asks again, and there is still one task.
 /// let second = scheduler.schedule(task()).await?;
 /// assert!(matches!(second, Scheduled::Existing(_)));
 /// assert_eq!(second.task().id, first.task().id);
@@ -29,25 +29,25 @@ use crate::Task;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheduled {
-    /// It is new.
+    /// The task is new.
     New(Task),
-    /// It was there already, by its id or by its kind and key, and is as it was.
+    /// The task was there already, by its id or by its kind and key, and is unchanged.
     Existing(Task),
-    /// It was there already, and has taken the new time and payload.
+    /// The task was there already, and has taken the new time and payload.
     Replaced(Task),
-    /// It is running right now, and is as it was; what it was scheduled with has not replaced anything.
+    /// The task is running right now, and is unchanged; the new time and payload were not taken.
     Running(Task),
 }
 
 impl Scheduled {
-    /// The one task.
+    /// Returns the one task.
     pub fn task(&self) -> &Task {
         match self {
             Self::New(task) | Self::Existing(task) | Self::Replaced(task) | Self::Running(task) => task,
         }
     }
 
-    /// What came of it in a word, for logs and other languages: `new`, `existing`, `replaced` or `running`.
+    /// Names the outcome in a word, for logs and other languages: `new`, `existing`, `replaced` or `running`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::New(_) => "new",
@@ -58,7 +58,7 @@ impl Scheduled {
     }
 }
 
-/// What came of changing a task: true when it was given, and for as long as nobody changes the task again.
+/// The outcome of changing a task: true when it is given, and for as long as no other caller changes the task again.
 ///
 /// There will be no other variant: a `match` needs no `_`.
 ///
@@ -85,25 +85,26 @@ impl Scheduled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the answer says whether the task was changed"]
 pub enum Answer {
-    /// It was changed, and is now so. No handler starts for what it was before.
+    /// The task was changed. No handler starts for what it was before.
     Done(Task),
-    /// Too late: a worker has claimed it, its handler runs or is about to, and it is as it was.
+    /// Too late: a worker has claimed the task, its handler runs or is about to, and it is unchanged.
     TooLate(Task),
-    /// Too late: it is done, dead or cancelled already.
+    /// Too late: the task is done, dead or cancelled already.
     Finished(Task),
-    /// It is not as the caller expected, so nothing was changed; this is how it is.
+    /// The task is not as the caller expected, so nothing was changed; this is its current state.
     Conflict(Task),
     /// There is no such task: there never was, or its history has been removed.
     NotFound,
 }
 
 impl Answer {
-    /// Whether the task was changed.
+    /// Says whether the task was changed.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
     }
 
-    /// What came of it in a word, for logs and other languages: `done`, `too_late`, `finished`, `conflict` or `not_found`.
+    /// Names the outcome in a word, for logs and other languages: `done`, `too_late`, `finished`, `conflict` or
+    /// `not_found`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Done(_) => "done",
@@ -114,7 +115,7 @@ impl Answer {
         }
     }
 
-    /// The task as it is now, if there is one.
+    /// Returns the task as it is now, if there is one.
     pub fn task(&self) -> Option<&Task> {
         match self {
             Self::Done(task) | Self::TooLate(task) | Self::Finished(task) | Self::Conflict(task) => {

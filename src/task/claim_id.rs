@@ -1,11 +1,11 @@
-//! The name of a claim.
+//! Names a claim.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, Task, TaskId};
 
-/// Names one claim for ever: a task, and the version that its claim has made of it.
+/// The permanent name of one claim: a task, and the version that its claim has made of it.
 ///
 /// Printed and parsed as `<task id>.<version>`, such as `019aa0f6-9c00-7000-8000-000000000001.2`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,12 +22,12 @@ impl ClaimId {
         }
     }
 
-    /// The task that is claimed.
+    /// Returns the task that is claimed.
     pub const fn task_id(&self) -> TaskId {
         self.task
     }
 
-    /// The version by which it was claimed.
+    /// Returns the version that the claim has made.
     pub const fn version(&self) -> u64 {
         self.version
     }
@@ -67,7 +67,7 @@ impl FromStr for ClaimId {
     }
 }
 
-/// A version as it is printed, and one that a row can have.
+/// Parses a version as it is printed, if a row can have it.
 fn version_of(text: &str) -> Option<u64> {
     let version: u64 = text.parse().ok()?;
     (i64::try_from(version).is_ok() && version.to_string() == text).then_some(version)

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// What is due sooner goes to the precise backend.
+/// A task that is due sooner goes to the precise backend.
 pub const HANDOFF: Duration = Duration::from_secs(1);
 /// By how much a level may overshoot the due time.
 pub const TOLERANCE: Duration = Duration::from_millis(200);
-/// What is due later goes to the precise backend.
+/// A task that is due later goes to the precise backend.
 pub const HORIZON: Duration = Duration::from_secs(24 * 3_600);
 
 /// How late a level usually is at the most: RocketMQ polls each level every 100 ms, and p99 of a level was measured
@@ -15,8 +15,8 @@ pub const LEVELS_LATENESS: Duration = Duration::from_millis(200);
 /// How late a timer message usually is at the most: RocketMQ keeps timers by whole seconds, and of some thousands the
 /// latest was measured at 1,119 ms on 5.3.3.
 pub const TIMERS_LATENESS: Duration = Duration::from_millis(1_200);
-/// The longest that a broker holds a timer message, unless it says otherwise: its setting `timerMaxDelaySec`, the same
-/// in 5.0.0 and 5.3.3 (`MessageStoreConfig.java`).
+/// The longest that a broker holds a timer message by default: its setting `timerMaxDelaySec`, the same in 5.0.0 and
+/// 5.3.3 (`MessageStoreConfig.java`).
 pub const TIMERS_LONGEST: Duration = Duration::from_secs(259_200);
 /// How late a precise backend (table, wheel, Redis) usually is at the most.
 pub const PRECISE_LATENESS: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub const RETAKE: Duration = Duration::from_secs(1);
 /// For how long finished history is kept.
 pub const HISTORY: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// After how long a call of a store that has not answered has failed.
+/// After how long an unanswered call of a store has failed.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many bytes a payload may have.
 pub const PAYLOAD_LIMIT: usize = 1 << 20;
@@ -46,12 +46,12 @@ pub const BATCH_BYTES: usize = 1 << 20;
 pub const CLAIM_BYTES: usize = 16 << 20;
 /// How many bytes of payloads are held together by all claims that were taken through one handle.
 pub const CLAIMS_BYTES: usize = 64 << 20;
-/// How often those who wait for claims of the same kinds ask the store, together: what is noticed only by another process
-/// is that late at the most.
+/// How often the waiting requests for claims of the same kinds ask the store, together: a change that only another
+/// process notices is found that late at the most.
 pub const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
-/// How soon all workers over a store know that a kind was paused or resumed. One that the store has not told for so long starts
-/// nothing.
+/// How soon all workers over a store know that a kind was paused or resumed. A worker that could not ask the store for
+/// so long starts nothing.
 pub const PAUSE_SEEN: Duration = Duration::from_secs(1);
 
 /// For how long a claim holds unless it is renewed.
@@ -61,7 +61,7 @@ pub const RENEWALS: u32 = 3;
 
 /// How many handlers of a kind run at once in one worker.
 pub const CONCURRENCY: usize = 64;
-/// How many more tasks of a kind a worker claims, so that a finished handler is followed at once.
+/// How many more tasks of a kind a worker claims, so that the next one starts as soon as a handler finishes.
 pub const PREFETCH: usize = 448;
 
 /// After how many attempts a task is given up.
@@ -75,41 +75,41 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(3_600);
 /// For how long a handler may run.
 pub const EXECUTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// For how long a wake-up of a kind with a check is away at the most.
+/// The longest time between two wake-ups of a kind with a check.
 pub const CHECK_EVERY: Duration = Duration::from_secs(300);
 /// After how long a check counts as failed, unless a third of the lease is shorter.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon a check that failed is asked again.
+/// How soon a failed check is run again.
 pub const CHECK_AGAIN: Duration = Duration::from_secs(1);
-/// How many tasks of a kind wait to be asked about that are not due yet; more are left to the sweep.
+/// How many tasks of a kind wait to be checked that are not due yet; more are left to the sweep.
 pub const UNASKED: usize = 10_000;
 
 /// How many tasks of a kind a forecast counts at the most.
 pub const FORECAST_LIMIT: usize = 100_000;
 
-/// How many kinds are told apart in metrics, those first that are handled here; all others are told as one, `other`.
+/// How many kinds have metrics of their own, those first that are handled here; all others share one name, `other`.
 pub const METRIC_KINDS: usize = 100;
-/// How often the store is asked for what only it knows, for metrics, at the most: a little more often than most collectors
-/// ask, and once for several that ask at the same time.
+/// How often metrics ask the store for what only it knows, at the most: a little more often than most collectors ask,
+/// and once for several that ask at the same time.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 /// How many wake-ups wait to be sent before callers wait for them.
 pub const SEND_QUEUE: usize = 10_000;
 /// For how long a caller waits for a place among them; then the wake-up is left to the sweep.
 pub const SEND_QUEUE_WAIT: Duration = Duration::from_millis(50);
-/// How many events are kept for who listens slowly.
+/// How many events are kept for slow subscribers.
 pub const EVENTS: usize = 1_024;
 /// How many rows, wake-ups or settlements go into one call of a store or a backend.
 pub const BATCH: usize = 500;
 /// How many failed attempts of a kind are logged one by one within [`LOGGED_FAILURES_WITHIN`]; of more, how many there were.
 pub const LOGGED_FAILURES: usize = 10;
-/// Within which time they are.
+/// The time within which [`LOGGED_FAILURES`] are counted.
 pub const LOGGED_FAILURES_WITHIN: Duration = Duration::from_secs(10);
 /// After how long a call to a backend counts as failed.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// After how many calls in a row of which it took nothing a carrier, or a broker, is no longer sent to.
+/// After how many calls in a row that took nothing a carrier, or a broker, counts as unhealthy.
 pub const UNWELL_AFTER: u32 = 3;
-/// How often an unhealthy backend is asked whether it is well again.
+/// How often an unhealthy backend is checked.
 pub const HEALTH_EVERY: Duration = Duration::from_secs(1);
 /// For how long a stopping worker waits for its running handlers.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);

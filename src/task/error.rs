@@ -1,4 +1,4 @@
-//! The one error type of the crate.
+//! Defines the one error type of the crate.
 
 use std::fmt::{self, Debug, Display};
 use std::iter;
@@ -13,10 +13,10 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// An answer such as "too late, it is running" is not an error: see [`Answer`](crate::Answer).
 ///
-/// `Debug` prints it as `Display` does, with its causes: that is what is seen of a `main` that returns it.
+/// `Debug` prints the same as `Display`, with the causes: that is what a `main` that returns it shows.
 #[non_exhaustive]
 pub enum Error {
-    /// An argument or a setting that cannot be used; nothing was done.
+    /// An argument or a setting is invalid; nothing was done.
     Invalid {
         /// The argument or setting.
         field: &'static str,
@@ -29,25 +29,25 @@ pub enum Error {
     Encode {
         /// The kind of the task.
         kind: String,
-        /// What the encoder said.
+        /// The encoder's error.
         source: serde_json::Error,
     },
-    /// The store failed. Unless it says otherwise, whether the statement took effect is not known.
+    /// The store failed. Unless the error says otherwise, it is unknown whether the statement took effect.
     Store {
         /// Which store.
         store: &'static str,
         /// Whether the same call may succeed later.
         transient: bool,
-        /// What the driver said.
+        /// The driver's error.
         source: Cause,
     },
-    /// A backend failed. No task is lost by it: the rows are in the store.
+    /// A backend failed. No task is lost: the rows are in the store.
     Backend {
         /// Which backend.
         backend: &'static str,
         /// Whether the same call may succeed later.
         transient: bool,
-        /// What the client said.
+        /// The client's error.
         source: Cause,
     },
     /// The claim of a task was lost before its handler finished it in a transaction: roll that back, as another worker
@@ -56,7 +56,7 @@ pub enum Error {
         /// The task.
         id: TaskId,
     },
-    /// A part of the worker ended by a defect of this crate; the worker has stopped, its leases end by themselves.
+    /// A part of the worker ended by a defect of this crate; the worker has stopped, and its leases end by themselves.
     Worker {
         /// How it ended.
         source: Cause,
@@ -92,7 +92,7 @@ impl Debug for Error {
 }
 
 impl std::error::Error for Error {
-    /// The first cause that says more than the error itself does: of a driver's error the text is in it already.
+    /// Returns the first cause that adds to the error's own text, which already contains that of a driver's error.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause: &(dyn std::error::Error + 'static) = match self {
             Self::Store { source, .. } | Self::Backend { source, .. } | Self::Worker { source } => &**source,
@@ -104,7 +104,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// An error and its causes, in one line, without those whose text is in it already.
+/// Prints an error and its causes in one line, without causes whose text is in it already.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in causes(error) {
@@ -124,8 +124,8 @@ fn causes<'e>(
 }
 
 impl Error {
-    /// Whether the same call may succeed when it is repeated later: a server is away, is busy, or has somebody else's lock
-    /// in the way. Whether it took effect is not always known; each verb says how it is repeated.
+    /// Says whether the same call may succeed when it is repeated later: a server is away or busy, or another
+    /// transaction has locked the row. Whether it took effect is not always known; each verb says how to repeat it.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store { transient, .. } | Self::Backend { transient, .. } => *transient,
@@ -135,7 +135,7 @@ impl Error {
         }
     }
 
-    /// Of what sort it is, where failures are counted.
+    /// Names the class of the error, for counting failures.
     #[cfg(feature = "rocketmq")]
     pub(crate) fn sort(&self) -> &'static str {
         match self.is_transient() {
@@ -144,14 +144,14 @@ impl Error {
         }
     }
 
-    /// Whether what was given cannot be used, be it an argument, a setting or a payload: [`Invalid`](Self::Invalid) and
-    /// [`Encode`](Self::Encode). Nothing was done, and the same call will never succeed: for a service that answers
-    /// requests it is the request that is wrong, and not the service.
+    /// Says whether the input is invalid, be it an argument, a setting or a payload: [`Invalid`](Self::Invalid) and
+    /// [`Encode`](Self::Encode). Nothing was done, and the same call will never succeed. A service that answers
+    /// requests should blame the request, and not itself.
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Invalid { .. } | Self::Encode { .. })
     }
 
-    /// The same for another who waited for the same call, its cause as text.
+    /// Copies the error for another caller of the same call, with its cause as text.
     pub(crate) fn once_more(&self) -> Self {
         match self {
             Self::Invalid {
@@ -192,22 +192,23 @@ impl Error {
         }
     }
 
-    /// Tells all who waited for the same call that it failed; the last has the error itself, with all its causes.
+    /// Sends the error to every caller that waits for the same call; the last gets the error itself, with all its
+    /// causes.
     pub(crate) fn tell_all<T>(self, mut callers: Vec<oneshot::Sender<Result<T, Self>>>) {
         let Some(last) = callers.pop() else { return };
         for caller in callers {
-            // Who does not wait any more has gone away.
+            // A caller that does not wait any more has gone away.
             let _ = caller.send(Err(self.once_more()));
         }
         let _ = last.send(Err(self));
     }
 
-    /// Of a call that ended without an answer: the runtime ends, or the store panicked.
+    /// The error for a call that ended without an answer: the runtime ends, or the store panicked.
     pub(crate) fn unanswered(store: &'static str) -> Self {
         Self::defect(store, "the call ended without an answer")
     }
 
-    /// Of a call that was to give an answer for each row.
+    /// The error for a call that answered for another number of rows than it was given.
     pub(crate) fn miscounted(store: &'static str, answers: usize, rows: usize) -> Self {
         Self::defect(store, format!("{answers} answers for {rows} rows"))
     }
@@ -233,7 +234,7 @@ impl Error {
 mod tests {
     use super::*;
 
-    /// What a driver says, and its cause, as many have it: the text of the cause is in it too.
+    /// A driver's error with a cause, whose text, as with many drivers, is in its own text too.
     #[derive(Debug)]
     struct Said(&'static str, Option<Box<Said>>);
 
@@ -262,7 +263,7 @@ mod tests {
         let whole = "store s: the driver failed: no answer: connection refused";
         assert_eq!(format!("{error:?}"), whole);
         assert_eq!(format!("{error:#?}"), whole);
-        // As others print a chain.
+        // As other crates print a chain.
         assert_eq!(error.to_string(), "store s: the driver failed: no answer");
         let causes: Vec<_> = causes(&error).map(ToString::to_string).collect();
         assert_eq!(causes, ["connection refused"]);

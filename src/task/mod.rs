@@ -1,4 +1,4 @@
-//! The task: the row that decides.
+//! Defines the task: the row that decides.
 
 pub(crate) mod answer;
 pub(crate) mod claim_id;
@@ -21,18 +21,18 @@ use uuid::Uuid;
 
 use crate::{Error, Timestamp};
 
-/// Names one task for ever: a UUID, version 7 unless the caller supplied another.
+/// The permanent name of one task: a UUID, version 7 unless the caller supplied another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(Uuid);
 
 impl TaskId {
-    /// The task named by these 16 bytes.
+    /// Makes the id of these 16 bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The 16 bytes of the name; their order is the order in which ids were made, to the millisecond.
+    /// Returns the 16 bytes of the id; their order is the order in which ids were made, to the millisecond.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -79,7 +79,7 @@ pub struct Key(Arc<str>);
 macro_rules! name {
     ($name:ident, $field:literal, $longest:literal) => {
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -129,7 +129,7 @@ macro_rules! name {
     };
 }
 
-/// Whether a character is not shown, and changes how others are: a log or a page would show another name.
+/// Says whether a character is not shown, and changes how others are: a log or a page would show another name.
 pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -137,9 +137,9 @@ pub(crate) fn is_hidden(character: char) -> bool {
 name!(Kind, "kind", 100);
 name!(Key, "key", 255);
 
-/// Where a task is in its life. The diagram is in `DESIGN.md`.
+/// The state of a task. The diagram is in `DESIGN.md`.
 ///
-/// These are all there are: who matches them needs no other case.
+/// There are no others: a `match` needs no other case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -149,14 +149,14 @@ pub enum State {
     Running,
     /// Its handler finished it.
     Done,
-    /// It was given up, and waits for a person to look at it and redrive or dismiss it.
+    /// It was given up, and waits for an operator to redrive or dismiss it.
     Dead,
     /// Its caller cancelled it before it ran.
     Cancelled,
 }
 
 impl State {
-    /// Every state.
+    /// Lists every state.
     pub const ALL: [Self; 5] = [
         Self::Scheduled,
         Self::Running,
@@ -165,7 +165,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// Whether the task may still run by itself: scheduled or running.
+    /// Says whether the task may still run by itself: scheduled or running.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Scheduled | Self::Running)
     }
@@ -194,39 +194,39 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
-    /// Names the task for ever.
+    /// The permanent name of the task.
     pub id: TaskId,
     /// Which handler it is for.
     pub kind: Kind,
     /// The caller's own name for it.
     pub key: Option<Key>,
-    /// What its handler is given: JSON unless the caller gave bytes of its own.
+    /// What its handler gets: JSON unless the caller gave bytes of its own.
     pub payload: Vec<u8>,
-    /// What travels beside the payload, such as a trace context.
+    /// Data beside the payload, such as a trace context.
     pub headers: BTreeMap<String, String>,
-    /// When it may run, and not before; a retry or a snooze moves it.
+    /// When it may run, not before; a retry or a snooze moves it.
     pub due_at: Timestamp,
-    /// When its caller wanted it to run: the due time before any retry or snooze; for one that had passed already, when
-    /// it was asked for. Deadlines count from here.
+    /// When its caller wanted it to run: the due time before any retry or snooze; if that had passed already, the time
+    /// of the call. Deadlines count from here.
     pub planned_at: Timestamp,
     /// Where it is in its life.
     pub state: State,
-    /// The fencing token: one more at every transition, so that whoever names an older one is too late.
+    /// The fencing token: one more at every transition, so that a write with an older version comes too late.
     pub version: u64,
-    /// When the row must next be looked at, whatever its state; none for a dead task.
+    /// When the row must be read next, whatever its state; none for a dead task.
     pub wake_at: Option<Timestamp>,
     /// How many attempts have begun since it was scheduled, a claim being one. A snooze or a graceful release gives one
     /// back, and so does the end of the lease of a claim that has not [started](Self::started).
     pub attempt: u32,
-    /// Whether the worker that holds it has noted that its handler starts.
+    /// Whether its worker has recorded that its handler starts.
     pub started: bool,
-    /// How many claims in a row have ended because nobody renewed or settled them.
+    /// How many claims in a row have ended because no worker renewed or settled them.
     pub stalls: u32,
-    /// After how many attempts it is given up; none: its kind's policy decides.
+    /// After how many attempts it is given up; none: the policy of its kind decides.
     pub max_attempts: Option<u32>,
-    /// How many hops its wake-up has taken; for people.
+    /// How many hops its wake-up has taken; informational.
     pub hop: u32,
-    /// Which worker holds, or last held, its lease; for people.
+    /// Which worker holds, or last held, its lease; informational.
     pub owner: Option<String>,
     /// Why its last attempt failed.
     pub last_error: Option<String>,
@@ -239,7 +239,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A row of this id and kind, scheduled, and otherwise empty: for a [`Table`](crate::store::table::Table) of one's own, which
+    /// Makes a scheduled row of this id and kind, otherwise empty: a [`Table`](crate::store::table::Table) of your own
     /// sets the fields to what it has read.
     pub fn blank(id: TaskId, kind: Kind) -> Self {
         let never = Timestamp::default();
@@ -267,13 +267,13 @@ impl Task {
         }
     }
 
-    /// Whether its last attempt failed, or was put off for a reason, and the next is to come or under way.
+    /// Says whether its last attempt failed, or was put off for a reason, and the next is to come or running.
     pub fn is_failing(&self) -> bool {
         self.state.is_live() && self.last_error.is_some()
     }
 
-    /// Since when it is late, as long as it is not over: since its due time; and where attempts fail, since the time that
-    /// its caller wanted, as each retry moves the due time.
+    /// Returns since when it is late, as long as it has not ended: since its due time; and where attempts fail, since
+    /// the time that its caller wanted, as each retry moves the due time.
     pub fn late_since(&self) -> Timestamp {
         match self.is_failing() {
             true => self.planned_at,

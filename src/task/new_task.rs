@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::when::When;
 use crate::{Key, Kind, TaskId, Timestamp};
 
-/// A task to schedule: what, when, and under which name.
+/// A task to schedule: what, when, and under which key.
 ///
 /// Due at once unless [`after`](Self::after) or [`at`](Self::at) says otherwise.
 ///
@@ -42,14 +42,14 @@ pub struct NewTask {
 }
 
 impl NewTask {
-    /// A task of `kind` whose handler is given `payload`, as JSON.
+    /// Makes a task of `kind` whose handler gets `payload`, as JSON.
     ///
     /// A payload that cannot be encoded is reported when the task is scheduled.
     pub fn new(kind: impl Into<Kind>, payload: &(impl Serialize + ?Sized)) -> Self {
         Self::from_payload(kind.into(), serde_json::to_vec(payload))
     }
 
-    /// A task of `kind` whose handler is given `payload` as it is: see [`Context::payload`](crate::Context::payload).
+    /// Makes a task of `kind` whose handler gets `payload` as it is: see [`Context::payload`](crate::Context::payload).
     pub fn from_bytes(kind: impl Into<Kind>, payload: impl Into<Vec<u8>>) -> Self {
         Self::from_payload(kind.into(), Ok(payload.into()))
     }
@@ -67,49 +67,50 @@ impl NewTask {
         }
     }
 
-    /// The caller's own name for the task, such as the order's id; at most one task of a kind is live under it.
+    /// Sets the caller's own name for the task, such as the order's id; at most one task of a kind is live under it.
     #[must_use]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Due `delay` from now, by the store's clock; a part of a millisecond is rounded up.
+    /// Makes it due `delay` from now, by the store's clock; a part of a millisecond is rounded up.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = When::After(delay);
         self
     }
 
-    /// Due at `time`; a time that has passed means at once.
+    /// Makes it due at `time`; a time that has passed means at once.
     #[must_use]
     pub fn at(mut self, time: impl Into<Timestamp>) -> Self {
         self.due = When::At(time.into());
         self
     }
 
-    /// The id of the new task. Who chooses it can repeat the call after a lost answer: the second finds the first.
+    /// Sets the id of the new task. A caller that chooses it can repeat the call after a lost answer: the second finds
+    /// the first.
     #[must_use]
     pub fn id(mut self, id: TaskId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// A header, which travels with the task and is shown to its handler.
+    /// Adds a header, which is stored with the task and passed to its handler.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// Given up after this many attempts, whatever the policy of its kind says; at least 1.
+    /// Gives the task up after this many attempts, whatever the policy of its kind says; at least 1.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// If a task is already scheduled under the same kind and key, it takes this one's time and payload.
+    /// Replaces: if a task is already scheduled under the same kind and key, it takes this one's time and payload.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replace = true;

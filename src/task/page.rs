@@ -2,7 +2,7 @@
 
 use crate::{Kind, State, Task, TaskId, Timestamp};
 
-/// Which rows a list shows.
+/// Selects which rows a list shows.
 ///
 /// ```
 /// use delayline::store::{MemoryStore, Page};
@@ -23,20 +23,21 @@ use crate::{Kind, State, Task, TaskId, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// Of this kind.
+    /// The kind of the tasks.
     pub kind: Kind,
-    /// In this state.
+    /// The state of the tasks.
     pub state: State,
-    /// After this one, the last of the page before: its due time and id.
+    /// Only tasks after this one, the last of the page before: its due time and id.
     pub after: Option<(Timestamp, TaskId)>,
-    /// Due before this; a store may list others too, which [`Scheduler::list`](crate::Scheduler::list) leaves out.
+    /// Only tasks that are due before this; a store may list others too, which
+    /// [`Scheduler::list`](crate::Scheduler::list) leaves out.
     pub before: Option<Timestamp>,
     /// How many at the most.
     pub limit: usize,
 }
 
 impl Page {
-    /// The first 100 of a kind and a state.
+    /// Selects the first 100 tasks of a kind and a state.
     pub fn new(kind: impl Into<Kind>, state: State) -> Self {
         Self {
             kind: kind.into(),
@@ -47,7 +48,7 @@ impl Page {
         }
     }
 
-    /// Only those that are due at this time or later.
+    /// Selects only tasks that are due at this time or later.
     #[must_use]
     pub fn due_from(mut self, time: Timestamp) -> Self {
         let last_before = Timestamp::from_millis(time.as_millis().saturating_sub(1));
@@ -55,21 +56,21 @@ impl Page {
         self
     }
 
-    /// Only those that are due before this time.
+    /// Selects only tasks that are due before this time.
     #[must_use]
     pub fn due_before(mut self, time: Timestamp) -> Self {
         self.before = Some(time);
         self
     }
 
-    /// The page after one that ended with `last`.
+    /// Selects the page after one that ended with `last`.
     #[must_use]
     pub fn after(mut self, last: &Task) -> Self {
         self.after = Some((last.due_at, last.id));
         self
     }
 
-    /// How many at the most.
+    /// Sets how many rows the page has at the most.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;

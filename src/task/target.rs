@@ -1,10 +1,10 @@
-//! Names a task to change, what it is expected to be, and what is to be done with it.
+//! Names a task to change, its expected state, and the action.
 
 use super::shift::Shift;
 use super::when::When;
 use crate::{Error, Key, Kind, Task, TaskId, Timestamp};
 
-/// Which task: by its id, or by its kind and the caller's own name for it. A store has to know both, and there is no third.
+/// Names a task: by its id, or by its kind and key. A store has to know both, and there is no third.
 ///
 /// ```
 /// use delayline::store::MemoryStore;
@@ -26,7 +26,7 @@ use crate::{Error, Key, Kind, Task, TaskId, Timestamp};
 pub enum Target {
     /// The task of this id.
     Id(TaskId),
-    /// The live task of this kind and key, else the one that was live last.
+    /// The live task of this kind and key, or else the last one that was live.
     Key(Kind, Key),
 }
 
@@ -43,7 +43,7 @@ impl<K: Into<Kind>, N: Into<Key>> From<(K, N)> for Target {
 }
 
 impl Target {
-    /// The kind, as far as the target says it.
+    /// Returns the kind, if the target names it.
     pub(crate) fn kind(&self) -> Option<&Kind> {
         match self {
             Self::Id(_) => None,
@@ -59,10 +59,10 @@ impl Target {
     }
 }
 
-/// What a row must be like for a change to apply.
+/// The condition under which a change applies.
 ///
-/// Every hop on the way is a new version too: who cares about the time only expects a due time. A store has to know all of
-/// them.
+/// Every hop on the way makes a new version too: a caller that cares about the time only expects a due time. A store
+/// has to know all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
     /// Anything.
@@ -74,7 +74,7 @@ pub enum Expect {
     Due(Timestamp),
 }
 
-/// What can be done with a task that is there: see [`Scheduler::change_each`](crate::Scheduler::change_each).
+/// An action on an existing task: see [`Scheduler::change_each`](crate::Scheduler::change_each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -86,14 +86,14 @@ pub enum Action {
     Shift(Shift),
     /// Make it due now.
     RunNow,
-    /// Give it another life if it is dead, due now.
+    /// Schedule it again, due now, if it is dead.
     Redrive,
     /// Give it up for good if it is dead.
     Dismiss,
 }
 
 impl Action {
-    /// The verb of the scheduler that does it.
+    /// Names the verb of the scheduler that does it.
     pub(crate) const fn verb(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
@@ -107,7 +107,7 @@ impl Action {
 }
 
 impl Expect {
-    /// Whether `task` is so.
+    /// Says whether `task` meets the condition.
     pub fn holds(self, task: &Task) -> bool {
         match self {
             Self::Anything => true,

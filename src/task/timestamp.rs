@@ -1,4 +1,4 @@
-//! A moment in time, as the rows have it.
+//! Represents a moment in time, as rows have it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,47 +39,47 @@ impl Timestamp {
     /// The last moment a task can be due: the end of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// The first moment that can be written down; no task is due before it.
+    /// The first moment that can be represented; no task is due before it.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// The moment `millis` milliseconds after 1970-01-01T00:00:00Z.
+    /// Makes the moment `millis` milliseconds after 1970-01-01T00:00:00Z.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// Milliseconds from `earlier` to this moment; negative if this moment is before it.
+    /// Returns the milliseconds from `earlier` to this moment; negative if this moment is before it.
     pub const fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `delay` later (whole milliseconds, the rest rounded up), at the latest [`Timestamp::MAX`].
+    /// Returns the moment `delay` later (whole milliseconds, the rest rounded up), at the latest [`Timestamp::MAX`].
     pub fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(millis(delay)).min(Self::MAX.0))
     }
 
-    /// The moment `millis` milliseconds later, or earlier if negative, at the latest [`Timestamp::MAX`].
+    /// Returns the moment `millis` milliseconds later, or earlier if negative, at the latest [`Timestamp::MAX`].
     pub fn shifted(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis).min(Self::MAX.0))
     }
 }
 
-/// Whole milliseconds, the rest rounded up, also before 1970.
+/// Rounds up to whole milliseconds, also before 1970.
 fn round_up(nanos: i128) -> i64 {
     i64::try_from(nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) > 0))
         .unwrap_or(i64::MAX)
 }
 
-/// `delay` in whole milliseconds, the rest rounded up so that nothing becomes due early.
+/// Converts `delay` to whole milliseconds, rounded up so that nothing becomes due early.
 pub(crate) fn millis(delay: Duration) -> i64 {
     i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// A duration of `millis` milliseconds; zero if negative.
+/// Makes a duration of `millis` milliseconds; zero if negative.
 pub(crate) fn duration(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
@@ -98,7 +98,7 @@ impl fmt::Display for Timestamp {
         if let Ok(time) = jiff::Timestamp::from_millisecond(self.0) {
             return write!(f, "{time}");
         }
-        // Of the first and the last day that can be written down.
+        // Only for the first and the last day, which jiff's timestamps do not reach.
         match EPOCH.checked_add(SignedDuration::from_millis(self.0)) {
             Ok(time) => write!(f, "{time}Z"),
             Err(_) => write!(f, "{} ms", self.0),
@@ -114,15 +114,15 @@ impl FromStr for Timestamp {
     }
 }
 
-/// 1970-01-01T00:00:00, by whatever clock.
+/// 1970-01-01T00:00:00, without a zone.
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
-/// The moment of a text, or what is allowed.
+/// Parses a moment, or says what is allowed.
 fn parse(text: &str) -> Result<Timestamp, &'static str> {
     const MOMENT: &str = "allowed is a moment with its offset, such as 2026-11-21T08:00:00Z";
     const ZONE: &str =
         "allowed is a zone that is known, with an offset that it has at that time, or an offset alone";
-    // Of what is said in brackets it refuses all that must be understood and is not.
+    // Jiff refuses brackets whose contents must be understood and are not.
     let pieces = Pieces::parse(text).map_err(|_| MOMENT)?;
     let (Some(time), Some(offset)) = (pieces.time(), pieces.to_numeric_offset()) else {
         return Err(MOMENT);
@@ -132,7 +132,7 @@ fn parse(text: &str) -> Result<Timestamp, &'static str> {
     if let Some(zone) = pieces.to_time_zone().map_err(|_| ZONE)? {
         let last = jiff::Timestamp::MAX;
         let at = offset.to_timestamp(local).unwrap_or(last);
-        // Z says the moment and no offset.
+        // Z names the moment and no offset.
         if is_numeric && zone.to_offset(at) != offset {
             return Err(ZONE);
         }
@@ -172,7 +172,7 @@ mod tests {
         }
         for text in [
             "2027-03-28T02:30:00+05:00[Europe/Berlin]",
-            // It is not there: clocks go from 2 to 3.
+            // This time does not exist: clocks go from 2 to 3.
             "2027-03-28T02:30:00+01:00[Europe/Berlin]",
             "2026-11-21T09:00:00+02:00[Europe/Berlin]",
             "2026-11-21T09:00:00+01:00[+02:00]",

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::timestamp::millis;
 use crate::{Error, Timestamp};
 
-/// A due time: from now, or by the calendar. There is no third, so a store may match both.
+/// A due time: relative to now, or absolute. There is no third, so a store may match both.
 ///
 /// ```
 /// use std::time::Duration;
