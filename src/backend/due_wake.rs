@@ -15,7 +15,7 @@ pub(crate) struct DueWake {
 }
 
 impl DueWake {
-    /// How long until the task is due, in whole ms, as the rows have it.
+    /// Returns how long until the task is due, in whole ms, as the rows have it.
     pub(crate) fn remaining(&self, now: Instant) -> Duration {
         duration(millis(self.due.saturating_duration_since(now)))
     }

@@ -1,4 +1,4 @@
-//! What the backends that hold wake-ups in this process have in common: the lock, the clock and the waiting.
+//! Shared parts of the backends that hold wake-ups in this process: the lock, the clock and the waiting.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::Error;
 use crate::backend::Wake;
 use crate::clock::Clock;
 
-/// Holds wake-ups until their times, which are in ms from an origin of the owner's.
+/// Holds wake-ups until their times, which are in ms since an origin of its owner.
 pub(super) trait Queue {
-    /// Gives out up to `max` wake-ups whose time is `now` or earlier.
+    /// Returns up to `max` wake-ups whose time is `now` or earlier.
     fn take(&mut self, now: u64, max: usize, taken: &mut Vec<Wake>);
 
-    /// When to ask again, if nothing is put in before; never later than a wake-up's time.
+    /// Returns when to ask again, if nothing is added before; never later than a wake-up's time.
     fn next(&self) -> Option<u64>;
 }
 
-/// A queue, those who wait for it, and the time by which it goes.
+/// The queue, its waiting receivers, and its clock.
 pub(super) struct InProcess<Q> {
     name: &'static str,
     clock: Clock,
     origin: Instant,
     state: Mutex<State<Q>>,
-    /// The next time has become an earlier one, or the backend is closed.
+    /// Notified when the next time becomes earlier, or the backend is closed.
     changed: Notify,
 }
 
@@ -54,12 +54,12 @@ impl<Q: Queue> InProcess<Q> {
         self.time_of(self.clock.instant())
     }
 
-    /// The time since the origin.
+    /// Returns the time since the origin.
     pub(super) fn time_of(&self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.origin)
     }
 
-    /// Changes the queue, given the time since the origin, and tells those who wait if they must look sooner.
+    /// Changes the queue, given the time since the origin, and wakes receivers that must check sooner.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Q, Duration) -> R) -> Result<R, Error> {
         let mut state = self.open_state()?;
         let before = state.queue.next();
@@ -72,13 +72,13 @@ impl<Q: Queue> InProcess<Q> {
         };
         drop(state);
         if sooner {
-            // All of them: one that was told and then went away would leave the others asleep.
+            // All of them: a single one that was notified and then dropped would leave the others asleep.
             self.changed.notify_waiters();
         }
         Ok(result)
     }
 
-    /// Puts in a batch, refused as a whole if the backend is closed.
+    /// Adds a batch, refused as a whole if the backend is closed.
     pub(super) fn send(&self, count: usize, put: impl FnOnce(&mut Q, Duration)) -> Result<(), SendError> {
         self.change(put).map_err(|cause| SendError::all(count, cause))
     }
@@ -87,7 +87,7 @@ impl<Q: Queue> InProcess<Q> {
     pub(super) async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
         let max = max.max(1);
         loop {
-            // Made before the look: from here on no change is missed.
+            // Before the check: from here on no change is missed.
             let changed = self.changed.notified();
             let (taken, next) = self.take(max)?;
             if !taken.is_empty() {
@@ -111,7 +111,7 @@ impl<Q: Queue> InProcess<Q> {
         state.queue.take(now, max, &mut wakes);
         let next = state.queue.next();
         drop(state);
-        // They need no acknowledgement, so the ticket says nothing.
+        // They need no acknowledgement, so the ticket has no meaning.
         let arrival = |wake| Arrival { wake, ticket: 0 };
         Ok((wakes.into_iter().map(arrival).collect(), next))
     }
@@ -120,7 +120,7 @@ impl<Q: Queue> InProcess<Q> {
         self.open_state().map(drop)
     }
 
-    /// Ends every `receive`, and lets go of what is held.
+    /// Ends every `receive`, and drops what is held.
     pub(super) fn close(&self, empty: Q) {
         let mut state = self.lock();
         state.closed = true;
@@ -148,12 +148,12 @@ impl<Q: Queue> InProcess<Q> {
     }
 }
 
-/// How many whole ms have passed.
+/// Counts the whole ms that have passed.
 fn whole_millis(elapsed: Duration) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The first whole ms that is not before `time`.
+/// Returns the first whole ms that is not before `time`.
 pub(super) fn next_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::TaskId;
 
-    /// In it something changes right after the first look.
+    /// A queue that changes right after the first check.
     struct ChangedAfterTheLook {
         backend: Arc<OnceLock<InProcess<Self>>>,
         looks: usize,

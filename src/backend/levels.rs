@@ -13,26 +13,26 @@ use crate::clock::Clock;
 use crate::delay::LevelTable;
 use crate::{Error, defaults};
 
-/// How often a RocketMQ broker looks at each level, in ms (`ScheduleMessageService.DELAY_FOR_A_WHILE`).
+/// How often a RocketMQ broker checks each level, in ms (`ScheduleMessageService.DELAY_FOR_A_WHILE`).
 const LOOK_EVERY: u64 = 100;
 
-/// Carries wake-ups in this process as a RocketMQ broker with a level table does: for tests and simulations, and to
-/// see what a table costs without a broker.
+/// Carries wake-ups in this process as a RocketMQ broker with a level table does: for tests and simulations, and to see
+/// what a table costs without a broker.
 ///
-/// Each level is first in, first out, and is looked at every 100 ms, at moments of its own: so each wake-up is up to
-/// 100 ms late. Nothing can be removed. Unlike a broker's, what it holds ends with the process.
+/// Each level is first in, first out, and is checked every 100 ms, at moments of its own: so each wake-up is up to 100
+/// ms late. Nothing can be removed. Unlike a broker's, its contents are lost when the process ends.
 pub struct LevelsBackend {
     table: LevelTable,
     held: InProcess<Levels>,
 }
 
 impl LevelsBackend {
-    /// An empty one with the levels of `table`.
+    /// Makes an empty backend with the levels of `table`.
     pub fn new(table: LevelTable) -> Self {
         Self::with_clock(table, Clock::system())
     }
 
-    /// An empty one with the levels of `table` that goes by `clock`.
+    /// Makes an empty backend with the levels of `table` that uses `clock`.
     pub fn with_clock(table: LevelTable, clock: Clock) -> Self {
         let levels = Levels::new(&table, &clock);
         Self {
@@ -88,7 +88,7 @@ impl Backend for LevelsBackend {
         }
     }
 
-    /// Does nothing, as a broker.
+    /// Does nothing, like a broker.
     async fn remove(&self, _wakes: &[Wake]) -> Result<(), Error> {
         self.held.health()
     }
@@ -114,7 +114,7 @@ struct Levels(Vec<Queued>);
 
 /// One level.
 struct Queued {
-    /// It is looked at this long after each multiple of [`LOOK_EVERY`].
+    /// It is checked this long after each multiple of [`LOOK_EVERY`].
     phase: u64,
     /// The wake-ups and their times. All have waited equally long, so the times ascend.
     wakes: VecDeque<(u64, Wake)>,
@@ -135,7 +135,7 @@ impl Levels {
         }
     }
 
-    /// The level whose next wake-up arrives first, and when.
+    /// Finds the level whose next wake-up arrives first, and when.
     fn first(&mut self) -> Option<(u64, &mut Queued)> {
         self.0
             .iter_mut()
@@ -145,7 +145,8 @@ impl Levels {
 }
 
 impl Queued {
-    /// The first look that finds a wake-up due. Between two looks nothing happens, so nobody need make the others.
+    /// Returns the first check that finds a wake-up due. Between two checks nothing happens, so the others can be
+    /// skipped.
     fn next_look(&self) -> Option<u64> {
         let (at, _) = self.wakes.front()?;
         let after_phase = at.saturating_sub(self.phase);

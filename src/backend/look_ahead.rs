@@ -1,4 +1,4 @@
-//! Holds what is due soon, as it is told.
+//! Holds tasks that are due soon, as the sweep reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,40 +12,40 @@ use crate::defaults;
 use crate::store::store_time::Heard;
 use crate::store::{Ahead, Pending};
 
-/// How many rows one look reads.
+/// How many rows one read-ahead returns.
 const LIMIT: usize = 4_096;
-/// A short name for it.
+/// The short name of this backend.
 pub(crate) const NAME: &str = "look-ahead";
-/// How often to look: twice in the time that a look covers, so that a row is found long before it is due even if a look
-/// takes a while or one fails.
+/// How often to read ahead: twice in the time that one covers, so that a row is found long before it is due even if a
+/// read takes a while or one fails.
 const LOOK_EVERY: Duration = defaults::LOOK_AHEAD.checked_div(2).expect("two is not zero");
-/// The least pause after a look that was cut off by the limit. What it found that was due already is not found again by
-/// then: in a burst the next look finds what comes after it, and the database has its time for those that are due.
+/// The least pause after a read that was cut off by the limit. Rows that it found due are not found again by then: in a
+/// burst the next read finds what comes after them, and the database has time for those that are due.
 const LOOK_ON: Duration = Ahead::SINCE;
-/// How many wake-ups are held at the most, whether anybody receives or not: about 10 MB.
+/// How many wake-ups are held at the most, with or without receivers: about 10 MB.
 const CAPACITY: usize = 16 * LIMIT;
 
-/// What comes next in the store, for the precise backend where none is given: a timing wheel that holds what is due soon.
+/// Holds the rows that are due next, as the default precise backend: a timing wheel.
 ///
-/// It keeps no wake-up that the table cannot tell again: the worker's sweep looks ahead, and tells it of what comes. So a
-/// long delay costs nothing here, and what it forgets or has no room for is found by the next look.
+/// It keeps no wake-up that the table cannot provide again: the worker's sweep reads ahead, and passes on what it
+/// finds. So a long delay costs nothing here, and whatever it forgets or has no capacity for is found by the next read.
 #[derive(Debug)]
 pub(crate) struct LookAhead {
     wheel: Arc<WheelBackend>,
 }
 
 impl LookAhead {
-    /// What a sweep is to look for.
+    /// The rows that a sweep reads ahead.
     pub(crate) const WANTED: Ahead = Ahead {
         within: defaults::LOOK_AHEAD,
         limit: LIMIT,
     };
-    /// The pause after a look that failed.
+    /// The pause after a failed read.
     pub(crate) const AGAIN: Duration = Duration::from_millis(250);
 
     pub(crate) fn new(clock: Clock) -> Self {
         let bounds = Bounds {
-            // Those that the next look could find too late; the others are left to the table.
+            // Those that the next read could find too late; the others are left to the table.
             within: defaults::LOOK_AHEAD,
             capacity: CAPACITY,
         };
@@ -54,12 +54,12 @@ impl LookAhead {
         }
     }
 
-    /// What it tells, as a backend.
+    /// Returns the backend that delivers them.
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.wheel.clone()
     }
 
-    /// Takes what a sweep has found that was asked for at `asked`; says in how long to look again at the latest.
+    /// Takes the rows of a sweep that was sent at `asked`; returns after what time to read again at the latest.
     pub(crate) fn take<T>(&self, asked: Instant, heard: &Heard<T>, found: &[Pending]) -> Duration {
         let mut next = asked + LOOK_EVERY;
         if let Some(last) = found.last().filter(|_| found.len() >= LIMIT) {
@@ -68,7 +68,7 @@ impl LookAhead {
         let held = self.wheel.held();
         let pause = held.change(|wheel, now| {
             for row in found {
-                // One that is held stays as it is: its time is no better known now.
+                // A row that is held stays as it is: its time is no better known now.
                 if !wheel.holds(&row.wake) {
                     let at = held.time_of(heard.instant_of(row.due_at));
                     self.wheel.hold(wheel, &row.wake, at);
@@ -76,7 +76,7 @@ impl LookAhead {
             }
             held.time_of(next).saturating_sub(now).max(LOOK_ON)
         });
-        // Once it is closed, nobody needs to look.
+        // Once it is closed, there is no need to read ahead.
         pause.unwrap_or(LOOK_EVERY)
     }
 }

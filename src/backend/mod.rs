@@ -1,4 +1,4 @@
-//! What carries wake-ups: the trait, and what goes through it. Beside this file, the folder of implementations.
+//! Carries wake-ups: the trait, and its implementations.
 
 mod due_wake;
 mod in_process;
@@ -35,22 +35,22 @@ pub use crate::route::reach::{Delays, Reach};
 
 /// Carries wake-ups from a moment to a later one.
 ///
-/// At least once is enough, early is allowed, and it does not matter if a backend loses everything: the rows are
-/// in the store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast.
-/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; a short one,
-/// with its test, is the example `own_backend`.
+/// At least once is enough, early is allowed, and it does not matter if a backend loses everything: the rows are in the
+/// store, and the sweep finds those whose wake-up did not come. So a backend is free to be simple and fast. The
+/// conformance suite in `delayline::testing` (feature `testing`) checks an implementation against this page; a short
+/// one, with its test, is the example `own_backend`.
 ///
-/// An implementation is written under `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as
-/// `async fn`. What it cannot do it says by [`Error::Backend`], whose fields are its own to fill: `transient` is true where
-/// the same call may succeed later. It is given to [`SchedulerBuilder::carrier`](crate::SchedulerBuilder::carrier), or, if it holds any delay
-/// ([`Reach::Any`]), to [`SchedulerBuilder::precise`](crate::SchedulerBuilder::precise); then every
+/// Write an implementation under `#[async_trait::async_trait]`, of the crate `async-trait`, with the methods as `async
+/// fn`. Failures are [`Error::Backend`], whose fields are the implementation's own to fill: `transient` is true where
+/// the same call may succeed later. Pass it to [`SchedulerBuilder::carrier`](crate::SchedulerBuilder::carrier), or, if
+/// it holds any delay ([`Reach::Any`]), to [`SchedulerBuilder::precise`](crate::SchedulerBuilder::precise); then every
 /// [`Worker`](crate::Worker) of that scheduler receives from it.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync {
-    /// A short name for logs and errors, such as `redis`.
+    /// Returns a short name for logs and errors, such as `redis`.
     fn name(&self) -> &'static str;
 
-    /// Which delays it can hold.
+    /// Returns which delays it can hold.
     fn delays(&self) -> Delays;
 
     /// Takes a batch of wake-ups, each to be received no earlier than about its delay from now by the backend's own
@@ -59,37 +59,38 @@ pub trait Backend: Debug + Send + Sync {
     /// Nothing may be assumed of a batch whose call was abandoned: each part of it was taken or not.
     async fn send(&self, batch: &[Departure]) -> Result<(), SendError>;
 
-    /// Forgets wake-ups that nobody needs any more, each by its id and version, if it can. A hint: it may do nothing.
+    /// Removes wake-ups that are no longer needed, each by its id and version, if it can. A hint: it may do nothing.
     async fn remove(&self, wakes: &[Wake]) -> Result<(), Error>;
 
     /// Waits until at least one wake-up has arrived and takes up to `max` (at least 1) of them, without polling for
     /// them.
     ///
-    /// Each wake-up is given to one receiver; it may be given again if it is not acknowledged. What receiving needs, such
-    /// as a consumer, is started by the first call, as a process that only sends makes none. Bytes that are no wake-up are
-    /// counted and dropped. An error is passed on only when waiting longer would not mend it by itself.
+    /// Each wake-up goes to one receiver; it may be given again if it is not acknowledged. The first call starts what
+    /// receiving needs, such as a consumer, as a process that only sends makes none. Bytes that are no wake-up are
+    /// counted and dropped. An error is returned only when waiting longer would not mend it by itself.
     ///
     /// Several may receive at once, each with a call of its own. A call that is dropped before it ends loses nothing.
     async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error>;
 
-    /// Says that these arrivals have been dealt with and need not come again.
+    /// Acknowledges arrivals: they need not come again.
     ///
-    /// It gives no error: what stays unacknowledged comes again, names a past version of its row, and is dropped.
+    /// It returns no error: an arrival that stays unacknowledged comes again, names a past version of its row, and is
+    /// dropped.
     async fn acknowledge(&self, arrivals: Vec<Arrival>);
 
-    /// How many messages were received that were no wake-ups, and were dropped. They may be anybody's; many of them
-    /// mean that somebody else uses the same topic or key.
+    /// Counts received messages that were no wake-ups, and were dropped. They may come from anywhere; many of them mean
+    /// that another system uses the same topic or key.
     fn foreign(&self) -> u64 {
         0
     }
 
-    /// Asks whether sending would work now.
+    /// Checks whether sending would work now.
     async fn health(&self) -> Result<(), Error>;
 
-    /// Stops receiving and lets go of connections and threads; what it holds stays where it is durable.
+    /// Stops receiving and releases connections and threads; what it holds stays where it is durable.
     ///
-    /// From then on `receive` (also a call that is waiting), `send` and `health` give an error at once, one that is
-    /// not transient. Closing again does nothing.
+    /// From then on `receive` (also a waiting call), `send` and `health` fail at once, with an error that is not
+    /// transient. Closing again does nothing.
     async fn close(&self) -> Result<(), Error>;
 }
 
@@ -107,22 +108,23 @@ pub struct Departure {
 pub struct Arrival {
     /// What has arrived.
     pub wake: Wake,
-    /// The backend's own mark, by which it knows what an acknowledgement is for; 0, say, where that does nothing.
+    /// The backend's own mark, by which it knows which arrival is acknowledged; for example 0 where acknowledging does
+    /// nothing.
     pub ticket: u64,
 }
 
-/// Some of a batch were not taken, as far as the backend knows.
+/// Says that some of a batch were not taken, as far as the backend knows.
 #[derive(Debug, thiserror::Error)]
 #[error("{} of a batch were not sent: {cause}", failed.len())]
 pub struct SendError {
     /// The places in the batch of those that were not taken, or whose fate is unknown; ascending.
     pub failed: Vec<usize>,
-    /// Why the first of them was not.
+    /// The cause of the first failure.
     pub cause: Error,
 }
 
 impl SendError {
-    /// Every wake-up of a batch of `count` failed for the same `cause`.
+    /// Makes the error of a batch of `count` that failed as a whole for one `cause`.
     pub fn all(count: usize, cause: Error) -> Self {
         Self {
             failed: (0..count).collect(),

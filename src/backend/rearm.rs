@@ -1,4 +1,4 @@
-//! Wake-ups for a backend that has lost them.
+//! Sends wake-ups again to a backend that has lost them.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::{Error, Kind, State, Task, Timestamp, defaults};
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How far it has come.
+/// The progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rearming {
     /// How many wake-ups were sent so far.
     pub sent: u64,
-    /// How many kinds of tasks are through.
+    /// How many kinds of tasks are finished.
     pub kinds: usize,
     /// How many kinds there are.
     pub of_kinds: usize,
 }
 
 /// Sends a wake-up for every scheduled row of a store, each for when it is due: for a backend that came back empty, or
-/// another one. Workers may go on meanwhile. `told` hears of every batch.
+/// another one. Workers may go on meanwhile. `told` is called after every batch.
 ///
-/// Not needed for safety: the sweep of any worker finds each row when its wake-up is overdue, up to a second late. This is
-/// for those who do not want so many to be late. A row that moves on meanwhile gets a wake-up that names a past version
-/// and costs a look; one that is on its way on another backend as well gets two, of which one wins.
+/// Not needed for safety: the sweep of any worker finds each row when its wake-up is overdue, up to a second late. This
+/// spares many rows that lateness. A row that moves on meanwhile gets a wake-up that names a past version and costs one
+/// read; one that is on its way on another backend as well gets two, of which one wins.
 pub async fn rearm(
     store: &dyn Store,
     backend: &dyn Backend,
@@ -87,7 +87,7 @@ fn departure(row: Task, now: Timestamp) -> Departure {
     }
 }
 
-/// Sends a batch, again and again what the backend did not take of it.
+/// Sends a batch, and repeats what the backend did not take of it.
 async fn send(
     backend: &dyn Backend,
     mut batch: Vec<Departure>,

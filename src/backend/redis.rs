@@ -55,14 +55,14 @@ static EXTEND: Lua = lua!("redis/extend.lua");
 
 /// Carries wake-ups in Redis (6 or later; 5 with less precision) or Valkey, to about a millisecond.
 ///
-/// The member of a ZSET is the id of a task and a version, so an old wake-up never stands for a newer; the score is when
-/// it is due by the server's clock. A wake-up that is received is kept aside on a lease, and is due again if it is not
-/// acknowledged before the lease ends; who lost its lease acknowledges nothing. A receiver sleeps until the next one is
-/// due; it is told over a channel if an earlier one comes.
+/// The member of a ZSET is the id of a task and a version, so an old wake-up never stands for a newer; the score is
+/// when it is due by the server's clock. A received wake-up is kept on a lease, and is due again if it is not
+/// acknowledged before the lease ends; a receiver that lost its lease acknowledges nothing. A receiver sleeps until the
+/// next wake-up is due, and is notified over a channel if an earlier one comes.
 ///
-/// Wake-ups are spread over shards by the id of the task, each with keys under one hash tag: 1 shard on one server, 16 in a
-/// Cluster. Each shard is watched by one of the receiving processes; all of them take from it when more is due than one
-/// takes. Nobody leads and nothing is locked: when a process dies, others watch its shards within a lease.
+/// Wake-ups are spread over shards by the id of the task, each with keys under one hash tag: 1 shard on one server, 16
+/// in a Cluster. Each shard is watched by one of the receiving processes; all of them take from it when more is due
+/// than one takes. There is no leader and no lock: when a process dies, others watch its shards within a lease.
 ///
 /// Redis may be down, come back empty, or be wiped: sending fails meanwhile, receiving waits.
 pub struct RedisBackend {
@@ -70,7 +70,7 @@ pub struct RedisBackend {
     prefix: String,
     shards: Option<u16>,
     lease: Duration,
-    /// Made with the first call, which is within a runtime.
+    /// Made by the first call, which is within a runtime.
     parts: OnceLock<Parts>,
     inbox: Arc<Inbox>,
     foreign: Arc<AtomicU64>,
@@ -78,26 +78,26 @@ pub struct RedisBackend {
     consumer: Mutex<JoinSet<()>>,
 }
 
-/// What depends on the settings.
+/// The parts that depend on the settings.
 struct Parts {
     sender: Arc<Sender>,
     merging: Merging,
     membership: Membership,
-    /// Whether the others were told that this process receives.
+    /// Whether other processes were notified that this one receives.
     is_known: Arc<AtomicBool>,
 }
 
 impl RedisBackend {
-    /// The servers of a URL: one, `redis://[user][:password@]host[:port][/database]`; those that sentinels name,
-    /// `redis+sentinel://[user][:password@]host[:port],…/master[/database]`; a Cluster of which some nodes are named,
-    /// `redis+cluster://[user][:password@]host[:port],…`.
+    /// Makes a backend on the servers of a URL: one, `redis://[user][:password@]host[:port][/database]`; those that
+    /// sentinels name, `redis+sentinel://[user][:password@]host[:port],…/master[/database]`; a Cluster of which some
+    /// nodes are named, `redis+cluster://[user][:password@]host[:port],…`.
     ///
-    /// Sentinels are told the user and the password as well, unless they refuse them.
+    /// The user and the password are sent to sentinels as well, unless they refuse them.
     ///
-    /// With `rediss` TLS is spoken (feature `redis-tls`); then `?ca=FILE` names authorities to trust instead of the
-    /// system's, and `&cert=FILE&key=FILE` what a server is shown that asks for it, all in PEM.
+    /// `rediss` uses TLS (feature `redis-tls`); then `?ca=FILE` names authorities to trust instead of the system's, and
+    /// `&cert=FILE&key=FILE` the client's certificate for a server that asks for one, all in PEM.
     ///
-    /// It does not connect before it is first needed, so that a server that is down keeps nobody from starting; ask for
+    /// It connects when it is first needed, so that a service starts while a server is down; call
     /// [`health`](Backend::health) to know at once. The settings are the defaults of [`builder`](Self::builder).
     ///
     /// ```no_run
@@ -119,15 +119,15 @@ impl RedisBackend {
         Self::builder(url).build()
     }
 
-    /// A backend with settings of its own, on the servers of a URL.
+    /// Makes a builder for a backend with other settings, on the servers of a URL.
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(url)
     }
 
-    /// Keeps arrivals for one more lease from now: for whoever needs longer with them than he thought. Gives those that
-    /// are still held, with new tickets; the others may be somebody else's already.
+    /// Extends the leases of arrivals to one lease from now: for a receiver that needs longer than expected. Returns
+    /// those that are still held, with new tickets; another receiver may have the others already.
     ///
-    /// A worker has no need of it: it looks at the rows and acknowledges at once.
+    /// A worker does not need it: it reads the rows and acknowledges at once.
     pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
         let mut held = Vec::with_capacity(arrivals.len());
         for (shard, part) in self.claimed(arrivals).await? {
@@ -191,7 +191,7 @@ impl RedisBackend {
         consumer.spawn(started.run());
     }
 
-    /// Arrivals by the shards in which they were claimed.
+    /// Groups arrivals by the shards in which they were claimed.
     async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Shard, Vec<Arrival>)>, Error> {
         let shards = self.parts().sender.shards.number(&self.link).await?;
         Ok(grouped(arrivals, shards, |arrival| arrival.wake.id))

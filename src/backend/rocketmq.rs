@@ -1,4 +1,4 @@
-//! Wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
+//! Carries wake-ups through RocketMQ brokers: by their delay levels, or by timer messages.
 
 mod backlog;
 mod clients;
@@ -37,7 +37,7 @@ use crate::rocketmq::{Hidden, NAME, RocketMqOptions};
 pub struct RocketMqBackend(Connection);
 
 impl RocketMqBackend {
-    /// Connects to the nameservers, reads the masters' level tables, and makes the topic where it is missing.
+    /// Connects to the nameservers, reads the masters' level tables, and creates the topic where it is missing.
     ///
     /// The options may be just the nameservers: `RocketMqBackend::connect("localhost:9876")`.
     pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
@@ -48,17 +48,17 @@ impl RocketMqBackend {
 /// Carries wake-ups as timer messages of RocketMQ brokers of version 5: any delay up to the brokers' longest, which is
 /// 3 days by default, in one message.
 ///
-/// It stands in the place of a [`RocketMqBackend`], and shares topic, group and messages with it: a service may go from
+/// It takes the place of a [`RocketMqBackend`], and shares topic, group and messages with it: a service may switch from
 /// one to the other while its tasks are on their way. It costs a message where levels cost a chain, and is ten times
-/// less punctual: a timer comes up to 1.2 s late. So it brings each task up to shortly before its time, and the
-/// precise backend the rest of the way.
+/// less punctual: a timer comes up to 1.2 s late. So it brings each task up to shortly before its time, and the precise
+/// backend the rest of the way.
 ///
 /// Every master must have `timerWheelEnable`, which is the default. A delay may be as long as the least
 /// `timerMaxDelaySec` of them, so that each can stand in for each.
 pub struct RocketMqTimers(Connection);
 
 impl RocketMqTimers {
-    /// Connects to the nameservers, asks the masters how long they hold a timer, and makes the topic where it is
+    /// Connects to the nameservers, asks the masters how long they hold a timer, and creates the topic where it is
     /// missing.
     ///
     /// Fails for good if a master is of a version before 5.0, or has its timers switched off; one that comes later is
@@ -68,11 +68,11 @@ impl RocketMqTimers {
     }
 }
 
-/// A connection behind a pointer that hides what is in it: the client's types are nested so deeply that whoever compiles
-/// code with one of them in it must raise the compiler's limit.
+/// A connection behind a pointer that hides its type: the client's types are nested so deeply that a crate with one of
+/// them in its code must raise the compiler's limit.
 type Connection = Box<dyn Deref<Target = BrokerConnection> + Send + Sync>;
 
-/// Apart from `connect`, which is compiled where it is called.
+/// Separate from `connect`, which is compiled where it is called.
 fn open(
     options: RocketMqOptions,
     mode: fn(&RocketMqOptions) -> DelayMode,
@@ -84,7 +84,7 @@ fn open(
     })
 }
 
-/// Levels and timers differ in what is asked of masters and in what a message says; all else is the same.
+/// Levels and timers differ in the requests to masters and in the messages; everything else is the same.
 macro_rules! backend {
     ($name:ident) => {
         #[async_trait]
@@ -123,7 +123,7 @@ macro_rules! backend {
                 self.0.health().await
             }
 
-            /// What has been received and not been acknowledged is left to other workers of the group.
+            /// Messages that were received and not acknowledged are left to other workers of the group.
             async fn close(&self) -> Result<(), Error> {
                 self.0.close().await;
                 Ok(())

@@ -1,26 +1,26 @@
-//! A hierarchical timing wheel.
+//! Implements a hierarchical timing wheel.
 
-/// Each level tells this many bits of the time apart.
+/// How many bits of the time each level covers.
 const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
-/// Enough for all 64 bits, so there is no time that does not fit.
+/// Enough for all 64 bits, so that every time fits.
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
-/// How many slots are in a word of what says which are occupied.
+/// How many slots are in a word of the occupancy bitmap.
 const WORD: usize = u64::BITS as usize;
 
 /// No node: the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Holds values until their times, in ms from an origin of the caller's; inserts and cancels in constant time.
+/// Holds values until their times, in ms since an origin of the caller's; inserts and cancels in constant time.
 ///
-/// An entry lies in the level of the highest digit (to the base 256) in which its time differs from the wheel's, in the
-/// slot of that digit. So the entries of a lower level are all due before those of a higher one, level 0 has one
-/// slot per ms, and no slot ever wraps round. When the wheel's time comes to a slot of an upper level, the entries in
-/// it move down: each at most once per level in its life.
+/// An entry is in the level of the highest digit (to the base 256) in which its time differs from the wheel's, in the
+/// slot of that digit. So the entries of a lower level are all due before those of a higher one, level 0 has one slot
+/// per ms, and no slot ever wraps round. When the wheel's time comes to a slot of an upper level, the entries in it
+/// move down: each at most once per level in its life.
 ///
 /// An entry costs 24 bytes beside its value (a wake-up), and nothing of its own on the heap.
 pub(crate) struct Wheel<T> {
-    /// What is due before this has been given out.
+    /// Everything that is due before this has been returned.
     now: u64,
     /// Which slots have entries, those of the lowest level first.
     occupied: [u64; LEVELS * SLOTS / WORD],
@@ -31,7 +31,7 @@ pub(crate) struct Wheel<T> {
     free: u32,
 }
 
-/// Names an entry of one wheel, for good: it never comes to mean a later entry in the same place.
+/// Names an entry of one wheel permanently: it never comes to mean a later entry in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     index: u32,
@@ -102,25 +102,25 @@ impl<T> Wheel<T> {
         Entry { index, generation }
     }
 
-    /// Takes an entry out before its time; none if it has been given out or cancelled.
+    /// Removes an entry before its time; none if it has expired or was cancelled.
     pub(crate) fn cancel(&mut self, entry: Entry) -> Option<T> {
         self.held(entry)?;
         self.unlink(entry.index);
         self.release(entry.index)
     }
 
-    /// The time of an entry; none if it has been given out or cancelled.
+    /// Returns the time of an entry; none if it has expired or was cancelled.
     pub(crate) fn time_of(&self, entry: Entry) -> Option<u64> {
         self.held(entry).map(|node| node.at)
     }
 
-    /// The value of an entry; none if it has been given out or cancelled.
+    /// Returns the value of an entry; none if it has expired or was cancelled.
     pub(crate) fn value_of(&self, entry: Entry) -> Option<&T> {
         self.held(entry)?.value.as_ref()
     }
 
-    /// Gives out up to `max` of the values whose time is `now` or earlier: in the order of their times, those of the
-    /// same time in the order of their coming. A `now` that the wheel has passed counts as the wheel's own.
+    /// Returns up to `max` of the values whose time is `now` or earlier, by their times, and those of the same time in
+    /// the order in which they came. A `now` that the wheel has passed counts as the wheel's own.
     pub(crate) fn expire(&mut self, now: u64, max: usize, mut give: impl FnMut(Entry, T)) {
         let now = now.max(self.now);
         let mut left = max;
@@ -148,8 +148,8 @@ impl<T> Wheel<T> {
         self.now = now;
     }
 
-    /// When to call [`expire`](Self::expire) next; none while there are no entries. Exact for an entry of the lowest
-    /// level, too early for a far one (at most once for each level), never too late.
+    /// Returns when to call [`expire`](Self::expire) next; none while there are no entries. Exact for an entry of the
+    /// lowest level, too early for a far one (at most once for each level), never too late.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         self.first().map(|(level, slot)| self.start(level, slot))
     }
@@ -160,21 +160,21 @@ impl<T> Wheel<T> {
             .filter(|node| node.generation == entry.generation)
     }
 
-    /// The level and slot with the earliest entries.
+    /// Finds the level and slot with the earliest entries.
     fn first(&self) -> Option<(usize, usize)> {
         let word = self.occupied.iter().position(|&slots| slots != 0)?;
         let list = word * WORD + self.occupied[word].trailing_zeros() as usize;
         Some((list / SLOTS, list % SLOTS))
     }
 
-    /// The first moment of a slot.
+    /// Returns the first moment of a slot.
     fn start(&self, level: usize, slot: usize) -> u64 {
         let shift = BITS * level as u32;
         let digits_above = u64::MAX.checked_shl(shift + BITS).unwrap_or(0);
         self.now & digits_above | (slot as u64) << shift
     }
 
-    /// The list that an entry for `at` is in now.
+    /// Returns the list that an entry for `at` is in now.
     fn place(&self, at: u64) -> usize {
         let level = ((at ^ self.now) | 1).ilog2() / BITS;
         let slot = (at >> (BITS * level)) as usize % SLOTS;
@@ -249,10 +249,10 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(Time),
-        /// The entry that was made as the nth of all, whether it is still there or not.
+        /// Cancels the entry that was made as the nth of all, whether it is still there or not.
         Cancel(usize),
         Expire(Time, usize),
-        /// As a driver does: sleep until the next expiry.
+        /// Sleeps until the next expiry, as a driver does.
         Drive(usize),
     }
 
@@ -300,7 +300,7 @@ mod tests {
         ]
     }
 
-    /// The wheel beside what it should be like: a sorted map, by time and the order of coming.
+    /// The wheel beside its model: a sorted map, by time and the order of arrival.
     struct Pair {
         wheel: Wheel<usize>,
         model: BTreeMap<(u64, usize), ()>,

@@ -1,28 +1,29 @@
-//! What travels through a backend.
+//! Defines what travels through a backend.
 
 use crate::{Kind, TaskId};
 
-/// Says that it may be time to look at a task's row, as that row was at one version.
+/// Says that it may be time to read a task's row, as that row was at one version.
 ///
 /// It has no due time: the row has it. It is valid if, and only if, its version is still the row's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wake {
-    /// The task to look at.
+    /// The task to read.
     pub id: TaskId,
-    /// Its kind, so that a worker knows without a look whether it has the handler.
+    /// Its kind, so that a worker knows without reading the row whether it has the handler.
     pub kind: Kind,
     /// The version of the row that it was sent for.
     pub version: u64,
 }
 
-/// The first byte of an encoded wake-up: the format's own mark, so that foreign bytes are told apart.
+/// The first byte of an encoded wake-up: the format's own mark, by which foreign bytes are recognised.
 const FORMAT: u8 = 0xD1;
 
 /// The mark, the id and the version.
 const HEAD: usize = 1 + 16 + 8;
 
 impl Wake {
-    /// The wake-up as bytes: the mark `0xD1`, the 16 bytes of the id, the version (8 bytes, big endian), the kind in UTF-8.
+    /// Encodes the wake-up: the mark `0xD1`, the 16 bytes of the id, the version (8 bytes, big endian), the kind in
+    /// UTF-8.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.kind.as_str().len());
         bytes.push(FORMAT);
@@ -32,7 +33,7 @@ impl Wake {
         bytes
     }
 
-    /// The wake-up in `bytes`, or none if they are not exactly one: what a network delivers may be anybody's.
+    /// Decodes a wake-up, or returns none if `bytes` are not exactly one: a network may deliver anything.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, kind) = bytes.split_at_checked(HEAD)?;
         if head[0] != FORMAT {

@@ -17,14 +17,14 @@ use crate::{Error, TaskId, defaults};
 
 /// Carries wake-ups in this process, to the millisecond: a timing wheel.
 ///
-/// What it holds ends with the process, and the sweep finds the rows. What it has given to a receiver it has
-/// forgotten, so acknowledging does nothing.
+/// What it holds is lost when the process ends, and the sweep finds the rows. It forgets what it has given to a
+/// receiver, so acknowledging does nothing.
 pub struct WheelBackend {
     held: InProcess<WakeWheel>,
     bounds: Bounds,
 }
 
-/// What a wheel does not hold; whoever bounds it tells it again.
+/// What a wheel does not hold; the owner of bounds provides these again.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     /// Longer delays than this.
@@ -41,12 +41,12 @@ impl Bounds {
 }
 
 impl WheelBackend {
-    /// An empty one.
+    /// Makes an empty wheel.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
-    /// An empty one that goes by `clock`.
+    /// Makes an empty wheel that uses `clock`.
     pub fn with_clock(clock: Clock) -> Self {
         Self::bounded("wheel", clock, Bounds::NONE)
     }
@@ -58,12 +58,12 @@ impl WheelBackend {
         }
     }
 
-    /// The times by which it goes, and what it holds.
+    /// Returns the clock of the wheel, and what it holds.
     pub(super) fn held(&self) -> &InProcess<WakeWheel> {
         &self.held
     }
 
-    /// Holds a wake-up if there is room.
+    /// Holds a wake-up if there is capacity.
     pub(super) fn hold(&self, wheel: &mut WakeWheel, wake: &Wake, at: Duration) {
         if wheel.len() < self.bounds.capacity {
             wheel.hold(wake, next_millis(at));
@@ -129,9 +129,9 @@ impl Backend for WheelBackend {
 /// A timing wheel that holds each wake-up once.
 pub(super) struct WakeWheel {
     wheel: Wheel<Wake>,
-    /// Where each one is, by its id and version, which are in the wheel.
+    /// The place of each one in the wheel, by its id and version.
     entries: HashTable<Entry>,
-    /// Differs from wheel to wheel: ids may be chosen by anybody.
+    /// Differs from wheel to wheel: callers may choose ids.
     hasher: DefaultHashBuilder,
 }
 
@@ -218,7 +218,7 @@ fn key(wake: &Wake) -> (TaskId, u64) {
     (wake.id, wake.version)
 }
 
-/// Whether an entry is that of a wake-up.
+/// Says whether an entry is that of a wake-up.
 fn is_of(wheel: &Wheel<Wake>, entry: Entry, wake: &Wake) -> bool {
     wheel.value_of(entry).is_some_and(|held| key(held) == key(wake))
 }

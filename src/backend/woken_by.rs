@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-/// What made the worker look at a task that was due.
+/// How the worker found the due task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WokenBy {
-    /// A wake-up from the carrier: its chain of hops ended on a level, or a timer was late.
+    /// By a wake-up from the carrier: its chain of hops ended on a level, or a timer was late.
     Carrier,
-    /// A wake-up from the precise backend.
+    /// By a wake-up from the precise backend.
     Precise,
-    /// A free place: the task had been due before, and no worker had room for it, or another process had said so.
+    /// When capacity came free: the task had been due before, and no worker had capacity for it, or another process had
+    /// reported it.
     Room,
-    /// The sweep: its wake-up did not come, or the worker that had it died.
+    /// By the sweep: its wake-up did not come, or the worker that had it died.
     Sweep,
 }
 

@@ -1,4 +1,4 @@
-//! Which servers, and as whom: what a URL says.
+//! Parses a URL: which servers, and the account.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ const ALLOWED: &str = "allowed are redis://[user][:password@]host[:port][/databa
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Servers and the credentials for them, which nothing here ever shows.
+/// Servers and the credentials for them, which are never shown.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) topology: Topology,
@@ -28,7 +28,7 @@ pub(crate) struct Address {
     pub(super) tls: Option<Tls>,
 }
 
-/// How servers stand together.
+/// How the servers are arranged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topology {
     /// One server.
@@ -67,7 +67,7 @@ impl Address {
             None => (Some(String::new()), Some(String::new())),
         };
         let (username, password) = (username.ok_or_else(refused)?, password.ok_or_else(refused)?);
-        // A user without a password cannot log in; it is a password whose colon was forgotten.
+        // A user without a password cannot log in; it is a password whose colon is missing.
         if password.is_empty() && credentials.is_some() {
             return Err(refused());
         }
@@ -92,7 +92,7 @@ impl Address {
         let hosts: Option<Vec<_>> = hosts.split(',').map(|host| Host::parse(host, port)).collect();
         let hosts = hosts.ok_or_else(refused)?;
         let is_alone = topology == Topology::Single;
-        // A Cluster has one database only.
+        // A Cluster has only one database.
         if (is_alone && hosts.len() > 1) || database < 0 || (topology == Topology::Cluster && database > 0) {
             return Err(refused());
         }
@@ -121,7 +121,7 @@ impl Address {
         })
     }
 
-    /// The host and port that are named first.
+    /// Returns the first host and port.
     pub(crate) fn first(&self) -> String {
         let Host { name, port } = &self.hosts[0];
         format!("{name}:{port}")
@@ -135,7 +135,7 @@ impl Address {
         &self.topology
     }
 
-    /// Whether slots are on several servers.
+    /// Says whether slots are on several servers.
     pub(crate) fn is_clustered(&self) -> bool {
         self.topology == Topology::Cluster
     }
@@ -143,7 +143,7 @@ impl Address {
 
 impl Host {
     fn parse(text: &str, port: u16) -> Option<Self> {
-        // An IPv6 address stands in brackets, as it has colons itself.
+        // An IPv6 address is in brackets, as it has colons itself.
         let (name, rest) = match text.strip_prefix('[') {
             Some(rest) => rest.split_once(']')?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
@@ -177,7 +177,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What a query names, each with its file.
+/// Reads the names in a query, each with its file.
 #[cfg(feature = "redis-tls")]
 fn files(query: &str) -> Option<Vec<(&str, std::path::PathBuf)>> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -186,12 +186,12 @@ fn files(query: &str) -> Option<Vec<(&str, std::path::PathBuf)>> {
     files.collect()
 }
 
-/// Text of a URL as it was before it was percent-encoded.
+/// Decodes percent-encoded text of a URL.
 fn decoded(text: &str) -> Option<String> {
     Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 
-/// As much of a URL as surely is no password, nor a part of one.
+/// Keeps as much of a URL as cannot be a password, nor a part of one.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     // The last one: a password with an unescaped '@', '/' or '?' is why many a URL cannot be read.

@@ -1,4 +1,4 @@
-//! A command or a script, and how it is called.
+//! Describes a command or a script, and calls it.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redis::{
     Arg, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, ToRedisArgs, Value,
 };
 
-/// How a server answers to a script that it does not know.
+/// The error of a server for a script that it does not know.
 pub(super) const NOT_THERE: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
 
 /// A script that runs in the server, in one step.
@@ -31,7 +31,7 @@ pub(crate) fn hash(code: &str) -> String {
     Script::new(code).get_hash().to_owned()
 }
 
-/// A static [`Lua`] of these files, one after the other.
+/// Makes a static [`Lua`] of these files, one after the other.
 macro_rules! lua {
     ($($file:literal),+) => {{
         const CODE: &str = concat!($(include_str!($file)),+);
@@ -40,7 +40,7 @@ macro_rules! lua {
 }
 pub(crate) use lua;
 
-/// A command; if it calls a script, together with that script, for a server that does not know it (any more).
+/// A command; if it calls a script, together with that script, for a server that does not know it.
 pub(crate) struct Call {
     command: Cmd,
     script: Option<&'static Lua>,
@@ -48,7 +48,7 @@ pub(crate) struct Call {
     is_once: bool,
 }
 
-/// How many replicas must have what a call has written, and for how long that is waited for.
+/// How many replicas must have the writes of a call, and how long to wait for them.
 #[derive(Clone, Copy, Debug)]
 struct Confirmation {
     replicas: u32,
@@ -65,7 +65,7 @@ impl Call {
         }
     }
 
-    /// A call of `script`, to which the arguments are to be added.
+    /// Makes a call of `script`, without arguments yet.
     pub(crate) fn script(script: &'static Lua, keys: &[&str]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*script.hash).arg(keys.len()).arg(keys);
@@ -82,8 +82,8 @@ impl Call {
         self
     }
 
-    /// A call that asks whether somebody answers for the first key of this one, and does nothing: it calls a script that no
-    /// server has, which all answer with [`NOT_THERE`]. None if this one has no key.
+    /// Makes a call that checks whether a server answers for the first key of this one, and does nothing: it calls a
+    /// script that no server has, which all answer with [`NOT_THERE`]. None if this call has no key.
     pub(super) fn probe(&self) -> Option<Self> {
         let place = if self.script.is_some() { 3 } else { 1 };
         let Some(Arg::Simple(key)) = self.command.args_iter().nth(place) else {
@@ -94,13 +94,13 @@ impl Call {
         Some(Self::command(command))
     }
 
-    /// Fails unless so many replicas say within this time that they have what it wrote. Whether it took effect is not
-    /// known then.
+    /// Makes it fail unless so many replicas confirm within this time that they have its writes. It is unknown then
+    /// whether it took effect.
     pub(crate) fn confirmed_by(&mut self, replicas: u32, within: Duration) {
         self.confirmation = Some(Confirmation { replicas, within });
     }
 
-    /// Has it not be made once more if its answer is lost: it may have been done.
+    /// Forbids a repeat if its answer is lost: it may have been done.
     pub(crate) fn once(&mut self) {
         self.is_once = true;
     }
@@ -109,7 +109,7 @@ impl Call {
         self.is_once
     }
 
-    /// Calls it on a connection; a script by its hash, and only if the server does not know that in full.
+    /// Makes the call on a connection; a script by its hash, and in full only if the server does not know that.
     pub(crate) async fn on<T: FromRedisValue>(&self, connection: &mut impl ConnectionLike) -> RedisResult<T> {
         let answer = self.query(&self.command, connection).await;
         match (&answer, self.script) {
@@ -136,7 +136,7 @@ impl Call {
         let Some(Confirmation { replicas, within }) = self.confirmation else {
             return command.query_async(connection).await;
         };
-        // Both at once: `WAIT` is about what was written on its own connection.
+        // Both at once: `WAIT` is about the writes of its own connection.
         let mut both = redis::pipe();
         both.add_command(command.clone());
         both.cmd("WAIT")

@@ -1,4 +1,4 @@
-//! Connections to servers, however these stand together.
+//! Connects to servers in any arrangement.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) enum Connection {
 }
 
 impl Address {
-    /// A connection for commands, to which each node of a Cluster has to answer within `patience`.
+    /// Makes a connection for commands; each node of a Cluster has to answer within `patience`.
     pub(super) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
         match &self.topology {
             Topology::Cluster => {
@@ -50,7 +50,8 @@ impl Address {
         }
     }
 
-    /// Why the nodes of a Cluster let nobody in, if one of them says it: the client keeps of that only the words.
+    /// Finds out why the nodes of a Cluster refuse access, if one of them says it: the client keeps only the words of
+    /// that.
     async fn refusal(&self) -> Option<RedisError> {
         for host in &self.hosts {
             let info = self.info(host, self.login(ProtocolVersion::RESP2)).ok()?;
@@ -62,8 +63,8 @@ impl Address {
         None
     }
 
-    /// A connection for commands on which messages come too; `told` is given them, and the loss of the connection. In a
-    /// Cluster it is to any of its nodes, each of which passes every message on.
+    /// Makes a connection for commands that also receives messages; `told` gets them, and the loss of the connection.
+    /// In a Cluster it is a connection to any of its nodes, each of which passes every message on.
     ///
     /// That takes RESP3, which Redis speaks since version 6.
     pub(crate) async fn connect_listening(
@@ -81,7 +82,7 @@ impl Address {
             return self.single(ProtocolVersion::RESP3, config()).await;
         }
         let mut failure = None;
-        // From any one on, so that not all of a fleet listen at the same node.
+        // From a random one on, so that not all processes listen at the same node.
         let first = fastrand::usize(..self.hosts.len());
         for at in 0..self.hosts.len() {
             let host = &self.hosts[(first + at) % self.hosts.len()];
@@ -95,7 +96,7 @@ impl Address {
             .unwrap_or_else(|| RedisError::from((ErrorKind::InvalidClientConfig, "no nodes are named"))))
     }
 
-    /// A connection to the one server, or to the one that is the master now.
+    /// Connects to the one server, or to the one that is the master now.
     async fn single(
         &self,
         protocol: ProtocolVersion,
@@ -113,7 +114,7 @@ impl Address {
         }
     }
 
-    /// A connection to the server that sentinels name; as whom it is, they are told or not.
+    /// Connects to the server that sentinels name, with or without credentials for the sentinels.
     async fn master(
         &self,
         master: &str,
@@ -214,14 +215,14 @@ async fn open(info: ConnectionInfo, config: AsyncConnectionConfig) -> RedisResul
         .await
 }
 
-/// Callers set their own limits, which include the time to connect.
+/// Without limits: callers set their own, which include the time to connect.
 fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(defaults::SEND_TIMEOUT))
         .set_response_timeout(None)
 }
 
-/// Small commands follow each other on one connection: none may wait for the answer to the one before.
+/// For small commands on one connection: none may wait for the answer to the one before.
 fn no_delay() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }

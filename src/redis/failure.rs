@@ -1,4 +1,4 @@
-//! What the errors of servers and of their client mean.
+//! Classifies the errors of servers and of their client.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::Error;
 /// The longest text of a server that is repeated, in bytes.
 const LONGEST: usize = 1_000;
 
-/// For whom a connection is, and so what an error of it is an error of.
+/// The user of a connection, which its errors name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A backend.
@@ -51,10 +51,10 @@ impl Role {
         self.error(true, format!("no answer within {limit:?}"))
     }
 
-    /// An error of this crate.
+    /// Converts an error of the client into one of this crate.
     pub(crate) fn failure(self, address: &Address, error: RedisError) -> Error {
         let transient = is_transient(&error, address.topology());
-        // Servers before Redis 6, and proxies, repeat in their answer the words of a command that they do not know.
+        // Servers before Redis 6, and proxies, repeat the words of an unknown command in their answer.
         let tells = address
             .password
             .as_ref()
@@ -69,13 +69,13 @@ impl Role {
         if text.len() <= LONGEST && !text.contains(char::is_control) {
             return self.error(transient, error);
         }
-        // What a server says may end in a log, and on a terminal.
+        // The server's text may end in a log, and on a terminal.
         let plain: String = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
         self.error(transient, plain)
     }
 }
 
-/// Whether the same call may succeed later though nobody changes a setting.
+/// Says whether the same call may succeed later without a change of settings.
 pub(super) fn is_transient(error: &RedisError, topology: &Topology) -> bool {
     #[cfg(feature = "redis-tls")]
     if super::tls::is_refused(error) {
@@ -88,10 +88,11 @@ pub(super) fn is_transient(error: &RedisError, topology: &Topology) -> bool {
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::RESP3NotSupported
         | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot) => false,
-        // Replicas refer to a master that is dead until another one is there. Elsewhere it is an answer to those who take
+        // Replicas refer to a dead master until another one is there. Elsewhere it is the answer to a client that takes
         // a Cluster for one server.
         ErrorKind::Server(ServerErrorKind::Moved) => *topology == Topology::Cluster,
-        // What has no name of its own is a command or an argument that the server does not take, except this one.
+        // An error without a name of its own is a command or an argument that the server does not take, except this
+        // one.
         ErrorKind::Server(ServerErrorKind::ResponseError) => match code_within_script(error) {
             Some(code) => !matches!(code, "ERR" | "NOPERM" | "WRONGTYPE"),
             None => error.to_string().contains("max number of clients"),
@@ -100,8 +101,8 @@ pub(super) fn is_transient(error: &RedisError, topology: &Topology) -> bool {
     }
 }
 
-/// Whether another connection may do what this one could not: it is lost, or leads to a server that is no longer the
-/// one to write to.
+/// Says whether another connection may do what this one could not: it is lost, or leads to a server that is no longer
+/// the one to write to.
 pub(crate) fn is_connection_spent(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_unrecoverable_error()
@@ -113,8 +114,9 @@ pub(crate) fn is_connection_spent(error: &RedisError) -> bool {
         || code_within_script(error) == Some("READONLY")
 }
 
-/// How a command within a script failed, where the server tells that only in the words of an error of the script, as those
-/// before Redis 7 do: `Error running script (call to f_1a2b): @user_script:64: @user_script: 64: -OOM command not allowed`.
+/// Finds how a command within a script failed, where the server says it only in the text of the script's error, as
+/// those before Redis 7 do: `Error running script (call to f_1a2b): @user_script:64: @user_script: 64: -OOM command not
+/// allowed`.
 fn code_within_script(error: &RedisError) -> Option<&str> {
     let (_, within) = error.detail()?.split_once("@user_script")?;
     let (_, said) = within.split_once(": -")?;

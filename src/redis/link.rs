@@ -1,4 +1,4 @@
-//! The connection for everything but receiving.
+//! Shares one connection for everything but receiving.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,30 +12,30 @@ use super::connection::Connection;
 use super::failure::{Role, is_connection_spent};
 use crate::Error;
 
-/// After how long without any answer the connections to a Cluster are made anew, from the nodes that the URL names. The
-/// client mends those to single nodes by itself, and the others still work meanwhile.
+/// After how long without any answer the connections to a Cluster are replaced, from the nodes that the URL names. The
+/// client mends connections to single nodes by itself, and the others still work meanwhile.
 const CLUSTER_SILENCE: Duration = Duration::from_secs(5);
-/// How long connecting may take, beside what one node may take for an answer. Longer than a call: in a Cluster every node is
+/// How long connecting may take, beside the time for one node's answer. Longer than a call: in a Cluster every node is
 /// tried, also those that hang.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// One connection, shared by all callers, made when it is first needed and made anew when it was lost.
+/// One connection, shared by all callers, made when it is first needed and replaced when it was lost.
 ///
-/// Not the client's own connection manager: that one answers with a past failure after the server has come back, and
-/// for ever if the failure was not of the network (a server that was still loading its data, say).
+/// Not the client's own connection manager: that answers with a past failure after the server has come back, and for
+/// ever if the failure was not of the network (a server that was still loading its data, for example).
 #[derive(Debug)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
 }
 
-/// What those tasks have too in which connections are made: they go on when a caller does not wait that long.
+/// State that is shared with the tasks that make connections: these go on when a caller does not wait that long.
 #[derive(Debug)]
 struct Shared {
     address: Address,
     role: Role,
     patience: Duration,
     state: Mutex<State>,
-    /// Held while connecting, so that a returning server is not met by a connection for every waiting caller.
+    /// Held while connecting, so that waiting callers do not each open a connection to a returning server.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -44,12 +44,12 @@ struct State {
     connection: Option<Numbered>,
     /// The number of the next connection.
     next: u64,
-    /// When something was answered last, or the connection was made.
+    /// Time of the last answer, or when the connection was made.
     answered: Option<Instant>,
     closed: bool,
 }
 
-/// A connection with a number, so that a caller drops the one that failed it, and not the one after.
+/// A connection with a number, so that a caller drops the one that failed, and not its successor.
 #[derive(Clone, Debug)]
 struct Numbered {
     number: u64,
@@ -57,8 +57,8 @@ struct Numbered {
 }
 
 impl Link {
-    /// Of a Cluster each node is given `patience` for an answer: not longer, as it may hang while its replica has taken its
-    /// place.
+    /// Makes a link; each node of a Cluster has `patience` for an answer: not longer, as it may hang while its replica
+    /// has taken its place.
     pub(crate) fn new(address: Address, role: Role, patience: Duration) -> Self {
         let shared = Shared {
             address,
@@ -80,17 +80,17 @@ impl Link {
         self.shared.role
     }
 
-    /// The answer to `call`, or an error within `limit`.
+    /// Returns the answer to `call`, or an error within `limit`.
     ///
-    /// If the connection turns out to be lost, the call is made once more on a new one, though it may have been done: but for
-    /// those that are to be made [once](Call::once), every call of this crate may be repeated.
+    /// If the connection turns out to be lost, the call is repeated on a new one, though it may have been done: every
+    /// call of this crate may be repeated, except those that are to be made [once](Call::once).
     pub(crate) async fn call<T: FromRedisValue>(&self, limit: Duration, call: &Call) -> Result<T, Error> {
         let mut used = None;
         let answer = tokio::time::timeout(limit, self.attempts(call, &mut used)).await;
         match answer {
             Ok(answer) => answer,
             Err(_) => {
-                // It may lead to nowhere, which TCP notices only after many minutes.
+                // The connection may be dead, which TCP notices only after many minutes.
                 if let Some(number) = used {
                     self.unanswered(number, call);
                 }
@@ -116,14 +116,14 @@ impl Link {
                     self.shared.answered();
                     return Ok(answer);
                 }
-                // Not once more: it may have been done; and who hangs does so for the next one as well.
+                // Not repeated: it may have been done; and a node that hangs does so for the next call as well.
                 Err(error) if error.is_timeout() && self.address().is_clustered() => {
                     self.unanswered(number, call);
                     return Err(self.shared.failure(error));
                 }
                 Err(error) if is_connection_spent(&error) => {
                     self.shared.forget(number);
-                    // A server that says why has not done it.
+                    // A server that gives a reason has not done it.
                     let may_be_done =
                         call.is_once() && (error.is_io_error() || error.is_unrecoverable_error());
                     if is_new || retried || may_be_done {
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// The connection, and whether it was made just now.
+    /// Returns the connection, and whether it was made just now.
     async fn connection(&self) -> Result<(Numbered, bool), Error> {
         if let Some(connection) = self.shared.current()? {
             return Ok((connection, false));
@@ -157,22 +157,22 @@ impl Link {
         Ok((made?, true))
     }
 
-    /// A call on a connection was not answered in time.
+    /// Records that a call on a connection was not answered in time.
     fn unanswered(&self, number: u64, call: &Call) {
         self.shared.forget(number);
         self.look_for_another(number, call);
     }
 
-    /// Connects to a Cluster anew in the background, of which a node does not answer and others do. If the slot that was
-    /// asked is answered for there, by its replica say, that connection is taken from then on.
+    /// Reconnects in the background to a Cluster of which a node does not answer and others do. If another node answers
+    /// for the slot, its replica for example, that connection is used from then on.
     ///
-    /// The client learns of other masters by those that refer to them, and by connections that end. One that hangs does
+    /// The client learns of other masters by redirections, and by connections that end. A node that hangs causes
     /// neither.
     fn look_for_another(&self, number: u64, call: &Call) {
         let Some(probe) = call.probe().filter(|_| self.address().is_clustered()) else {
             return;
         };
-        // Somebody connects already.
+        // Another task connects already.
         let Ok(connecting) = self.shared.connecting.clone().try_lock_owned() else {
             return;
         };
@@ -197,7 +197,7 @@ impl Link {
         });
     }
 
-    /// Lets go of the connection for ever.
+    /// Drops the connection for ever.
     pub(crate) fn close(&self) {
         let mut state = self.shared.state();
         state.closed = true;
@@ -218,7 +218,7 @@ impl Shared {
         CONNECT_LIMIT.saturating_add(self.patience)
     }
 
-    /// Takes a connection for all callers from now on.
+    /// Makes a connection the current one for all callers.
     fn take(&self, connection: Connection) -> Result<Numbered, Error> {
         let mut state = self.state();
         if state.closed {

@@ -1,4 +1,4 @@
-//! Listening on a channel.
+//! Listens on a channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::address::Address;
 use super::failure::Role;
 use crate::clock::backoff::{Backoff, jittered};
 
-/// How often a connection on which nothing is said is tried: only so is one found out that leads to nowhere.
+/// How often an idle connection is tested: only so is a dead one found.
 const ASK_EVERY: Duration = Duration::from_secs(8);
 /// How long that may take, and how long connecting may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Who is told of what comes on a channel.
+/// Receives the messages of a channel.
 pub(crate) trait Ear: Send + Sync + 'static {
-    /// A message has come: bytes from anybody who may publish there.
+    /// Handles a message: bytes from any client that may publish there.
     fn message(&self, text: &[u8]);
 
-    /// From now on messages come. What was said until now was said to nobody.
+    /// Listening has begun: earlier messages were missed.
     fn begins(&self);
 
-    /// From now on messages may be missed.
+    /// Listening has ended: messages may be missed from now on.
     fn ends(&self);
 }
 
-/// Listens on a channel until it is aborted, and connects anew whenever the connection is lost.
+/// Listens on a channel until it is aborted, and reconnects whenever the connection is lost.
 pub(crate) async fn listen(address: &Address, role: Role, channel: &str, ear: Arc<impl Ear>) {
     let mut backoff = Backoff::CALLS;
     loop {

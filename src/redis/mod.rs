@@ -1,5 +1,4 @@
-//! What everything that speaks to Redis has in common: whom to connect to, scripts and how they are called, and what
-//! failures mean.
+//! Shared parts of everything that uses Redis: addresses, scripts and how they are called, and the meaning of failures.
 
 mod address;
 mod call;
@@ -20,5 +19,5 @@ pub(crate) use self::listening::{Ear, listen};
 pub use self::node::Node;
 pub(crate) use self::prefix::check_prefix;
 
-/// As errors and logs name it.
+/// The name in errors and logs.
 pub(crate) const NAME: &str = "redis";

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Reads what a server reports about itself.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use super::call::Call;
 use super::link::Link;
 use crate::{Error, Timestamp, defaults};
 
-/// The longest word that is shown to people, in characters.
+/// The longest word that is shown, in characters.
 const LONGEST: usize = 64;
 
-/// What one server says of itself, by `INFO`: as far as it matters to what is kept in it.
+/// What one server reports about itself, by `INFO`, as far as it matters to the data in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Node {
-    /// Host and port; of one server alone as the URL has them.
+    /// Host and port; for a single server as the URL has them.
     pub address: String,
     /// Its version, such as `7.0.15`.
     pub version: String,
@@ -36,12 +36,12 @@ pub struct Node {
     pub saves: bool,
     /// Whether it can write to its disk, as far as it tried.
     pub can_write: bool,
-    /// Its clock, when it was asked. Redis 6.2 and later tell it.
+    /// Its clock at that moment. Redis 6.2 and later report it.
     pub time: Option<Timestamp>,
 }
 
 impl Node {
-    /// Of each master.
+    /// Asks each master.
     pub(crate) async fn all(link: &Link) -> Result<Vec<Self>, Error> {
         let mut nodes = Vec::new();
         for (address, text) in link
@@ -58,20 +58,20 @@ impl Node {
         Ok(nodes)
     }
 
-    /// Whether it removes tasks and wake-ups when it is full. The other policies remove nothing, or only keys that have an
-    /// expiry, which none has that matters.
+    /// Says whether it removes tasks and wake-ups when it is full. The other policies remove nothing, or only keys that
+    /// have an expiry, which no key has that matters.
     pub fn evicts(&self) -> bool {
         self.memory_limit > 0 && self.policy.starts_with("allkeys-")
     }
 
-    /// What `INFO` says, all of it or a part; that does not say the address.
+    /// Parses `INFO`, all of it or a part; the address is not in it.
     pub(crate) fn read(text: &str) -> Self {
         let fields: HashMap<&str, &str> = text
             .lines()
             .filter_map(|line| line.trim().split_once(':'))
             .collect();
         let word = |name: &str| fields.get(name).copied().unwrap_or_default();
-        // For people, so without what a terminal would obey.
+        // For display, so without control characters.
         let shown = |name: &str| -> String {
             let plain = word(name).chars().filter(|c| !c.is_control());
             plain.take(LONGEST).collect()

@@ -1,8 +1,8 @@
-//! What keys may begin with.
+//! Checks the prefix of keys.
 
 use crate::Error;
 
-/// Refuses a prefix that would change what is a hash tag, or cannot be typed.
+/// Refuses a prefix that would change the hash tag, or cannot be typed.
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), Error> {
     let fits = (1..=100).contains(&prefix.len());
     if !fits || prefix.chars().any(|c| c.is_control() || c == '{' || c == '}') {

@@ -1,4 +1,4 @@
-//! Whom to trust, and what to show.
+//! Reads the certificates for TLS: trusted authorities, and the client's own.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 use crate::Error;
 
-/// The certificates of `rediss` URLs, always with a look at the server's.
+/// The certificates of `rediss` URLs; the server's certificate is always checked.
 #[derive(Clone)]
 pub(super) struct Tls {
     certificates: TlsCertificates,
 }
 
 impl Tls {
-    /// Reads the files that a URL's query names: `ca`, authorities to trust instead of the system's; `cert` and `key`, what
-    /// a server is shown that asks for it. All are in PEM.
+    /// Reads the files that a URL's query names: `ca`, authorities to trust instead of the system's; `cert` and `key`,
+    /// for a server that asks for a client certificate. All are in PEM.
     pub(super) fn read(files: Vec<(&str, PathBuf)>, refused: impl Fn() -> Error) -> Result<Self, Error> {
         let (mut authorities, mut certificate, mut key) = (None, None, None);
         for (name, file) in files {
@@ -64,14 +64,14 @@ fn read(field: &'static str, file: &PathBuf, begins: &str) -> Result<Vec<u8>, Er
         .ok_or_else(|| refused(&format!("it has no {begins:?}")))
 }
 
-/// Whether one side does not trust the other's certificate.
+/// Says whether one side does not trust the other's certificate.
 pub(super) fn is_refused(error: &RedisError) -> bool {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
     use AlertDescription::{
         AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
         CertificateUnknown, UnknownCA, UnsupportedCertificate,
     };
-    // The client keeps what it was told of in an `Arc`, which is an error by itself.
+    // The client keeps the error that it was given in an `Arc`, which is an error by itself.
     let shared = error.source().and_then(|source| source.downcast_ref::<Shared>());
     let io = shared.and_then(|shared| shared.downcast_ref::<io::Error>());
     let tls = io.and_then(|io| io.get_ref()?.downcast_ref::<rustls::Error>());
@@ -92,12 +92,13 @@ pub(super) fn is_refused(error: &RedisError) -> bool {
     }
 }
 
-/// The client takes the process's choice, and panics where several are compiled in and none was chosen.
+/// Chooses a provider of cryptography: the client uses the process's choice, and panics where several are compiled in
+/// and none was chosen.
 fn choose_cryptography() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if CryptoProvider::get_default().is_none() {
-            // Refused only if somebody else chose at this moment, which will do as well.
+            // Refused only if another thread chose at this moment, which will do as well.
             let _chosen = aws_lc_rs::default_provider().install_default();
         }
     });

@@ -1,4 +1,4 @@
-//! Topics that no broker has.
+//! Explains why a topic has no broker.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::{Instant, timeout};
 use super::{Admin, ClientFactory, transient};
 use crate::Error;
 
-/// For how long what the nameservers said of a topic is believed: each task that waits for it comes here again.
+/// For how long an answer of the nameservers about a topic is cached: each task that waits for it asks here again.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// For how long they may take to say it.
+/// How long they may take to answer.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
-/// How often a topic is warned of at the most.
+/// How often the log warns of a topic at the most.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How many topics are told apart: senders of messages may name as many as they like.
+/// How many topics are remembered: senders of messages may name as many as they like.
 const MOST_TOPICS: usize = 100;
 
 /// Tells a topic that is missing from one whose brokers are away, and warns of both now and then.
@@ -26,12 +26,13 @@ pub(super) struct Absence(Mutex<BTreeMap<String, Told>>);
 struct Told {
     asked: Instant,
     warned: Instant,
-    /// What is known beyond the failure itself.
+    /// Why the topic is missing, beyond the failure itself.
     missing: Option<String>,
 }
 
 impl Absence {
-    /// Why a message to this topic finds no broker, as far as the nameservers say it; else as the client says it.
+    /// Explains why a message to this topic finds no broker, by the nameservers if they answer; otherwise in the
+    /// client's words.
     pub(super) async fn explain(&self, topic: &str, factory: &ClientFactory, error: Error) -> Error {
         let mut topics = self.0.lock().await;
         let now = Instant::now();
@@ -67,7 +68,7 @@ impl Absence {
     }
 }
 
-/// That the topic is missing, if there are brokers and none of them has it.
+/// Says that the topic is missing, if there are brokers and none of them has it.
 async fn missing(topic: &str, factory: &ClientFactory) -> Option<String> {
     let admin = Admin::open(factory).await.ok()?;
     let asked = async {

@@ -1,4 +1,4 @@
-//! What is asked of nameservers and brokers beside messages: routes, configuration, statistics, topics and groups.
+//! Asks nameservers and brokers for routes, configuration, statistics, topics and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const WRITE: u32 = 2;
 const QUEUES: u32 = 8;
 /// The most queues of each master that are sent to: there is a route for each of them and each level.
 const MOST_QUEUES: u32 = 128;
-/// A broker answers so for a consumer group that it does not have.
+/// The error of a broker for a consumer group that it does not have.
 const NO_GROUP: i32 = 26;
 /// For how long a broker may take to say whether it has a consumer group.
 const GROUP_WITHIN: Duration = Duration::from_secs(1);
@@ -45,10 +45,10 @@ pub(crate) struct Admin {
     factory: ClientFactory,
 }
 
-/// Why a broker did not say what it was asked.
+/// Why a broker did not answer.
 #[derive(Debug)]
 pub(crate) enum AskError {
-    /// It is there, and does not say: by its access rules, for one.
+    /// It is there, and refuses: by its access rules, for one.
     Refused(Error),
     /// It may or may not be there.
     Unreachable(Error),
@@ -67,7 +67,7 @@ impl AskError {
 }
 
 impl Admin {
-    /// Starts a client; asks no server yet.
+    /// Starts a client; sends no request yet.
     pub(crate) async fn open(factory: &ClientFactory) -> Result<Self, Error> {
         let mut client = factory.admin();
         match client.start().await {
@@ -86,7 +86,7 @@ impl Admin {
         self.client.shutdown().await;
     }
 
-    /// The broker names that the nameservers know, each with the address of its master if it has one.
+    /// Lists the broker names that the nameservers know, each with the address of its master if it has one.
     pub(crate) async fn brokers(&self) -> Result<BTreeMap<CheetahString, Option<CheetahString>>, Error> {
         let cluster = RouteAdmin::examine_broker_cluster_info(&self.client)
             .await
@@ -112,7 +112,7 @@ impl Admin {
             .collect())
     }
 
-    /// The masters that the nameservers know; an error if there is none.
+    /// Lists the masters that the nameservers know; an error if there is none.
     pub(crate) async fn masters(&self) -> Result<MasterAddresses, Error> {
         let brokers = self.brokers().await?.into_iter();
         let masters: MasterAddresses = brokers
@@ -124,7 +124,7 @@ impl Admin {
         Ok(masters)
     }
 
-    /// A broker's settings, as it has them now (request `GET_BROKER_CONFIG`).
+    /// Reads a broker's current settings (request `GET_BROKER_CONFIG`).
     pub(crate) async fn broker_config(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.get_broker_config(address.clone()).await {
             Ok(settings) => Ok(settings.into_iter().collect()),
@@ -136,10 +136,10 @@ impl Admin {
         }
     }
 
-    /// A broker's stats, its version among them (request `GET_BROKER_RUNTIME_INFO`).
+    /// Reads a broker's statistics, its version among them (request `GET_BROKER_RUNTIME_INFO`).
     ///
-    /// Brokers from 5.0 on count all slots of their timer wheel for it, 1.2 million (`TimerWheel.getAllNum`): 7 to 16 ms of
-    /// processor time.
+    /// For it brokers from 5.0 on count all slots of their timer wheel, 1.2 million (`TimerWheel.getAllNum`): 7 to 16
+    /// ms of processor time.
     pub(crate) async fn runtime_stats(&self, address: &CheetahString) -> Result<BrokerInfo, AskError> {
         match self.client.fetch_broker_runtime_stats(address.clone()).await {
             Ok(stats) => Ok(stats.table.into_iter().collect()),
@@ -150,7 +150,7 @@ impl Admin {
         }
     }
 
-    /// Where a queue of a broker ends (request `GET_MAX_OFFSET`), which costs it next to nothing.
+    /// Reads the end of a queue of a broker (request `GET_MAX_OFFSET`), which costs it next to nothing.
     pub(crate) async fn end_of_queue(
         &self,
         address: &CheetahString,
@@ -163,11 +163,11 @@ impl Admin {
             .map_err(|cause| AskError::new("asking a broker for a queue", address, cause))
     }
 
-    /// Makes the topic and the consumer group on each master that lacks them, and waits until the nameservers know of
-    /// the topic; an error if then no master has it, or if they refuse to speak of it.
+    /// Creates the topic and the consumer group on each master that lacks them, and waits until the nameservers know
+    /// the topic; an error if no master has it then, or if access is refused.
     ///
     /// Before anything consumes: a consumer that starts earlier learns of a topic only when it next reads routes.
-    /// What is there stays as its operator made it.
+    /// Existing topics and groups stay as their operator made them.
     pub(crate) async fn ensure(
         &self,
         masters: &MasterAddresses,
@@ -220,8 +220,8 @@ impl Admin {
             .await
     }
 
-    /// Asks one after the other, until one answers. An error if it lets nobody of these credentials near the topic. That
-    /// none can be reached now is none: they may come back.
+    /// Asks one after the other, until one answers. An error if it denies these credentials the topic. Brokers that
+    /// cannot be reached now are no error: they may come back.
     async fn check_access(
         &self,
         brokers: impl Iterator<Item = (&CheetahString, &CheetahString)>,
@@ -248,12 +248,12 @@ impl Admin {
         checked
     }
 
-    /// Whether any broker has the topic, as far as the nameservers know.
+    /// Says whether any broker has the topic, by the nameservers.
     pub(crate) async fn topic_exists(&self, topic: &str) -> Result<bool, Error> {
         Ok(!self.brokers_with(topic).await?.is_empty())
     }
 
-    /// The queues of the topic that may be written to, by their broker, up to [`MOST_QUEUES`]; of each broker that the
+    /// Lists the writable queues of the topic, by their broker, up to [`MOST_QUEUES`] for each broker that the
     /// nameservers name for it.
     pub(crate) async fn queues(
         &self,
@@ -272,7 +272,7 @@ impl Admin {
         Ok(queues.collect())
     }
 
-    /// Makes a topic on a master, or sets its queues anew.
+    /// Creates a topic on a master, or sets its queues again.
     pub(crate) async fn make_topic(&self, address: &CheetahString, topic: &str) -> Result<(), Error> {
         let config = TopicConfig::with_queues(topic, QUEUES, QUEUES);
         let made = self
@@ -282,7 +282,7 @@ impl Admin {
         made.map_err(|cause| failure("making the topic", cause))
     }
 
-    /// Makes the consumer group on a master that says that it has none, and makes none by itself.
+    /// Creates the consumer group on a master that says that it has none, and creates none by itself.
     async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
         let is_missing = self.makes_groups(address).await == Some(false)
             && self.has_group(address, group).await == Some(false);
@@ -292,18 +292,18 @@ impl Admin {
         }
     }
 
-    /// Whether a master makes consumer groups by itself, if it says so.
+    /// Says whether a master creates consumer groups by itself, if it answers.
     pub(crate) async fn makes_groups(&self, address: &CheetahString) -> Option<bool> {
         let asked = timeout(GROUP_WITHIN, self.broker_config(address)).await;
         asked.ok()?.ok()?.read("autoCreateSubscriptionGroup")
     }
 
-    /// Whether a master has the consumer group, if it says so.
+    /// Says whether a master has the consumer group, if it answers.
     pub(crate) async fn has_group(&self, address: &CheetahString, group: &str) -> Option<bool> {
         let found = self
             .client
             .examine_subscription_group_config(address.clone(), group.into());
-        // Those before 5.0 do not know the question, and 4.8 does not even say so.
+        // Brokers before 5.0 do not know the request, and 4.8 does not even say so.
         match timeout(GROUP_WITHIN, found).await.ok()? {
             Ok(_) => Some(true),
             Err(cause) if answer(&cause) == Some(NO_GROUP) => Some(false),
@@ -311,8 +311,8 @@ impl Admin {
         }
     }
 
-    /// How far the group has consumed what a master has delivered to the topic: how many messages of all queues, and
-    /// how many it has not consumed yet. None, if it does not say.
+    /// Returns how far the group has consumed what a master has delivered to the topic: how many messages of all
+    /// queues, and how many it has not consumed yet. None, if the master does not answer.
     pub(crate) async fn consumer_progress(
         &self,
         address: &CheetahString,
@@ -346,7 +346,7 @@ impl Admin {
         Some(sum)
     }
 
-    /// Makes a consumer group on a master, or sets it back to the defaults.
+    /// Creates a consumer group on a master, or resets it to the defaults.
     pub(crate) async fn make_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
         let config = SubscriptionGroupConfig::new(group.into());
         let made = self
@@ -356,7 +356,7 @@ impl Admin {
         made.map_err(|cause| failure("making the consumer group", cause))
     }
 
-    /// Deletes a topic from a master, with the messages in it that have been delivered.
+    /// Deletes a topic from a master, with its delivered messages.
     pub(crate) async fn delete_topic(&self, address: &CheetahString, topic: &str) -> Result<(), Error> {
         let deleted = self
             .client
@@ -365,7 +365,7 @@ impl Admin {
         deleted.map_err(|cause| failure("deleting the topic", cause))
     }
 
-    /// Lets the nameservers forget a topic. Those before 5.0 never do by themselves.
+    /// Makes the nameservers forget a topic. Those before 5.0 never do by themselves.
     pub(crate) async fn forget_topic(&self, topic: &str) -> Result<(), Error> {
         let nameservers = RouteAdmin::get_name_server_address_list(&self.client).await;
         let forgotten = self
@@ -375,7 +375,7 @@ impl Admin {
         forgotten.map_err(|cause| failure("letting the nameservers forget the topic", cause))
     }
 
-    /// Deletes a consumer group from a master, with how far it has read.
+    /// Deletes a consumer group from a master, with its offsets.
     pub(crate) async fn delete_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
         let deleted = self
             .client
@@ -384,7 +384,7 @@ impl Admin {
         deleted.map_err(|cause| failure("deleting the consumer group", cause))
     }
 
-    /// The names of the brokers that have the topic, as far as the nameservers know.
+    /// Lists the names of the brokers that have the topic, by the nameservers.
     async fn brokers_with(&self, topic: &str) -> Result<BTreeSet<CheetahString>, Error> {
         let brokers = self.route(topic).await?.broker_datas;
         Ok(brokers
@@ -400,7 +400,7 @@ impl Admin {
         )
     }
 
-    /// Where the topic is, as far as the nameservers know; nowhere, if they do not know it.
+    /// Returns the route of the topic, by the nameservers; an empty one, if they do not know it.
     async fn route(&self, topic: &str) -> Result<TopicRouteData, Error> {
         match self.client.examine_topic_route_info(topic.into()).await {
             Ok(route) => Ok(route.unwrap_or_default()),

@@ -1,11 +1,11 @@
-//! The bodies of messages that others have sent.
+//! Decompresses the bodies of messages from other producers.
 
 use std::io::Read;
 
 use rocketmq_model::common::compression::compression_type::CompressionType;
 use rocketmq_model::common::sys_flag::message_sys_flag::MessageSysFlag;
 
-/// How a body is compressed, if it is.
+/// Names the compression of a body, if there is one.
 pub(super) fn compression(flags: i32) -> Option<&'static str> {
     MessageSysFlag::check(flags, MessageSysFlag::COMPRESSED_FLAG).then(|| {
         match MessageSysFlag::try_get_compression_type(flags) {
@@ -16,8 +16,8 @@ pub(super) fn compression(flags: i32) -> Option<&'static str> {
     })
 }
 
-/// The body as it was sent: producers compress what is longer than 4 KiB (`compressMsgBodyOverHowmuch`), by zlib unless
-/// they are set otherwise. Or why it cannot be had, for one that is longer than `most` bytes among others.
+/// Returns the body as it was sent: producers compress bodies longer than 4 KiB (`compressMsgBodyOverHowmuch`), by zlib
+/// by default. Or says why it cannot be had, as for one that is longer than `most` bytes.
 pub(super) fn expanded(body: &[u8], flags: i32, most: usize) -> Result<Vec<u8>, String> {
     let expanded = match compression(flags) {
         None if body.len() <= most => return Ok(body.to_vec()),
@@ -26,7 +26,7 @@ pub(super) fn expanded(body: &[u8], flags: i32, most: usize) -> Result<Vec<u8>, 
         Some("zstd") => zstd::stream::read::Decoder::new(body)
             .map_err(|cause| cause.to_string())
             .and_then(|decoder| up_to(most, decoder)),
-        // Producers before 5.0 say nothing of the type.
+        // Producers before 5.0 do not name the type.
         Some(_) => up_to(most, flate2::read::ZlibDecoder::new(body)),
     };
     expanded.map_err(|cause| format!("the compressed body cannot be read: {cause}"))

@@ -1,4 +1,4 @@
-//! What a broker reports of itself.
+//! Reads what a broker reports about itself.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,13 +11,13 @@ use super::version::Version;
 use crate::Error;
 use crate::delay::LevelTable;
 
-/// The longest value that is believed in, in bytes: it may be a table of levels.
+/// The longest value that is accepted, in bytes: it may be a table of levels.
 const LONGEST: usize = 4_096;
 
 /// About 10,000 years, as of a level: sums of such delays are far from an overflow.
 const LONGEST_TIMER: Duration = Duration::from_secs(10_000 * 366 * 86_400);
 
-/// A broker's configuration, or its runtime statistics, by name. What is longer than any of them counts as missing.
+/// A broker's configuration, or its runtime statistics, by name. A value that is too long counts as missing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BrokerInfo(BTreeMap<String, String>);
 
@@ -26,25 +26,25 @@ impl BrokerInfo {
         self.0.get(name).map(|value| value.trim())
     }
 
-    /// What can be read as what it should be.
+    /// Reads a value if it can be parsed.
     pub(crate) fn read<T: FromStr>(&self, name: &str) -> Option<T> {
         self.get(name)?.parse().ok()
     }
 
-    /// Of settings: the delays of the levels.
+    /// Reads the delays of the levels from settings.
     pub(crate) fn levels(&self) -> Result<LevelTable, Error> {
         self.get("messageDelayLevel")
             .ok_or_else(|| transient("the broker's settings have no messageDelayLevel"))?
             .parse()
     }
 
-    /// Of settings: the longest delay of a timer, cut down to what a task can have.
+    /// Reads the longest delay of a timer from settings, limited to what a task can have.
     pub(crate) fn longest_timer(&self) -> Option<Duration> {
         let longest = self.read("timerMaxDelaySec").map(Duration::from_secs)?;
         Some(longest.min(LONGEST_TIMER))
     }
 
-    /// Of stats: the broker's version.
+    /// Reads the broker's version from statistics.
     pub(crate) fn version(&self) -> Option<Version> {
         self.read("brokerVersionDesc")
     }

@@ -1,4 +1,4 @@
-//! The client's own runtime, in which everything of it runs.
+//! Runs the client in a runtime of its own.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,34 +21,34 @@ use super::options::RocketMqOptions;
 use crate::Error;
 use crate::clock::unique_name;
 
-/// How many batches may be with the receiver at once; each holds a thread of the client until it is acknowledged.
+/// How many batches the receiver may hold at once; each holds a thread of the client until it is acknowledged.
 pub(crate) const LISTENERS: usize = 32;
-/// Threads for what else the client does blocking.
+/// Threads for the client's other blocking work.
 const OTHER_BLOCKING: usize = 16;
 /// Enough for the network's part; the listeners have threads of their own.
 const MOST_WORKERS: usize = 4;
-/// Beyond what a listener can take, so that the client never takes a slow one for a failed one: those of an
-/// [`Inbox`](super::Inbox) are held for as long as what receives from it has no store.
+/// Longer than a listener can take, so that the client never treats a slow one as failed: batches of an
+/// [`Inbox`](super::Inbox) are held for as long as its receiver has no store.
 pub(super) const LISTENER_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
-/// For how long work may take that ends by itself, such as opening.
+/// How long work may take that ends by itself, such as opening.
 const WORK_WITHIN: Duration = Duration::from_secs(15);
 
-/// What a broker that makes topics by itself makes one from that it is sent a message for: nothing.
+/// The topic from which a broker that creates topics by itself would derive a new one: none.
 const NO_TOPIC: &str = "delayline_none";
-/// How many queues the client takes of `TBW102`, which such brokers have, for a topic that the nameservers do not know. By
-/// itself it takes four, and they know none while a broker starts: then messages of a key would go to another queue than
-/// those before.
+/// How many queues of `TBW102`, which such brokers have, the client takes for a topic that the nameservers do not know.
+/// By default it takes four, and they know none while a broker starts: then messages of a key would go to another queue
+/// than those before.
 const NO_QUEUES: u32 = 0;
 
-/// How often routes are read anew, and brokers are told who consumes: the least that the client allows. Until then a
-/// new broker is unknown here, and this process is unknown there.
+/// How often routes are read again, and heartbeats are sent: the least that the client allows. Until then a new broker
+/// is unknown here, and this process is unknown there.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// The client's runtime.
 ///
-/// The client brings a runtime of its own. All of its futures run there and nowhere else: so its connections do not
-/// end with the caller's runtime, a defect in it ends a task of ours and not of the caller's, and its future types,
+/// The client brings a runtime of its own. All of its futures run there and nowhere else: so its connections do not end
+/// with the caller's runtime, a defect in it ends a task of that runtime and not of the caller's, and its future types,
 /// too deep for a compiler's default limit, stay inside this crate.
 pub(crate) struct Client {
     owner: Mutex<Option<RuntimeOwner>>,
@@ -56,7 +56,7 @@ pub(crate) struct Client {
     factory: ClientFactory,
 }
 
-/// What producers, consumers and admin clients are made with.
+/// Makes producers, consumers and admin clients.
 #[derive(Clone)]
 pub(crate) struct ClientFactory {
     runtime: Arc<ClientRuntime>,
@@ -70,12 +70,12 @@ impl ClientFactory {
         self.runtime.clone()
     }
 
-    /// What every request and answer must go through.
+    /// Returns the hook for every request and answer.
     pub(crate) fn hook(&self) -> Arc<dyn RPCHook> {
         self.hook.clone()
     }
 
-    /// Their addresses.
+    /// Returns their addresses.
     pub(crate) fn nameservers(&self) -> &str {
         self.config.namesrv_addr.as_deref().unwrap_or_default()
     }
@@ -84,7 +84,7 @@ impl ClientFactory {
         self.config.use_tls
     }
 
-    /// An admin client that is not started yet.
+    /// Makes an admin client that is not started yet.
     pub(super) fn admin(&self) -> DefaultMQAdminExt {
         let mut admin = DefaultMQAdminExt::with_rpc_hook(self.runtime(), self.hook());
         *admin.client_config_mut() = self.config();
@@ -115,8 +115,8 @@ impl ClientFactory {
         }
     }
 
-    /// Settings under a name of its own, so that what is made with them shares no connection, and no memory of failed
-    /// ones, with anything else. Brokers share queues out by that name.
+    /// Makes settings under a unique name, so that clients made with them share no connection, and no memory of failed
+    /// ones, with others. Brokers assign queues by that name.
     pub(crate) fn config(&self) -> ClientConfig {
         let mut config = self.config.clone();
         config.instance_name = format!("delayline-{}", unique_name()).into();
@@ -125,7 +125,7 @@ impl ClientFactory {
 }
 
 impl Client {
-    /// Starts the runtime and in it what it is for; ends it again if that fails, or takes too long.
+    /// Starts the runtime and opens a client in it; ends the runtime again if that fails, or takes too long.
     pub(crate) async fn open<T: Send + 'static, F>(
         options: RocketMqOptions,
         opening: impl FnOnce(ClientFactory, RocketMqOptions) -> F,
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// Starts the runtime, if the options are good; connects to nothing yet.
+    /// Starts the runtime, if the options are valid; connects to nothing yet.
     pub(super) async fn start(options: &RocketMqOptions) -> Result<Self, Error> {
         options.check()?;
         let owner = RuntimeOwner::plan(runtime_config()?)
@@ -167,7 +167,7 @@ impl Client {
         config.namesrv_addr = Some(options.nameservers.as_str().into());
         config.poll_name_server_interval = REFRESH.as_millis() as u32;
         config.heartbeat_broker_interval = REFRESH.as_millis() as u32;
-        // Wake-ups are too short to be compressed. Of foreign messages, one that cannot be expanded would take those
+        // Wake-ups are too short to be compressed. A foreign message that cannot be decompressed would take the ones
         // behind it with it, and one that can be might become very large.
         config.decode_decompress_body = false;
         #[cfg(feature = "rocketmq-tls")]
@@ -186,7 +186,7 @@ impl Client {
         })
     }
 
-    /// What producers, consumers and admin clients are made with.
+    /// Returns the factory of producers, consumers and admin clients.
     pub(crate) fn factory(&self) -> ClientFactory {
         self.factory.clone()
     }
@@ -212,12 +212,12 @@ impl Client {
         }
     }
 
-    /// Runs a future in the client's runtime, to its end whatever becomes of the caller.
+    /// Runs a future in the client's runtime, to its end even if the caller is dropped.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        // Boxed, for the client's futures are large.
+        // Boxed, as the client's futures are large.
         self.tasks.spawn(Box::pin(future))
     }
 
@@ -238,7 +238,7 @@ impl Client {
     }
 }
 
-/// What a task of the client's runtime came to.
+/// Returns the result of a task of the client's runtime.
 pub(crate) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
     task.await.map_err(|ended| {
         if ended.is_panic() {
@@ -263,8 +263,8 @@ fn runtime_config() -> Result<RuntimeConfig, Error> {
     let mut config = RuntimeConfig::for_parallelism("delayline-rocketmq", workers)
         .with_max_blocking_threads(LISTENERS + OTHER_BLOCKING)
         .map_err(|cause| permanent(format!("the client's runtime cannot be configured: {cause}")))?;
-    // Listeners run in this lane. By default it has two threads per processor, and the client takes a listener that
-    // waits 5 s for one, or runs for 30 s, for failed: its messages would come again with a delay of their own.
+    // Listeners run in this lane. By default it has two threads per processor, and the client treats a listener as
+    // failed that waits 5 s for a thread, or runs for 30 s: its messages would come again with a delay of their own.
     config.blocking_lane_policies.metadata_io = BlockingPoolPolicy {
         name: "delayline-listeners".into(),
         max_concurrency: LISTENERS,

@@ -14,33 +14,33 @@ use super::client::LISTENER_LIMIT;
 use super::{ClientFactory, failure};
 use crate::Error;
 
-/// How many messages a listener is given at once, which is also as many as a broker gives at once.
+/// How many messages a listener gets at once, which is also as many as a broker sends at once.
 const BATCH: u32 = 32;
 /// How many messages of one queue the client reads ahead: enough to keep every listener busy.
 const READ_AHEAD: u32 = 512;
-/// How many of all queues together, which it shares out among them.
+/// How many messages of all queues together, which it divides among them.
 const READ_AHEAD_IN_ALL: i32 = 4_096;
-/// How many MiB of one queue it reads ahead, the least that it can be told. By itself it may take 100: wake-ups never
-/// fill that, but whoever may publish to the topic can send what does.
+/// How many MiB of one queue it reads ahead, the smallest setting. By default it may take 100: wake-ups never fill
+/// that, but any account that may publish to the topic can send messages that do.
 const READ_AHEAD_MIB: u32 = 1;
-/// How many bytes a broker gives at once: some hundred wake-ups. It gives one message at least, however long.
+/// How many bytes a broker sends at once: some hundred wake-ups. It sends one message at least, however long.
 const BATCH_BYTES: u32 = 64 * 1_024;
 /// For how long a closing consumer waits for batches that have been received and not yet acknowledged.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// For how many minutes the client lets a listener have a message, before it gives that back to the broker: a year.
+/// How many minutes a listener may hold a message, before the client gives it back to the broker: a year.
 const CONSUME_TIMEOUT: u64 = LISTENER_LIMIT.as_secs() / 60;
-/// How often a message may come again, before a broker gives it up (`%DLQ%`): always, as nothing is ever given up here.
+/// How often a message may come again, before a broker gives it up (`%DLQ%`): always, as nothing is given up here.
 const REDELIVERIES: i32 = i32::MAX;
 
-/// What is consumed, and by how many threads.
+/// The topics to consume, and by how many threads.
 pub(crate) struct Consumption<'a> {
     pub(crate) group: &'a str,
     pub(crate) topics: &'a [String],
     pub(crate) listeners: usize,
 }
 
-/// Holds a thread of the client until a batch is dealt with, and says whether it was: a batch that was not comes again,
+/// Holds a thread of the client until a batch is processed, and says whether it was: a batch that was not comes again,
 /// after 10 s and more, by a topic of the group's own.
 pub(crate) trait Listener: Send + Sync + 'static {
     fn listen(&self, messages: &[&MessageExt]) -> bool;
@@ -57,7 +57,7 @@ pub(crate) async fn start(
         .client_config(factory.config())
         .rpc_hook(Some(factory.hook()))
         .consumer_group(consumption.group)
-        // A new group must also get what was sent before its first process started.
+        // A new group must also get messages that were sent before its first process started.
         .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)
         .consume_thread_min(listeners)
         .consume_thread_max(listeners)
@@ -73,7 +73,7 @@ pub(crate) async fn start(
         .build();
     consumer.register_message_listener_concurrently(
         move |messages: &[&MessageExt], _: &ConsumeConcurrentlyContext| {
-            // A panic would be taken for "later" as well, and the client would log its text.
+            // The client would treat a panic as "later" as well, and log its text.
             let listened = catch_unwind(AssertUnwindSafe(|| listener.listen(messages)));
             Ok(match listened {
                 Ok(true) => ConsumeConcurrentlyStatus::ConsumeSuccess,

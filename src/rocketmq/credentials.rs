@@ -1,4 +1,4 @@
-//! Who asks.
+//! Holds the account that signs requests.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rocketmq_client_rust::{AclClientRPCHook, SessionCredentials};
 
 use crate::Error;
 
-/// An account, whose secret is shown to nobody.
+/// An account, whose secret is never shown.
 #[derive(Clone)]
 pub(super) struct Credentials {
     access_key: String,
@@ -30,7 +30,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// What signs requests: the secret itself stays here.
+    /// Makes the signer of requests: the secret itself stays here.
     pub(super) fn signer(&self) -> AclClientRPCHook {
         AclClientRPCHook::new(SessionCredentials::with_keys(
             self.access_key.as_str(),

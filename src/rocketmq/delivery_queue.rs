@@ -1,4 +1,4 @@
-//! Between the client's threads, which must be held until a batch is dealt with, and the receiver, which must not be.
+//! Connects the client's threads, which must block until a batch is processed, with the receiver, which must not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use super::closed;
 use crate::Error;
 
-/// Hands batches of what came over to receivers, and blocks the listener of each until all of it is acknowledged.
+/// Hands batches to receivers, and blocks the listener of each until all of it is acknowledged.
 ///
-/// It has no more than was delivered and not yet answered, so it needs no limit of its own.
+/// It holds no more than was delivered and not yet answered, so it needs no limit of its own.
 #[derive(Debug)]
 pub(crate) struct DeliveryQueue<T> {
     state: Mutex<Contents<T>>,
@@ -32,14 +32,14 @@ struct Contents<T> {
     released: bool,
 }
 
-/// What came, and the mark of its batch, by which it is acknowledged.
+/// A message, and the mark of its batch, by which it is acknowledged.
 #[derive(Debug)]
 pub(crate) struct Delivered<T> {
     pub(crate) item: T,
     pub(crate) ticket: u64,
 }
 
-/// A batch that has been handed over, as who holds its listener knows it.
+/// A batch that was handed over, as the holder of its listener knows it.
 pub(crate) struct Held {
     ticket: u64,
     held: Receiver<Infallible>,
@@ -54,7 +54,7 @@ struct OpenBatch {
 }
 
 impl<T> DeliveryQueue<T> {
-    /// No listener is blocked for longer than `ack_timeout`.
+    /// Makes a queue that blocks no listener for longer than `ack_timeout`.
     pub(crate) fn new(ack_timeout: Duration) -> Self {
         Self {
             state: Mutex::new(Contents {
@@ -70,8 +70,8 @@ impl<T> DeliveryQueue<T> {
         }
     }
 
-    /// Delivers a batch, and blocks until all of it is acknowledged, the timeout ends, or everybody is released. Says
-    /// whether it was acknowledged.
+    /// Delivers a batch, and blocks until all of it is acknowledged, the timeout ends, or all listeners are released.
+    /// Says whether it was acknowledged.
     pub(crate) fn deliver(&self, batch: Vec<T>) -> bool {
         if batch.is_empty() {
             return true;
@@ -80,7 +80,7 @@ impl<T> DeliveryQueue<T> {
         held.is_some_and(|held| self.hold(held))
     }
 
-    /// Hands a batch over that is not empty, to be held; none, if everybody has been released.
+    /// Hands over a batch that is not empty, to be held; none, if all listeners have been released.
     pub(crate) fn hand_over(&self, batch: Vec<T>) -> Option<Held> {
         let (hold, held) = sync_channel(0);
         let ticket = {
@@ -100,8 +100,8 @@ impl<T> DeliveryQueue<T> {
         Some(Held { ticket, held })
     }
 
-    /// Blocks until all of a batch is acknowledged, the timeout ends, or everybody is released. Says whether it was
-    /// acknowledged.
+    /// Blocks until all of a batch is acknowledged, the timeout ends, or all listeners are released. Says whether it
+    /// was acknowledged.
     pub(crate) fn hold(&self, Held { ticket, held }: Held) -> bool {
         match held.recv_timeout(self.ack_timeout) {
             Ok(never) => match never {},
@@ -112,14 +112,14 @@ impl<T> DeliveryQueue<T> {
             Err(RecvTimeoutError::Timeout) => {
                 let mut state = self.state();
                 state.open.remove(&ticket);
-                // Here they would only pile up.
+                // These would only pile up.
                 state.waiting.retain(|delivered| delivered.ticket != ticket);
                 false
             }
         }
     }
 
-    /// Waits for what comes and takes up to `max`, in the order in which it came.
+    /// Waits for messages and takes up to `max`, in the order in which they came.
     pub(crate) async fn take(&self, max: usize) -> Result<Vec<Delivered<T>>, Error> {
         loop {
             let arrived = self.arrived.notified();
@@ -143,7 +143,7 @@ impl<T> DeliveryQueue<T> {
         }
     }
 
-    /// Counts what is acknowledged, by the marks of its batches, down from these.
+    /// Counts acknowledged messages, by the marks of their batches, down from these.
     pub(crate) fn acknowledge(&self, tickets: impl IntoIterator<Item = u64>) {
         let mut state = self.state();
         for ticket in tickets {
@@ -158,8 +158,8 @@ impl<T> DeliveryQueue<T> {
         }
     }
 
-    /// Forgets the batches that are not acknowledged, and releases their listeners, for they come again by another way. Gives
-    /// back what no receiver has taken.
+    /// Forgets the batches that are not acknowledged, and releases their listeners, as they come again by another way.
+    /// Returns those that no receiver has taken.
     pub(crate) fn forget(&self) -> Vec<T> {
         let mut state = self.state();
         state.open.clear();
@@ -168,13 +168,13 @@ impl<T> DeliveryQueue<T> {
         waiting.into_iter().map(|delivered| delivered.item).collect()
     }
 
-    /// Ends the receivers. Listeners stay blocked, so that what nobody took is not answered.
+    /// Ends the receivers. Listeners stay blocked, so that batches without a receiver are not answered.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.arrived.notify_one();
     }
 
-    /// Ends everybody's waiting.
+    /// Releases all receivers and listeners.
     pub(crate) fn release(&self) {
         self.close();
         let mut state = self.state();
@@ -315,7 +315,7 @@ mod tests {
         assert!(joined(listener).await);
     }
 
-    /// Only so that a test which would hang fails.
+    /// Makes a test fail that would hang.
     async fn patiently<T>(future: impl Future<Output = T>) -> T {
         tokio::time::timeout(Duration::from_secs(60), future)
             .await

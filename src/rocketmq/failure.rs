@@ -1,4 +1,4 @@
-//! The client's errors, in this crate's words.
+//! Converts the client's errors into this crate's.
 
 use std::borrow::Cow;
 use std::{fmt, io};
@@ -8,16 +8,16 @@ use rocketmq_client_rust::{ClientError, MQClientException};
 use super::NAME;
 use crate::Error;
 
-/// A broker that was asked for something it does not know, answers so.
+/// The answer of a broker to a request that it does not know.
 const NOT_SUPPORTED: i32 = 3;
-/// A broker answers so to a message that it will never take.
+/// The answer of a broker to a message that it will never take.
 pub(super) const MESSAGE_ILLEGAL: i32 = 13;
-/// A broker or its access control answers so.
+/// The answer of a broker or its access control to a denied request.
 pub(super) const NO_PERMISSION: i32 = 16;
-/// A nameserver answers so for a topic that no broker has registered.
+/// The answer of a nameserver for a topic that no broker has registered.
 pub(super) const NO_TOPIC: i32 = 17;
 
-/// What the answers of servers mean by their codes (`ResponseCode` of Apache's), as far as a person can do something.
+/// Explains the codes of servers (`ResponseCode` of Apache's), as far as an operator can do something.
 fn meaning(code: i32) -> Option<&'static str> {
     Some(match code {
         1 => "the server has an error of its own, which its log tells",
@@ -39,21 +39,21 @@ fn meaning(code: i32) -> Option<&'static str> {
     })
 }
 
-/// What that means.
+/// The meaning of denied access.
 const DENIED: &str =
     "access is denied: the credentials are wrong, or missing, or their account may not do it";
 
-/// What the other means.
+/// The meaning of a missing route.
 const NOWHERE: &str =
     "the nameservers know no broker that has the topic: its brokers are away, or it is missing";
 
-/// The client calls a missing route so, like everything that it thinks wrong with a call.
+/// The client's name for a missing route, as for everything that it thinks wrong with a call.
 const NO_ROUTE: &str = "core.argument.invalid";
 
-/// With this begins what the client calls settings that it cannot use.
+/// The beginning of the client's names for settings that it cannot use.
 const CONFIGURATION: &str = "core.configuration.";
 
-/// What the client failed to do, and why as far as it says: it keeps the texts of servers to itself.
+/// What the client failed to do, and why as far as it says: it hides the texts of servers.
 #[derive(Debug)]
 struct ClientFailure {
     doing: Cow<'static, str>,
@@ -61,7 +61,7 @@ struct ClientFailure {
 }
 
 impl ClientFailure {
-    /// What the client knows, in words; its own are for who knows its code.
+    /// Puts the client's error into words; its own are for readers of its code.
     fn words(&self) -> Cow<'static, str> {
         let descriptor = self.cause.descriptor();
         let code = descriptor.code().as_str();
@@ -117,7 +117,7 @@ impl fmt::Display for ClientFailure {
 
 impl std::error::Error for ClientFailure {}
 
-/// The error of a call of the client.
+/// Makes the error of a call of the client.
 pub(crate) fn failure(doing: impl Into<Cow<'static, str>>, cause: ClientError) -> Error {
     let doing = doing.into();
     Error::Backend {
@@ -127,8 +127,8 @@ pub(crate) fn failure(doing: impl Into<Cow<'static, str>>, cause: ClientError) -
     }
 }
 
-/// The error of a broker that was not reached. It may be up and have registered an address that only it can use, such as
-/// that of a container.
+/// Makes the error of a broker that was not reached. It may be up and have registered an address that only it can use,
+/// such as that of a container.
 pub(crate) fn unreached(address: &str, error: Error) -> Error {
     explained(
         &format!(
@@ -138,14 +138,14 @@ pub(crate) fn unreached(address: &str, error: Error) -> Error {
     )
 }
 
-/// What is behind an error, if anything is.
+/// Finds the last cause of an error, if it has one.
 fn deepest(error: &dyn std::error::Error) -> Option<&dyn std::error::Error> {
     std::iter::successors(error.source(), |cause| cause.source())
         .last()
         .map(|cause| cause as _)
 }
 
-/// Whether it may go away by itself.
+/// Says whether it may go away by itself.
 fn is_transient(cause: &ClientError) -> bool {
     if let Some(code) = answer(cause) {
         return ![NOT_SUPPORTED, MESSAGE_ILLEGAL, NO_PERMISSION].contains(&code);
@@ -154,8 +154,8 @@ fn is_transient(cause: &ClientError) -> bool {
     !code.starts_with(CONFIGURATION) && !code.starts_with("client.lifecycle.") && !is_distrust(cause)
 }
 
-/// The code that a server answered with, if it did: the client hides those of some requests in what it calls an
-/// invalid argument.
+/// Returns the code that a server answered with, if it did: for some requests the client hides it in an invalid
+/// argument.
 pub(crate) fn answer(cause: &ClientError) -> Option<i32> {
     cause
         .broker_response_code()
@@ -163,12 +163,12 @@ pub(crate) fn answer(cause: &ClientError) -> Option<i32> {
         .filter(|code| *code > 0)
 }
 
-/// Whether a server denies access.
+/// Says whether a server denies access.
 pub(crate) fn is_refusal(cause: &ClientError) -> bool {
     answer(cause) == Some(NO_PERMISSION)
 }
 
-/// Whether no broker was found or reached, or a connection to one broke.
+/// Says whether no broker was found or reached, or a connection to one broke.
 pub(super) fn is_absence(cause: &ClientError) -> bool {
     if let Some(code) = answer(cause) {
         return code == NO_TOPIC;
@@ -178,29 +178,29 @@ pub(super) fn is_absence(cause: &ClientError) -> bool {
     is_unconnected && !is_distrust(cause) || cause.descriptor().code().as_str() == NO_ROUTE
 }
 
-/// Whether a server has taken a request and said nothing.
+/// Says whether a server has taken a request and not answered.
 pub(super) fn is_silence(cause: &ClientError) -> bool {
     cause.is(&rocketmq_error::TRANSPORT_RESPONSE_TIMEOUT)
 }
 
-/// Whether a server's certificate is not to be trusted, or it does not speak TLS.
+/// Says whether a server's certificate is not trusted, or it does not speak TLS.
 fn is_distrust(cause: &ClientError) -> bool {
     cause
         .source_ref::<io::Error>()
         .is_some_and(|connection| connection.kind() == io::ErrorKind::InvalidData)
 }
 
-/// Whether a server has hung up without a reason.
+/// Says whether a server has hung up without a reason.
 pub(super) fn is_hung_up(cause: &ClientError) -> bool {
     cause.is(&rocketmq_error::TRANSPORT_CONNECTION_FAILED) && cause.source_ref::<io::Error>().is_none()
 }
 
-/// The error of a server that does not let us in.
+/// Makes the error of a server that denies access.
 pub(super) fn denied(doing: &str, server: &str) -> Error {
     permanent(format!("{doing} failed: {DENIED}, broker {server}"))
 }
 
-/// The error, and what it means to the caller: of the same kind.
+/// Adds what the error means to the caller; the kind stays.
 pub(super) fn explained(meaning: &str, error: Error) -> Error {
     let transient = error.is_transient();
     let source = match error {
@@ -214,7 +214,7 @@ pub(super) fn explained(meaning: &str, error: Error) -> Error {
     }
 }
 
-/// An error of ours, in words, that may go away by itself.
+/// Makes an error of this crate that may go away by itself.
 pub(crate) fn transient(text: impl Into<String>) -> Error {
     Error::Backend {
         backend: NAME,
@@ -223,7 +223,7 @@ pub(crate) fn transient(text: impl Into<String>) -> Error {
     }
 }
 
-/// An error of ours, in words, that stays.
+/// Makes an error of this crate that stays.
 pub(crate) fn permanent(text: impl Into<String>) -> Error {
     Error::Backend {
         backend: NAME,
@@ -232,7 +232,7 @@ pub(crate) fn permanent(text: impl Into<String>) -> Error {
     }
 }
 
-/// The error of every call after close.
+/// Makes the error of every call after close.
 pub(crate) fn closed() -> Error {
     permanent("it is closed")
 }

@@ -10,7 +10,7 @@ use crate::{Context, Error, Failure, Outcome};
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
 /// [`Worker::forward`](crate::Worker::forward).
 ///
-/// A message is to a consumer what any other producer's would be:
+/// To a consumer the message looks like any other producer's:
 ///
 /// | part | what |
 /// |---|---|
@@ -22,15 +22,15 @@ use crate::{Context, Error, Failure, Outcome};
 /// | `DELAYLINE_KIND` | the task's kind |
 /// | `DELAYLINE_KEY` | the task's key, if it has one |
 /// | `DELAYLINE_ATTEMPT` | which attempt this is, from 1 |
-/// | `DELAYLINE_DUE_AT` | when the task was due at first, whatever was tried again, in ms since 1970 |
+/// | `DELAYLINE_DUE_AT` | when the task was due at first, before any retry, in ms since 1970 |
 ///
-/// **At least once.** The task is done when a broker has said that it has the message. A send that failed, or whose
-/// outcome is not known, is a failed attempt, tried again by the policy of the kind; so is one that the broker has not
-/// flushed, or copied to its replica, in the time that it gives itself (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`),
-/// for a crash may lose it. A broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and
-/// would say so of every further copy: that counts as done. Where no broker has the topic, for they are away, the task
-/// waits without an attempt ([`PublishError::outcome`]). What no broker will ever take is dead at once: an empty or
-/// too long payload, a header that cannot be a property, and what a broker calls illegal.
+/// **At least once.** The task is done when a broker has confirmed the message. A send that failed, or whose outcome is
+/// not known, is a failed attempt, tried again by the policy of the kind; so is one that the broker has not flushed, or
+/// copied to its replica, in its own time (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`), as a crash may lose it. A broker
+/// that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and would say so of every further copy:
+/// that counts as done. While no broker has the topic, because they are away, the task waits without an attempt
+/// ([`PublishError::outcome`]). A message that no broker will ever take makes its task dead at once: an empty or too long
+/// payload, a header that cannot be a property, or one that a broker calls illegal.
 ///
 /// A cheap handle: clone it to forward several kinds through one connection, each with a tag of its own.
 #[derive(Clone)]
@@ -44,10 +44,10 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Connects to the nameservers, for messages to `topic`. Of the options, those for wake-ups are no matter.
+    /// Connects to the nameservers, for messages to `topic`. Options for wake-ups are ignored.
     ///
-    /// The topic is the service's: it must be there. With [`RocketMqOptions::lazy`] it need not be seen if the nameservers
-    /// are away, and its tasks wait.
+    /// The topic is the service's own: it must exist. With [`RocketMqOptions::lazy`] it need not be seen if the
+    /// nameservers are away, and its tasks wait.
     pub async fn connect(
         options: impl Into<RocketMqOptions>,
         topic: impl Into<String>,
@@ -65,7 +65,7 @@ impl Forward {
         })
     }
 
-    /// The tag of each message, by which consumers subscribe. Default: none.
+    /// Sets the tag of each message, by which consumers subscribe. Default: none.
     ///
     /// 1 to 255 bytes without white space or `|`, and not `*`; another one is refused when the worker starts.
     #[must_use]
@@ -74,7 +74,7 @@ impl Forward {
         self
     }
 
-    /// A user property of each message, beside those that are always there.
+    /// Adds a user property to each message, beside those that are always there.
     ///
     /// The name is 1 to 255 letters, digits and any of `_-.`, none of RocketMQ's own names (such as `KEYS`) and none
     /// that begins with `DELAYLINE_`; the value is text of 1 to 4,096 bytes without control characters. Another one is
@@ -96,14 +96,15 @@ impl Forward {
         self
     }
 
-    /// Lets go of the connection, for all clones; what is forwarded later is a failed attempt.
+    /// Closes the connection, for all clones; a task that is forwarded later is a failed attempt.
     ///
-    /// Without it, it goes with the last clone.
+    /// Without this call, the connection closes with the last clone.
     pub async fn close(&self) {
         self.publisher.close().await;
     }
 
-    /// Refuses a tag and properties that no message can have. [`Worker::forward`](crate::Worker::forward) asks by itself.
+    /// Refuses a tag and properties that no message can have. [`Worker::forward`](crate::Worker::forward) calls it by
+    /// itself.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(tag) = &self.tag {
             message::check_tag(tag)?;
@@ -113,20 +114,20 @@ impl Forward {
             .try_for_each(|(name, value)| task_message::check_property(name, value))
     }
 
-    /// Whether the topic was there when this was connected; otherwise the nameservers were away.
+    /// Says whether the topic existed when this connected; otherwise the nameservers were away.
     pub fn saw_topic(&self) -> bool {
         self.saw_topic
     }
 
-    /// Whether any broker has the topic now, as far as the nameservers know.
+    /// Says whether any broker has the topic now, by the nameservers.
     pub async fn topic_exists(&self) -> Result<bool, Error> {
         self.publisher.topic_exists(&self.topic).await
     }
 
-    /// Publishes the task of a handler, as a part of a trace: for a handler that does so in a span of its own.
+    /// Publishes the task of a handler, as a part of a trace: for a handler that publishes in a span of its own.
     ///
-    /// The message is as by [`Message::in_trace`]. A value that no property can have makes the task dead, as such a header
-    /// does.
+    /// The message is as by [`Message::in_trace`]. A value that no property can have makes the task dead, as such a
+    /// header does.
     pub async fn publish_in_trace(
         &self,
         context: &Context,
@@ -152,7 +153,7 @@ impl Forward {
             .await
     }
 
-    /// Sends a message, if there can be one.
+    /// Sends the message, or fails as the reason says that there can be none.
     async fn send(&self, message: Result<Message, String>, context: &Context) -> Result<Outcome, Failure> {
         let sent = match message {
             Ok(message) => self.publisher.publish(message).await,

@@ -1,4 +1,4 @@
-//! What is done to every request before it is sent, and to every answer before the client reads it.
+//! Changes every request before it is sent, and every answer before the client reads it.
 
 use std::net::SocketAddr;
 
@@ -15,18 +15,18 @@ use super::route;
 pub(super) const ROUTE: i32 = 105;
 /// The request for the brokers of a cluster.
 const CLUSTER: i32 = 106;
-/// An answer without a complaint.
+/// A successful answer.
 pub(super) const SUCCESS: i32 = 0;
-/// An answer to what a server did not expect to happen.
+/// The answer to an unexpected error in a server.
 const SYSTEM_ERROR: i32 = 1;
 
-/// Signs requests, and makes the answers of servers before 5.0 such as later ones would have given.
+/// Signs requests, and adapts the answers of servers before 5.0 to those of later ones.
 pub(super) struct Hook {
     signer: Option<AclClientRPCHook>,
 }
 
 impl Hook {
-    /// Without credentials, nothing is signed.
+    /// Makes a hook; without credentials, nothing is signed.
     pub(super) fn new(credentials: Option<&Credentials>) -> Self {
         Self {
             signer: credentials.map(Credentials::signer),
@@ -65,8 +65,8 @@ impl RPCHook for Hook {
     }
 }
 
-/// Whether the access control of a broker before 5.0 refuses a request: it throws an exception, which the broker tells
-/// like any other defect, so that only the text tells it from one that may go away.
+/// Says whether the access control of a broker before 5.0 refuses a request: it throws an exception, which the broker
+/// reports like any other defect, so that only the text distinguishes it from a transient one.
 fn is_refusal(answer: &RemotingCommand) -> bool {
     answer.code() == SYSTEM_ERROR
         && answer

@@ -1,4 +1,4 @@
-//! Messages that others send to topics of ours.
+//! Receives messages that other producers send to our topics.
 
 mod first_stored;
 mod group_offset;
@@ -23,24 +23,23 @@ use super::{
 };
 use crate::Error;
 
-/// For how long messages are held for what received them: without end. What is given back to a broker comes again as a copy
-/// that is stored anew, and after 16 times never again.
+/// For how long messages are held for their receiver: without end. A message that is given back to a broker comes again
+/// as a copy that is stored anew, and after 16 times never again.
 const HOLD: Duration = Duration::MAX;
-/// How many bytes of bodies are given at once, and one message more: a few may be compressed into very little.
+/// How many bytes of bodies are returned at once, and one message more: a few may be compressed into very little.
 const BYTES: usize = 32 << 20;
-/// How often the topics are tried to be made where no broker could be asked at the start, and the consumer to be started.
+/// How often creating the topics is tried again where no broker could be asked at the start, and starting the consumer.
 const AGAIN: Duration = Duration::from_secs(2);
-/// For how long nameservers and brokers may take for it: less than opening may take in all.
+/// How long nameservers and brokers may take for it: less than opening may take in all.
 const MAKE_WITHIN: Duration = Duration::from_secs(12);
-/// How many batches may be with who receives them at once: some hundred messages, as many as go well into one call of a
-/// store.
+/// How many batches a receiver may hold at once: some hundred messages, as many as go well into one call of a store.
 const BATCHES: usize = 16;
 
 /// Receives the messages of topics, and holds each until it is acknowledged.
 ///
 /// The processes of one consumer group share the messages. Those of one queue come in the order in which their broker
-/// stored them. A message that is not acknowledged is held, and comes again where this process ends, or its broker has been
-/// away.
+/// stored them. A message that is not acknowledged is held, and comes again where this process ends, or its broker has
+/// been away.
 pub struct Inbox(
     /// Its type hidden: see `RocketMqBackend`.
     Arc<dyn Receives>,
@@ -55,8 +54,8 @@ trait Receives: Send + Sync {
 }
 
 impl Inbox {
-    /// Connects to the nameservers and starts to receive what is sent to `topics`, which are made on every master that lacks
-    /// them. The options' group is who receives; their topic, and those for wake-ups, are no matter.
+    /// Connects to the nameservers and starts to receive messages of `topics`, which are created on every master that
+    /// lacks them. The options' group is the receiving one; their topic, and those for wake-ups, are ignored.
     pub async fn connect(
         options: impl Into<RocketMqOptions>,
         topics: impl IntoIterator<Item = impl Into<String>>,
@@ -65,7 +64,7 @@ impl Inbox {
         Self::open(options.into(), topics).await
     }
 
-    /// Apart from `connect`, which is compiled where it is called.
+    /// Separate from `connect`, which is compiled where it is called.
     fn open(options: RocketMqOptions, topics: Vec<String>) -> Hidden<'static, Result<Self, Error>> {
         Box::pin(async move {
             let Some(first) = topics.first() else {
@@ -107,12 +106,12 @@ impl Inbox {
         self.0.receive(max).await
     }
 
-    /// These messages have been dealt with, and do not come again unless this process ends within seconds.
+    /// Acknowledges messages: they do not come again unless this process ends within seconds.
     pub fn acknowledge(&self, messages: &[Received]) {
         self.0.acknowledge(messages);
     }
 
-    /// Ends receiving. What has been received and not been acknowledged is left to others of the group.
+    /// Ends receiving. Messages that were received and not acknowledged are left to other processes of the group.
     pub async fn close(&self) {
         self.0.close().await;
     }
@@ -129,7 +128,7 @@ struct Connected {
     consumer: Arc<Consumer>,
     intake: Arc<Intake>,
     longest_body: usize,
-    /// Taken, and not given yet.
+    /// Taken, and not returned yet.
     left: Mutex<VecDeque<Delivered<Queued>>>,
     /// Until closed.
     watching: Mutex<Option<JoinHandle<()>>>,
@@ -167,7 +166,7 @@ impl Receives for Connected {
             watching.abort();
             let consumer = self.consumer.clone();
             let closing = self.client.spawn(async move {
-                // What is half started cannot be closed.
+                // A consumer that is half started cannot be closed.
                 let _ended = watching.await;
                 consumer.close().await;
             });
@@ -185,7 +184,7 @@ impl Connected {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is given next of what has been taken, with expanded bodies.
+    /// Returns the next messages of those taken, with decompressed bodies.
     fn next(&self, max: usize) -> Vec<Received> {
         let (mut left, mut next, mut bytes) = (self.left(), Vec::new(), 0);
         while next.len() < max && bytes < BYTES {
@@ -202,18 +201,18 @@ impl Connected {
     }
 }
 
-/// A message, and where it is in its queue.
+/// A message, and its place in its queue.
 struct Queued {
     received: Received,
     queue: Arc<Queue>,
     offset: i64,
 }
 
-/// What one consumer after the other has received.
+/// The messages of one consumer after the other.
 struct Intake {
     delivery_queue: DeliveryQueue<Queued>,
     order: QueueOrder,
-    /// What brokers are asked with; none before the first consumer starts.
+    /// For requests to brokers; none before the first consumer starts.
     factory: OnceLock<ClientFactory>,
     group: String,
 }
@@ -229,11 +228,11 @@ impl Intake {
         received
     }
 
-    /// Forgets what the last consumer has brought and no receiver has taken, as it comes again by the next; and what it still
-    /// brings. Gives the next one's listener.
+    /// Forgets the last consumer's messages that no receiver has taken, as they come again by the next, and those that
+    /// it still brings. Returns the next one's listener.
     ///
-    /// The client takes no answer for a consumer that has ended, and each batch would hold a thread for as long as there is
-    /// no store.
+    /// The client takes no answer for a consumer that has ended, and each batch would hold a thread for as long as
+    /// there is no store.
     fn next_listener(self: &Arc<Self>) -> Arc<InboxListener> {
         let consumer = self.order.next_consumer(|| {
             let forgotten = self.delivery_queue.forget().into_iter();
@@ -246,7 +245,7 @@ impl Intake {
     }
 }
 
-/// Of one consumer.
+/// The listener of one consumer.
 struct InboxListener {
     intake: Arc<Intake>,
     consumer: u64,
@@ -289,14 +288,14 @@ struct Consumer {
     group: String,
     topics: Vec<String>,
     intake: Arc<Intake>,
-    /// Whether the topics are there, as far as any broker could be asked at the start.
+    /// Whether the topics exist, as far as any broker could be asked at the start.
     are_made: bool,
     /// None: closed, or about to be started.
     in_use: tokio::sync::Mutex<Option<DefaultMQPushConsumer>>,
 }
 
 impl Consumer {
-    /// Makes the topics, and starts to consume them.
+    /// Creates the topics, and starts to consume them.
     async fn open(
         factory: ClientFactory,
         options: RocketMqOptions,
@@ -337,10 +336,10 @@ impl Consumer {
         start_consumer(&self.factory, consumption, self.intake.next_listener()).await
     }
 
-    /// Starts the consumer anew whenever a broker has come back. Never ends.
+    /// Replaces the consumer whenever a broker has come back. Never ends.
     ///
-    /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come back, and
-    /// a restarted broker gives nothing to a consumer until it next sends its heartbeat.
+    /// After five failed connections to a broker the client tries no other for 30 s, though the broker is back, and a
+    /// restarted broker gives nothing to a consumer until its next heartbeat.
     async fn keep_up(&self) {
         if !self.are_made {
             self.make_topics().await;
@@ -352,8 +351,8 @@ impl Consumer {
         }
     }
 
-    /// Makes the topics as soon as a broker can be asked, and has them consumed: a consumer that started earlier learns of
-    /// them only when it next reads routes.
+    /// Creates the topics as soon as a broker can be asked, and has them consumed: a consumer that started earlier
+    /// learns of them only when it next reads routes.
     async fn make_topics(&self) {
         loop {
             sleep(AGAIN).await;
@@ -373,8 +372,8 @@ impl Consumer {
         self.renew().await;
     }
 
-    /// Ends the consumer, and only then starts a fresh one: with both there, what is behind in a queue could come by one
-    /// before what is ahead comes by the other.
+    /// Ends the consumer, and only then starts a fresh one: with both there, messages that are behind in a queue could
+    /// come by one before those ahead come by the other.
     async fn renew(&self) {
         self.close().await;
         loop {
@@ -391,14 +390,14 @@ impl Consumer {
     async fn close(&self) {
         let mut in_use = self.in_use.lock().await;
         if let Some(consumer) = &mut *in_use {
-            // It stays there until it has ended, so that it is ended once more if this is abandoned.
+            // It stays there until it has ended, so that it is ended again if this is abandoned.
             consumer.shutdown().await;
         }
         *in_use = None;
     }
 }
 
-/// Makes the topics on the masters that lack them, and the group.
+/// Creates the topics on the masters that lack them, and the group.
 async fn make(factory: &ClientFactory, topics: &[String], group: &str) -> Result<(), Error> {
     let admin = Admin::open(factory).await?;
     let made = async {

@@ -1,4 +1,4 @@
-//! What is published.
+//! Describes a message to publish.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,14 @@ use rocketmq_model::common::message::{MessageConst, STRING_HASH_SET};
 use super::names::check_topic;
 use crate::Error;
 
-/// The longest body: what brokers take unless they are set otherwise (`maxMessageSize`), and the most that the client
-/// sends.
+/// The longest body: the brokers' default (`maxMessageSize`), and the most that the client sends.
 pub(super) const LONGEST_BODY: usize = 4 * 1_024 * 1_024;
 /// The longest tag, and name of a property.
 pub(super) const LONGEST_NAME: usize = 255;
 /// How long all properties may be together: what brokers take (a signed 16-bit length), less what the client and the
-/// broker add by themselves, such as `UNIQ_KEY` and `CLUSTER`.
+/// broker add, such as `UNIQ_KEY` and `CLUSTER`.
 const LONGEST_PROPERTIES: usize = 32_767 - 512;
-/// What a broker keeps of a message beside its body, topic and properties, at the most, and what is added to those.
+/// The most that a broker keeps of a message beside its body, topic and properties, and that is added to those.
 const BESIDE: usize = 128 + 512;
 
 /// A message for a topic, as any producer could send it: for [`Publisher::publish`](super::Publisher::publish).
@@ -36,13 +35,13 @@ pub struct Message {
     pub(super) tag: Option<String>,
     pub(super) keys: Vec<String>,
     pub(super) properties: BTreeMap<String, String>,
-    /// Of RocketMQ's own names.
+    /// Properties with RocketMQ's own names.
     pub(super) marks: Vec<(&'static str, String)>,
     pub(super) queue_key: Option<String>,
 }
 
 impl Message {
-    /// A message of 1 byte to 4 MiB, for this topic.
+    /// Makes a message of 1 byte to 4 MiB, for this topic.
     pub fn new(topic: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             topic: topic.into(),
@@ -55,30 +54,31 @@ impl Message {
         }
     }
 
-    /// By which consumers subscribe. Default: none.
+    /// Sets the tag by which consumers subscribe. Default: none.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
         self
     }
 
-    /// One more key by which the message can be found on a broker: text without white space.
+    /// Adds a key by which the message can be found on a broker: text without white space.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.keys.push(key.into());
         self
     }
 
-    /// A user property. The name is none of RocketMQ's own (such as `KEYS`); neither it nor the value is blank or has the
-    /// characters U+0001 or U+0002 in it, by which brokers separate properties.
+    /// Adds a user property. The name is none of RocketMQ's own (such as `KEYS`); neither it nor the value is blank or
+    /// has the characters U+0001 or U+0002 in it, by which brokers separate properties.
     #[must_use]
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// Makes it a part of a trace: its user properties `traceparent` and `tracestate`, as of W3C Trace Context, are these. What
-    /// it had under these names is in `DELAYLINE_TRACEPARENT` and `DELAYLINE_TRACESTATE`, so that who consumes it finds both.
+    /// Makes it a part of a trace: sets its user properties `traceparent` and `tracestate`, as of W3C Trace Context.
+    /// Earlier values of these move to `DELAYLINE_TRACEPARENT` and `DELAYLINE_TRACESTATE`, so that its consumer finds
+    /// both.
     #[must_use]
     pub fn in_trace(mut self, traceparent: &str, tracestate: Option<&str>) -> Self {
         for (name, before, value) in [
@@ -104,7 +104,8 @@ impl Message {
         self
     }
 
-    /// The same as [`by_queue_key`](Self::by_queue_key), and the message says so by its property `__SHARDINGKEY`.
+    /// Does the same as [`by_queue_key`](Self::by_queue_key), and says so in the message by its property
+    /// `__SHARDINGKEY`.
     #[must_use]
     pub fn sharding_key(mut self, key: impl Into<String>) -> Self {
         let key = key.into();
@@ -118,15 +119,16 @@ impl Message {
         self
     }
 
-    /// How many bytes a broker keeps of it at the most. Brokers before 5.0 allow no more than `maxMessageSize` of all this
-    /// together, later ones of the body alone.
+    /// Returns how many bytes a broker keeps of it at the most. Brokers before 5.0 allow no more than `maxMessageSize`
+    /// of all this together, later ones of the body alone.
     pub fn size(&self) -> usize {
-        // What cannot be compressed is a little longer when it has been.
+        // An incompressible body is a little longer when it is compressed.
         let body = self.body.len() + self.body.len() / 2_048;
         body + self.topic.len() + self.properties_size() + BESIDE
     }
 
-    /// How long its properties are together, as brokers have them: each with a character behind its name and its value.
+    /// Returns how long its properties are together, as brokers have them: each with a character behind its name and
+    /// its value.
     fn properties_size(&self) -> usize {
         let keys = self.keys.iter().map(|key| key.len() + 1).sum::<usize>();
         let (keys_name, tags_name) = (
@@ -146,7 +148,7 @@ impl Message {
             .sum()
     }
 
-    /// Refuses what no broker takes that takes bodies of up to `longest_body` bytes, or would take for something else.
+    /// Refuses a message that brokers with bodies of up to `longest_body` bytes do not take, or would misread.
     pub(super) fn check(&self, longest_body: usize) -> Result<(), Error> {
         check_topic(&self.topic)?;
         let size = self.body.len();
@@ -176,7 +178,7 @@ impl Message {
                 let allowed = format!("allowed is no name of RocketMQ's own, and {SEPARATES_NOTHING}");
                 return Err(Error::invalid("property", name, allowed));
             }
-            // The value may be anybody's secret: it is not repeated.
+            // The value may be a secret: it is not repeated.
             if !separates_nothing(value) {
                 return Err(Error::invalid("property", name, SEPARATES_NOTHING));
             }
@@ -195,7 +197,7 @@ impl std::fmt::Debug for Message {
     }
 }
 
-/// Whether a property of this name is RocketMQ's own.
+/// Says whether a property of this name is RocketMQ's own.
 pub(super) fn is_reserved(name: &str) -> bool {
     STRING_HASH_SET.contains(name)
         || matches!(
@@ -210,12 +212,12 @@ pub(super) fn is_reserved(name: &str) -> bool {
 
 const SEPARATES_NOTHING: &str = "text that is not blank, without U+0001 and U+0002";
 
-/// Whether brokers take it for one text: by those two characters they separate properties.
+/// Says whether brokers read it as one text: by those two characters they separate properties.
 fn separates_nothing(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(['\u{1}', '\u{2}'])
 }
 
-/// Refuses what a broker would take for several keys.
+/// Refuses a key that a broker would read as several.
 pub(super) fn check_key(key: &str) -> Result<(), Error> {
     if separates_nothing(key) && !key.contains(char::is_whitespace) {
         return Ok(());
@@ -224,7 +226,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Error> {
     Err(Error::invalid("key", key, allowed))
 }
 
-/// Refuses what no consumer could subscribe to.
+/// Refuses a tag that no consumer could subscribe to.
 pub(super) fn check_tag(tag: &str) -> Result<(), Error> {
     let fits = (1..=LONGEST_NAME).contains(&tag.len()) && tag != "*";
     if fits && !tag.contains(|sign: char| sign.is_whitespace() || sign.is_control() || sign == '|') {

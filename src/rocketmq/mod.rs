@@ -1,5 +1,5 @@
-//! What everything that speaks to RocketMQ has in common: how to connect, the client's runtime, what brokers are asked,
-//! and what their refusals mean.
+//! Shared parts of everything that uses RocketMQ: how to connect, the client's runtime, requests to brokers, and the
+//! meaning of their refusals.
 
 mod absence;
 mod admin;
@@ -45,5 +45,5 @@ pub use self::survey::{Access, Master, Survey, Timers};
 pub use self::version::Version;
 pub(crate) use crate::clock::hidden::Hidden;
 
-/// As errors and logs name it.
+/// The name in errors and logs.
 pub(crate) const NAME: &str = "rocketmq";

@@ -1,4 +1,4 @@
-//! How to connect.
+//! Options for connecting.
 
 #[cfg(feature = "rocketmq-tls")]
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::delay::LevelTable;
 
 /// The longest body that can be allowed: brokers take no request of more than 16 MiB.
 const LARGEST_MESSAGE: usize = 16 << 20;
-/// What is in no host's name: by which an address is known that is meant for something else, and may hold a password.
+/// Characters that are in no host's name: an address with one is meant for something else, and may hold a password.
 const NO_HOST: [char; 4] = ['@', '/', '=', ' '];
 
-/// Which nameservers, and what to use there: for
+/// The nameservers, and how to use them: for
 /// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect) and
 /// [`RocketMqTimers::connect`](crate::backend::RocketMqTimers::connect).
 ///
@@ -37,7 +37,7 @@ pub struct RocketMqOptions {
 }
 
 impl RocketMqOptions {
-    /// The nameservers as `HOST:PORT`, several separated by semicolons.
+    /// Makes options for nameservers as `HOST:PORT`, several separated by semicolons.
     pub fn new(nameservers: impl Into<String>) -> Self {
         Self {
             nameservers: nameservers.into(),
@@ -53,42 +53,42 @@ impl RocketMqOptions {
         }
     }
 
-    /// How many bytes the body of a message may have: what the brokers' `maxMessageSize` says. Default 4 MiB, as theirs.
+    /// Sets how many bytes the body of a message may have: the brokers' `maxMessageSize`. Default 4 MiB, as theirs.
     ///
-    /// What is longer is not published, and is received as it is, without being expanded.
+    /// A longer message is not published, and is received as it is, without being decompressed.
     #[must_use]
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.max_message_size = bytes;
         self
     }
 
-    /// The topic that wake-ups go through. Default `delayline_wakes`; made on every master that lacks it.
+    /// Sets the topic of wake-ups. Default `delayline_wakes`; created on every master that lacks it.
     #[must_use]
     pub fn topic(mut self, topic: impl Into<String>) -> Self {
         self.topic = topic.into();
         self
     }
 
-    /// The consumer group that all workers of one service share. Default `delayline_workers`.
+    /// Sets the consumer group that all workers of one service share. Default `delayline_workers`.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// The level table of the brokers that do not tell theirs.
+    /// Sets the level table of brokers that do not report theirs.
     ///
-    /// It must be what their `messageDelayLevel` says. A wrong one makes wake-ups early or late, and loses none.
+    /// It must be their `messageDelayLevel`. A wrong one makes wake-ups early or late, and loses none.
     #[must_use]
     pub fn levels(mut self, levels: LevelTable) -> Self {
         self.levels = Some(levels);
         self
     }
 
-    /// The account that every request is signed for: of `plain_acl.yml` on 4.x, and of ACL 2.0 on 5.x.
+    /// Sets the account that signs every request: of `plain_acl.yml` on 4.x, and of ACL 2.0 on 5.x.
     ///
-    /// It must be one that may publish to the topic and, for workers, subscribe to it in the group. One that may do no
-    /// more than that needs the topic to be there, and [`levels`](Self::levels) where it may not read the brokers'
+    /// It must be allowed to publish to the topic and, for workers, to subscribe to it in the group. An account with no
+    /// more rights than that needs the topic to exist, and [`levels`](Self::levels) where it may not read the brokers'
     /// settings.
     #[must_use]
     pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
@@ -99,8 +99,8 @@ impl RocketMqOptions {
     /// Speaks TLS with nameservers and brokers alike, and trusts only certificates by the authorities in this PEM file.
     ///
     /// The certificates must be for the hosts as they are spelt: in `nameservers`, and by the brokers themselves
-    /// (`brokerIP1`). A program that has several providers of cryptography for rustls in it must choose a default one
-    /// by `CryptoProvider::install_default`.
+    /// (`brokerIP1`). A program that links several providers of cryptography for rustls must choose a default one by
+    /// `CryptoProvider::install_default`.
     ///
     /// With the feature `rocketmq-tls` only.
     #[cfg(feature = "rocketmq-tls")]
@@ -110,7 +110,7 @@ impl RocketMqOptions {
         self
     }
 
-    /// The same as [`tls`](Self::tls), with a certificate (X.509 version 3) to show to servers that want one, and its
+    /// Does the same as [`tls`](Self::tls), with a certificate (X.509 version 3) for servers that want one, and its
     /// key, which must not be encrypted; both PEM files.
     #[cfg(feature = "rocketmq-tls")]
     #[must_use]
@@ -125,28 +125,28 @@ impl RocketMqOptions {
         self
     }
 
-    /// The longest that a broker holds a timer message that does not tell its `timerMaxDelaySec`: only
-    /// [`RocketMqTimers`](crate::backend::RocketMqTimers) asks. Default: 3 days, as RocketMQ's.
+    /// Sets the longest delay of a timer message for brokers that do not report their `timerMaxDelaySec`: only
+    /// [`RocketMqTimers`](crate::backend::RocketMqTimers) uses it. Default: 3 days, as RocketMQ's.
     ///
-    /// What a broker refuses as too long takes the precise backend.
+    /// A wake-up that a broker refuses as too long goes to the precise backend.
     #[must_use]
     pub fn longest_timer(mut self, longest: Duration) -> Self {
         self.longest_timer = Some(longest);
         self
     }
 
-    /// Connects even if nobody can be reached now, so that a service starts while RocketMQ is away.
+    /// Connects even if no server can be reached now, so that a service starts while RocketMQ is away.
     ///
-    /// Brokers are then used as soon as they are there, and until then the precise backend carries everything. Only
-    /// what does not go away by itself is an error of connecting, such as credentials that are wrong. Without this, so
-    /// is an address where nobody answers: better while things are set up.
+    /// Brokers are then used as soon as they are there, and until then the precise backend carries everything.
+    /// Connecting fails only for errors that do not go away by themselves, such as wrong credentials. Without this, an
+    /// address where no server answers is an error too: better while things are set up.
     #[must_use]
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
         self
     }
 
-    /// Checks what can be told without connecting; connecting does so too.
+    /// Checks the options without connecting; connecting does so too.
     pub fn check(&self) -> Result<(), Error> {
         let is_address = |address: &str| {
             address.rsplit_once(':').is_some_and(|(host, port)| {
@@ -179,7 +179,7 @@ impl RocketMqOptions {
     }
 }
 
-/// Nameservers that cannot be used, as they are shown: what was meant for something else may hold a password.
+/// Hides nameservers that cannot be used: they may be meant for something else, and hold a password.
 fn without_secrets(nameservers: &str) -> &str {
     let looks_like_one = |address: &str| {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));

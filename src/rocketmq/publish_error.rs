@@ -1,4 +1,4 @@
-//! Messages that were not published.
+//! Classifies messages that were not published.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::{answer, failure};
 use crate::task::timestamp::duration;
 use crate::{Context, Error, Failure, Outcome};
 
-/// How long a task that finds no broker waits, as a part of how late it is.
+/// How long a task without a broker waits, as a part of how late it is.
 const PART_OF_LATENESS: u32 = 4;
 /// The shortest wait, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// For how long after its time a task waits for a broker. A topic that is missing cannot be told from one whose brokers
-/// are away, and some day the task must say so.
+/// For how long after its due time a task waits for a broker. A missing topic cannot be distinguished from one whose
+/// brokers are away, and some day the task must say so.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Why a message was not published, as far as is known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// It may be later, or may have been.
+    /// It may succeed later, or may have succeeded.
     #[error(transparent)]
     Failed(Error),
     /// No broker has the topic now: its brokers are away, or it is missing. None has the message, unless a connection broke.
@@ -42,7 +42,7 @@ impl PublishError {
         }
     }
 
-    /// How it is told apart in figures.
+    /// Names the class of the error in metrics.
     pub(super) fn sort(&self) -> &'static str {
         match self {
             Self::Failed(error) | Self::Unreachable(error) => error.sort(),
@@ -50,12 +50,12 @@ impl PublishError {
         }
     }
 
-    /// What it makes of the task whose handler publishes: a failed attempt, a wait, or a dead task.
+    /// Decides the outcome of the task whose handler publishes: a failed attempt, a wait, or a dead task.
     ///
-    /// Where no broker has the topic, that is no attempt of the task: it comes again after a quarter of the time that it
+    /// While no broker has the topic, the task uses up no attempt: it comes again after a quarter of the time that it
     /// is late, but 1 s at the least and 60 s at the most. So the absence of brokers costs a task no more than that
-    /// beyond the absence itself, and meanwhile its `last_error` says what is missing. When the task is a day late, it counts
-    /// as a failed attempt all the same.
+    /// beyond the absence itself, and meanwhile its `last_error` says what is missing. When the task is a day late, it
+    /// counts as a failed attempt all the same.
     pub fn outcome(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
             Self::Unreachable(error) => {
@@ -72,7 +72,7 @@ impl PublishError {
     }
 }
 
-/// For how long a task that is so late waits for a broker; none: not any more.
+/// Returns for how long a task that is so late waits for a broker; none: not any more.
 fn wait(late: Duration) -> Option<Duration> {
     let (shortest, longest) = WAITS;
     (late < PATIENCE).then(|| (late / PART_OF_LATENESS).clamp(shortest, longest))

@@ -1,4 +1,4 @@
-//! The way to topics of services' own, with the client's types in it.
+//! Publishes to the services' own topics, and hides the client's types.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::observe::metrics::{Stopwatch, sent_to_broker};
 
 /// How long a send may take.
 const SEND_WITHIN: Duration = Duration::from_secs(3);
-/// For how long nameservers may take to say whether they know a topic.
+/// How long nameservers may take to say whether they know a topic.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
-/// How often a producer to which a broker did not answer is replaced at the most.
+/// How often a producer is replaced at the most because a broker did not answer it.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 
-/// Publishes messages to topics of services' own.
+/// Publishes messages to the services' own topics.
 ///
-/// A message is published when a broker has said that it has it. What the broker has not flushed, or copied to its
-/// replica, in the time that it gives itself (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`) counts as failed, for a crash
-/// may lose it. A broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and would say so
-/// of every further copy: that counts as published.
+/// A message is published when a broker has confirmed it. A message that the broker has not flushed, or copied to its
+/// replica, in its own time (`FLUSH_DISK_TIMEOUT`, `FLUSH_SLAVE_TIMEOUT`) counts as failed, as a crash may lose it. A
+/// broker that has no replica to copy to (`SLAVE_NOT_AVAILABLE`) has the message itself, and would say so of every
+/// further copy: that counts as published.
 ///
 /// A cheap handle: clone it.
 #[derive(Clone)]
@@ -55,14 +55,14 @@ trait Publishes: fmt::Debug + Send + Sync {
 }
 
 impl Publisher {
-    /// Connects to the nameservers. Of the options, those for wake-ups are no matter.
+    /// Connects to the nameservers. Options for wake-ups are ignored.
     pub async fn connect(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
         let (publisher, _) = Self::open(options.into(), None).await?;
         Ok(publisher)
     }
 
-    /// Apart from `connect`, which is compiled where it is called. Fails if no broker has the topic. Says whether one has it,
-    /// which is not known where the nameservers are away and the options are lazy.
+    /// Separate from `connect`, which is compiled where it is called. Fails if no broker has the topic. Says whether
+    /// one has it, which is not known where the nameservers are away and the options are lazy.
     pub(super) fn open(
         options: RocketMqOptions,
         topic: Option<String>,
@@ -80,7 +80,7 @@ impl Publisher {
         })
     }
 
-    /// One that takes everything and publishes nothing.
+    /// Makes a publisher that takes everything and publishes nothing.
     #[cfg(test)]
     pub(super) fn nowhere() -> Self {
         #[derive(Debug)]
@@ -107,29 +107,30 @@ impl Publisher {
         Self(Arc::new(Nowhere))
     }
 
-    /// Refuses a message that no broker takes: for what is to be published later, and is better refused now.
+    /// Refuses a message that no broker takes: better now than when it is to be published later.
     pub fn check(&self, message: &Message) -> Result<(), Error> {
         message.check(self.longest_body())
     }
 
-    /// How many bytes a body may have: [`RocketMqOptions::max_message_size`].
+    /// Returns how many bytes a body may have: [`RocketMqOptions::max_message_size`].
     pub fn longest_body(&self) -> usize {
         self.0.longest_body()
     }
 
-    /// Whether any broker has the topic, as far as the nameservers know.
+    /// Says whether any broker has the topic, by the nameservers.
     pub async fn topic_exists(&self, topic: impl Into<String>) -> Result<bool, Error> {
         self.0.topic_exists(topic.into()).await
     }
 
-    /// Publishes a message. If it failed, it may have been published all the same.
+    /// Publishes a message. If this fails, it may have been published all the same.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
         self.check(&message)
             .map_err(|error| PublishError::Rejected(error.to_string()))?;
         self.0.publish(message).await
     }
 
-    /// Lets go of the connection, for all clones; what is published later fails. Without it, it goes with the last clone.
+    /// Closes the connection, for all clones; publishing fails afterwards. Without this call, it closes with the last
+    /// clone.
     pub async fn close(&self) {
         self.0.close().await;
     }
@@ -181,7 +182,7 @@ impl Publishes for Connected {
             let queue_key = message.queue_key.clone();
             let message = client_message(message)?;
             let producer = self.producer.clone();
-            // To its end even if the caller is stopped: what is half started cannot be taken back.
+            // To its end even if the caller is stopped: a send that is half started cannot be taken back.
             let sending = self
                 .client
                 .spawn(async move { producer.publish(message, queue_key).await });
@@ -297,9 +298,9 @@ impl CurrentProducer {
         published
     }
 
-    /// The producer in use; a fresh one, if the last was not answered.
+    /// Returns the producer in use; a fresh one, if the last was not answered.
     ///
-    /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come back.
+    /// After five failed connections to a broker the client tries no other for 30 s, though the broker is back.
     async fn producer(&self) -> Result<Arc<DefaultMQProducer>, Error> {
         let mut in_use = self.in_use.lock().await;
         let Some(producer) = in_use.producer.clone() else {
@@ -314,7 +315,7 @@ impl CurrentProducer {
             since: Instant::now(),
             is_stale: false,
         };
-        // What other brokers are about to confirm by it is not cut off.
+        // Other sends of it that brokers are about to confirm are not cut off.
         tokio::spawn(Box::pin(async move {
             sleep(2 * SEND_WITHIN).await;
             DefaultMQProducer::clone(&producer).shutdown().await;
@@ -341,8 +342,8 @@ impl CurrentProducer {
     }
 }
 
-/// Whether the nameservers know a broker that has the topic. Those that say nothing are not waited for until opening itself
-/// has taken too long.
+/// Says whether the nameservers know a broker that has the topic. Nameservers that do not answer are not waited for
+/// until opening itself has taken too long.
 async fn knows(factory: &ClientFactory, topic: &str) -> Result<bool, Error> {
     let admin = Admin::open(factory).await?;
     let asked = timeout(ASK_WITHIN, admin.topic_exists(topic)).await;
@@ -354,7 +355,7 @@ fn by_hash(queues: &[MessageQueue], message: &ClientMessage, key: &String) -> Op
     SelectMessageQueueByHash.select(queues, message, key)
 }
 
-/// Whether the message is published.
+/// Checks that the message is published.
 fn published(outcome: ClientResult<Option<SendResult>>) -> Result<(), PublishError> {
     match outcome {
         Ok(Some(result)) => stored(result.send_status),
@@ -363,7 +364,7 @@ fn published(outcome: ClientResult<Option<SendResult>>) -> Result<(), PublishErr
     }
 }
 
-/// Whether a message with this status outlives a crash of its broker, as far as trying again can change that.
+/// Checks that a message with this status outlives a crash of its broker, as far as trying again can change that.
 fn stored(status: SendStatus) -> Result<(), PublishError> {
     match status {
         SendStatus::SendOk | SendStatus::SlaveNotAvailable => Ok(()),
@@ -404,7 +405,7 @@ mod tests {
             .map(|number| MessageQueue::from_parts("t", "broker-a", number))
             .collect();
         let message = ClientMessage::builder().topic("t").body("x").build().unwrap();
-        // What `String.hashCode()` of Java gives.
+        // The results of Java's `String.hashCode()`.
         for (key, hash) in [
             ("abc", 96_354_i64),
             ("polygenelubricants", i64::from(i32::MIN)),

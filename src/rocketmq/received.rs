@@ -1,4 +1,4 @@
-//! What others have sent.
+//! Describes a received message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use rocketmq_model::utils::message_utils::build_message_id;
 use super::{Message, body, message};
 use crate::Timestamp;
 
-/// How a message says that it is an answer (`MSG_TYPE`).
+/// The property value that marks an answer (`MSG_TYPE`).
 const REPLY: &str = "reply";
 
 /// A message that an [`Inbox`](super::Inbox) has received.
@@ -18,32 +18,32 @@ const REPLY: &str = "reply";
 pub struct Received {
     /// The topic that it was sent to.
     pub topic: String,
-    /// What its producer called it (`UNIQ_KEY`): the same whenever it comes again.
+    /// Its producer's id for it (`UNIQ_KEY`): the same whenever it comes again.
     pub id: String,
-    /// When its broker stored it, by that broker's clock; for one that was given back to the broker, as far as is known, when
-    /// it was first stored.
+    /// When its broker stored it, by that broker's clock; for a message that was given back to the broker, when it was
+    /// first stored, as far as is known.
     pub stored_at: Timestamp,
     /// When its producer sent it, by the producer's clock.
     pub born_at: Timestamp,
     /// The name of its broker.
     pub broker: String,
-    /// Where it is in the log of its broker: what was stored later is further on. Of a message that was given back, where it
-    /// was at first; none, if that is not known.
+    /// Its place in the log of its broker: later messages are further on. For a message that was given back, its first
+    /// place; none, if that is not known.
     pub place: Option<u64>,
-    /// As it was sent; or why it cannot be had, and then [`raw_body`](Self::raw_body) is what came.
+    /// The body as it was sent; or why it cannot be had, and then [`raw_body`](Self::raw_body) is what came.
     pub body: Result<Vec<u8>, String>,
-    /// All of them, RocketMQ's own among them.
+    /// All properties, RocketMQ's own among them.
     pub properties: BTreeMap<String, String>,
-    /// The body as the broker has it, unless it is no more than `body`, and its flags.
+    /// The body as the broker has it, if it differs from `body`, and its flags.
     raw: (Vec<u8>, i32),
     /// How many bytes the broker keeps of it.
     stored_size: usize,
-    /// Of the batch that it came in.
+    /// The ticket of its batch.
     pub(super) ticket: u64,
 }
 
 impl Received {
-    /// One that did not come from a broker, for tests of who receives.
+    /// Makes a message that did not come from a broker, for tests of receivers.
     pub fn new(
         topic: impl Into<String>,
         id: impl Into<String>,
@@ -65,7 +65,7 @@ impl Received {
         }
     }
 
-    /// What the client has received; its body is still to be [expanded](Self::expanded).
+    /// Converts a message of the client; its body is still to be [expanded](Self::expanded).
     pub(super) fn of_client(message: &MessageExt) -> Self {
         let properties: BTreeMap<_, _> = message
             .properties()
@@ -91,7 +91,7 @@ impl Received {
         }
     }
 
-    /// With its body as it was sent, if that has no more than so many bytes.
+    /// Decompresses its body, if that has no more than so many bytes.
     pub(super) fn expanded(mut self, longest_body: usize) -> Self {
         let (raw, flags) = &self.raw;
         self.body = body::expanded(raw, *flags, longest_body);
@@ -101,12 +101,12 @@ impl Received {
         self
     }
 
-    /// How many bytes of memory its body takes.
+    /// Returns how many bytes of memory its body takes.
     pub(super) fn bytes(&self) -> usize {
         self.raw.0.len() + self.body.as_ref().map_or(0, Vec::len)
     }
 
-    /// The body as it came where it cannot be had as it was sent, and how it is compressed, if it is.
+    /// Returns the body as it came where it cannot be had as it was sent, and how it is compressed, if it is.
     pub fn raw_body(&self) -> Option<(&[u8], Option<&'static str>)> {
         let (raw, flags) = &self.raw;
         self.body
@@ -114,28 +114,28 @@ impl Received {
             .then(|| (raw.as_slice(), body::compression(*flags)))
     }
 
-    /// How many bytes its broker keeps of it, with all that belongs to it; 0 if it did not come from one.
+    /// Returns how many bytes its broker keeps of it in all; 0 if it did not come from one.
     pub fn stored_size(&self) -> usize {
         self.stored_size
     }
 
-    /// The tag by which consumers subscribe.
+    /// Returns the tag by which consumers subscribe.
     pub fn tag(&self) -> Option<&str> {
         self.property(MessageConst::PROPERTY_TAGS)
     }
 
-    /// The keys by which the message can be found on a broker.
+    /// Returns the keys by which the message can be found on a broker.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let keys = self.property(MessageConst::PROPERTY_KEYS).unwrap_or_default();
         keys.split_whitespace()
     }
 
-    /// By which its producer chose a queue, if it says so.
+    /// Returns the key by which its producer chose a queue, if it has one.
     pub fn sharding_key(&self) -> Option<&str> {
         self.property(MessageConst::PROPERTY_SHARDING_KEY)
     }
 
-    /// The properties that are none of RocketMQ's own.
+    /// Returns the properties that are none of RocketMQ's own.
     pub fn user_properties(&self) -> impl Iterator<Item = (&str, &str)> {
         self.properties
             .iter()
@@ -143,8 +143,8 @@ impl Received {
             .filter(|(name, _)| !message::is_reserved(name))
     }
 
-    /// The answer to a producer that waits for one (`producer.request` of the clients, since RocketMQ 4.6); none if it does
-    /// not wait.
+    /// Makes the answer to a producer that waits for one (`producer.request` of the clients, since RocketMQ 4.6); none
+    /// if it does not wait.
     pub fn reply(&self, body: impl Into<Vec<u8>>) -> Option<Message> {
         let cluster = self.property(MessageConst::PROPERTY_CLUSTER)?;
         let requester = self.property(MessageConst::PROPERTY_MESSAGE_REPLY_TO_CLIENT)?;
@@ -164,13 +164,13 @@ impl Received {
     }
 }
 
-/// Where a message is in the log of its broker, or was before it was given back.
+/// Returns a message's place in the log of its broker, or the place that it had before it was given back.
 fn place(message: &MessageExt) -> Option<u64> {
     let Some(first) = message.properties().get(MessageConst::PROPERTY_ORIGIN_MESSAGE_ID) else {
         return u64::try_from(message.commit_log_offset()).ok();
     };
-    // The address of a broker, and a place of 16 digits. What its client sent again itself has another id there, and may be
-    // on another broker than at first.
+    // The address of a broker, and a place of 16 digits. A message that its client sent again has another id there, and
+    // may be on another broker than at first.
     let of_this_broker = build_message_id(message.store_host(), 0);
     let address = of_this_broker.strip_suffix("0000000000000000")?;
     u64::from_str_radix(first.strip_prefix(address)?, 16).ok()

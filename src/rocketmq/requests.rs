@@ -1,4 +1,4 @@
-//! What brokers are asked that the client has no function for.
+//! Sends requests for which the client has no function.
 
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::ClientInstanceHandle;
@@ -13,13 +13,13 @@ use crate::Error;
 
 /// The number of a master among the brokers of one name.
 pub(super) const MASTER: u64 = 0;
-/// For how long a server may take to answer, in ms.
+/// How long a server may take to answer, in ms.
 const ANSWER_WITHIN: u64 = 1_000;
-/// The request for how far a consumer group has consumed a queue (`QUERY_CONSUMER_OFFSET`).
+/// The request for a consumer group's offset in a queue (`QUERY_CONSUMER_OFFSET`).
 const GROUP_OFFSET: i32 = 14;
-/// The request for where a queue begins (`GET_MIN_OFFSET`).
+/// The request for the beginning of a queue (`GET_MIN_OFFSET`).
 const MIN_OFFSET: i32 = 31;
-/// A broker answers so for a group that has consumed nothing of a queue.
+/// The answer of a broker for a group that has consumed nothing of a queue.
 const NOT_FOUND: i32 = 22;
 
 /// Sends requests that the client has no function for.
@@ -29,7 +29,7 @@ pub(super) struct Requests(ClientInstanceHandle);
 
 impl Requests {
     pub(super) async fn open(factory: &ClientFactory) -> Result<Self, Error> {
-        // The number only goes into the client's name, which is like no other already.
+        // The number is only a part of the client's name, which is unique already.
         let client = ClientInstanceHandle::get_or_create(
             &factory.runtime(),
             0,
@@ -50,10 +50,10 @@ impl Requests {
         self.0.shutdown_owned().await;
     }
 
-    /// An error that is not transient, if the broker turns us away.
+    /// Fails with a permanent error if the broker refuses these credentials.
     ///
     /// It is asked for the topic's route, which it does not know, as it is no nameserver: but before it says so, it
-    /// looks at who asks, and lets pass whom 4.x knows, and who by ACL 2.0 may do anything at all with the topic.
+    /// checks the account, and admits any that 4.x knows, and any that ACL 2.0 allows anything at all with the topic.
     pub(super) async fn check_access(&self, broker: &CheetahString, topic: &str) -> Result<(), Error> {
         let mut request = RemotingCommand::create_remoting_command(ROUTE);
         request.add_ext_field("topic", topic);
@@ -65,7 +65,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Where a consumer group goes on in a queue: it has acknowledged what is before, or the broker no longer has it.
+    /// Returns a consumer group's next offset in a queue: messages before it are acknowledged, or the broker no longer
+    /// has them.
     pub(super) async fn group_goes_on_at(&self, group: &str, queue: &MessageQueue) -> Result<i64, Error> {
         let broker = self.master(queue).await?;
         let ask = async |code, group: Option<&str>| {
@@ -91,7 +92,7 @@ impl Requests {
         Ok(consumed.max(ask(MIN_OFFSET, None).await?))
     }
 
-    /// The address of the master that has the queue.
+    /// Returns the address of the master that has the queue.
     async fn master(&self, queue: &MessageQueue) -> Result<CheetahString, Error> {
         let route = self.0.topic_route(queue.topic_str(), ANSWER_WITHIN).await;
         let route = route.map_err(|cause| failure("asking a nameserver for a topic", cause))?;

@@ -1,25 +1,26 @@
-//! Where the brokers are, as nameservers of any age say it, and as far as it can be meant.
+//! Repairs and checks the routes that nameservers of any version send.
 
 use std::sync::Once;
 
 use serde_json::{Map, Value};
 
-/// The most queues of a topic on one broker that are believed in: clients make something of each.
+/// The most queues of a topic on one broker that are accepted: clients allocate for each.
 const MOST_QUEUES: u64 = 1_024;
-/// The most brokers that are believed in.
+/// The most brokers that are accepted.
 const MOST_BROKERS: usize = 256;
-/// The longest name or address that is believed in, in bytes.
+/// The longest name or address that is accepted, in bytes.
 const LONGEST: usize = 255;
 
-/// An answer about routes or brokers as the client reads it, and can bear it; none if it is so already.
+/// Returns an answer about routes or brokers in a form that the client can read and survive; none if it needs no
+/// change.
 ///
-/// For the client (1.0.0) insists on `enableActingMaster`, which came with 5.0, and on the spelling `topicSysFlag`,
-/// which came with 4.9; and it reads no unquoted keys unless nothing else is wrong. Without this it fails at every call
-/// to older nameservers. That part can go when the client takes what is missing for false.
+/// The client (1.0.0) insists on `enableActingMaster`, which came with 5.0, and on the spelling `topicSysFlag`, which
+/// came with 4.9; and it reads no unquoted keys unless nothing else is wrong. Without this it fails at every call to
+/// older nameservers. That part can go when the client treats a missing value as false.
 ///
 /// And the client believes everything: it makes 2^31 queues where a nameserver says so, and logs names as they come. So
-/// numbers are cut down to what can be meant, brokers whose names nobody can have meant are left out, and what cannot be
-/// read here is not given to the client either.
+/// numbers are limited to plausible ones, brokers with implausible names are left out, and what cannot be read here is
+/// not passed to the client either.
 pub(super) fn sanitized(answer: &[u8]) -> Option<Vec<u8>> {
     let Some(original) = read(answer) else {
         return (!answer.is_empty()).then(Vec::new);
@@ -68,7 +69,7 @@ pub(super) fn sanitized(answer: &[u8]) -> Option<Vec<u8>> {
         lengths.iter().sum::<usize>()
     };
     if count(&sanitized) < count(&original) {
-        // Once, for routes are read every few seconds.
+        // Once, as routes are read every few seconds.
         static WARNED: Once = Once::new();
         WARNED.call_once(|| {
             tracing::warn!(
@@ -81,7 +82,7 @@ pub(super) fn sanitized(answer: &[u8]) -> Option<Vec<u8>> {
     (sanitized != original).then(|| Value::from(sanitized).to_string().into_bytes())
 }
 
-/// The answer; none, unless it is what both this and the client would read.
+/// Parses the answer; none, unless this code and the client would read the same.
 fn read(answer: &[u8]) -> Option<Map<String, Value>> {
     let text = std::str::from_utf8(answer).ok()?;
     let answer: Value = serde_json::from_str(text)
@@ -93,8 +94,8 @@ fn read(answer: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
-/// Leaves out of a list or table of brokers what is none, what has words in it that nobody can have meant, and what is
-/// too much.
+/// Leaves out of a list or table of brokers whatever is no broker or has implausible words in it, and what exceeds the
+/// limit.
 fn retain_objects(list: &mut Value) {
     let is_good = |entry: &Value| entry.is_object() && is_all_plain(entry);
     match list {
@@ -114,7 +115,7 @@ fn retain_objects(list: &mut Value) {
     }
 }
 
-/// Leaves out of lists and tables what has words in it that nobody can have meant.
+/// Leaves out of lists and tables what has implausible words in it.
 fn retain_plain(value: &mut Value) {
     match value {
         Value::Array(list) => list.retain(is_all_plain),
@@ -137,13 +138,13 @@ fn is_all_plain(value: &Value) -> bool {
     }
 }
 
-/// Whether it may be a name or an address: short enough, and nothing in it that a terminal would obey.
+/// Says whether it may be a name or an address: short enough, and without control characters.
 fn is_plain(text: &str) -> bool {
     let is_printed = |c: char| matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
     text.len() <= LONGEST && text.chars().all(is_printed)
 }
 
-/// Whether what it says of an ordered topic, `BROKER:QUEUES;...`, makes no more queues than are believed in.
+/// Says whether the text of an ordered topic, `BROKER:QUEUES;...`, makes no more queues than are accepted.
 fn is_order_bearable(order: &Value) -> bool {
     let Value::String(order) = order else {
         return order.is_null();
@@ -156,7 +157,7 @@ fn is_order_bearable(order: &Value) -> bool {
             .all(|count| count.is_some_and(|count| count <= MOST_QUEUES))
 }
 
-/// The objects in a list, or in a table, of an answer.
+/// Returns the objects in a list, or in a table, of an answer.
 fn entries<'a>(answer: &'a mut Map<String, Value>, name: &str) -> Vec<&'a mut Map<String, Value>> {
     let entries: Vec<_> = match answer.get_mut(name) {
         Some(Value::Array(list)) => list.iter_mut().collect(),
@@ -166,7 +167,7 @@ fn entries<'a>(answer: &'a mut Map<String, Value>, name: &str) -> Vec<&'a mut Ma
     entries.into_iter().filter_map(Value::as_object_mut).collect()
 }
 
-/// The text with quotes around keys that are numbers, as in `{0:"10.0.0.1:10911"}`.
+/// Puts quotes around keys that are numbers, as in `{0:"10.0.0.1:10911"}`.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 64);
     let mut rest = text;
@@ -188,7 +189,7 @@ fn quoted(text: &str) -> String {
     quoted + rest
 }
 
-/// How long the rest of a string is, its closing quote included.
+/// Returns the length of the rest of a string, its closing quote included.
 fn string_end(rest: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in rest.bytes().enumerate() {
@@ -202,7 +203,7 @@ fn string_end(rest: &str) -> usize {
     rest.len()
 }
 
-/// The digits with which the text begins, if a colon follows them. Java's writer puts no spaces there.
+/// Returns the digits with which the text begins, if a colon follows them. Java's writer puts no spaces there.
 fn number_key(text: &str) -> Option<&str> {
     let end = text.find(|other: char| !other.is_ascii_digit())?;
     (end > 0 && text[end..].starts_with(':')).then(|| &text[..end])

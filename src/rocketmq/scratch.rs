@@ -1,4 +1,4 @@
-//! A topic and a consumer group for a while.
+//! Makes and deletes a temporary topic and consumer group.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::client::{Client, ClientFactory};
 use super::options::RocketMqOptions;
 use crate::Error;
 
-/// For how long a message may be on its way to a broker.
+/// How long sending a message to a broker may take.
 const SEND_WITHIN: Duration = Duration::from_secs(1);
 /// How long a broker may take to notice a message that it has.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A topic and a consumer group that nobody else has, to try brokers with and then to delete.
+/// A temporary topic and consumer group of one's own, to try brokers with.
 pub struct Scratch {
     client: Client,
     options: RocketMqOptions,
@@ -26,12 +26,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a topic and a group on every master, named like those of `options` with random digits behind.
+    /// Creates a topic and a group on every master, named like those of `options` with random digits added.
     pub async fn make(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
         Self::open(options.into()).await
     }
 
-    /// Apart from `make`, which is compiled where it is called.
+    /// Separate from `make`, which is compiled where it is called.
     fn open(mut options: RocketMqOptions) -> Hidden<'static, Result<Self, Error>> {
         Box::pin(async move {
             let mark = format!("_{:016x}", fastrand::u64(..));
@@ -53,30 +53,31 @@ impl Scratch {
         })
     }
 
-    /// The options that it was made by, with its own topic and group.
+    /// Returns the options that it was made by, with its own topic and group.
     pub fn options(&self) -> &RocketMqOptions {
         &self.options
     }
 
-    /// The name of the topic.
+    /// Returns the name of the topic.
     pub fn topic(&self) -> &str {
         &self.options.topic
     }
 
-    /// What masters have not made, and why: one that makes topics and groups by itself may serve all the same.
+    /// Returns what masters have not created, and why: a broker that creates topics and groups by itself may serve all
+    /// the same.
     pub fn refusals(&self) -> &[Error] {
         &self.refusals
     }
 
     /// Deletes both, and the topics that brokers have added to the group.
     ///
-    /// Only when nothing consumes any more: a consumer would bring some of it back. The error is the first of what
-    /// could not be deleted, and says so; the rest is gone all the same.
+    /// Only when nothing consumes any more: a consumer would bring some of it back. The error is the first failed
+    /// deletion; the rest is gone all the same.
     pub async fn delete(self) -> Result<(), Error> {
         self.end().await
     }
 
-    /// Apart from `delete`, which is compiled where it is called.
+    /// Separate from `delete`, which is compiled where it is called.
     fn end(self) -> Hidden<'static, Result<(), Error>> {
         Box::pin(async move {
             let factory = self.client.factory();
@@ -106,9 +107,8 @@ async fn make(admin: &Admin, topic: &str, group: &str) -> Result<(MasterAddresse
 
 /// Sends a message to each queue, and waits a little.
 ///
-/// A broker holds the question of a consumer for a message until there is one, for up to 20 s and though the consumer
-/// has gone. Then it looks for the topic and the group again; it would complain of the one in its log, and make the
-/// other anew.
+/// A broker holds a consumer's poll until there is a message, for up to 20 s and even if the consumer has gone. Then it
+/// looks up the topic and the group again; it would complain of the topic in its log, and create the group again.
 async fn answer_held_questions(factory: &ClientFactory, options: &RocketMqOptions) {
     let Ok(mut producer) = factory.producer(&options.group, SEND_WITHIN).await else {
         return;
@@ -127,7 +127,7 @@ async fn answer_held_questions(factory: &ClientFactory, options: &RocketMqOption
     sleep(PAUSE).await;
 }
 
-/// The topic, and that which brokers add to the group.
+/// Returns the topic, and the one that brokers add to the group.
 fn topics(options: &RocketMqOptions) -> [String; 2] {
     [options.topic.clone(), format!("%RETRY%{}", options.group)]
 }

@@ -1,4 +1,4 @@
-//! What brokers say of themselves: for people who run them.
+//! Reports what brokers say about themselves: for operators.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use super::version::Version;
 use crate::Error;
 use crate::delay::LevelTable;
 
-/// For how long the nameservers, and then each master, may take to answer.
+/// How long the nameservers, and then each master, may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// For how many seconds after its start a broker may have no stats (an error in its `prepareRuntimeInfo`, seen with
 /// 4.8.0 to 5.3.3).
 const FIGURES_WITHIN: u32 = 5;
 
-/// What the brokers behind a set of nameservers say of themselves.
+/// What the brokers behind a set of nameservers report.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
     /// The masters, by name.
     pub masters: Vec<Master>,
-    /// The brokers that the nameservers know no master of: what these hold is delivered by nobody for now.
+    /// The brokers without a master that the nameservers know: their messages are not delivered for now.
     pub headless: Vec<String>,
 }
 
-/// What one master says of itself; none, where it does not say.
+/// What one master reports; none, where it does not answer.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Master {
@@ -43,9 +43,9 @@ pub struct Master {
     pub version: Option<Version>,
     /// Its levels (setting `messageDelayLevel`).
     pub levels: Option<LevelTable>,
-    /// What it takes with a delay that is no level; brokers before 5.0 have nothing of the kind.
+    /// How it holds messages with a delay that is no level; brokers before 5.0 have no timers.
     pub timers: Option<Timers>,
-    /// Whom it serves.
+    /// Which clients it serves.
     pub access: Option<Access>,
     /// For how long it keeps messages, delivered or not (setting `fileReservedTime`).
     pub retention: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct Master {
     pub makes_groups: Option<bool>,
     /// How much of the disk with its messages is in use, from 0 to 1 (figure `commitLogDiskRatio`).
     pub disk_used: Option<f64>,
-    /// Why it did not say something that it was asked.
+    /// The errors of requests that it did not answer.
     pub unanswered: Vec<Error>,
 }
 
@@ -65,37 +65,37 @@ pub struct Timers {
     pub enabled: bool,
     /// The longest delay (setting `timerMaxDelaySec`).
     pub longest: Duration,
-    /// How finely it tells times apart (setting `timerPrecisionMs`).
+    /// How precise its times are (setting `timerPrecisionMs`).
     pub precision: Duration,
 }
 
-/// Whom a broker serves: by default, everybody. Before 5.0, one setting was for both (`aclEnable`).
+/// Which clients a broker serves: by default, all. Before 5.0, one setting was for both (`aclEnable`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
-    /// Whether callers must say who they are (setting `authenticationEnabled`).
+    /// Whether callers must authenticate (setting `authenticationEnabled`).
     pub authentication: bool,
-    /// Whether each may only do what it is allowed to (setting `authorizationEnabled`).
+    /// Whether each caller may only do what it is allowed to (setting `authorizationEnabled`).
     pub authorization: bool,
 }
 
 impl Survey {
-    /// Asks the nameservers for their brokers, and each master for its settings and stats.
+    /// Asks the nameservers for their brokers, and each master for its settings and statistics.
     ///
-    /// A master that does not answer is in the survey too, and why it did not. Nothing is made or changed.
+    /// A master that does not answer is in the survey too, with the error. Nothing is created or changed.
     pub async fn take(options: impl Into<RocketMqOptions>) -> Result<Self, Error> {
         take(options.into()).await
     }
 
-    /// The levels that wake-ups can take: the masters' own table if all have the same; of unlike ones each delay once,
-    /// by length; RocketMQ's own if no master reports it.
+    /// Returns the levels that wake-ups can take: the masters' own table if all have the same; otherwise each delay
+    /// once, by length; RocketMQ's own if no master reports it.
     pub fn levels(&self) -> LevelTable {
         let tables = self.masters.iter().filter_map(|master| master.levels.as_ref());
         LevelTable::of_all(tables).unwrap_or_default()
     }
 }
 
-/// Apart from `Survey::take`, which is compiled where it is called.
+/// Separate from `Survey::take`, which is compiled where it is called.
 fn take(options: RocketMqOptions) -> Hidden<'static, Result<Survey, Error>> {
     Box::pin(async move {
         let client = Client::start(&options).await?;
@@ -148,12 +148,13 @@ async fn ask_master(admin: &Admin, name: CheetahString, address: CheetahString) 
         match admin.broker_config(&address).await {
             Ok(settings) => master.note_settings(&settings),
             Err(AskError::Refused(error)) => master.unanswered.push(error),
-            // The second question would only take as long.
+            // The second request would only take as long.
             Err(AskError::Unreachable(error)) => return master.unanswered.push(error),
         }
         let mut stats = admin.runtime_stats(&address).await;
         for _ in 0..FIGURES_WITHIN {
-            // A broker that reports its settings reports its stats too, unless it has only just been started, or is busy.
+            // A broker that reports its settings reports its statistics too, unless it has only just started, or is
+            // busy.
             if master.levels.is_none() || stats.is_ok() {
                 break;
             }
@@ -269,7 +270,7 @@ mod tests {
             };
             assert_eq!((master.access, master.timers), (Some(access), None));
         }
-        // 5.3 has both settings, and goes by the new ones.
+        // 5.3 has both settings, and uses the new ones.
         let both = [("aclEnable", "false"), ("authenticationEnabled", "true")];
         assert!(master(both, []).access.unwrap().authentication);
     }

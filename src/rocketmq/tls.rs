@@ -1,4 +1,4 @@
-//! The files of TLS: trusted authorities, and the client's certificate.
+//! Holds the files of TLS: trusted authorities, and the client's certificate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use rocketmq_client_rust::ClientConfig;
 
 use crate::Error;
 
-/// How TLS is spoken: always with a look at the server's certificate.
+/// The files for TLS; the server's certificate is always checked.
 #[derive(Clone)]
 pub(super) struct TlsFiles {
     authorities: PathBuf,
     client_certificate: Option<ClientCertificate>,
 }
 
-/// What a server is shown, if it asks for it.
+/// The certificate for a server that asks for one.
 #[derive(Clone)]
 struct ClientCertificate {
     certificate: PathBuf,
@@ -34,7 +34,7 @@ impl TlsFiles {
         self
     }
 
-    /// Looks into the files: the client would tell of none which it is that cannot be used.
+    /// Reads the files: the client would not say which one cannot be used.
     pub(super) fn check(&self) -> Result<(), Error> {
         check_file(
             "tls authorities",
@@ -52,7 +52,7 @@ impl TlsFiles {
         config.set_use_tls(true);
         config.set_tls_client_auth_server(true);
         config.set_tls_test_mode_enable(false);
-        // Or the client reads one of the system's, in which somebody may have switched all of this off.
+        // Otherwise the client reads one of the system's, in which all of this may be switched off.
         config.tls_config.config_file = String::new();
         config.set_tls_client_trust_cert_path(utf8("tls authorities", &self.authorities)?);
         if let Some(ClientCertificate { certificate, key }) = &self.client_certificate {

@@ -1,4 +1,4 @@
-//! Versions of brokers.
+//! Represents versions of brokers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct Version {
 impl FromStr for Version {
     type Err = Error;
 
-    /// As brokers tell it: `V5_3_3`, also with a mark such as `_SNAPSHOT` behind.
+    /// Parses the form of brokers: `V5_3_3`, also with a mark such as `_SNAPSHOT` behind.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut numbers = text
             .strip_prefix('V')

@@ -25,7 +25,7 @@ fn departure(number: u64, delay: Duration) -> Departure {
     }
 }
 
-/// What a store has found: of each row its number, and how long after [`NOW`] it is due, in ms.
+/// The rows of a sweep: of each its number, and how long after [`NOW`] it is due, in ms.
 fn rows(rows: impl IntoIterator<Item = (u64, i64)>) -> Vec<Pending> {
     let row = |(number, due)| Pending {
         wake: wake(number),
@@ -36,7 +36,7 @@ fn rows(rows: impl IntoIterator<Item = (u64, i64)>) -> Vec<Pending> {
     rows.into_iter().map(row).collect()
 }
 
-/// It was [`NOW`] in the store a moment ago, if at all.
+/// A clock sample: it was [`NOW`] in the store so long ago.
 fn ago(ago: Duration) -> Heard<()> {
     Heard {
         now: NOW,
@@ -118,7 +118,7 @@ async fn a_look_that_was_cut_off_is_followed_when_its_last_row_is_due_and_not_in
     assert_eq!(look(&backend, full(300)), ms(300));
     assert_eq!(look(&backend, full(1_900)), LOOK_EVERY);
     assert_eq!(look(&backend, full(0)), LOOK_ON);
-    // What the look took is part of the pause.
+    // The time of the read is part of the pause.
     let asked = Instant::now();
     tokio::time::advance(ms(700)).await;
     assert_eq!(backend.take(asked, &ago(ms(0)), &[]), LOOK_EVERY - ms(700));

@@ -1,4 +1,4 @@
-//! The settings of a backend.
+//! Holds the settings of a backend.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -28,29 +28,31 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// Keeps everything under `{prefix}:…`; default `delayline`. Who shares a server shares wake-ups under one prefix.
+    /// Keeps everything under `{prefix}:…`; default `delayline`. Services that share a server and a prefix share
+    /// wake-ups.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Over how many shards wake-ups are spread, 1 to 1024; default 1, in a Cluster 16.
+    /// Sets over how many shards wake-ups are spread, 1 to 1024; default 1, in a Cluster 16.
     ///
-    /// The number is fixed when the prefix is first used, and kept in Redis. Without this, whatever number is there is
-    /// taken. With it another number is refused: sending and receiving fail with [`Error::Invalid`], which names both.
+    /// The number is fixed when the prefix is first used, and kept in Redis. Without this call, the kept number is
+    /// used. With it another number is refused: sending and receiving fail with [`Error::Invalid`], which names both.
     /// To change it, choose another prefix, and have it filled by `delayline redis rebuild`.
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// For how long a received wake-up may stay unacknowledged before it comes again, 10 ms up to a day; default 30 s.
+    /// Sets for how long a received wake-up may stay unacknowledged before it comes again, 10 ms up to a day; default
+    /// 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The backend, which connects when it is first needed. Fails if a setting cannot be used.
+    /// Makes the backend, which connects when it is first needed. Fails if a setting cannot be used.
     pub fn build(self) -> Result<RedisBackend, Error> {
         check_prefix(&self.prefix)?;
         self.shards.map_or(Ok(()), shards::check)?;

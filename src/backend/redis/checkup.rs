@@ -1,4 +1,4 @@
-//! Whether all is well with what is kept.
+//! Checks the wake-ups that are kept in Redis.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Error, defaults};
 
 static CHECKUP: Lua = lua!("checkup.lua");
 
-/// What is kept for a [`RedisBackend`], and where. For people; it asks a few commands of every shard.
+/// What is kept for a [`RedisBackend`], and where. For operators; it sends a few commands for every shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RedisCheckup {
@@ -30,7 +30,7 @@ pub struct RedisCheckup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShardCheckup {
-    /// The key of the wake-ups that are held.
+    /// The key of the held wake-ups.
     pub key: String,
     /// How many are held.
     pub held: u64,
@@ -38,7 +38,7 @@ pub struct ShardCheckup {
     pub due_for_ms: u64,
     /// How many were received and not acknowledged yet.
     pub leased: u64,
-    /// Of how many of these the lease has ended, and nobody has given them to others.
+    /// How many of these have an ended lease, and were not given to another receiver.
     pub ended: u64,
     /// For how many ms the first of these leases has ended; 0 if none has.
     pub ended_for_ms: u64,
@@ -49,7 +49,7 @@ pub struct ShardCheckup {
 }
 
 impl RedisBackend {
-    /// Looks at the servers and at what is kept there, and changes nothing.
+    /// Inspects the servers and the wake-ups, and changes nothing.
     pub async fn checkup(&self) -> Result<RedisCheckup, Error> {
         let nodes = Node::all(&self.link).await?;
         let sender = &self.parts().sender;
@@ -87,6 +87,6 @@ impl RedisBackend {
         })
     }
 
-    /// For how long a wake-up that is due, or whose lease has ended, may stay where it is while all is well.
+    /// How long a wake-up may normally stay after it is due, or after its lease has ended.
     pub const PATIENCE: Duration = Duration::from_secs(2);
 }

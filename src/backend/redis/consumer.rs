@@ -1,4 +1,4 @@
-//! The task that takes wake-ups from Redis for the receivers of this process.
+//! Takes wake-ups from Redis for the receivers of this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::clock::backoff::{Backoff, jittered};
 use crate::redis::listen;
 use crate::{Error, defaults};
 
-/// How long a shard is not looked at though a message would tell of an earlier wake-up: messages are not reliable. The more
-/// shards there are, the longer: it is not the number of shards that decides how much an idle server is asked.
+/// How long a shard is not polled though a message would announce an earlier wake-up: messages are not reliable. The
+/// more shards there are, the longer, so that their number does not decide how often an idle server is asked.
 const LOOK_AGAIN: Duration = Duration::from_secs(8);
-/// So many shards are looked at in that time; each further one adds to it.
+/// How many shards are polled in that time; each further one adds to it.
 const LOOKED_AT: u32 = 4;
-/// The same, where the server does not let it listen.
+/// The same, where the server does not allow it to listen.
 const LOOK_AGAIN_UNTOLD: Duration = Duration::from_millis(250);
-/// How soon after a beat the next one may come, whatever is told.
+/// The least time between two heartbeats, whatever hints come.
 const BEAT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Looks for due wake-ups when receivers want some, and sleeps until the next is due in a shard that it watches.
+/// Polls for due wake-ups when receivers want some, and sleeps until the next is due in a shard that it watches.
 pub(super) struct Consumer {
     pub(super) taking: Arc<Taking>,
     pub(super) inbox: Arc<Inbox>,
-    /// By what this process is known among those that receive; as long as it runs, only here.
+    /// The name of this process among those that receive; as long as this runs, kept only here.
     pub(super) membership: Membership,
-    /// Whether this process has told the others that it receives.
+    /// Whether other processes were notified that this one receives.
     pub(super) is_known: Arc<AtomicBool>,
 }
 
@@ -49,7 +49,7 @@ impl Consumer {
         } = self;
         let _closing = CloseOnDrop(inbox.clone());
         let hints = Arc::new(Hints::default());
-        // It ends with this one.
+        // Ends with this task.
         let mut listening = JoinSet::new();
         let (link, channel) = (taking.sender.link.clone(), taking.sender.names.hints.clone());
         let ear = hints.clone();
@@ -74,7 +74,7 @@ impl Consumer {
     }
 }
 
-/// Lets receivers fail rather than wait for ever, should the task end in whatever way.
+/// Makes receivers fail rather than wait for ever, however the task ends.
 struct CloseOnDrop(Arc<Inbox>);
 
 impl Drop for CloseOnDrop {
@@ -91,13 +91,13 @@ struct Looker {
     hints: Arc<Hints>,
     watches: BTreeMap<Shard, Watch>,
     beat: Beat,
-    /// How many wake-ups those looks may bring together whose answers are not here yet.
+    /// How many wake-ups the polls in flight may bring together.
     asked_for: usize,
-    /// Each shard has a look of its own, so that a node that hangs holds up its own shards only.
+    /// Each shard has a poll of its own, so that a node that hangs holds up its own shards only.
     answers: JoinSet<Heard>,
 }
 
-/// When to tell the others that this process receives.
+/// When to send the next heartbeat, by which others know that this process receives.
 struct Beat {
     next: Instant,
     began: Option<Instant>,
@@ -125,12 +125,12 @@ impl Looker {
                 self.beat();
                 self.look(wanted.saturating_sub(self.asked_for));
             }
-            // While nobody receives here, others should watch: so this process does not say that it does.
+            // Without receivers here, other processes should watch: so this one sends no heartbeat.
             let next = (wanted > 0).then(|| self.next(wanted > self.asked_for));
             tokio::select! {
                 biased;
                 Some(heard) = self.answers.join_next() => {
-                    // A look that panicked would be a defect, and its shard would never be looked at again.
+                    // A poll that panicked would be a defect, and its shard would never be polled again.
                     let Ok(heard) = heard else { return };
                     self.heard(heard);
                 }
@@ -141,7 +141,7 @@ impl Looker {
         }
     }
 
-    /// Does as was told, where it concerns a shard that this process may look at.
+    /// Applies hints, where they concern a shard that this process may poll.
     fn mind(&mut self, told: Told) {
         let Told {
             due,
@@ -191,7 +191,7 @@ impl Looker {
             .spawn(async move { Heard::Beat(Membership::send(call, &taking.sender.link).await) });
     }
 
-    /// Looks at shards whose time has come, for up to so many wake-ups together.
+    /// Polls shards whose time has come, for up to so many wake-ups together.
     fn look(&mut self, mut room: usize) {
         let now = Instant::now();
         let is_alone = self.membership.is_alone();
@@ -219,7 +219,7 @@ impl Looker {
         }
     }
 
-    /// When there is something to do though nothing is heard.
+    /// Returns when there is something to do without any event.
     fn next(&self, has_room: bool) -> Instant {
         let beat = (!self.beat.is_on).then_some(self.beat.next);
         let looks = self
@@ -263,7 +263,7 @@ impl Looker {
         };
         self.beat.backoff.succeeded();
         self.membership.heard(members);
-        // Another number than before, if a server has lost everything and somebody else came first.
+        // Another number than before, if a server has lost everything and another process wrote it first.
         self.watches
             .retain(|shard, watch| watch.is_on() || shard.0 < number);
         for shard in Shard::all(number) {
@@ -304,14 +304,14 @@ impl Looker {
         }
     }
 
-    /// How long a shard is not looked at, at the most.
+    /// Returns how long a shard is not polled at the most.
     fn longest(&self) -> Duration {
         if !self.hints.come() {
             return LOOK_AGAIN_UNTOLD;
         }
         let shards = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);
         let again = LOOK_AGAIN.saturating_mul(shards.div_ceil(LOOKED_AT));
-        // Nobody tells of leases that begin while this process sleeps.
+        // No message announces leases that begin while this process sleeps.
         again.min(self.taking.lease.max(LOOK_AGAIN_UNTOLD))
     }
 }

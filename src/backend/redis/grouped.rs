@@ -1,4 +1,4 @@
-//! Batches, shard by shard.
+//! Groups batches by shard.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) fn grouped<T>(
     let mut by_shard: BTreeMap<Shard, Vec<Vec<T>>> = BTreeMap::new();
     let mut items = items.into_iter();
     if shards == 1 {
-        // Nothing to work out, one by one.
+        // Nothing to compute for each one.
         let mut parts = Vec::new();
         loop {
             let part: Vec<_> = items.by_ref().take(defaults::BATCH).collect();

@@ -1,4 +1,4 @@
-//! What sleeping receivers are told over the channel.
+//! Collects the pub/sub messages that wake sleeping receivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::shards::Shard;
 use crate::redis::Ear;
 
-/// How many hints about shards wait to be looked at. There are no more shards; what is beyond is not from us.
+/// How many hints about shards are kept. There are no more shards; others are not ours.
 const MOST: usize = 1_024;
 
-/// What was told since it was last taken.
+/// The hints since they were last taken.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     told: Mutex<Told>,
@@ -23,14 +23,15 @@ pub(super) struct Hints {
     come: AtomicBool,
 }
 
-/// Hints, of which none may be relied on: messages get lost, and anybody may send some who may publish on the channel.
+/// Hints, of which none may be relied on: messages get lost, and any client that may publish on the channel can send
+/// some.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// When something may be due in a shard earlier than was known before.
+    /// When something may be due in a shard, if that is earlier than was known before.
     pub(super) due: BTreeMap<Shard, Instant>,
     /// The shards in which more is due than one receiver took.
     pub(super) more: BTreeSet<Shard>,
-    /// Other processes receive than before.
+    /// The set of receiving processes has changed.
     pub(super) members: bool,
     /// Messages may have been missed.
     pub(super) missed: bool,
@@ -76,7 +77,7 @@ impl Ear for Hints {
 
     fn ends(&self) {
         self.come.store(false, Ordering::Relaxed);
-        // Whoever sleeps has to look by itself from now on.
+        // From now on sleeping receivers have to poll.
         self.note(|told| told.missed = true);
     }
 }
@@ -92,12 +93,12 @@ impl Hints {
         self.changed.notify_one();
     }
 
-    /// What was told since this was last called.
+    /// Returns the hints since this was last called.
     pub(super) fn take(&self) -> Told {
         std::mem::take(&mut self.told())
     }
 
-    /// Waits until something is told; what was told since this was last called ends it at once.
+    /// Waits for a hint; one that came since `take` was last called ends it at once.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Wake-ups that were taken from Redis and wait for a receiver, and receivers that wait for wake-ups.
+//! Holds wake-ups that wait for a receiver, and receivers that wait for wake-ups.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use crate::backend::Arrival;
 use crate::redis::Role;
 use crate::{Error, defaults};
 
-/// How many wake-ups are taken from Redis at the most that no receiver has yet, whatever receivers want.
+/// How many wake-ups without a receiver are taken from Redis at the most, whatever receivers want.
 const MOST: usize = 8 * defaults::BATCH;
 
-/// Between the one task that talks to Redis and any number of receivers.
+/// Connects the one task that talks to Redis with any number of receivers.
 ///
 /// A receiver takes wake-ups out of here in the very step in which it answers. So a receiver that is dropped while it
-/// waits loses nothing: what was taken for it is here for the next one.
+/// waits loses nothing: its wake-ups stay here for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// For receivers: something has arrived, or it is over.
+    /// For receivers: something has arrived, or this is closed.
     arrived: Notify,
     /// For the task: receivers want something.
     wanted: Notify,
@@ -28,7 +28,7 @@ pub(super) struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was taken, each with the end of its lease: from then on it may be given to others.
+    /// The taken wake-ups, each with the end of its lease: from then on another process may get them.
     taken: VecDeque<(Arrival, Instant)>,
     /// How many wake-ups the waiting receivers would take together.
     wanted: usize,
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Inbox {
-    /// Up to `max` wake-ups, when there is at least one.
+    /// Waits for at least one wake-up, and takes up to `max`.
     pub(super) async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
         let mut arrived = std::pin::pin!(self.arrived.notified());
         // From here on no arrival is missed.
@@ -77,14 +77,15 @@ impl Inbox {
     }
 
     fn want(&self, max: usize) -> Want<'_> {
-        // Several receivers may each want whatever there is.
+        // Several receivers may each want everything there is.
         let max = max.min(MOST);
         self.state().wanted += max;
         self.wanted.notify_one();
         Want { inbox: self, max }
     }
 
-    /// How many wake-ups to take from Redis: what receivers wait for, but no more than [`MOST`], while none are here.
+    /// Returns how many wake-ups to take from Redis: as many as receivers wait for, but no more than [`MOST`], while
+    /// none are here.
     pub(super) fn wanted(&self) -> usize {
         let mut state = self.state();
         state.drop_expired();
@@ -100,20 +101,20 @@ impl Inbox {
         self.wanted.notified().await;
     }
 
-    /// Puts in what was taken on a lease that ends at `leased_until`.
+    /// Adds wake-ups that were taken on a lease that ends at `leased_until`.
     pub(super) fn put(&self, arrivals: Vec<Arrival>, leased_until: Instant) {
         let leased = arrivals.into_iter().map(|arrival| (arrival, leased_until));
         self.state().taken.extend(leased);
         self.arrived.notify_waiters();
     }
 
-    /// Lets one receiver fail.
+    /// Makes one receiver fail.
     pub(super) fn fail(&self, failure: Error) {
         self.state().failure = Some(failure);
         self.arrived.notify_waiters();
     }
 
-    /// Lets every receiver fail, now and later.
+    /// Makes every receiver fail, now and later.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -133,7 +134,7 @@ impl Inbox {
 
 impl State {
     fn drop_expired(&mut self) {
-        // Leases are alike, so what was taken first ends first.
+        // All leases have one length, so the first taken ends first.
         let now = Instant::now();
         while self.taken.front().is_some_and(|(_, end)| *end <= now) {
             self.taken.pop_front();

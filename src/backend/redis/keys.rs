@@ -1,22 +1,22 @@
-//! Every name under which anything is kept in Redis.
+//! Lists every key and channel in Redis.
 
 use super::shards::Shard;
 
 /// The names that all shards share, and those of each shard.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// What the hash tags begin with.
+    /// The beginning of the hash tags.
     prefix: String,
     /// A HASH: how many shards there are.
     pub(super) shards: String,
     /// A ZSET: the receiving processes, by when they count as gone (ms, the server's clock). Beside `shards`.
     pub(super) members: String,
-    /// A channel: what sleeping receivers are told.
+    /// A channel: hints for sleeping receivers.
     pub(super) hints: String,
 }
 
 impl Names {
-    /// Under a prefix that was checked.
+    /// Makes the names under a prefix that was checked.
     pub(super) fn new(prefix: &str, database: i64) -> Self {
         let prefix = format!("{prefix}:wakes");
         Self {
@@ -48,6 +48,6 @@ pub(super) struct Keys {
     pub(super) leased: String,
     /// A HASH: the names of the kinds that members name by a number.
     pub(super) kinds: String,
-    /// A ZSET: what was found among the wake-ups and is none, by when it was found.
+    /// A ZSET: members that are no wake-ups, by when they were found.
     pub(super) foreign: String,
 }

@@ -1,4 +1,4 @@
-//! The names of the kinds that members name by a number.
+//! Caches the names of the kinds that members name by a number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use super::member::{KindNumber, number};
 use crate::redis::{Call, Link};
 use crate::{Error, Kind, defaults};
 
-/// How many names are kept: more than there are kinds, and less than somebody can write there who may.
+/// How many names are kept: more than there are kinds, and fewer than another client with access could write there.
 const MOST: usize = 50_000;
 
 /// Knows the names of kinds by their numbers. A name that was read once stays: the number is a hash of it.
@@ -18,8 +18,8 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// The names of these numbers, as far as there are any; those that are not known yet are read from a shard in which
-    /// wake-ups with these numbers are.
+    /// Returns the names of these numbers, as far as there are any; unknown ones are read from a shard that has
+    /// wake-ups with these numbers.
     pub(super) async fn names(
         &self,
         numbers: BTreeSet<KindNumber>,
@@ -50,7 +50,7 @@ impl Kinds {
         let mut known = self.known();
         for (asked, name) in unknown.into_iter().zip(read) {
             let name = name.and_then(|name| String::from_utf8(name).ok());
-            // What somebody else wrote there is no name.
+            // Another client may have written something that is no name.
             let kind = name.map(Kind::from);
             if let Some(kind) = kind.filter(|kind| kind.check().is_ok() && number(kind) == asked) {
                 if known.len() >= MOST {

@@ -1,4 +1,4 @@
-//! A wake-up as a member of a ZSET.
+//! Encodes a wake-up as a member of a ZSET.
 
 use crate::backend::Wake;
 use crate::store::fnv::fnv;
@@ -50,7 +50,7 @@ impl AsRef<[u8]> for Member {
     }
 }
 
-/// The id, the kind's number and the version in a member; none unless it is exactly as a [`Member`] is.
+/// Decodes the id, the kind's number and the version; none unless the bytes are exactly a [`Member`].
 pub(super) fn decode(member: &[u8]) -> Option<(TaskId, KindNumber, u64)> {
     let (head, short) = member.split_at_checked(HEAD)?;
     let (id, kind) = head.split_at_checked(16)?;

@@ -1,4 +1,4 @@
-//! Who receives, and who watches which shard.
+//! Knows which processes receive, and which one watches which shard.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::shards::{Shard, Shards};
 static HEARTBEAT: Lua = lua!("shards.lua", "heartbeat.lua");
 static COUNT: Lua = lua!("membership_count.lua");
 
-/// How often a process says that it receives, at the most and at the least, and else three times a lease.
+/// The shortest and the longest time between heartbeats, of which there are otherwise three in a lease.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 /// The processes that receive, as this one knows them.
 ///
-/// There is no leader, and nothing is locked: any process may take from any shard. Each shard has one process that watches
-/// it, so that idle shards are not asked about by all; which one, every process works out for itself. While two disagree
-/// a shard is watched by both, or for less than a lease by none.
+/// There is no leader and no lock: any process may take from any shard. Each shard has one process that watches it, so
+/// that idle shards are not polled by all; every process computes which one. While two disagree a shard is watched by
+/// both, or for less than a lease by none.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
     me: String,
@@ -39,13 +39,13 @@ impl Membership {
         }
     }
 
-    /// How long from one heartbeat to the next. A process counts as gone when it has missed one: together that is a lease.
+    /// Returns the time between heartbeats. A process counts as gone when it has missed one: together that is a lease.
     pub(super) fn every(&self) -> Duration {
         let (shortest, longest) = HEARTBEATS;
         (self.lease / 3).clamp(shortest, longest)
     }
 
-    /// The call by which this process says that it receives, or leaves.
+    /// Makes the call by which this process announces that it receives, or leaves.
     pub(super) fn heartbeat(&self, names: &Names, shards: &Shards, stays: bool) -> Call {
         let stays_for = if stays { self.every() * 2 } else { Duration::ZERO };
         let mut call = Call::script(&HEARTBEAT, &[&names.members, &names.shards]);
@@ -56,7 +56,7 @@ impl Membership {
         call
     }
 
-    /// Sends such a call, and gives how many shards there are and who receives.
+    /// Sends such a call, and returns the number of shards and the processes that receive.
     pub(super) async fn send(call: Call, link: &Link) -> Result<(i64, Vec<String>), Error> {
         let answer: Vec<redis::Value> = link.call(defaults::SEND_TIMEOUT, &call).await?;
         let mut answer = answer.into_iter();
@@ -68,7 +68,7 @@ impl Membership {
         read().map_err(|error| link.role().error(false, error))
     }
 
-    /// What such an answer told about the others.
+    /// Replaces the list of processes.
     pub(super) fn heard(&mut self, mut members: Vec<String>) {
         if !members.contains(&self.me) {
             members.push(self.me.clone());
@@ -80,8 +80,8 @@ impl Membership {
         self.members.len() < 2
     }
 
-    /// Whether this process is the one that watches a shard: the one of the highest weight (rendezvous hashing), so that
-    /// when one comes or goes, no other shards change hands than its own.
+    /// Says whether this process watches a shard: the one of the highest weight does (rendezvous hashing), so that when
+    /// one comes or goes, only its own shards change hands.
     pub(super) fn watches(&self, shard: Shard) -> bool {
         let weight = |member: &String| {
             let mut bytes = member.clone().into_bytes();
@@ -96,13 +96,13 @@ impl Membership {
     }
 }
 
-/// How many processes receive, as far as they have said so.
+/// Counts the processes that have announced that they receive.
 pub(super) async fn count(names: &Names, link: &Link) -> Result<u64, Error> {
     let call = Call::script(&COUNT, &[&names.members]);
     link.call(defaults::SEND_TIMEOUT, &call).await
 }
 
-/// The finalizer of MurmurHash3: the last bytes alone hardly reach the high bits of an FNV hash.
+/// Finishes a hash as MurmurHash3 does: the last bytes alone hardly reach the high bits of an FNV hash.
 fn mixed(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

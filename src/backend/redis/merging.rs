@@ -1,4 +1,4 @@
-//! Sends of many callers in few calls.
+//! Batches the sends of concurrent callers.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct Merging {
 }
 
 impl Merging {
-    /// Within a runtime.
+    /// Starts it; within a runtime.
     pub(super) fn start(sender: &Arc<Sender>) -> Self {
         let clock = Clock::system();
         let (sender, remover) = (Arc::clone(sender), Arc::clone(sender));
@@ -71,7 +71,7 @@ async fn remove(sender: Arc<Sender>, requests: Vec<Request<Wake, Removed>>) {
     }
 }
 
-/// Gives each caller what came of its own part; the last one that failed has the error itself, with all its causes.
+/// Answers each caller for its own part; the last one that failed gets the error itself, with all its causes.
 fn answer_senders(senders: Vec<(usize, oneshot::Sender<Sent>)>, sent: Sent) {
     let (all, cause) = match sent {
         Ok(()) => (Vec::new(), None),
@@ -84,7 +84,7 @@ fn answer_senders(senders: Vec<(usize, oneshot::Sender<Sent>)>, sent: Sent) {
         let failed: Vec<_> = mine.map(|at| at - first).collect();
         first += count;
         if failed.is_empty() {
-            // Who has gone away needs no answer.
+            // A caller that has gone away needs no answer.
             let _ = answer.send(Ok(()));
         } else {
             losers.push((failed, answer));

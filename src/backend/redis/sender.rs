@@ -1,4 +1,4 @@
-//! Into the shards and out of them again.
+//! Sends wake-ups to their shards, and removes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::backend::{Departure, SendError, Wake};
 use crate::redis::{Call, Link, Lua, lua};
 use crate::{Error, defaults};
 
-/// The longest delay: 100 years. A double, which a score is, has room for every ms of it.
+/// The longest delay: 100 years. A score is a double, which is exact for every ms of it.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 static SEND: Lua = lua!("send.lua");
 
-/// Has wake-ups held in their shards, and removes them from there.
+/// Sends wake-ups to their shards, and removes them from there.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) link: Arc<Link>,
     pub(super) names: Names,
     pub(super) shards: Shards,
-    /// Whether it was found out that receivers can be told.
+    /// Whether it was checked that this account may publish.
     pub(super) asked: AtomicBool,
 }
 
@@ -54,9 +54,9 @@ impl Sender {
         failure.map_or(Ok(()), |cause| Err(SendError { failed, cause }))
     }
 
-    /// Tells people if this account may not tell receivers of what it sends: the script that sends goes on without.
+    /// Warns if this account may not publish hints: the script that sends goes on without.
     async fn ask_to_publish(&self) {
-        // Who listens takes it for no hint.
+        // Listeners do not read it as a hint.
         let mut command = redis::cmd("PUBLISH");
         command.arg(&self.names.hints).arg("");
         let asked: Result<u64, _> = self
@@ -117,7 +117,7 @@ impl Sender {
     }
 }
 
-/// The delay in whole ms, rounded up, so that it is not early.
+/// Converts the delay to whole ms, rounded up, so that it is not early.
 fn whole_millis(delay: Duration) -> u64 {
     let nanos = delay.min(MAX_DELAY).as_nanos();
     u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)

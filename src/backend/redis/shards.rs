@@ -1,4 +1,4 @@
-//! Over how many shards wake-ups are spread.
+//! Knows over how many shards wake-ups are spread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::{Error, TaskId, defaults};
 
 /// The most shards.
 const MOST: u16 = 1_024;
-/// How many there are on one server, unless somebody chose otherwise.
+/// The default number on one server.
 const SINGLE: u16 = 1;
 /// The same in a Cluster: enough for a few masters to share them evenly.
 const CLUSTER: u16 = 16;
-/// How old may be what is known: a server that has lost everything is soon told again.
+/// How long the number is cached: a server that has lost everything soon gets it again.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 const FIELD: &str = "redis shards";
 
@@ -26,19 +26,19 @@ static ASK: Lua = lua!("shards.lua", "shards_ask.lua");
 pub(super) struct Shard(pub(super) u16);
 
 impl Shard {
-    /// The shard of a task, by its id and the number of shards only.
+    /// Returns the shard of a task, by its id and the number of shards only.
     pub(super) fn of(id: TaskId, shards: u16) -> Self {
         let number = fnv(id.as_bytes()) % u64::from(shards.max(1));
         Self(u16::try_from(number).unwrap_or(0))
     }
 
-    /// So many shards.
+    /// Lists the shards of this number.
     pub(super) fn all(shards: u16) -> impl Iterator<Item = Self> {
         (0..shards).map(Self)
     }
 }
 
-/// Refuses a number of shards that is none or too many.
+/// Refuses a number of shards that is zero or too large.
 pub(super) fn check(shards: u16) -> Result<(), Error> {
     match (1..=MOST).contains(&shards) {
         true => Ok(()),
@@ -50,7 +50,7 @@ pub(super) fn check(shards: u16) -> Result<(), Error> {
 #[derive(Debug)]
 pub(super) struct Shards {
     key: String,
-    /// What this process insists on.
+    /// The number that this process requires.
     wanted: Option<u16>,
     /// How many are made where there are none.
     first: u16,
@@ -58,8 +58,8 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// As kept under `key`. Where nothing is, `wanted` are made, or as many as suit the topology; where there is another
-    /// number than `wanted`, that is an error.
+    /// Knows the number that is kept under `key`. Where nothing is kept, `wanted` are made, or as many as suit the
+    /// topology; a number other than `wanted` is an error.
     pub(super) fn new(key: String, wanted: Option<u16>, topology: &Topology) -> Self {
         let suited = match topology {
             Topology::Cluster => CLUSTER,
@@ -73,7 +73,7 @@ impl Shards {
         }
     }
 
-    /// How many there are, as far as is known; asks when that is not known or long ago.
+    /// Returns the number of shards; asks when it is not known or was read long ago.
     pub(super) async fn number(&self, link: &Link) -> Result<u16, Error> {
         let known = *self.known();
         match known {
@@ -86,7 +86,7 @@ impl Shards {
         }
     }
 
-    /// How many there are, if any were made; makes none.
+    /// Returns the number of shards, if any were made; makes none.
     pub(super) async fn kept(&self, link: &Link) -> Result<Option<u16>, Error> {
         let mut command = redis::cmd("HMGET");
         command.arg(&self.key).arg("shards");
@@ -94,12 +94,13 @@ impl Shards {
         kept.map(|kept| self.heard(link, kept)).transpose()
     }
 
-    /// How many are to be made where none are kept: those that this process knows, as a server may have lost them.
+    /// Returns how many are to be made where none are kept: those that this process knows, as a server may have lost
+    /// them.
     pub(super) fn assumed(&self) -> u16 {
         self.known().map_or(self.first, |(number, _)| number)
     }
 
-    /// The servers have said so in an answer.
+    /// Records the number that a server has answered.
     pub(super) fn heard(&self, link: &Link, kept: i64) -> Result<u16, Error> {
         let number = u16::try_from(kept).ok().filter(|number| check(*number).is_ok());
         let Some(number) = number else {

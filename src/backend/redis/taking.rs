@@ -1,4 +1,4 @@
-//! One look at one shard.
+//! Polls one shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,36 +16,37 @@ use crate::backend::{Arrival, Wake};
 use crate::redis::{Call, Lua, lua};
 use crate::{Error, defaults};
 
-/// How long a look may take, connecting included. Longer than a send: an abandoned look may have taken wake-ups,
-/// which then come only when their lease ends.
+/// How long a poll may take, connecting included. Longer than a send: an abandoned poll may have taken wake-ups, which
+/// then come only when their lease ends.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// How often foreign members are warned about.
+/// How often the log warns of foreign members.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How many foreign members are kept in each shard, for people to look at.
+/// How many foreign members are kept in each shard, for operators to inspect.
 const FOREIGN_KEPT: usize = 1_000;
 
 static TAKE: Lua = lua!("take.lua");
 static SET_ASIDE: Lua = lua!("set_aside.lua");
 
-/// Takes what is due in a shard, on a lease.
+/// Takes due wake-ups of a shard, on a lease.
 pub(super) struct Taking {
     pub(super) sender: Arc<Sender>,
     pub(super) lease: Duration,
     pub(super) kinds: Kinds,
     pub(super) foreign: Arc<AtomicU64>,
-    /// When foreign members were last warned about.
+    /// When the log last warned of foreign members.
     pub(super) warned: Mutex<Option<Instant>>,
 }
 
-/// What a look brought.
+/// The answer of a poll.
 pub(super) struct Taken {
-    /// How long it is not worth to look again.
+    /// How long polling again would find nothing.
     pub(super) wait: Duration,
     pub(super) arrivals: Vec<Arrival>,
 }
 
 impl Taking {
-    /// Takes up to `max` wake-ups that are due in a shard; tells the others if there are more, unless nobody else is there.
+    /// Takes up to `max` due wake-ups of a shard; notifies the other processes if there are more, unless there are
+    /// none.
     pub(super) async fn take(&self, shard: Shard, max: usize, is_alone: bool) -> Result<Taken, Error> {
         let keys = self.sender.names.shard(shard);
         let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
@@ -72,7 +73,7 @@ impl Taking {
             match wake {
                 Some(wake) => arrivals.push(Arrival {
                     wake,
-                    // Which no other claim of the same wake-up has.
+                    // No other claim of the same wake-up has this one.
                     ticket: lease_end,
                 }),
                 None => foreign.push(member),

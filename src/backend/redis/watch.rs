@@ -1,4 +1,4 @@
-//! When to look at one shard.
+//! Decides when to poll one shard.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tokio::time::Instant;
 
 use crate::clock::backoff::{Backoff, jittered};
 
-/// A shard, as far as this process looks at it.
+/// The state of a shard in this process.
 #[derive(Debug)]
 pub(super) struct Watch {
     is_mine: bool,
     is_on: bool,
-    /// When to look next. None: another process watches it.
+    /// When to poll next. None: another process watches it.
     next: Option<Instant>,
-    /// What was told during a look may be missing from its answer.
+    /// A hint during a poll, which its answer may not include.
     told: Option<Instant>,
     backoff: Backoff,
 }
 
 impl Watch {
-    /// Of a shard that nobody is known to watch.
+    /// A shard that no process is known to watch.
     pub(super) fn new() -> Self {
         Self {
             is_mine: false,
@@ -30,22 +30,22 @@ impl Watch {
         }
     }
 
-    /// Whether this process is the one that watches the shard.
+    /// Says whether this process watches the shard.
     pub(super) fn is_mine(&self) -> bool {
         self.is_mine
     }
 
-    /// Whether a look is under way.
+    /// Says whether a poll is in flight.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// When to look, unless a look is under way.
+    /// Returns when to poll, unless a poll is in flight.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next.filter(|_| !self.is_on)
     }
 
-    /// Whether the shard is this process' to watch is known anew.
+    /// Sets whether this process watches the shard.
     pub(super) fn assign(&mut self, is_mine: bool, now: Instant) {
         if is_mine && !self.is_mine {
             self.look_at(now);
@@ -56,7 +56,7 @@ impl Watch {
         self.is_mine = is_mine;
     }
 
-    /// Something may be due at this time, or before.
+    /// Records that something may be due at this time, or before.
     pub(super) fn look_at(&mut self, at: Instant) {
         let next = if self.is_on {
             &mut self.told
@@ -66,17 +66,17 @@ impl Watch {
         *next = Some(next.map_or(at, |next| next.min(at)));
     }
 
-    /// A look begins.
+    /// Records that a poll begins.
     pub(super) fn begin(&mut self) {
         self.is_on = true;
         self.told = None;
     }
 
-    /// A look has ended: nothing else is due for so long.
+    /// Records that a poll has ended: nothing else is due for so long.
     pub(super) fn looked(&mut self, now: Instant, wait: Duration, longest: Duration) {
         self.is_on = false;
         self.backoff.succeeded();
-        // Whoever helped out leaves the shard to its watcher once nothing more is due.
+        // A process that helped out leaves the shard to its watcher once nothing more is due.
         let goes_on = self.is_mine || wait.is_zero();
         self.next = goes_on.then(|| now + wait.min(longest));
         if let Some(told) = self.told.take() {
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// A look has failed; gives how many did before it.
+    /// Records that a poll has failed; returns how many did before it.
     pub(super) fn failed(&mut self, now: Instant) -> u32 {
         let failures = self.backoff.failures();
         self.is_on = false;
@@ -128,7 +128,7 @@ mod tests {
         watch.look_at(now + SECOND);
         watch.looked(now, LONGEST, LONGEST);
         assert_eq!(watch.next(), Some(now + SECOND));
-        // What was told before it, the look has seen.
+        // The poll includes hints from before it.
         watch.begin();
         watch.looked(now, 3 * SECOND, LONGEST);
         assert_eq!(watch.next(), Some(now + 3 * SECOND));

@@ -1,4 +1,4 @@
-//! Whether a level of a broker still delivers.
+//! Detects whether a level of a broker still delivers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,14 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How much later than its delay a message of a level may be delivered before the level counts as stuck: more than a
-/// burst of 20,000 takes, and less than people would wait.
+/// burst of 20,000 takes, and less than operators would accept.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Marks in a level's delay: so much earlier than after a whole delay a level that stops is noticed.
+/// How many marks there are within a level's delay: a level that stops is noticed that much earlier than after a whole
+/// delay.
 const MARKS: u32 = 8;
 
-/// What one level of one broker has yet to deliver, as far as it was observed.
+/// The undelivered messages of one level of one broker, as far as they were observed.
 ///
-/// A level is first in, first out. So whatever was in it once has been delivered one delay later, or it is stuck.
+/// A level is first in, first out. So everything that was in it at one time has been delivered one delay later, or it
+/// is stuck.
 #[derive(Debug)]
 pub(super) struct Backlog {
     delay: Duration,
@@ -31,7 +33,7 @@ impl Backlog {
         }
     }
 
-    /// Takes note of how far the level has been delivered, and how far its queue reaches; says whether it is stuck.
+    /// Records how far the level has been delivered, and how far its queue reaches; says whether it is stuck.
     pub(super) fn observe(&mut self, now: Instant, delivered: u64, reaches: u64) -> bool {
         // A queue that has become shorter is another one: the broker has lost its messages.
         self.marks
@@ -48,7 +50,7 @@ impl Backlog {
         self.stuck
     }
 
-    /// Whether it was stuck when it was last observed.
+    /// Says whether it was stuck when it was last observed.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck
     }

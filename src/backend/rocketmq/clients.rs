@@ -1,4 +1,4 @@
-//! The producer and the consumer in use, and their replacement.
+//! Holds the producer and the consumer in use, and replaces them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::rocketmq::{
     transient,
 };
 
-/// For how long a server may take to answer a health check.
+/// How long a server may take to answer a health check.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// The same over connections that are new: a server that is slow is better than none.
+/// The same over new connections: a slow server is better than none.
 pub(super) const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A producer, and a consumer once something is received.
 ///
-/// Its futures belong into the client's runtime, and must not be abandoned: what is half started cannot be taken back.
+/// Its futures must run in the client's runtime, and must not be abandoned: a half started client cannot be taken back.
 pub(super) struct Clients {
     factory: ClientFactory,
     options: RocketMqOptions,
@@ -54,7 +54,7 @@ impl Clients {
         })
     }
 
-    /// The producer in use.
+    /// Returns the producer in use.
     pub(super) fn producer(&self) -> Arc<DefaultMQProducer> {
         self.producer
             .read()
@@ -75,16 +75,16 @@ impl Clients {
         }
     }
 
-    /// Whether the producer in use reaches the master of `queue`: asks it for the end of the queue, which every account
-    /// that may send may ask.
+    /// Checks whether the producer in use reaches the master of `queue`: asks it for the end of the queue, which every
+    /// account that may send may ask.
     pub(super) async fn probe(&self, queue: &MessageQueue) -> Result<(), Error> {
         probe(&self.producer(), queue, ANSWER_WITHIN).await
     }
 
     /// Uses a fresh producer, and consumer, from now on, if the fresh one reaches the master of `queue`.
     ///
-    /// For after five failed connections to a broker the client tries no other for 30 s, though it has long come
-    /// back, and a restarted broker gives nothing to a consumer until it next sends its heartbeat.
+    /// After five failed connections to a broker the client tries no other for 30 s, though the broker is back, and a
+    /// restarted broker gives nothing to a consumer until its next heartbeat.
     pub(super) async fn reconnect(&self, queue: &MessageQueue) -> Result<(), Error> {
         let mut fresh = producer::start(&self.factory, &self.options).await?;
         if let Err(error) = probe(&fresh, queue, FIRST_ANSWER_WITHIN).await {
@@ -134,7 +134,7 @@ async fn probe(producer: &DefaultMQProducer, queue: &MessageQueue, limit: Durati
     let mut producer = producer.clone();
     match timeout(limit, producer.max_offset(queue)).await {
         Ok(Ok(_)) => Ok(()),
-        // By ACL 2.0 not every account that may send may ask.
+        // In ACL 2.0 not every account that may send may ask.
         Ok(Err(cause)) if is_refusal(&cause) => Ok(()),
         Ok(Err(cause)) => Err(failure("asking a broker for the topic", cause)),
         Err(_) => Err(transient("a broker did not answer in time")),

@@ -1,4 +1,4 @@
-//! What a backend is connected with.
+//! Holds the connection of a backend.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::rocketmq::{
 };
 use crate::{Error, defaults};
 
-/// After how long a batch is answered for, whatever has become of it: the sweep finds what is left.
+/// After how long a batch is answered even without an acknowledgement: the sweep finds what is left.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
 
 /// How long after a failure the consumer is started again.
@@ -47,7 +47,7 @@ impl BrokerConnection {
             let masters = Arc::new(first_check::open(&factory, &options, &mode).await?);
             let clients = Arc::new(Clients::open(factory.clone(), options.clone(), for_clients).await?);
             let checks = HealthCheck::new(factory, &options, mode, masters.clone(), clients.clone());
-            // So that the first wake-ups need not wait for connections. What is wrong, sends will tell.
+            // So that the first wake-ups need not wait for connections. If something is wrong, sends will fail.
             let _reached = checks.probe_any().await;
             Ok((masters, clients, Arc::new(checks)))
         };

@@ -1,15 +1,16 @@
-//! Whether workers consume the wake-ups that a broker has delivered.
+//! Detects whether workers consume the wake-ups that a broker has delivered.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long nothing may be consumed of what waits: longer than a batch is held for a worker whose store hangs.
+/// For how long nothing may be consumed of waiting messages: longer than a batch is held for a worker whose store
+/// hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// A consumer group's place in a topic, as a broker says it.
+/// A consumer group's place in a topic, by the broker's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     /// How many messages of all queues together the group has consumed.
@@ -18,7 +19,7 @@ pub(super) struct Progress {
     pub(super) lag: u64,
 }
 
-/// Knows for how long nothing has been consumed of what waits on one broker.
+/// Measures for how long nothing has been consumed of what waits on one broker.
 #[derive(Debug, Default)]
 pub(super) struct LagMonitor {
     asked: Option<Instant>,
@@ -27,17 +28,17 @@ pub(super) struct LagMonitor {
     is_stalled: bool,
 }
 
-/// That consumption has stopped, or goes on.
+/// Consumption has stopped, or continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LagChange {
-    /// Wake-ups are delivered, and nobody consumes them.
+    /// Wake-ups are delivered and not consumed.
     Stalled,
     /// They are consumed again.
     Resumed,
 }
 
 impl LagMonitor {
-    /// Whether it is time to ask; then it counts as asked.
+    /// Says whether it is time to ask; then it counts as asked.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.asked.is_none_or(|asked| now - asked >= ASK_EVERY);
         if is_due {
@@ -46,7 +47,7 @@ impl LagMonitor {
         is_due
     }
 
-    /// Takes note of what a broker says; gives what has changed.
+    /// Records a broker's figures; returns what has changed.
     pub(super) fn observe(&mut self, now: Instant, progress: Progress) -> Option<LagChange> {
         let stalled_at = self
             .stalled_at
@@ -115,7 +116,7 @@ mod tests {
                 (80, LagChange::Stalled)
             ]
         );
-        // A group whose place was deleted begins anew.
+        // A group whose offsets were deleted begins again.
         assert_eq!(
             changes(&[(0, 7, 1), (30, 7, 1), (40, 0, 8)]),
             [(30, LagChange::Stalled), (40, LagChange::Resumed)]

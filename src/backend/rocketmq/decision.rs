@@ -1,19 +1,19 @@
-//! What is done about a master, by what is known of it and what was seen: pure functions.
+//! Decides what to do about a master, by its state and the last health check: pure functions.
 //!
 //! `health_check.rs` and `producer.rs` observe and act.
 
 use crate::defaults;
 
-/// Whether a master is sent to: a circuit breaker for each.
+/// Whether messages are sent to a master: a circuit breaker for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// It is sent to; so many batches in a row have failed.
+    /// Messages are sent; so many batches in a row have failed.
     Closed { failures: u32 },
-    /// It is sent to on trial: one more failure opens the circuit.
+    /// Messages are sent on trial: one more failure opens the circuit.
     HalfOpen,
-    /// It takes no messages, so it is not sent to until a probe succeeds.
+    /// It takes no messages, so none are sent until a probe succeeds.
     Open,
-    /// It does not answer at all, so it is not sent to, and connections to it may be dead.
+    /// It does not answer at all, so none are sent, and connections to it may be dead.
     Unreachable,
 }
 
@@ -24,7 +24,7 @@ impl Circuit {
         matches!(self, Self::Closed { .. } | Self::HalfOpen)
     }
 
-    /// A batch was sent of which the master took something.
+    /// Records a batch of which the master took something.
     pub(super) fn after_success(self) -> Self {
         match self {
             Self::Closed { .. } | Self::HalfOpen => Self::CLOSED,
@@ -32,8 +32,8 @@ impl Circuit {
         }
     }
 
-    /// A batch was sent of which the master took nothing. One that is late once is not left out: what failed was sent
-    /// elsewhere anyhow.
+    /// Records a batch of which the master took nothing. A master that is late once is not left out: the failed
+    /// messages went elsewhere anyhow.
     pub(super) fn after_failure(self) -> Self {
         match self {
             Self::Closed { failures } if failures + 1 < defaults::UNWELL_AFTER => Self::Closed {
@@ -43,7 +43,7 @@ impl Circuit {
         }
     }
 
-    /// The master is known to take no messages.
+    /// Records that the master takes no messages.
     pub(super) fn opened(self) -> Self {
         match self {
             Self::Unreachable => Self::Unreachable,
@@ -52,7 +52,7 @@ impl Circuit {
     }
 }
 
-/// What is known of a master when a health check has its answers.
+/// The state of a master when a health check has its answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) circuit: Circuit,
@@ -66,11 +66,11 @@ pub(super) struct Before {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
     pub(super) reply: Reply,
-    /// Whether the nameservers list it; if they do not answer, that they still do.
+    /// Whether the nameservers list it; if they do not answer, as before.
     pub(super) is_listed: bool,
-    /// Whether it is new, was started again, or supports other delays than before.
+    /// Whether it is new, was restarted, or supports other delays than before.
     pub(super) is_restarted: bool,
-    /// Whether the consumer group is there, as far as it says.
+    /// Whether the consumer group exists, as far as it says.
     pub(super) has_group: bool,
     /// Whether it has a queue of the topic that may be written to.
     pub(super) has_queue: bool,
@@ -80,20 +80,20 @@ pub(super) struct Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Given,
-    /// It is there, and does not say: by its access rules, for one.
+    /// It is there, and refuses: by its access rules, for one.
     Refused,
     /// It may or may not be there.
     Silent,
 }
 
-/// What is done about a master after a health check.
+/// The action for a master after a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It stays as it is.
+    /// Leave it as it is.
     Keep,
     /// It is gone: forget it.
     Forget,
-    /// Stop sending to it. It was warned of when it turned out why.
+    /// Stop sending to it. A warning was logged when the reason was found.
     Open,
     /// Stop sending to it, and warn that it does not answer.
     Unreachable,
@@ -101,12 +101,12 @@ pub(super) enum Decision {
     Probe,
 }
 
-/// What follows from a health check.
+/// Decides by a health check.
 pub(super) fn decide(before: Before, seen: Evidence) -> Decision {
     match (seen.reply, before.circuit) {
         (Reply::Silent, _) if !seen.is_listed => Decision::Forget,
         (Reply::Silent, Circuit::Unreachable) => Decision::Keep,
-        // One answer that does not come in time may be a machine's that is busy.
+        // One answer that does not come in time may be due to a busy machine.
         (Reply::Silent, circuit) if circuit.is_sent_to() && !before.was_silent => Decision::Keep,
         (Reply::Silent, _) => Decision::Unreachable,
         _ if !seen.has_group => Decision::Open,
@@ -118,33 +118,33 @@ pub(super) fn decide(before: Before, seen: Evidence) -> Decision {
     }
 }
 
-/// Whether a probed master needs clients with fresh connections; `answered` is whether it answered those in use.
+/// Says whether a probed master needs clients with fresh connections; `answered` is whether it answered those in use.
 pub(super) fn needs_fresh_clients(circuit: Circuit, seen: Evidence, answered: bool) -> bool {
-    // One that does not report when it was started may have been started again.
+    // A master that does not report its start time may have been restarted.
     let may_be_restarted = circuit == Circuit::Unreachable && seen.reply == Reply::Refused;
     seen.is_restarted || !answered || may_be_restarted
 }
 
-/// The circuit of a master that has answered a probe.
+/// Returns the circuit of a master that has answered a probe.
 pub(super) fn after_probe(circuit: Circuit, seen: Evidence) -> Circuit {
     match circuit {
-        // To answer is not to take messages.
+        // A master that answers does not necessarily take messages.
         Circuit::Open if !seen.is_restarted => Circuit::HalfOpen,
         _ => Circuit::CLOSED,
     }
 }
 
-/// What is done about the topic, or the consumer group, of a master.
+/// The action for the topic, or the consumer group, of a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provision {
     Present,
-    /// Make it.
+    /// Create it.
     Make,
-    /// It could not be made: wait until the next try is due.
+    /// It could not be created: wait until the next try is due.
     Wait,
 }
 
-/// Whether something is to be made, of which `is_there` says whether it is there, as far as the servers say.
+/// Decides whether to create something; `is_there` is whether it exists, as far as the servers say.
 pub(super) fn provision(is_there: Option<bool>, is_due: bool) -> Provision {
     match is_there {
         Some(true) | None => Provision::Present,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     const CLOSED: Circuit = Circuit::CLOSED;
-    /// One that is sent to and answers as always.
+    /// A healthy master that answers as always.
     const BEFORE: Before = Before {
         circuit: CLOSED,
         was_silent: false,
@@ -209,7 +209,7 @@ mod tests {
             ..restarted(Given)
         };
         for (before, seen, decision) in [
-            // It answers and is sent to.
+            // It answers and messages are sent.
             (before(CLOSED), seen(Given), Decision::Keep),
             (before(CLOSED), seen(Refused), Decision::Keep),
             (before(HalfOpen), seen(Given), Decision::Keep),
@@ -223,7 +223,7 @@ mod tests {
             (silent_before(HalfOpen), seen(Silent), Decision::Unreachable),
             (before(Open), seen(Silent), Decision::Unreachable),
             (pausing, seen(Silent), Decision::Unreachable),
-            // Warned of once.
+            // The warning comes once.
             (silent_before(Unreachable), seen(Silent), Decision::Keep),
             // Gone for good.
             (before(CLOSED), unlisted(Silent), Decision::Forget),
@@ -232,14 +232,14 @@ mod tests {
             (pausing, seen(Given), Decision::Keep),
             (before(Open), seen(Given), Decision::Probe),
             (before(Open), seen(Refused), Decision::Probe),
-            // It is there again.
+            // It is back.
             (silent_before(Unreachable), seen(Given), Decision::Probe),
             (silent_before(Unreachable), seen(Refused), Decision::Probe),
-            // It was started again, whatever was thought of it.
+            // It was restarted, whatever its state was.
             (before(CLOSED), restarted(Given), Decision::Probe),
             (before(CLOSED), restarted(Refused), Decision::Probe),
             (pausing, restarted(Given), Decision::Probe),
-            // What it lacks it cannot be used without.
+            // It cannot be used without what it lacks.
             (before(CLOSED), without_group, Decision::Open),
             (before(Open), without_group, Decision::Open),
             (silent_before(Unreachable), without_group, Decision::Open),

@@ -1,4 +1,4 @@
-//! Which delays of masters a backend uses, and how a master is asked for them.
+//! Chooses which delays of masters a backend uses, and how to ask a master for them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::defaults;
 use crate::delay::LevelTable;
 use crate::rocketmq::{Admin, AskError, BrokerInfo, RocketMqOptions};
 
-/// Which delays of masters a backend uses, and what is configured for those that do not report theirs.
+/// Which delays of masters a backend uses, and the configured ones for masters that do not report theirs.
 #[derive(Clone, Debug)]
 pub(super) enum DelayMode {
     Levels { configured: Option<LevelTable> },
@@ -30,7 +30,7 @@ impl DelayMode {
         }
     }
 
-    /// What is assumed of masters as long as none is known.
+    /// Returns what is assumed of masters as long as none is known.
     pub(super) fn reach(&self) -> Reach {
         match self.assumed() {
             DelaySupport::Timers(max) => Reach::Any { max },
@@ -38,7 +38,7 @@ impl DelayMode {
         }
     }
 
-    /// What a master is assumed to support that does not report: what is configured, or RocketMQ's default.
+    /// Returns what a master that does not report is assumed to support: the configured delays, or RocketMQ's default.
     fn assumed(&self) -> DelaySupport {
         match self {
             Self::Levels { configured } => DelaySupport::Levels(configured.clone().unwrap_or_default()),
@@ -48,7 +48,7 @@ impl DelayMode {
         }
     }
 
-    /// Asks a master what it supports.
+    /// Asks a master for the delays that it supports.
     pub(super) async fn ask(&self, admin: &Admin, address: &CheetahString) -> Result<DelaySupport, AskError> {
         match (self, admin.broker_config(address).await) {
             (Self::Levels { .. }, config) => {
@@ -56,8 +56,9 @@ impl DelayMode {
                 Ok(DelaySupport::Levels(levels))
             }
             (Self::Timers { .. }, Ok(config)) => Ok(timers_by_config(&config)),
-            // An old broker must not be mistaken for one that refuses to answer: it would deliver at once what is to be held, and so
-            // would bring each wake-up again and again. Who may not read its configuration may often read statistics.
+            // An old broker must not be mistaken for one that refuses to answer: it would deliver timers at once, and
+            // so would bring each wake-up again and again. An account that may not read its configuration may often
+            // read statistics.
             (Self::Timers { .. }, Err(AskError::Refused(error))) => {
                 let stats = admin.runtime_stats(address).await.unwrap_or_default();
                 no_timers_by_version(&stats).ok_or(AskError::Refused(error))
@@ -66,7 +67,7 @@ impl DelayMode {
         }
     }
 
-    /// What a master reports, or if it is there and does not report it, what is assumed.
+    /// Returns what a master reports, or if it is there and does not report it, what is assumed.
     pub(super) fn or_assumed(
         &self,
         name: &CheetahString,
@@ -120,7 +121,7 @@ fn timers_by_config(config: &BrokerInfo) -> DelaySupport {
     }
 }
 
-/// None, if it may have timers as far as its version goes.
+/// None, if its version may have timers.
 fn no_timers_by_version(stats: &BrokerInfo) -> Option<DelaySupport> {
     let version = stats.version()?;
     (version.major < 5).then(|| {

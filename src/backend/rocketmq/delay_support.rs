@@ -1,4 +1,4 @@
-//! How a master supports delays.
+//! Describes how a master supports delays.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl DelaySupport {
         }
     }
 
-    /// What it can hold; none, if nothing.
+    /// Returns what it can hold; none, if nothing.
     pub(super) fn reach(&self) -> Option<Reach> {
         match self {
             Self::Levels(table) => Some(Reach::Levels(table.clone())),

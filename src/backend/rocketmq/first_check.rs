@@ -1,4 +1,4 @@
-//! The first look at the brokers, before anything is sent.
+//! Checks the brokers for the first time, before anything is sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::observation::{BOOT, within};
 use crate::Error;
 use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, permanent, transient};
 
-/// For how long the first check may take.
+/// How long the first check may take.
 const FIRST_CHECK_WITHIN: Duration = Duration::from_secs(12);
 
-/// The first check: asks the masters which delays they support, and makes the topic where it is missing.
+/// Asks the masters which delays they support, and creates the topic where it is missing.
 ///
-/// Where no server can be reached that is an error, or left to later checks, as the options say.
+/// If no server can be reached, that is an error, or left to later checks, as the options say.
 pub(super) async fn open(
     factory: &ClientFactory,
     options: &RocketMqOptions,

@@ -1,4 +1,4 @@
-//! Checks the brokers' health, and does what follows from it.
+//! Checks the brokers' health, and acts on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two checks, whatever happens.
 const LEAST_PAUSE: Duration = Duration::from_millis(300);
-/// For how long a check may take to make what is missing.
+/// How long a check may take to create what is missing.
 const PREPARE_WITHIN: Duration = Duration::from_secs(6);
 
-/// Checks the brokers again and again: who is there, which delays each supports, and whether its levels deliver.
+/// Checks the brokers again and again: which are there, which delays each supports, and whether its levels deliver.
 ///
-/// Its futures belong into the client's runtime and must not be abandoned.
+/// Its futures must run in the client's runtime and must not be abandoned.
 pub(super) struct HealthCheck {
     factory: ClientFactory,
     topic: String,
@@ -70,7 +70,7 @@ impl HealthCheck {
         }
     }
 
-    /// Checks soon after a send has failed, else now and then, until closed.
+    /// Checks soon after a send has failed, otherwise periodically, until closed.
     pub(super) async fn keep_checking(&self) {
         let next = || async {
             let pause = if self.masters.all_healthy() {
@@ -79,7 +79,7 @@ impl HealthCheck {
                 CHECK_AGAIN
             };
             sleep(LEAST_PAUSE).await;
-            // A failure or none, it is time for a check.
+            // With or without a failure, it is time for a check.
             let _ = timeout(pause - LEAST_PAUSE, self.masters.send_failure()).await;
         };
         loop {
@@ -91,7 +91,7 @@ impl HealthCheck {
         }
     }
 
-    /// Checks all masters once, or waits for the end of the check that is under way.
+    /// Checks all masters once, or waits for the end of the check that is running.
     pub(super) async fn check(&self) {
         let Ok(mut slot) = self.admin.try_lock() else {
             drop(self.admin.lock().await);
@@ -109,7 +109,7 @@ impl HealthCheck {
         };
         let admin = Arc::new(admin);
         let all_answered = self.check_by(&admin, answer_within).await;
-        // The checks of single masters have ended, so nobody else holds it.
+        // The checks of single masters have ended, so no other task holds it.
         match Arc::into_inner(admin) {
             Some(admin) if all_answered => *slot = Some(admin),
             Some(admin) => admin.close().await,
@@ -117,7 +117,7 @@ impl HealthCheck {
         }
     }
 
-    /// Whether a master answers that is sent to.
+    /// Checks whether a master that messages are sent to answers.
     pub(super) async fn probe_any(&self) -> Result<(), Error> {
         let mut last = transient("no broker is sent to");
         for queue in self.masters.routes().queue_of_each_master() {
@@ -165,7 +165,7 @@ impl HealthCheck {
         for observed in self.observe_each(admin, answer_within).await {
             let name = &observed.name;
             let is_listed = listed.as_ref().is_none_or(|listed| listed.contains_key(name));
-            // One that is listed without the topic has none any more.
+            // A master that is listed without the topic has no queues any more.
             let none = is_listed && listed.is_some();
             let queues = queues.as_ref().and_then(|queues| match queues.get(name) {
                 None if none => Some(&[][..]),
@@ -179,14 +179,14 @@ impl HealthCheck {
         all_answered
     }
 
-    /// The queues of the topic by their broker; none, if the nameservers do not say.
+    /// Returns the queues of the topic by their broker; none, if the nameservers do not answer.
     async fn queues(&self, admin: &Admin, answer_within: Duration) -> Option<Queues> {
         let queues = timeout(answer_within, admin.queues(&self.topic)).await;
         queues.ok().and_then(Result::ok)
     }
 
-    /// Makes the topic on masters that lack it, because they are new here or somebody has deleted it; says whether there
-    /// were any.
+    /// Creates the topic on masters that lack it, because they are new here or the topic was deleted; says whether
+    /// there were any.
     async fn prepare(&self, admin: &Admin, listed: &Listed, queues: &Queues) -> bool {
         let now = Instant::now();
         let mut lacking = listed.clone();
@@ -263,7 +263,7 @@ impl HealthCheck {
         checks.join_all().await
     }
 
-    /// Logs when wake-ups are delivered and nobody consumes them, and when they are consumed again.
+    /// Logs when delivered wake-ups are not consumed, and when they are consumed again.
     fn watch_lag(&self, observed: &Observation) {
         let Some(progress) = observed.progress else {
             return;
@@ -286,7 +286,7 @@ impl HealthCheck {
         }
     }
 
-    /// Makes the consumer group anew that a master has lost; says whether it is there now, as far as the master says.
+    /// Creates a consumer group again that a master has lost; says whether it exists now, as far as the master says.
     async fn provide_group(&self, admin: &Admin, name: &CheetahString, is_there: Option<bool>) -> bool {
         let (provision, address) = {
             let known = self.masters.known();
@@ -330,7 +330,7 @@ impl HealthCheck {
         made.is_ok()
     }
 
-    /// Takes what was observed for what is known, and does what follows from it.
+    /// Updates a master's state by what was observed, and acts on it.
     async fn follow(
         &self,
         observed: Observation,
@@ -417,10 +417,10 @@ impl HealthCheck {
         }
     }
 
-    /// Probes whether a master can be sent to; if so it is from now on.
+    /// Probes whether messages can be sent to a master; if so they are from now on.
     async fn probe(&self, name: &CheetahString, queue: &MessageQueue, circuit: Circuit, seen: Evidence) {
         let answered = self.clients.probe(queue).await.is_ok();
-        // Without a nameserver fresh clients lead nowhere, and those in use may still do.
+        // Without a nameserver fresh clients lead nowhere, and those in use may still work.
         if decision::needs_fresh_clients(circuit, seen, answered)
             && let Err(error) = self.clients.reconnect(queue).await
             && !answered

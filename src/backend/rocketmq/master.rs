@@ -1,4 +1,4 @@
-//! What is known of one master.
+//! Holds the state of one master.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::delay::LevelTable;
 use crate::observe::metrics::level_is_stuck;
 use crate::rocketmq::BrokerInfo;
 
-/// When something that a master refused is tried again.
+/// When a refused creation is tried again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
-/// How often a master is asked for its runtime statistics while all is well, which cost it much (see
+/// How often a master is asked for its runtime statistics while it is healthy, which cost it much (see
 /// `Admin::runtime_stats`).
 const STATS_EVERY: Duration = Duration::from_secs(30);
 
-/// What is known of one master between two health checks.
+/// The state of one master between two health checks.
 pub(super) struct MasterState {
     pub(super) address: CheetahString,
-    /// By which a restart is known; none where it does not report it.
+    /// Changes with a restart; none where it does not report it.
     pub(super) boot_timestamp: Option<String>,
     pub(super) delay_support: Option<DelaySupport>,
-    /// Those of the topic that may be written to.
+    /// The writable queues of the topic.
     pub(super) queues: Vec<MessageQueue>,
-    /// Whether it is sent to.
+    /// Whether messages are sent to it.
     pub(super) circuit: Circuit,
-    /// When the topic is to be made there again that could not be.
+    /// When creating the topic there is tried again.
     pub(super) topic_backoff: Backoff,
-    /// Whether the consumer group must be made there.
+    /// Whether the consumer group must be created there.
     pub(super) group_creation: GroupCreation,
-    /// When the consumer group is to be made there again that could not be.
+    /// When creating the consumer group there is tried again.
     pub(super) group_backoff: Backoff,
-    /// When it is probed, since it took nothing and has taken nothing yet.
+    /// When it is probed, after it took nothing.
     pub(super) probe_backoff: Backoff,
-    /// Whether what it delivers is consumed.
+    /// Whether its delivered messages are consumed.
     pub(super) lag: LagMonitor,
     /// Whether the last health check had no answer.
     pub(super) is_silent: bool,
@@ -51,14 +51,14 @@ pub(super) struct MasterState {
     backlogs: BTreeMap<usize, Backlog>,
 }
 
-/// Who makes the consumer group of a master.
+/// Where the consumer group of a master is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupCreation {
-    /// It has not been asked.
+    /// Not asked yet.
     Unknown,
-    /// It does, or does not say so.
+    /// The broker creates it, or does not say.
     Automatic,
-    /// Whoever needs it, and it says whether it is there.
+    /// The client has to create it, and the broker says whether it exists.
     Manual,
 }
 
@@ -81,23 +81,23 @@ impl MasterState {
         }
     }
 
-    /// It took something of a batch.
+    /// Records that it took something of a batch.
     pub(super) fn took(&mut self) {
         self.circuit = self.circuit.after_success();
         self.probe_backoff.succeeded();
     }
 
-    /// It took nothing of a batch; says whether it is no longer sent to.
+    /// Records that it took nothing of a batch; says whether sending to it stops.
     pub(super) fn missed(&mut self, now: Instant) -> bool {
         self.turn(self.circuit.after_failure(), now)
     }
 
-    /// It takes no messages; says whether it was sent to until now.
+    /// Records that it takes no messages; says whether they were sent to it until now.
     pub(super) fn open(&mut self, now: Instant) -> bool {
         self.turn(self.circuit.opened(), now)
     }
 
-    /// A queue by which to see that it answers, as nothing says that more has to be asked.
+    /// Returns a queue to ask for, to see that it answers, if nothing else has to be asked.
     pub(super) fn queue_to_ask_for(&self, now: Instant) -> Option<&MessageQueue> {
         let is_fresh = |at| now.saturating_duration_since(at) < STATS_EVERY;
         let is_well = self.circuit == Circuit::CLOSED
@@ -125,7 +125,7 @@ impl MasterState {
         }
     }
 
-    /// Reads how far each level has been delivered; says which have become stuck, and which no longer are.
+    /// Reads how far each level has been delivered; returns which have become stuck, and which no longer are.
     pub(super) fn observe_levels(
         &mut self,
         name: &str,
@@ -158,10 +158,10 @@ impl MasterState {
         changed
     }
 
-    /// It has reported which delays it supports, since it is new here or was started again: nothing of before is true.
-    /// Says whether clients may have to connect anew; not so, if it merely had not reported before when it was started.
+    /// Records which delays it supports, since it is new here or was restarted: all earlier state is dropped. Says
+    /// whether clients may have to reconnect; not so, if it merely had not reported its start time before.
     pub(super) fn restarted(&mut self, boot_timestamp: Option<String>, delay_support: DelaySupport) -> bool {
-        // One that is new here may have a topic that is newer than the consumer.
+        // A master that is new here may have a topic that is newer than the consumer.
         let is_restarted = self.boot_timestamp.is_some() || self.delay_support.is_none();
         self.boot_timestamp = boot_timestamp;
         self.delay_support = Some(delay_support);
@@ -179,8 +179,8 @@ impl MasterState {
 mod tests {
     use super::*;
 
-    /// Whether all statistics are asked for, of one that is well but for what `change` does, and has reported them so many
-    /// seconds ago.
+    /// Says whether all statistics are due for a healthy master after `change`, which reported them so many seconds
+    /// ago.
     fn are_stats_due(change: impl FnOnce(&mut MasterState), seconds: u64) -> bool {
         let now = Instant::now();
         let mut master = MasterState::new("127.0.0.1:1".into());

@@ -1,4 +1,4 @@
-//! The masters that wake-ups go through.
+//! Holds the masters that wake-ups go through.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use crate::backend::Reach;
 
 /// Knows the masters, and chooses one for each wake-up.
 ///
-/// Masters may have unlike tables, so a level's number means nothing without its master: routes are by delay.
+/// Masters may have different tables, so a level's number means nothing without its master: routes are by delay.
 pub(super) struct Masters {
     known: Mutex<BTreeMap<CheetahString, MasterState>>,
     routes: RwLock<Arc<RoutingTable>>,
@@ -22,7 +22,7 @@ pub(super) struct Masters {
 }
 
 impl Masters {
-    /// Those known at the start; `reach` is assumed as long as none is sent to.
+    /// Starts with known masters; `reach` is assumed as long as none is usable.
     pub(super) fn new(known: BTreeMap<CheetahString, MasterState>, reach: Reach) -> Self {
         let routes = RoutingTable::of(&known, &reach);
         Self {
@@ -32,12 +32,12 @@ impl Masters {
         }
     }
 
-    /// The delays that can be had now.
+    /// Returns the delays that are available now.
     pub(super) fn routes(&self) -> Arc<RoutingTable> {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Of a batch some messages were not confirmed by `missed`, and some were by `took`.
+    /// Records a batch of which some messages were not confirmed by `missed`, and some were by `took`.
     pub(super) fn sent(&self, took: &BTreeSet<CheetahString>, missed: &BTreeSet<CheetahString>) {
         let now = Instant::now();
         let opened: Vec<_> = {
@@ -67,7 +67,7 @@ impl Masters {
         }
     }
 
-    /// A master takes no messages: the others are used until it answers again.
+    /// Records that a master takes no messages: the others are used until it answers again.
     pub(super) fn open(&self, name: &CheetahString) {
         let now = Instant::now();
         let has_opened = self.known().get_mut(name).is_some_and(|master| master.open(now));
@@ -82,14 +82,14 @@ impl Masters {
         self.send_failure.notified().await;
     }
 
-    /// Whether there are masters, and each is sent to and has answered its last health check.
+    /// Says whether there are masters, all usable, and each has answered its last health check.
     pub(super) fn all_healthy(&self) -> bool {
         let is_healthy = |master: &MasterState| master.circuit.is_sent_to() && !master.is_silent;
         let known = self.known();
         !known.is_empty() && known.values().all(is_healthy)
     }
 
-    /// Changes what is known, and then the routes.
+    /// Changes the masters, and then the routes.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<CheetahString, MasterState>) -> T) -> T {
         let mut known = self.known();
         let result = change(&mut known);
@@ -103,7 +103,7 @@ impl Masters {
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<CheetahString, MasterState>> {
-        // A holder that panicked has left the masters as they were or as they shall be.
+        // A holder that panicked has left the masters either unchanged or changed completely.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

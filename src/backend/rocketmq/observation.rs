@@ -1,4 +1,4 @@
-//! What a health check asks of one master, and what it learns.
+//! Asks one master in a health check.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::rocketmq::{Admin, AskError, BrokerInfo, transient, unreached};
 /// When the broker was started, in its runtime statistics.
 pub(super) const BOOT: &str = "bootTimestamp";
 
-/// What one master is asked, by what is known of it.
+/// What one master is asked, by its state.
 pub(super) struct MasterCheck {
     pub(super) name: CheetahString,
     pub(super) address: CheetahString,
-    /// For how long each answer may take.
+    /// How long each answer may take.
     pub(super) answer_within: Duration,
     pub(super) boot_timestamp: Option<String>,
     /// A queue to ask for, as that is enough to see that the broker answers; none, if its statistics are due.
@@ -28,7 +28,7 @@ pub(super) struct MasterCheck {
     /// Whether it is known which delays it supports.
     pub(super) is_known: bool,
     pub(super) group_creation: GroupCreation,
-    /// Whether to ask how far the group has consumed what it delivered.
+    /// Whether to ask how far the group has consumed its messages.
     pub(super) is_lag_due: bool,
     pub(super) mode: DelayMode,
     pub(super) topic: String,
@@ -45,7 +45,7 @@ pub(super) struct Observation {
     pub(super) group_creation: GroupCreation,
     /// Whether it has the consumer group, if it says so.
     pub(super) has_group: Option<bool>,
-    /// How far the group has consumed what it delivered, if it was asked and says so.
+    /// How far the group has consumed its messages, if it was asked and answers.
     pub(super) progress: Option<Progress>,
 }
 
@@ -60,8 +60,8 @@ impl Observation {
 }
 
 impl MasterCheck {
-    /// Asks for its runtime statistics, or just for an answer; which delays it supports, if that may have changed; and for
-    /// the consumer group.
+    /// Asks for its runtime statistics, or just for an answer; which delays it supports, if that may have changed; and
+    /// for the consumer group.
     pub(super) async fn ask(self, admin: &Admin) -> Observation {
         let Self {
             address,
@@ -105,7 +105,7 @@ impl MasterCheck {
         }
         if observation.group_creation == GroupCreation::Manual {
             observation.has_group = admin.has_group(&address, &self.group).await;
-            // One that cannot say it is not asked again and again.
+            // A master that cannot say it is not asked again and again.
             observation.group_creation = observation
                 .has_group
                 .map_or(GroupCreation::Automatic, |_| GroupCreation::Manual);

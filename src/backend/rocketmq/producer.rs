@@ -17,7 +17,7 @@ use crate::observe::metrics::{LevelSamples, Stopwatch, sent_to_broker};
 use crate::rocketmq::{ClientFactory, RocketMqOptions, failure, permanent, transient};
 use crate::{Error, defaults};
 
-/// How many messages of a batch are on their way at once; more bring nothing.
+/// How many messages of a batch are in flight at once; more bring nothing.
 const IN_FLIGHT: usize = 64;
 
 /// How long a batch may take: a little less than callers give the whole call, so that they learn which part of it
@@ -34,13 +34,13 @@ pub(super) async fn start(
     factory.producer(&options.group, BATCH_WITHIN).await
 }
 
-/// The message that brings a wake-up.
+/// Makes the message that carries a wake-up.
 ///
 /// Always a fresh one: a delivered message still has the broker's own marks of its last delay.
 fn message(departure: &Departure, destination: &Destination) -> Result<Message, Error> {
     let message = Message::builder()
         .topic(destination.queue.topic().clone())
-        // By which people find it on the broker.
+        // For finding it on the broker.
         .key(departure.wake.id.to_string())
         .body(departure.wake.encode());
     let message = match destination.property {
@@ -49,7 +49,7 @@ fn message(departure: &Departure, destination: &Destination) -> Result<Message, 
             message.delay_level(number)
         }
         DelayProperty::Timer => {
-            // A delay and not a time: the broker's own clock counts it. Up, for not a part of a ms early.
+            // A delay and not a time: the broker's own clock counts it. Rounded up, so that it is not early.
             let millis = u64::try_from(departure.delay.as_nanos().div_ceil(1_000_000));
             message.delay_millis(millis.map_err(|_| permanent("the delay is too long"))?)
         }
@@ -61,7 +61,7 @@ fn message(departure: &Departure, destination: &Destination) -> Result<Message, 
 
 /// Sends wake-ups to masters that have their delays.
 ///
-/// One that a master does not take is sent to another one, if there is one.
+/// A wake-up that a master does not take is sent to another one, if there is one.
 pub(super) async fn send(
     producer: Arc<DefaultMQProducer>,
     masters: Arc<Masters>,
@@ -109,27 +109,27 @@ pub(super) async fn send(
     }
 }
 
-/// A batch on its way.
+/// A batch in flight.
 struct Sending {
     producer: Arc<DefaultMQProducer>,
     masters: Arc<Masters>,
     level_samples: Arc<LevelSamples>,
     batch: Vec<Departure>,
-    /// Ends with its tasks when the batch is abandoned.
+    /// Aborted with the batch.
     in_flight: JoinSet<Sent>,
     /// To which master each place went whose outcome is not known.
     pending: BTreeMap<usize, CheetahString>,
     failed: BTreeMap<usize, Error>,
-    /// The masters that took something, and those that did not take something.
+    /// The masters that took something, and those that refused something.
     took: BTreeSet<CheetahString>,
     missed: BTreeSet<CheetahString>,
 }
 
-/// What became of one message.
+/// The outcome of one message.
 struct Sent {
     place: usize,
     is_first: bool,
-    /// Whether it was to be held by a level.
+    /// Whether a level was to hold it.
     by_level: bool,
     since: Stopwatch,
     result: Result<(), Error>,
@@ -159,7 +159,7 @@ impl Sending {
                     let since = Stopwatch::now();
                     let result = match producer.send_to_queue(message, queue).await {
                         // Every status means that it is stored. Those other than "ok" say that it was not flushed or
-                        // copied in time, and a wake-up that a crash then loses is the sweep's.
+                        // copied in time, and the sweep replaces a wake-up that a crash then loses.
                         Ok(Some(_)) => Ok(()),
                         Ok(None) => Err(transient("sending a wake-up had no outcome")),
                         Err(cause) => Err(failure("sending a wake-up", cause)),

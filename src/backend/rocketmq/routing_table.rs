@@ -1,4 +1,4 @@
-//! Which queue takes a message with which delay.
+//! Chooses a queue for each delay.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,23 +13,23 @@ use crate::backend::{Delays, Reach};
 use crate::defaults;
 use crate::delay::LevelTable;
 
-/// Which queue takes a message with which delay.
+/// The queues by the delays that their masters hold.
 #[derive(Debug)]
 pub(super) struct RoutingTable {
     pub(super) reach: Reach,
-    /// Of timers: by the longest delay that all of the masters hold.
+    /// For timers: by the longest delay that all of the masters hold.
     by_delay: BTreeMap<Duration, Vec<Destination>>,
     next: AtomicUsize,
 }
 
-/// A queue of a master, and what a message in it must say.
+/// A queue of a master, and the property of a message in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destination {
     pub(super) property: DelayProperty,
     pub(super) queue: MessageQueue,
 }
 
-/// What a message must say so that a master holds it.
+/// The property by which a master holds a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelayProperty {
     /// The level's number on that master.
@@ -45,7 +45,7 @@ impl Destination {
 }
 
 impl RoutingTable {
-    /// The routes by the masters that are sent to; with none, `last` is what the reach stays.
+    /// Makes the routes of the usable masters; without any, the reach stays as in `last`.
     pub(super) fn of(known: &BTreeMap<CheetahString, MasterState>, last: &Reach) -> Self {
         let mut by_delay: BTreeMap<Duration, Vec<Destination>> = BTreeMap::new();
         let mut tables = Vec::new();
@@ -103,8 +103,8 @@ impl RoutingTable {
         }
     }
 
-    /// The delays that can be had, and how late that usually is. Levels are the brokers' own table, where they have the
-    /// same and all of it can be had.
+    /// Returns the available delays, and how late they usually are. Levels are the brokers' own table, if all brokers
+    /// have the same and all of it is available.
     pub(super) fn delays(&self) -> Delays {
         Delays {
             usual_lateness: match self.reach {
@@ -115,7 +115,7 @@ impl RoutingTable {
         }
     }
 
-    /// Whether it is one of the delays that can be had; if not, which are.
+    /// Checks that a delay is available; if not, says which are.
     pub(super) fn check(&self, delay: Duration) -> Result<(), String> {
         match &self.reach {
             Reach::Levels(table) if table.level_of(delay).is_none() => {
@@ -128,12 +128,12 @@ impl RoutingTable {
         }
     }
 
-    /// Whether anything can be had.
+    /// Says whether any delay is available.
     pub(super) fn has_any(&self) -> bool {
         !self.by_delay.is_empty()
     }
 
-    /// A queue of each master in the table.
+    /// Returns a queue of each master in the table.
     pub(super) fn queue_of_each_master(&self) -> Vec<MessageQueue> {
         let routes = self.by_delay.values().flatten();
         let each: BTreeMap<_, _> = routes
@@ -142,7 +142,8 @@ impl RoutingTable {
         each.into_values().cloned().collect()
     }
 
-    /// Where to send what shall wait for `delay`: each time another queue, and not that of the master `except`.
+    /// Chooses where to send a wake-up that waits for `delay`: each time another queue, and not one of the master
+    /// `except`.
     pub(super) fn choose(&self, delay: Duration, except: Option<&CheetahString>) -> Option<&Destination> {
         let routes = match self.reach {
             Reach::Levels(_) => self.by_delay.get(&delay)?,
@@ -157,7 +158,7 @@ impl RoutingTable {
 
 fn table_of(by_delay: &BTreeMap<Duration, Vec<Destination>>, tables: &[&LevelTable]) -> LevelTable {
     let offered = LevelTable::of(by_delay.keys().copied().collect());
-    // That of the brokers, unless some of it is stuck.
+    // The brokers' own, unless some of it is stuck.
     LevelTable::of_all(tables.iter().copied())
         .filter(|table| table.same_delays(&offered))
         .unwrap_or(offered)

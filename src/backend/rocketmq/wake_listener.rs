@@ -11,17 +11,17 @@ use crate::backend::Wake;
 use crate::observe::metrics::LevelSamples;
 use crate::rocketmq::{DeliveryQueue, Listener};
 
-/// How often foreign messages are warned about.
+/// How often the log warns of foreign messages.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Delivers the wake-ups among messages, and counts and drops the others.
 #[derive(Debug)]
 pub(super) struct WakeListener {
     pub(super) delivery_queue: DeliveryQueue<Wake>,
-    /// Of the wake-ups that were sent from here.
+    /// Samples of the wake-ups that were sent from here.
     pub(super) level_samples: Arc<LevelSamples>,
     foreign: AtomicU64,
-    /// When foreign messages were last warned about.
+    /// When the log last warned of foreign messages.
     warned: Mutex<Option<Instant>>,
 }
 
@@ -35,7 +35,7 @@ impl WakeListener {
         }
     }
 
-    /// How many messages were no wake-ups.
+    /// Counts the messages that were no wake-ups.
     pub(super) fn foreign(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
@@ -76,8 +76,8 @@ impl WakeListener {
 }
 
 impl Listener for WakeListener {
-    /// Always says that all is dealt with. "Later" would be 10 s later, on a topic of its own, 16 times, and then never;
-    /// the sweep is faster and does not end.
+    /// Always acknowledges. "Later" would be 10 s later, on a topic of its own, 16 times, and then never; the sweep is
+    /// faster and does not end.
     fn listen(&self, messages: &[&MessageExt]) -> bool {
         let bodies = messages
             .iter()

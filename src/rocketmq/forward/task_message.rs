@@ -1,4 +1,4 @@
-//! What a message of a task has in it.
+//! Makes the message of a task.
 
 use super::Forward;
 use crate::rocketmq::Message;
@@ -7,12 +7,12 @@ use crate::{Error, Task};
 
 /// The longest value of a property.
 const LONGEST_VALUE: usize = 4_096;
-/// The names of the properties that are this crate's begin so.
+/// The beginning of this crate's property names.
 const OURS: &str = "DELAYLINE_";
-/// The header in which the server keeps which requests a task is of: its own affair.
+/// The server's header for the requests of a task, which is not forwarded.
 const REQUESTS: &str = "DELAYLINE_REQUESTS";
 
-/// The message of a task; or why there can be none.
+/// Makes the message of a task; or says why there can be none.
 pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String> {
     let size = task.payload.len();
     let longest = forward.publisher.longest_body();
@@ -22,7 +22,7 @@ pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String>
     let id = task.id.to_string();
     let key = task.key.as_ref().map(|key| key.as_str().to_owned());
     let mut message = Message::new(&forward.topic, task.payload.clone()).key(&id);
-    // White space would make several keys of one.
+    // White space would split one key into several.
     if let Some(key) = key.as_ref().filter(|key| check_key(key).is_ok()) {
         message = message.key(key);
     }
@@ -53,7 +53,7 @@ pub(super) fn message(forward: &Forward, task: &Task) -> Result<Message, String>
     })
 }
 
-/// Refuses what brokers would take for something else: control characters are what separates properties.
+/// Refuses text that brokers would misread: control characters separate properties.
 pub(super) fn check_property(name: &str, value: &str) -> Result<(), Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let reserved = is_reserved(name) || name.starts_with(OURS);
@@ -67,7 +67,7 @@ pub(super) fn check_property(name: &str, value: &str) -> Result<(), Error> {
             ),
         ));
     }
-    // The value may be anybody's secret: it is not repeated.
+    // The value may be a secret: it is not repeated.
     if value.trim().is_empty() || value.len() > LONGEST_VALUE || value.contains(char::is_control) {
         return Err(Error::invalid(
             "property",
@@ -133,7 +133,7 @@ mod tests {
             ("DELAYLINE_ATTEMPT", "0"),
             ("DELAYLINE_DUE_AT", &due),
             ("traceparent", "00-1-2-3"),
-            // A task's own is nearer than a kind's.
+            // A task's own takes precedence over a kind's.
             ("source", "header"),
         ] {
             assert_eq!(property(&message, name), Some(value), "{name}");

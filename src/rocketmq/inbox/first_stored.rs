@@ -1,7 +1,7 @@
-//! When a message was first stored that was given back to its broker.
+//! Finds when a message was first stored that was given back to its broker.
 //!
-//! What comes again is a copy, with a store time of its own. The broker still has the first one for some days, and the copy
-//! names it; when its producer made it is the next best, by the producer's clock.
+//! The message that comes again is a copy, with a store time of its own. The broker still has the first one for some
+//! days, and the copy names it; the next best is when its producer made it, by the producer's clock.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tokio::time::timeout;
 use crate::Timestamp;
 use crate::rocketmq::ClientFactory;
 
-/// For how long a broker may take to say it.
+/// How long a broker may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// When a copy was first stored; none for a message that is no copy. Blocks while the broker is asked.
+/// Returns when a copy was first stored; none for a message that is no copy. Blocks while the broker is asked.
 pub(super) fn first_stored_at(factory: &ClientFactory, message: &MessageExt) -> Option<Timestamp> {
     if message.reconsume_times() == 0 {
         return None;
@@ -30,12 +30,12 @@ pub(super) fn first_stored_at(factory: &ClientFactory, message: &MessageExt) -> 
     Some(asked.unwrap_or_else(|| Timestamp::from_millis(message.born_timestamp())))
 }
 
-/// What the broker says of the first one.
+/// Asks the broker for the first message.
 async fn ask(factory: &ClientFactory, message: &MessageExt) -> Option<Timestamp> {
     let mut properties = message.properties().iter();
     let (_, first) =
         properties.find(|(name, _)| name.as_str() == MessageConst::PROPERTY_ORIGIN_MESSAGE_ID)?;
-    // The broker that the copy came from, and no other address that a producer may have written there.
+    // From the broker that the copy came from, and no other address that a producer may have written there.
     if decode_message_id(first.as_str()).ok()?.address != message.store_host() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! How far a consumer group is in a queue.
+//! Asks a broker for a consumer group's offset in a queue.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::Error;
 use crate::rocketmq::requests::Requests;
 use crate::rocketmq::{ClientFactory, transient};
 
-/// For how long a nameserver and a broker may take to say it.
+/// How long a nameserver and a broker may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// Where the group goes on in the queue: it has acknowledged what is before, or the broker no longer has it. None, if the
-/// broker does not say. Blocks while it is asked.
+/// Returns the group's next offset in the queue: messages before it are acknowledged, or the broker no longer has them.
+/// None, if the broker does not answer. Blocks while it is asked.
 pub(super) fn goes_on_at(factory: &ClientFactory, group: &str, queue: &Queue) -> Option<i64> {
     let runtime = Handle::try_current().ok()?;
     match runtime.block_on(Box::pin(ask(factory, group, queue))) {

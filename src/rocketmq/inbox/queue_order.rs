@@ -1,10 +1,10 @@
-//! The order of what is in a queue.
+//! Keeps the order of each queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets batches of a queue pass in the order of their offsets, though a thread of the client brings each.
+/// Lets batches of a queue pass in the order of their offsets, though each comes on a thread of its own.
 #[derive(Debug)]
 pub(super) struct QueueOrder {
     state: Mutex<State>,
@@ -25,20 +25,20 @@ pub(super) struct Queue {
     pub(super) topic: String,
     pub(super) broker: String,
     pub(super) number: i32,
-    /// Whether it is of copies: of what was given back to the broker, which names the topic that it was sent to.
+    /// Whether it has copies: messages that were given back to the broker, and that name their first topic.
     pub(super) is_of_copies: bool,
 }
 
 /// For how long a batch waits for those before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Before the broker is asked for them: they are with another thread most times.
+    /// Before the broker is asked for them: mostly they are with another thread.
     pub(super) before_asking: Duration,
     /// Before it is asked again.
     pub(super) between: Duration,
     /// Where it does not answer.
     pub(super) unanswered: Duration,
-    /// Where the group has not acknowledged them, so that they come.
+    /// Where the group has not acknowledged them, so that they will come.
     pub(super) promised: Duration,
 }
 
@@ -57,13 +57,13 @@ impl Default for Patience {
 struct Progress {
     /// The offset that is next; none before the first batch.
     next: Option<i64>,
-    /// Where the batches begin that wait.
+    /// Where the waiting batches begin.
     waiting: BTreeSet<i64>,
 }
 
 impl Progress {
-    /// Whether a batch that begins at `first` may pass: it is next, or comes again; or it waits for nothing more, and is the
-    /// earliest of those that wait.
+    /// Says whether a batch that begins at `first` may pass: it is next, or comes again; or it waits for nothing more,
+    /// and is the earliest of those that wait.
     fn may_pass(&self, first: i64, is_free: bool) -> bool {
         self.next.is_some_and(|next| first <= next) || is_free && self.is_earliest(first)
     }
@@ -82,11 +82,11 @@ impl QueueOrder {
         }
     }
 
-    /// Blocks until those before it have passed, and gives `pass` its turn; none, if the consumer that brings it is no longer
+    /// Blocks until the batches before it have passed, and runs `pass` in its turn; none, if its consumer is no longer
     /// the one whose batches pass.
     ///
-    /// Where those before it do not come, `goes_on_at` asks the broker where the group goes on in the queue: what is before
-    /// that has been acknowledged, by this process or another, and never comes.
+    /// Where those before it do not come, `goes_on_at` asks the broker for the group's next offset: batches before that
+    /// are acknowledged, by this process or another, and never come.
     pub(super) fn in_turn<T>(
         &self,
         consumer: u64,
@@ -121,7 +121,7 @@ impl QueueOrder {
                     );
                 }
                 tracing::trace!(?queue, first, last, next = ?progress.next, "a batch passes");
-                // What comes again takes nothing back.
+                // A repeat does not move it back.
                 progress.next = progress.next.max(Some(last + 1));
                 break;
             }
@@ -139,7 +139,7 @@ impl QueueOrder {
                 continue;
             }
             let until = free_at.map_or(ask_at, |free_at| free_at.min(ask_at));
-            // One that is not the earliest goes on waiting for that.
+            // If it is not the earliest, it goes on waiting for that.
             let wait = match until.saturating_duration_since(now) {
                 Duration::ZERO => self.patience.between,
                 wait => wait,
@@ -147,15 +147,16 @@ impl QueueOrder {
             let waited = self.changed.wait_timeout(state, wait.max(LEAST));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // Within the turn: what passes next is behind it.
+        // Within the turn: the next one to pass is behind it.
         let came = pass();
         drop(state);
         self.changed.notify_all();
         Some(came)
     }
 
-    /// From now on batches of the next consumer pass, and no others. `forget` says what has passed and comes again
-    /// nevertheless, each by its queue and offset: nothing behind it passes before it. Gives the next consumer's number.
+    /// Makes the next consumer the one whose batches pass. `forget` returns the batches that have passed and come again
+    /// nevertheless, each by its queue and offset: nothing behind them passes before them. Returns the next consumer's
+    /// number.
     pub(super) fn next_consumer(&self, forget: impl FnOnce() -> Vec<(Queue, i64)>) -> u64 {
         let mut state = self.state();
         state.consumer += 1;
@@ -178,7 +179,7 @@ impl QueueOrder {
     }
 }
 
-/// The shortest wait, so that none is a loop.
+/// The shortest wait, so that no loop spins.
 const LEAST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -208,7 +209,7 @@ mod tests {
         }))
     }
 
-    /// Of a group that has acknowledged nothing yet.
+    /// The answer for a group that has acknowledged nothing yet.
     fn nothing() -> Option<i64> {
         Some(0)
     }
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(passed, Some(()));
     }
 
-    /// Has a thread bring each of these batches, and gives them in the order in which they passed.
+    /// Brings each of these batches on a thread, and returns them in the order in which they passed.
     fn passed<const N: usize>(order: &Arc<QueueOrder>, consumer: u64, firsts: [i64; N]) -> Vec<i64> {
         let (send, passed) = channel();
         let threads = firsts.map(|first| {
@@ -241,7 +242,7 @@ mod tests {
         let order = order();
         pass(&order, 0, 0);
         assert_eq!(passed(&order, 0, [96, 64, 32]), [32, 64, 96]);
-        // Another queue is another matter, and what comes again waits for nothing.
+        // Another queue is independent, and a repeat waits for nothing.
         pass(&order, 1, 0);
         pass(&order, 0, 0);
         pass(&order, 0, 128);

@@ -1,4 +1,4 @@
-//! Which brokers answer.
+//! Watches which brokers answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::rocketmq::{Admin, ClientFactory, is_refusal};
 
 /// How often brokers are asked.
 const EVERY: Duration = Duration::from_secs(1);
-/// For how long one may take to answer.
+/// How long one may take to answer.
 const WITHIN: Duration = Duration::from_millis(500);
-/// For how long nameservers and brokers may take together.
+/// How long nameservers and brokers may take together.
 const ALL_WITHIN: Duration = Duration::from_secs(5);
 /// The producer group of the clients that only ask.
 const GROUP: &str = "delayline_inbox_watch";
@@ -31,13 +31,13 @@ pub(super) struct Watch {
 /// Which brokers are there.
 #[derive(Default)]
 struct Presence {
-    /// None before the first ask.
+    /// None before the first check.
     present: Option<BTreeSet<CheetahString>>,
     /// Those whose answer was late the last time.
     late: BTreeSet<CheetahString>,
 }
 
-/// What is asked with.
+/// The clients for the checks.
 struct Clients {
     admin: Admin,
     producer: DefaultMQProducer,
@@ -57,7 +57,7 @@ impl Watch {
     pub(super) async fn until_a_broker_comes_back(&mut self) {
         loop {
             sleep(EVERY).await;
-            // That no nameserver answers says nothing of brokers.
+            // If no nameserver answers, that says nothing about brokers.
             if let Ok(Ok((answering, late))) = timeout(ALL_WITHIN, self.ask()).await
                 && self.presence.has_come_back(answering, late)
             {
@@ -66,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// The brokers that answer for a queue of any of the topics, and those that take too long.
+    /// Returns the brokers that answer for a queue of any of the topics, and those that take too long.
     async fn ask(&mut self) -> Result<(BTreeSet<CheetahString>, BTreeSet<CheetahString>), Error> {
         let mut clients = match self.clients.take() {
             Some(clients) => clients,
@@ -96,14 +96,14 @@ impl Watch {
         if all_answer {
             self.clients = Some(clients);
         } else {
-            // Clients that were not answered remember that for half a minute.
+            // Clients without an answer remember that for half a minute.
             clients.admin.close().await;
             clients.producer.shutdown().await;
         }
         queues.map(|_| (answering, late))
     }
 
-    /// One queue of each broker.
+    /// Returns one queue of each broker.
     async fn queues(&self, admin: &Admin) -> Result<Vec<MessageQueue>, Error> {
         let mut brokers = BTreeSet::new();
         let mut queues = Vec::new();
@@ -121,9 +121,10 @@ impl Watch {
 }
 
 impl Presence {
-    /// Takes down who answered, and whose answer was late. Says whether a broker answered that was away the last time.
+    /// Records which brokers answered, and whose answer was late. Says whether a broker answered that was away the last
+    /// time.
     ///
-    /// One late answer is no absence: a busy machine gives it too.
+    /// One late answer is no absence: a busy machine is late, too.
     fn has_come_back(
         &mut self,
         mut answering: BTreeSet<CheetahString>,
@@ -152,7 +153,7 @@ mod tests {
             .collect()
     }
 
-    /// Each ask: who answers, who is late, and whether one has come back.
+    /// For each check: which answer, which are late, and whether one has come back.
     #[test]
     fn a_broker_comes_back_that_was_gone_or_late_twice() {
         let mut presence = Presence::default();
