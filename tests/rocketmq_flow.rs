@@ -1,4 +1,4 @@
-//! Wake-ups that nobody takes: in a process of its own, as it listens to what is logged.
+//! Wake-ups that no worker takes: in a process of its own, as it listens to the log.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/logged.rs"]

@@ -1,4 +1,4 @@
-//! What a process holds of messages that nobody should send to the topic of wake-ups: apart from other tests, as it is
+//! What a process holds of hostile messages on the topic of wake-ups: apart from other tests, as it is
 //! this process that is weighed.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]

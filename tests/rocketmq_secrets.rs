@@ -1,4 +1,4 @@
-//! What is secret stays so: in a process of its own, as it listens to everything that anybody logs.
+//! What is secret stays so: in a process of its own, as it listens to everything that is logged.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/logged.rs"]

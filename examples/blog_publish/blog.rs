@@ -239,7 +239,7 @@ blog!(
     sqlite,
     sqlx::Sqlite,
     delayline::store::SqliteStore,
-    // SQLite lets a transaction write that has read only if nobody else has written: so it takes the lock at once.
+    // SQLite lets a transaction that has read write only if no other has written: so it takes the lock at once.
     begin: |pool: Pool<sqlx::Sqlite>| async move { pool.begin_with("BEGIN IMMEDIATE").await },
     open: |file: String| async move {
         let store = delayline::store::SqliteStore::open(&file).await?;

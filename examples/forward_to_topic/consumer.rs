@@ -64,7 +64,7 @@ pub(crate) async fn start(nameserver: &str, topic: &str, tag: &str) -> Result<Co
             for message in messages {
                 let properties = message.get_properties().iter();
                 let body = message.get_body().map(|body| body.to_vec()).unwrap_or_default();
-                // Nobody listens any more when the example ends.
+                // No receiver is left when the example ends.
                 let _ = tell.send(Received {
                     body: String::from_utf8_lossy(&body).into_owned(),
                     queue: message.queue_id(),

@@ -1,5 +1,5 @@
 //! Unpaid orders are cancelled on time by a consumer that knows nothing of this library: delayline publishes what is
-//! due to the service's own topic, and whoever consumes that topic, in Java, Go or here, stays as it is.
+//! due to the service's own topic, and the consumers of that topic, in Java, Go or here, stay as they are.
 //!
 //! ```sh
 //! scripts/rocketmq start DIR

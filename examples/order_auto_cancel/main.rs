@@ -103,7 +103,7 @@ async fn run(options: &Options) -> Result<bool, Error> {
             cancel_unpaid(cancelling.clone(), order, context)
         })
         // What a killed worker had claimed is taken over when its lease ends. The default, 30 s, forgives a long pause
-        // of the process; these handlers take milliseconds, and whoever watches a restart should not have to wait.
+        // of the process; these handlers take milliseconds, and an operator who watches a restart should not have to wait.
         .lease(Duration::from_secs(2));
 
     // Wake-ups are received, and handlers run, only inside `run_until`; the shop is open beside it.

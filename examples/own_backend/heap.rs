@@ -41,7 +41,7 @@ impl HeapBackend {
     fn with_heap<T>(&self, change: impl FnOnce(&mut Heap) -> T) -> Result<T, Error> {
         self.lock().as_mut().map(change).ok_or_else(|| Error::Backend {
             backend: NAME,
-            // Whoever waits for it to be open again waits in vain.
+            // A caller that waits for it to open again waits in vain.
             transient: false,
             source: "it has been closed".into(),
         })

@@ -80,7 +80,7 @@ impl Journal {
             before => before?,
         };
         for line in before.split_inclusive(|&byte| byte == b'\n') {
-            // What has no line break was cut off by a crash, before anybody was told of it.
+            // A line without its line break was cut off by a crash, before it was acknowledged.
             if line.ends_with(b"\n") {
                 journal.apply(serde_json::from_slice(line)?);
             }

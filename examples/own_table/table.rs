@@ -31,7 +31,7 @@ impl JournalTable {
     }
 
     /// What a call gives that has all rows to itself, and the time at which it has. It is on a thread that may wait for the disk,
-    /// and goes on to its end also if nobody waits for it any more: so each call is done, or not at all.
+    /// and goes on to its end even if its caller is gone: so each call is done, or not at all.
     async fn call<A: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Journal, Timestamp) -> io::Result<A> + Send + 'static,
@@ -206,7 +206,7 @@ impl Table for JournalTable {
     }
 }
 
-/// The guard on which everything rests: nobody else has written the row since it was read.
+/// The guard on which everything rests: the row was not written since it was read.
 fn is_as_it_was(row: &Task, write: &Write) -> bool {
     let has_moved = |wake_at| row.wake_at != Some(wake_at);
     row.version == write.before.version && !write.wake_at().is_some_and(has_moved)
@@ -222,7 +222,7 @@ fn found<'k>(kept: impl IntoIterator<Item = &'k Kept>, columns: Columns) -> Foun
     };
     Found {
         rows: kept.into_iter().map(row).collect(),
-        // None is written by anybody else.
+        // No other caller writes any.
         unreadable: Vec::new(),
     }
 }

@@ -68,7 +68,7 @@ impl Game {
             .scheduler
             .find(target)
             .await?
-            .ok_or("nobody has fed that pet")?;
+            .ok_or("that pet was not fed yet")?;
         let seen = Expect::Due(seen.due_at);
         let sooner = Shift::Earlier(2 * self.hour);
         let (first, second) = tokio::join!(

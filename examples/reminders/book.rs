@@ -80,7 +80,7 @@ impl Book {
         Ok(())
     }
 
-    /// Strikes an appointment out. Nobody hears of it any more once this has returned.
+    /// Cancels an appointment. No reminder of it is sent once this has returned.
     pub(crate) async fn strike(&self, appointment: &str) -> Result<(), Error> {
         let keys = reminders().map(|(name, _)| key(appointment, name));
         let cancels = keys.iter().map(|key| (REMIND, key.as_str()).into());
@@ -92,7 +92,7 @@ impl Book {
         Ok(())
     }
 
-    /// Waits until somebody has been told of an appointment, by the reminder of this name.
+    /// Waits until the reminder of this name was sent for an appointment.
     pub(crate) async fn until_told(&self, appointment: &str, name: &str) {
         while self.expected.waits(&key(appointment, name)) {
             tokio::time::sleep(Duration::from_millis(20)).await;

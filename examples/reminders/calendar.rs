@@ -5,7 +5,7 @@ use jiff::{Span, ToSpan, Zoned};
 
 use crate::Error;
 
-/// Nobody is told anything from the one hour to the other.
+/// No reminder is sent from the one hour to the other.
 const NIGHT: (i8, i8) = (22, 8);
 /// Before the night, when it is too late to tell in the morning.
 const EVENING: Time = time(21, 30, 0, 0);
@@ -15,7 +15,7 @@ pub(crate) fn is_night(at: &Zoned) -> bool {
     at.hour() >= begins || at.hour() < ends
 }
 
-/// When somebody is reminded so long before an appointment. At night it waits for the morning, or where that leaves less
+/// When a customer is reminded so long before an appointment. At night it waits for the morning, or where that leaves less
 /// than an hour, it comes on the evening before.
 pub(crate) fn reminder(appointment: &Zoned, before: Span) -> Result<Zoned, Error> {
     // A day before is at the same time of the day, also where the clocks change in between.

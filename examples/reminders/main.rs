@@ -1,5 +1,5 @@
-//! Appointments whose reminders move with them: a day before and two hours before, by the clock on the wall of whoever is
-//! told, and never at night.
+//! Appointments whose reminders move with them: a day before and two hours before, by the customer's own clock,
+//! and never at night.
 //!
 //! With no server at all, three days in some ten seconds:
 //!
@@ -16,8 +16,8 @@
 //! cargo run -p delayline-server -- serve   # http://127.0.0.1:7700/tasks?kind=appointment.remind
 //! ```
 //!
-//! It ends by counting: everybody was told once of each reminder, at the time that the appointment had last, and nobody of
-//! one that was struck out.
+//! It ends by counting: each reminder was sent once, for the time that the appointment had last, and none for one that was
+//! cancelled.
 
 mod book;
 mod calendar;

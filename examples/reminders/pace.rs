@@ -27,7 +27,7 @@ impl Pace {
     /// When it is so late in the story.
     pub(crate) fn real(&self, told: &Zoned) -> Timestamp {
         let since = told.timestamp().as_millisecond() - self.first;
-        // Rounded up: nobody is to be told too early.
+        // Rounded up: no reminder may be early.
         let real = (since * self.hour + HOUR - 1).div_euclid(HOUR);
         Timestamp::from_millis(self.began.as_millis() + real)
     }

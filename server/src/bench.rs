@@ -1,4 +1,4 @@
-//! `delayline bench`: how fast servers are with Delayline, beside the least work that they could do for the same.
+//! `delayline bench`: measures how fast servers are with Delayline, beside the least work for the same effect.
 
 #[cfg(feature = "rocketmq")]
 mod chains;
@@ -108,7 +108,7 @@ impl Bench {
         verdict(&lines)
     }
 
-    /// The stores that were named; nothing is connected to.
+    /// Returns the named stores; connects to nothing.
     fn places(&self) -> Result<Vec<Box<dyn Place>>, Failure> {
         let named = match self.store.as_slice() {
             [] => vec![Address::given(side::STORE, None)?],
@@ -133,7 +133,7 @@ impl Bench {
         let mut brokers = None;
         let measured = runtime.block_on(async {
             let interrupted = interrupted()?;
-            // Not abandoned once it has begun, for what it makes would stay.
+            // Not abandoned once it has begun, as what it makes would stay.
             #[cfg(feature = "rocketmq")]
             if let Some(nameservers) = self.rocketmq.as_ref().filter(|_| self.wants(Workload::C1)) {
                 brokers = Some(chains::Brokers::make(nameservers).await?);
@@ -179,7 +179,7 @@ impl Bench {
     }
 }
 
-/// How much is measured, and what everything that is made for it has its name from.
+/// How much is measured, and the prefix of all names.
 struct Run {
     tasks: usize,
     runs: usize,
@@ -189,7 +189,7 @@ struct Run {
 
 impl Run {
     fn new(bench: &Bench) -> Self {
-        // Is not seen where standard error is no terminal.
+        // Not shown where standard error is no terminal.
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(200));
         Self {
@@ -200,12 +200,12 @@ impl Run {
         }
     }
 
-    /// A name that nothing else has.
+    /// Makes a unique name.
     fn name(&self) -> String {
         format!("{}_{:08x}", self.prefix, fastrand::u32(..))
     }
 
-    /// Both sides in turns, each on tables or keys of its own.
+    /// Measures both sides in turns, each on tables or keys of its own.
     async fn both(&self, place: &dyn Place, workload: Workload) -> Result<Vec<Line>, Error> {
         let tasks = workload.tasks().min(self.tasks);
         let bare = async || place.bare(&self.name()).await;
@@ -233,7 +233,7 @@ fn failed(server: &str, workload: Workload, error: &Error) -> Failure {
     Failure::Found(format!("{workload} on {server} could not be measured: {error}"))
 }
 
-/// Whether each task did what it should.
+/// Fails if a task was lost, started twice or early.
 fn verdict(lines: &[Line]) -> Result<(), Failure> {
     let faults = lines.iter().map(|line| line.ours.faults);
     match faults.fold(Faults::default(), Faults::and) {

@@ -1,4 +1,4 @@
-//! `delayline probe`: what brokers are, and how late their levels are.
+//! `delayline probe`: reports what brokers are, and how late their levels are.
 
 mod choice;
 mod lateness;
@@ -23,9 +23,9 @@ pub(crate) use self::run::{Order, probe};
 use crate::interrupt::interrupted;
 use crate::{Failure, in_runtime, nameservers, print};
 
-/// The topic and the group of the probes begin with it.
+/// The beginning of the topic's and the group's names.
 const NAME: &str = "delayline_probe";
-/// Where the account's secret key is: an argument would be seen by whoever may list processes.
+/// The environment variable with the account's secret key: an argument would show in the list of processes.
 const SECRET: &str = "DELAYLINE_ROCKETMQ_SECRET";
 /// How many messages are sent for each master before the probes, to know that it delivers: two for each queue.
 const WARM_UP: usize = 16;
@@ -142,7 +142,7 @@ impl Probe {
         };
         let (probed, failed) = match probed {
             Ok(probed) => (probed, false),
-            // What the brokers have said of themselves may tell why.
+            // The brokers' own report may say why.
             Err(Failure::Server(error)) => {
                 warnings.push(format!("the brokers could not be probed: {error}"));
                 (Vec::new(), true)
@@ -156,7 +156,7 @@ impl Probe {
 
     async fn probe(&self, order: &Order<'_>, warnings: &mut Vec<String>) -> Result<Vec<Probed>, Failure> {
         let interrupted = interrupted()?;
-        // Not abandoned once it has begun, for what it makes would stay.
+        // Not abandoned once it has begun, as what it makes would stay.
         let scratch = Scratch::make(self.options()?).await?;
         warnings.extend(scratch.refusals().iter().map(ToString::to_string));
         let probed = match RocketMqBackend::connect(scratch.options().clone()).await {
@@ -180,12 +180,12 @@ impl Probe {
     }
 }
 
-/// Tells whoever watches how far it is.
+/// Shows the progress on a terminal.
 fn progress() -> impl FnMut(Progress) {
     let watched = is_for_eyes(&io::stderr());
     move |progress| {
         if watched {
-            // Who cannot be told need not be.
+            // An error here does not matter.
             let _ = match progress {
                 Progress::Ended => write!(io::stderr(), "\r\x1b[K"),
                 progress => write!(io::stderr(), "\r{progress}\x1b[K"),
@@ -194,7 +194,7 @@ fn progress() -> impl FnMut(Progress) {
     }
 }
 
-/// Whether people see it, on something that knows how to colour and erase.
+/// Says whether it is a terminal that can colour and erase.
 fn is_for_eyes(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }

@@ -1,4 +1,4 @@
-//! `delayline redis`: the Redis in which wake-ups are.
+//! `delayline redis`: looks after the Redis with the wake-ups.
 
 mod doctor;
 mod findings;
@@ -36,7 +36,7 @@ impl Redis {
 #[derive(Debug, clap::Args)]
 struct Place {
     /// The server or servers: redis://, redis+sentinel:// or redis+cluster://, with rediss for TLS; otherwise what the
-    /// environment variable REDIS_URL says, where nobody sees the password who may list processes
+    /// environment variable REDIS_URL says, which keeps the password out of the list of processes
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Whose keys: what the application sets as its prefix
@@ -49,7 +49,7 @@ impl Place {
         Ok(RedisBackend::builder(&self.url()?).prefix(&self.prefix))
     }
 
-    /// The store that keeps the tasks there.
+    /// Returns the store that keeps the tasks there.
     fn store(&self) -> Result<RedisStore, Failure> {
         Ok(RedisStore::builder(&self.url()?).prefix(&self.prefix).build()?)
     }

@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Receives the messages of a channel.
-pub(crate) trait Ear: Send + Sync + 'static {
+pub(crate) trait MessageListener: Send + Sync + 'static {
     /// Handles a message: bytes from any client that may publish there.
     fn message(&self, text: &[u8]);
 
@@ -30,14 +30,14 @@ pub(crate) trait Ear: Send + Sync + 'static {
 }
 
 /// Listens on a channel until it is aborted, and reconnects whenever the connection is lost.
-pub(crate) async fn listen(address: &Address, role: Role, channel: &str, ear: Arc<impl Ear>) {
+pub(crate) async fn listen(address: &Address, role: Role, channel: &str, listener: Arc<impl MessageListener>) {
     let mut backoff = Backoff::CALLS;
     loop {
         let mut has_begun = false;
-        let listened = listen_once(address, channel, &ear, &mut has_begun).await;
+        let listened = listen_once(address, channel, &listener, &mut has_begun).await;
         if has_begun {
             backoff.succeeded();
-            ear.ends();
+            listener.ends();
         }
         match listened {
             Err(error) if backoff.failures() == 0 => {
@@ -58,14 +58,14 @@ pub(crate) async fn listen(address: &Address, role: Role, channel: &str, ear: Ar
 async fn listen_once(
     address: &Address,
     channel: &str,
-    ear: &Arc<impl Ear>,
+    listener: &Arc<impl MessageListener>,
     has_begun: &mut bool,
 ) -> RedisResult<()> {
     let lost = Arc::new(Notify::new());
-    let mut connection = limited(connect(address, ear.clone(), lost.clone())).await?;
+    let mut connection = limited(connect(address, listener.clone(), lost.clone())).await?;
     limited(connection.subscribe(channel)).await?;
     *has_begun = true;
-    ear.begins();
+    listener.begins();
     loop {
         if tokio::time::timeout(ASK_EVERY, lost.notified()).await.is_ok() {
             return Ok(());
@@ -76,13 +76,13 @@ async fn listen_once(
 
 async fn connect(
     address: &Address,
-    ear: Arc<impl Ear>,
+    listener: Arc<impl MessageListener>,
     lost: Arc<Notify>,
 ) -> RedisResult<MultiplexedConnection> {
     let told = move |push: PushInfo| match push.kind {
         PushKind::Message => {
             if let Some(Value::BulkString(text)) = push.data.get(1) {
-                ear.message(text);
+                listener.message(text);
             }
         }
         PushKind::Disconnection => lost.notify_one(),

@@ -15,7 +15,7 @@ pub(crate) use self::address::{Address, Topology};
 pub(crate) use self::call::{Call, Lua, hash, lua};
 pub(crate) use self::failure::Role;
 pub(crate) use self::link::Link;
-pub(crate) use self::listening::{Ear, listen};
+pub(crate) use self::listening::{MessageListener, listen};
 pub use self::node::Node;
 pub(crate) use self::prefix::check_prefix;
 

@@ -26,7 +26,7 @@ const READ_AHEAD_MIB: u32 = 1;
 /// How many bytes a broker sends at once: some hundred wake-ups. It sends one message at least, however long.
 const BATCH_BYTES: u32 = 64 * 1_024;
 /// For how long a closing consumer waits for batches that have been received and not yet acknowledged.
-const GRACE: Duration = Duration::from_millis(500);
+const ACK_WAIT: Duration = Duration::from_millis(500);
 
 /// How many minutes a listener may hold a message, before the client gives it back to the broker: a year.
 const CONSUME_TIMEOUT: u64 = LISTENER_LIMIT.as_secs() / 60;
@@ -69,7 +69,7 @@ pub(crate) async fn start(
         .pull_threshold_for_queue(READ_AHEAD)
         .pull_threshold_for_topic(READ_AHEAD_IN_ALL)
         .pull_threshold_size_for_queue(READ_AHEAD_MIB)
-        .await_termination_millis_when_shutdown(GRACE.as_millis() as u64)
+        .await_termination_millis_when_shutdown(ACK_WAIT.as_millis() as u64)
         .build();
     consumer.register_message_listener_concurrently(
         move |messages: &[&MessageExt], _: &ConsumeConcurrentlyContext| {

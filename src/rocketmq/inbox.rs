@@ -274,8 +274,8 @@ impl Listener for InboxListener {
             ..
         } = &*self.intake;
         let span = (first.queue_offset(), last.queue_offset());
-        let goes_on_at = || group_offset::goes_on_at(self.intake.factory.get()?, &self.intake.group, &queue);
-        let held = order.in_turn(self.consumer, &queue, span, goes_on_at, || {
+        let next_offset = || group_offset::next_offset(self.intake.factory.get()?, &self.intake.group, &queue);
+        let held = order.in_turn(self.consumer, &queue, span, next_offset, || {
             delivery_queue.hand_over(batch)
         });
         held.flatten().is_some_and(|held| delivery_queue.hold(held))

@@ -15,7 +15,7 @@ const PART_OF_LATENESS: u32 = 4;
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// For how long after its due time a task waits for a broker. A missing topic cannot be distinguished from one whose
 /// brokers are away, and some day the task must say so.
-const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Why a message was not published, as far as is known.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ impl PublishError {
 /// Returns for how long a task that is so late waits for a broker; none: not any more.
 fn wait(late: Duration) -> Option<Duration> {
     let (shortest, longest) = WAITS;
-    (late < PATIENCE).then(|| (late / PART_OF_LATENESS).clamp(shortest, longest))
+    (late < GIVE_UP_AFTER).then(|| (late / PART_OF_LATENESS).clamp(shortest, longest))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Requests {
 
     /// Returns a consumer group's next offset in a queue: messages before it are acknowledged, or the broker no longer
     /// has them.
-    pub(super) async fn group_goes_on_at(&self, group: &str, queue: &MessageQueue) -> Result<i64, Error> {
+    pub(super) async fn group_offset(&self, group: &str, queue: &MessageQueue) -> Result<i64, Error> {
         let broker = self.master(queue).await?;
         let ask = async |code, group: Option<&str>| {
             let mut request = RemotingCommand::create_remoting_command(code);

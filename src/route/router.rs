@@ -18,7 +18,7 @@ use crate::stats::Counters;
 use crate::{Error, Kind, defaults};
 
 /// How many hops of a route are shown at the most.
-const MOST_LEGS: usize = 1_000;
+const MOST_HOPS: usize = 1_000;
 
 /// Chooses a backend for each wake-up and sends it there; wake-ups that the carrier does not take go to the precise
 /// backend at once.
@@ -166,7 +166,7 @@ impl Router {
     /// Lists all hops, if every one is punctual; only the first ones where there are very many.
     pub(crate) fn legs(&self, kind: &Kind, remaining: Duration) -> Vec<Leg> {
         let (mut legs, mut remaining) = (Vec::new(), remaining);
-        while !remaining.is_zero() && legs.len() < MOST_LEGS {
+        while !remaining.is_zero() && legs.len() < MOST_HOPS {
             let (next, _) = self.next(Some(kind), remaining);
             if next.delay().is_zero() {
                 break;

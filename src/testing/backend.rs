@@ -1,8 +1,8 @@
-//! What every [`Backend`] must do: one function per case, and [`backend_conformance!`](crate::backend_conformance) to
-//! make a named test of each.
+//! Checks what every [`Backend`] must do: one function per case, and
+//! [`backend_conformance!`](crate::backend_conformance) to make a named test of each.
 //!
-//! A case panics where the backend does not do it. How late anything comes is never judged, and a case waits long for
-//! what must come, so that none depends on the speed of the machine. Under tokio's paused clock the waiting is free; a
+//! A case panics where the backend fails it. How late anything comes is never judged, and a case waits long for what
+//! must come, so that none depends on the speed of the machine. Under tokio's paused clock the waiting is free; a
 //! backend on a real server takes one or two of its shortest delays per case.
 
 mod arrivals;
@@ -34,50 +34,50 @@ pub use self::receivers::{
 use crate::backend::{Backend, Departure, Reach, Wake};
 use crate::{Kind, TaskId};
 
-/// For how long a case waits for what must come. Only a broken backend takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a case waits for what must come. Only a broken backend takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Makes the backends that the cases are tried on, and says what to expect of them.
+/// Makes the backends for the cases, and says what to expect of them.
 #[async_trait]
 pub trait BackendFixture: Send + Sync {
-    /// Opens a backend that holds nothing, shared with no other test. Called once per case.
+    /// Opens an empty backend, shared with no other test. Called once per case.
     async fn open(&self) -> Arc<dyn Backend>;
 
-    /// Opens what [`open`](Self::open) opened once more, as a second process would; none if processes cannot share it.
+    /// Opens the backend of [`open`](Self::open) again, as a second process would; none if processes cannot share it.
     async fn open_again(&self) -> Option<Arc<dyn Backend>> {
         None
     }
 
-    /// A delay to test with: short, but one that it can hold. Twice this is waited for what must not come.
+    /// Returns a delay to test with: short, but one that it can hold. Cases wait twice this for what must not come.
     fn shortest_delay(&self) -> Duration;
 
-    /// How much before its delay a wake-up may arrive.
+    /// Returns how much before its delay a wake-up may arrive.
     fn earliness(&self) -> Duration {
         Duration::from_millis(10)
     }
 
-    /// After what time a wake-up comes again that was received but not acknowledged; none: never.
+    /// Returns after what time an unacknowledged wake-up comes again; none: never.
     fn lease(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether a removed wake-up does not arrive; removing is a hint.
+    /// Says whether a removed wake-up does not arrive; removing is a hint.
     fn forgets_what_is_removed(&self) -> bool {
         true
     }
 
-    /// Whether a wake-up that is acknowledged at once is never given to another receiver. A broker may give it to two
+    /// Says whether a wake-up that is acknowledged at once never goes to another receiver. A broker may give it to two
     /// while receivers come and go.
     fn gives_each_to_one_receiver(&self) -> bool {
         true
     }
 }
 
-/// A named test of each case of [`testing::backend`](crate::testing::backend), in a module `$name`.
+/// Makes a named test of each case of [`testing::backend`](crate::testing::backend), in a module `$name`.
 ///
-/// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in
-/// each test. What follows it goes to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process, which then
-/// goes by tokio's time. A case about what the fixture says that the backend does not do, such as leases, passes and tries
+/// The fixture is an expression of type [`BackendFixture`](crate::testing::backend::BackendFixture), evaluated in each
+/// test. Arguments after it go to `#[tokio::test(…)]`: `start_paused = true` for a backend in this process, which then
+/// uses tokio's time. A case for a feature that the fixture says the backend lacks, such as leases, passes and tests
 /// nothing.
 ///
 /// ```toml
@@ -155,7 +155,7 @@ macro_rules! backend_conformance {
     };
 }
 
-/// What the cases do with a backend.
+/// A backend in a case.
 struct Case<'a> {
     fixture: &'a dyn BackendFixture,
     backend: Arc<dyn Backend>,
@@ -167,7 +167,7 @@ impl<'a> Case<'a> {
         Self { fixture, backend }
     }
 
-    /// One that can hold any delay; none otherwise.
+    /// Opens a backend that can hold any delay; none otherwise.
     async fn open_any(fixture: &'a dyn BackendFixture) -> Option<(Self, Duration)> {
         let case = Self::open(fixture).await;
         match case.backend.delays().reach {
@@ -183,7 +183,7 @@ impl<'a> Case<'a> {
         self.fixture.shortest_delay()
     }
 
-    /// Sends them with the shortest delay.
+    /// Sends wake-ups with the shortest delay.
     async fn send(&self, wakes: &[Wake]) {
         self.send_in(wakes, self.delay()).await;
     }
@@ -191,7 +191,7 @@ impl<'a> Case<'a> {
     async fn send_in(&self, wakes: &[Wake], delay: Duration) {
         let mut batch: Vec<_> = wakes.iter().map(|wake| departure(wake, delay)).collect();
         let sending = async {
-            // A machine that is too busy is no defect of the backend.
+            // A busy machine is no defect of the backend.
             while let Err(unsent) = self.backend.send(&batch).await {
                 assert!(unsent.cause.is_transient(), "sending works: {unsent}");
                 batch = unsent.failed.iter().map(|&place| batch[place].clone()).collect();
@@ -217,8 +217,8 @@ impl<'a> Case<'a> {
         wakes
     }
 
-    /// Receives until each of `expected` has come, except those that have `already`; gives all that has come: more, if
-    /// some came twice.
+    /// Receives until each of `expected` has come, except those in `already`; returns all that have come: more, if some
+    /// came twice.
     async fn receive_all(&self, expected: &[Wake], max: usize, already: &[Wake]) -> Vec<Wake> {
         let mut missing: BTreeSet<_> = expected.iter().cloned().collect();
         missing.retain(|wake| !already.contains(wake));
@@ -233,7 +233,7 @@ impl<'a> Case<'a> {
         received
     }
 
-    /// What comes within two shortest delays after `time`: what would come wrongly is there by then.
+    /// Returns what comes within two shortest delays after `time`: a wrong wake-up is there by then.
     async fn what_still_comes(&self, time: Duration) -> Vec<Wake> {
         let mut received = Vec::new();
         let everything = async {
@@ -251,7 +251,7 @@ impl<'a> Case<'a> {
 }
 
 async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(DEADLINE, future)
         .await
         .expect("it comes within a minute")
 }
@@ -263,7 +263,7 @@ fn departure(wake: &Wake, delay: Duration) -> Departure {
     }
 }
 
-/// A wake-up like no other.
+/// Makes a unique wake-up.
 fn wake() -> Wake {
     Wake {
         id: TaskId::from(uuid::Uuid::from_u128(fastrand::u128(..))),

@@ -1,4 +1,4 @@
-//! A backend that does to wake-ups whatever a contract-abiding backend may do.
+//! Makes a backend with every fault that the contract of backends allows.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use crate::Error;
 use crate::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use crate::clock::Clock;
 
-/// Loses, doubles, delays and hastens wake-ups, and refuses some, as its [`Faults`] say; all chance is the clock's.
+/// Loses, doubles, delays and hastens wake-ups, and refuses some, as its [`Faults`] say; the clock is the source of all
+/// chance.
 #[derive(Debug)]
 pub struct FaultyBackend {
     delays: Delays,
@@ -40,7 +41,7 @@ pub struct Faults {
     pub late: u64,
     /// Delivered at any moment before its delay is over.
     pub early: u64,
-    /// A whole send refused, though some of the batch may be taken.
+    /// A send is refused as a whole, though some of the batch may be taken.
     pub refuse: u64,
     /// Everything held is lost, at a send.
     pub forget: u64,
@@ -49,7 +50,7 @@ pub struct Faults {
 }
 
 impl FaultyBackend {
-    /// A backend that promises `delays` and has `faults`.
+    /// Makes a backend that promises `delays` and has `faults`.
     pub fn new(delays: Delays, faults: Faults, clock: Clock) -> Self {
         let state = FaultyState {
             faults,
@@ -65,12 +66,12 @@ impl FaultyBackend {
         }
     }
 
-    /// From now on with these faults.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
 
-    /// Every wake-up that it was ever given, in order.
+    /// Returns every wake-up that was sent to it, in order.
     pub fn log(&self) -> Vec<Wake> {
         self.state().log.clone()
     }
@@ -88,7 +89,7 @@ impl FaultyBackend {
         Duration::from_millis(self.clock.random_below(millis + 1))
     }
 
-    /// When a wake-up that is to be held for `delay` is delivered.
+    /// Chooses when a wake-up that is to be held for `delay` is delivered.
     fn delivery(&self, delay: Duration, faults: Faults) -> Instant {
         // No test runs for longer.
         const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);

@@ -26,14 +26,14 @@ use crate::store::table::Table;
 #[doc(inline)]
 pub use crate::table_conformance;
 
-/// What the cases need of the table that they try.
+/// Makes the tables for the cases.
 #[async_trait]
 pub trait TableFixture: Debug + Send + Sync {
-    /// A fresh, empty table.
+    /// Makes a fresh, empty table.
     async fn table(&self) -> Arc<dyn Table>;
 
-    /// Locks a row of the table that was made last, in a transaction of another connection, until what it gives is dropped.
-    /// None, if no row of such a table can be locked.
+    /// Locks a row of the table that was made last, in a transaction of another connection, until the returned value is
+    /// dropped. None, if no row of such a table can be locked.
     async fn lock(&self, id: TaskId) -> Option<Box<dyn Send>> {
         let _ = id;
         None
@@ -42,7 +42,7 @@ pub trait TableFixture: Debug + Send + Sync {
 
 /// Makes a module of one test per case: `table_conformance!(name, fixture)`.
 ///
-/// The fixture is an expression, evaluated anew for every test and within its async function.
+/// The fixture is an expression, evaluated for every test and within its async function.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! table_conformance {
@@ -70,7 +70,7 @@ macro_rules! table_tests {
     };
 }
 
-/// What the tests call. As the cases are private to their modules, one that is in no test is dead code.
+/// The functions for the tests. As the cases are private to their modules, one that is in no test is dead code.
 macro_rules! public_cases {
     ([] $($group:ident { $($case:ident)* })*) => {
         #[doc(hidden)]
@@ -86,7 +86,7 @@ macro_rules! public_cases {
     };
 }
 
-/// Every case, in its group, handed to a macro.
+/// Passes every case, in its group, to a macro.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! table_cases {

@@ -56,7 +56,7 @@ async fn a_url_that_leads_nowhere_is_an_error_without_its_password() {
             continue;
         }
         let allowed = format!("allowed is {database}://user:password@host:port/database");
-        // Nobody listens on port 1.
+        // No process listens on port 1.
         complains(
             &[&option, &format!("{database}://me:hunter2@127.0.0.1:1/blog")],
             "Connection refused",

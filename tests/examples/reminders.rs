@@ -7,7 +7,7 @@ use jiff::{Span, ToSpan, Zoned};
 
 use crate::program;
 
-/// It counts by itself: it ends well only if everybody was told once, of the last time, and nobody of what was struck out.
+/// It counts by itself: it succeeds only if each reminder was sent once, for the last time, and none for cancelled ones.
 #[tokio::test]
 async fn everybody_is_told_in_time_and_by_day() {
     let said = program::said("reminders", &[]).await;

@@ -38,7 +38,7 @@ pub(crate) enum Wrong {
     NotEnded,
     /// It is dead though it had attempts left.
     Dead,
-    /// It is cancelled and nobody has asked for it.
+    /// It is cancelled and no caller has asked for it.
     CancelledByNobody,
     /// It was started before it was due.
     Early,
@@ -62,7 +62,7 @@ pub(crate) enum Wrong {
     Effect,
     /// The row and what was written in the same transaction do not agree.
     HalfCommitted,
-    /// Nobody has asked for it.
+    /// No caller has asked for it.
     Unasked,
 }
 

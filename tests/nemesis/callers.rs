@@ -48,7 +48,7 @@ impl Callers {
         Self { stop, calling }
     }
 
-    /// Ends the calls: nobody begins with another task.
+    /// Ends the calls: no caller begins with another task.
     pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.calling.await.unwrap();

@@ -57,7 +57,7 @@ pub(crate) enum Harm {
     TableAway,
     /// There is no room left, on its disk or in its memory.
     Full,
-    /// A stranger's transaction has rows locked.
+    /// Another program's transaction has rows locked.
     RowsLocked,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Touched {
 }
 
 impl Fault {
-    /// Whether this fault waits for locks that the other may keep somebody from giving back, for as long as that lasts.
+    /// Whether this fault waits for locks that the other fault may keep a process from releasing, for as long as it lasts.
     pub(crate) fn waits_for(self, other: Self) -> bool {
         let waits = matches!(self, Self::Store(Harm::TableAway | Harm::RowsLocked));
         let keeps = match other {

@@ -23,7 +23,7 @@ pub(crate) const CLAIMED: &str = "order.print";
 pub(crate) const KINDS: [&str; 3] = [EFFECT, PLAIN, CLAIMED];
 /// After how many attempts one of these is dead.
 pub(crate) const PLAIN_ATTEMPTS: u32 = 4;
-/// Short, so that what the dead held is soon somebody else's.
+/// Short, so that the claims of dead workers soon go to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// Which store.

@@ -1,5 +1,5 @@
 //! A nemesis that is not only a killer: connections that freeze, are cut, slow, reset and refused, machines that are
-//! suspended, servers that die, hang, fill up and withdraw rights, tables that are away and rows that strangers lock, at
+//! suspended, servers that die, hang, fill up and withdraw rights, tables that are away and rows that other programs lock, at
 //! moments from a seed; and callers, workers, handlers and claimants without a worker that go on, of
 //! kinds that an operator pauses and resumes. Then nothing is lost, nothing was early, no answer
 //! was false, nothing started that was paused, effects happened once, and all has ended.

@@ -124,7 +124,7 @@ async fn until_asleep(server: &RedisServer) {
     until_quiet(server).await;
 }
 
-/// Waits until nobody asks the server any more.
+/// Waits until no client asks the server any more.
 async fn until_quiet(server: &RedisServer) {
     let calls = || info(server, "commandstats", "cmdstat_time:calls");
     safely(async {

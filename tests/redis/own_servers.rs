@@ -38,7 +38,7 @@ fn over_tls(port: &str, ca: &Path, args: &[&str], commands: &[&str]) -> String {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The server ends the connection; when it has done so already, nobody reads this.
+    // The server ends the connection; when it has done so already, this is not read.
     let _gone = client
         .stdin
         .as_mut()

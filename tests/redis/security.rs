@@ -48,7 +48,7 @@ async fn failure(url: &str) -> Error {
     assert_eq!(sent.is_transient(), health.is_transient());
     assert_eq!(shown(&sent), shown(&health));
     if !sent.is_transient() {
-        // Nobody waits for what somebody has to mend first.
+        // There is no use in waiting for what an operator has to mend first.
         let received = safely(backend.receive(1)).await.unwrap_err();
         assert_eq!(shown(&sent), shown(&received));
     }

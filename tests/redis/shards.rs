@@ -218,7 +218,7 @@ async fn waiting_for_all(
 async fn who_closes_is_missed_by_nobody() {
     let server = RedisServer::start();
     let [leaving, staying] = [(); 2].map(|()| {
-        // So long that nobody finds out by the end of a lease.
+        // So long that no process finds out by the end of a lease.
         Arc::new(leased_in_shards(&server, Duration::from_secs(3_600)))
     });
     let gone = receiving(&leaving);

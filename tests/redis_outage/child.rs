@@ -14,7 +14,7 @@ use crate::shop::KIND;
 
 const DATABASE: &str = "DELAYLINE_TEST_DATABASE";
 const REDIS: &str = "DELAYLINE_TEST_REDIS";
-/// Short, so that what the dead held is soon somebody else's.
+/// Short, so that the claims of dead workers soon go to others.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// A process with a worker of this service.

@@ -1,4 +1,4 @@
-//! Messages that nobody should send, on the topic of wake-ups.
+//! Hostile messages on the topic of wake-ups.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

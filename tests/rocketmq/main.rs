@@ -104,7 +104,7 @@ async fn connect_to(nameserver: &str) -> Arc<RocketMqBackend> {
     Arc::new(RocketMqBackend::connect(nameserver).await.unwrap())
 }
 
-/// A port that was free a moment ago, and where nobody listens.
+/// A port that was free a moment ago, and where no process listens.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -7,7 +7,7 @@ use super::*;
 async fn assert_served_by(version: &str) {
     let servers =
         RocketMqServers::start(&["--version", version, "--nameserver", version, "--levels", LEVELS]);
-    // Nobody listens at the first address: a nameserver that is away keeps nobody from starting.
+    // No server listens at the first address: a nameserver that is away keeps no process from starting.
     let nameservers = format!("127.0.0.1:{};{}", free_port(), servers.nameserver);
     let backend = connect(nameservers.into()).await.unwrap();
     assert_eq!(backend.delays().reach, Reach::Levels(LEVELS.parse().unwrap()));

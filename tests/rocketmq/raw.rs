@@ -245,7 +245,7 @@ impl Raw {
         let mut admin = self.admin().await;
         let mut count = 0;
         for topic in [format!("%RETRY%{group}"), format!("%DLQ%{group}")] {
-            // A topic that nobody wrote to need not be there.
+            // A topic without messages need not exist.
             if let Ok(stats) = admin.examine_topic_stats(topic.into(), None).await {
                 count += stats
                     .get_offset_table()

@@ -79,8 +79,8 @@ async fn assert_tls_is_spoken(version: &[&str]) {
     assert_carries(options(&servers, "wakes").tls(servers.authority())).await;
 
     let folder = tempfile::tempdir().unwrap();
-    let stranger = make_stranger(folder.path());
-    let distrust = refusal(options(&servers, "wakes").tls(stranger)).await;
+    let untrusted = make_untrusted(folder.path());
+    let distrust = refusal(options(&servers, "wakes").tls(untrusted)).await;
     assert!(
         distrust.contains("UnknownIssuer") && distrust.contains("RocketMqOptions::tls"),
         "{distrust}"
@@ -114,9 +114,9 @@ async fn tls_is_spoken_with_5_3() {
     assert_tls_is_spoken(&["--version", "5.3.3"]).await;
 }
 
-/// The certificate of an authority that has vouched for nobody.
+/// The certificate of an authority that has signed no other.
 #[cfg(feature = "rocketmq-tls")]
-fn make_stranger(folder: &Path) -> PathBuf {
+fn make_untrusted(folder: &Path) -> PathBuf {
     let file = folder.join("ca.pem");
     let made = std::process::Command::new("openssl")
         .current_dir(folder)
@@ -127,7 +127,7 @@ fn make_stranger(folder: &Path) -> PathBuf {
             "rsa:2048",
             "-nodes",
             "-subj",
-            "/CN=stranger",
+            "/CN=untrusted",
         ])
         .args(["-keyout", "ca.key", "-out", "ca.pem"])
         .output()

@@ -47,7 +47,7 @@ async fn nothing_but_an_error_comes_of_nameservers_that_are_none() {
         ),
         "{refused}"
     );
-    // Port 1 is nobody's.
+    // No process listens on port 1.
     let absent = Survey::take("127.0.0.1:1").await.unwrap_err();
     assert!(absent.is_transient(), "{absent}");
 }

@@ -159,7 +159,7 @@ impl Server {
             settings,
         };
         let mut answers = Vec::new();
-        // Between finding a free port and listening on it somebody else may take it.
+        // Between finding a free port and listening on it another process may take it.
         for _ in 0..3 {
             server.port = free_port();
             let answer = server.run_start();

@@ -8,8 +8,8 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Dispatch, Level, Subscriber};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// One that listens to nothing, beside whoever does. Of a single one `tracing` believes that each thread has it: and so it
-/// remembers of a place that another thread reaches first that nobody listens there.
+/// A subscriber that listens to nothing, beside those that do. `tracing` believes that a single one is that of each thread,
+/// and so it remembers a place that another thread reaches first as one without a listener.
 static BESIDE: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
 /// Keeps what is logged.
@@ -17,7 +17,7 @@ static BESIDE: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber:
 pub(crate) struct Logged(Arc<Mutex<Vec<u8>>>);
 
 impl Logged {
-    /// What anybody in this process logs from now on: for a test that has the process for itself.
+    /// Everything that this process logs from now on: for a test that has the process for itself.
     pub(crate) fn by_process(level: Level) -> Self {
         let logged = Self::default();
         logged.subscriber(level).init();
@@ -43,7 +43,7 @@ impl Logged {
 
     /// All of it.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().expect("nobody panics while writing")).into_owned()
+        String::from_utf8_lossy(&self.0.lock().expect("no thread panics while writing")).into_owned()
     }
 
     /// How often a text is in it.
@@ -54,7 +54,7 @@ impl Logged {
 
 impl io::Write for Logged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut kept = self.0.lock().expect("nobody panics while writing");
+        let mut kept = self.0.lock().expect("no thread panics while writing");
         kept.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     /// The store's own, which may be ahead or behind.
     pub(crate) store_clock: Clock,
-    /// The rows, without anybody meddling.
+    /// The rows, without faults in between.
     pub(crate) rows: MemoryStore,
     /// The way of the scheduler and its workers to the rows.
     pub(crate) store: Arc<Meddled>,
@@ -233,8 +233,8 @@ impl World {
     pub(crate) async fn expire_leases(&self, ahead: Duration) {
         let ahead = i64::try_from(ahead.as_millis()).unwrap();
         self.store_clock.step(ahead);
-        let nobody = Claim {
-            owner: "nobody".into(),
+        let none = Claim {
+            owner: "none".into(),
             lease: secs(30),
             room: std::collections::BTreeMap::new(),
             bytes: usize::MAX,
@@ -245,7 +245,7 @@ impl World {
             retake: secs(1),
             ahead: None,
         };
-        self.rows.sweep(&nobody, &sweep).await.unwrap();
+        self.rows.sweep(&none, &sweep).await.unwrap();
         self.store_clock.step(-ahead);
     }
 

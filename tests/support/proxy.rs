@@ -29,7 +29,7 @@ pub(crate) enum Network {
     FrozenSoFar,
     /// All is silent. A new connection is made, as the backlog of a server does it, and no more.
     Frozen,
-    /// What there is works; new connections are made, and nobody answers.
+    /// Existing connections work; new ones are made, and not answered.
     Unanswered,
     /// What there is works; new connections are refused.
     Refusing,
@@ -150,7 +150,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Below the ports that systems take for outgoing connections, so that nobody takes it while connections are refused.
+/// Below the ports that systems take for outgoing connections, so that no process takes it while connections are refused.
 async fn listen_anywhere() -> TcpListener {
     loop {
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, fastrand::u16(20_000..32_000))).await {
@@ -192,7 +192,7 @@ async fn accept(listener: TcpListener, mut control: watch::Receiver<Control>, co
 /// One connection, until both ends have ended it, it is reset, or the proxy is gone.
 async fn connect(mut client: TcpStream, number: u64, control: watch::Receiver<Control>) {
     let target = control.borrow().target;
-    // Where nobody listens, the client's connection ends, too.
+    // Where no process listens, the client's connection ends, too.
     let Ok(mut server) = TcpStream::connect(target).await else {
         return;
     };

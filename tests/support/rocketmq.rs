@@ -138,7 +138,7 @@ impl RocketMqServers {
 
 impl Drop for RocketMqServers {
     fn drop(&mut self) {
-        // Nobody needs what they would save in peace, which takes some seconds.
+        // What they would save in peace, which takes some seconds, is not needed.
         drop(self.command("kill").output());
     }
 }

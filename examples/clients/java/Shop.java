@@ -12,7 +12,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A shop that cancels orders which nobody pays, and changes its mind about some; then it works on what is due. With the JDK
+ * A shop that cancels unpaid orders, and changes its mind about some; then it works on due tasks. With the JDK
  * alone: {@code java Shop.java http://127.0.0.1:7700}. A service would read the answers with the JSON library that it has.
  */
 public final class Shop {

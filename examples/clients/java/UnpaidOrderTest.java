@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * How a service tests what becomes of an order that nobody pays for 15 minutes, without waiting for them. With JUnit 5 and the
+ * How a service tests what happens to an order that is not paid for 15 minutes, without waiting for them. With JUnit 5 and the
  * JDK alone; it needs the tool {@code delayline} in the PATH, or at {@code DELAYLINE}.
  */
 class UnpaidOrderTest {

@@ -1,4 +1,4 @@
-"""A shop that cancels orders which nobody pays, and changes its mind about some.
+"""A shop that cancels unpaid orders, and changes its mind about some.
 
     python3 shop.py http://127.0.0.1:7700
 """

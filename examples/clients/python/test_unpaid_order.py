@@ -1,4 +1,4 @@
-"""How a service tests what becomes of an order that nobody pays for 15 minutes, without waiting for them.
+"""How a service tests what happens to an order that is not paid for 15 minutes, without waiting for them.
 
     pip install pytest
     pytest test_unpaid_order.py      # with the tool `delayline` in the PATH, or at DELAYLINE

@@ -1,4 +1,4 @@
-//! RocketMQ: chains of hops through the levels that brokers have, beside one level alone.
+//! Measures RocketMQ: chains of hops through the levels of brokers, beside one level alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use super::{Error, Run};
 use crate::probe::{self, Order};
 use crate::{Failure, nameservers};
 
-/// The topic and the group begin with it.
+/// The beginning of the topic's and the group's names.
 const NAME: &str = "delayline_bench";
-/// The pace of tasks, which begins when the worker has had time to start. Of as many, the probe sends as many a second.
+/// The pace of tasks, which begins when the worker has had time to start. The probe sends as many a second.
 const EVERY: Duration = Duration::from_millis(2);
 const LEAD: Duration = Duration::from_secs(1);
-/// How many messages go before the others, to know that they come.
+/// How many messages go before the others, to know that they arrive.
 const WARM_UP: usize = 100;
 /// Brokers, with a topic and a group of the run's own.
 pub(crate) struct Brokers {
@@ -46,7 +46,7 @@ impl Brokers {
         Ok(self.scratch.delete().await?)
     }
 
-    /// Both sides in turns, with rows in a place.
+    /// Measures both sides in turns, with rows in a place.
     pub(crate) async fn measure(
         &self,
         after: Duration,
@@ -87,7 +87,7 @@ impl Brokers {
         ))
     }
 
-    /// How late wake-ups come out of one level, without rows.
+    /// Measures how late wake-ups come out of one level, without rows.
     async fn level(&self, level: Level, tasks: usize) -> Result<Measured, Error> {
         let backend = self.carrier().await?;
         let order = Order {
@@ -102,7 +102,7 @@ impl Brokers {
             .flat_map(|level| &level.late)
             .map(|&late| late.max(0) as f64)
             .collect();
-        // A probe is not waited for longer than ten seconds: on a busy machine the others tell as much.
+        // A probe is waited for no longer than ten seconds: on a busy machine the others say as much.
         if late.is_empty() {
             return Err(format!("no message came out of level {level}").into());
         }
@@ -113,8 +113,8 @@ impl Brokers {
         })
     }
 
-    /// How late tasks start after a chain. It ends in a wheel, so that what a level is late is seen: by default the rows
-    /// themselves are looked at in the last two seconds.
+    /// Measures how late tasks start after a chain. It ends in a wheel, so that the lateness of a level shows: by
+    /// default the last two seconds are read ahead from the rows.
     async fn chain(&self, after: Duration, tasks: usize, store: Arc<dyn Store>) -> Result<Measured, Error> {
         let scheduler = Scheduler::builder(Arc::clone(&store))
             .carrier(self.carrier().await?)

@@ -1,4 +1,4 @@
-//! What was measured, and how it is told.
+//! Holds and prints figures.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use super::workload::{Figure, Unit, Workload};
 use crate::digits::grouped;
 use crate::table::table;
 
-/// What was measured once, of one side.
+/// One measurement of one side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) tasks: usize,
     pub(crate) seconds: f64,
     /// How late each started, in ms, ascending.
     pub(crate) late: Vec<f64>,
-    /// Through how many levels of a broker each went, at the mean.
+    /// The mean number of levels of a broker that each went through.
     pub(crate) hops: Option<f64>,
     pub(crate) faults: Faults,
 }
@@ -24,13 +24,13 @@ impl Measured {
         self.tasks as f64 / self.seconds
     }
 
-    /// How late this part of them were at the most, in ms.
+    /// Returns how late this part of them were at the most, in ms.
     fn quantile(&self, part: f64) -> f64 {
         let rank = (self.late.len() as f64 * part).ceil() as usize;
         self.late.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
     }
 
-    /// The one number by which runs and sides are compared.
+    /// Returns the one number by which runs and sides are compared.
     fn value(&self, unit: Unit) -> f64 {
         match unit {
             Unit::Rate => self.per_second(),
@@ -39,13 +39,13 @@ impl Measured {
         }
     }
 
-    /// The run in the middle, of at least one.
+    /// Returns the run in the middle, of at least one.
     fn median(mut runs: Vec<Self>, unit: Unit) -> Self {
         runs.sort_by(|one, other| one.value(unit).total_cmp(&other.value(unit)));
         runs.swap_remove(runs.len() / 2)
     }
 
-    /// What is not a number is null.
+    /// Writes null for what is not a number.
     fn json(&self) -> Value {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| self.quantile(part));
         json!({
@@ -56,7 +56,7 @@ impl Measured {
         })
     }
 
-    /// For people.
+    /// Prints it as text.
     fn text(&self, unit: Unit) -> String {
         let hops = self.hops.map(|hops| format!(", {hops:.1} hops each"));
         let hops = hops.unwrap_or_default();
@@ -68,18 +68,18 @@ impl Measured {
     }
 }
 
-/// One figure of one workload on one server: both sides, and what comes of them.
+/// One figure of one workload on one server: both sides, and their ratio.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     workload: Workload,
     figure: Figure,
     store: &'static str,
-    /// What was measured in the median run; the faults are those of all runs.
+    /// The median run; the faults are those of all runs.
     pub(crate) ours: Measured,
     limit: Measured,
 }
 
-/// From all runs, each with what was measured of both sides in the order of the figures.
+/// Makes lines from all runs, each with the measurements of both sides in the order of the figures.
 pub(crate) fn lines(
     workload: Workload,
     store: &'static str,
@@ -112,7 +112,7 @@ pub(crate) fn lines(
 }
 
 impl Line {
-    /// Ours to the limit; of lateness that of 99 in a hundred.
+    /// Returns ours to the limit; for lateness that of 99 in a hundred.
     fn ratio(&self) -> f64 {
         self.ours.value(self.figure.unit) / self.limit.value(self.figure.unit)
     }
@@ -124,7 +124,7 @@ impl Line {
         }
     }
 
-    /// What scripts read.
+    /// Prints JSON for scripts.
     pub(crate) fn json(&self) -> Value {
         let Faults { lost, twice, early } = self.ours.faults;
         let mut json = self.ours.json();
@@ -154,7 +154,7 @@ impl Line {
     }
 }
 
-/// All of them, for people.
+/// Prints all of them as text.
 pub(crate) fn text(lines: &[Line]) -> String {
     let header = ["STORE", "", "TASKS", "LIMIT", "DELAYLINE", "RATIO", "AIM"];
     table(header, lines.iter().map(Line::cells))

@@ -1,4 +1,4 @@
-//! What was to start when, and what did.
+//! Records when tasks were to start, and when they did.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use super::Error;
 use super::figure::Measured;
 use super::side::{Item, Side};
 
-/// What must not happen.
+/// Counts of what must not happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     /// Not written, not changed, or not done.
@@ -37,10 +37,10 @@ pub(crate) fn now_micros() -> i64 {
 /// When each task is due, how often it has started and how late.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// What the clock of the server is ahead of the one here, and by how much that may be wrong; in µs.
+    /// By how much the clock of the server is ahead of the one here, and by how much that may be wrong; in µs.
     ahead: i64,
     doubt: i64,
-    /// When the first is due, and how long after the one before each other is; in ms.
+    /// When the first is due, and the time between one and the next; in ms.
     first: i64,
     apart: i64,
     starts: Vec<AtomicU32>,
@@ -51,7 +51,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The first is due in `lead` by the clock of the side's server.
+    /// Makes a ledger whose first task is due in `lead` by the clock of the side's server.
     pub(crate) async fn new(
         side: &dyn Side,
         tasks: usize,
@@ -65,7 +65,7 @@ impl Ledger {
         Ok(Self::by_answer(asked, answered, said, tasks, lead, apart))
     }
 
-    /// By what a server has said between two moments here. A difference of clocks that may be none is none.
+    /// Estimates the clock by a server's answer between two moments here. A difference that may be zero counts as zero.
     fn by_answer(asked: i64, answered: i64, said: i64, tasks: usize, lead: Duration, apart: i64) -> Self {
         let ahead = said * 1_000 + 500 - asked.midpoint(answered);
         let doubt = (answered - asked) / 2 + 1_000;
@@ -84,7 +84,7 @@ impl Ledger {
         self.starts.len()
     }
 
-    /// A task as it is written.
+    /// Returns a task to write.
     pub(crate) fn item(&self, number: usize) -> Item {
         Item {
             number,
@@ -92,12 +92,12 @@ impl Ledger {
         }
     }
 
-    /// The time by which tasks are due, in µs.
+    /// Returns the time by which tasks are due, in µs.
     pub(crate) fn now(&self) -> i64 {
         now_micros() + self.ahead
     }
 
-    /// A task that was due at this time, in ms, has started.
+    /// Records that a task that was due at this time, in ms, has started.
     pub(crate) fn start(&self, number: usize, due: i64) {
         // Another number is of no task of this run.
         if let (Some(starts), Some(late)) = (self.starts.get(number), self.late.get(number))
@@ -107,12 +107,12 @@ impl Ledger {
         }
     }
 
-    /// All have ended, or the others are not waited for.
+    /// Records that all have ended, or the others are not waited for.
     pub(crate) fn end(&self) {
         self.ended.store(self.now(), Ordering::Relaxed);
     }
 
-    /// What has become of them, where so many ended.
+    /// Returns the measurement, where so many ended.
     pub(crate) fn measured(&self, ended: usize) -> Measured {
         let mut faults = Faults::default();
         let mut late = Vec::with_capacity(self.len());

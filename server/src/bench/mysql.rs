@@ -1,4 +1,4 @@
-//! MySQL and MariaDB: tables of the run's own.
+//! Measures MySQL and MariaDB, in tables of the run's own.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Place for MySql {
             .max_connections(CALLERS as u32)
             .min_connections(CALLERS as u32)
             .after_connect(|connection, _| {
-                // As the library has it: by default batches would lock the gaps between each other's rows.
+                // As the library sets it: by default batches would lock the gaps between each other's rows.
                 let isolated = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
                 Box::pin(async move { connection.execute(isolated).await.map(drop) })
             })

@@ -1,4 +1,4 @@
-//! The library, as a service uses it: a scheduler and a worker with their default settings.
+//! Measures the library as a service uses it: a scheduler and a worker with their default settings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use super::Error;
 use super::ledger::Ledger;
 use super::side::{Item, KIND, PAYLOAD, Side, Verb};
 
-/// For how long after the last one is due tasks are waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for tasks after the last one is due.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A store of the library's, and a scheduler over it.
 pub(crate) struct Ours {
@@ -56,11 +56,11 @@ impl Side for Ours {
         Ok(self.store.now().await?.as_millis())
     }
 
-    /// By a worker, with a handler that has nothing to do.
+    /// Uses a worker, with a handler that has nothing to do.
     async fn drain(self: Arc<Self>, ledger: Arc<Ledger>) -> Result<usize, Error> {
         let all = ledger.len() as u64;
         let left = ledger.item(ledger.len()).due * 1_000 - ledger.now();
-        let end = Instant::now() + Duration::from_micros(u64::try_from(left).unwrap_or(0)) + PATIENCE;
+        let end = Instant::now() + Duration::from_micros(u64::try_from(left).unwrap_or(0)) + DEADLINE;
         let done = async {
             while self.scheduler.stats().done < all && Instant::now() < end {
                 tokio::time::sleep(Duration::from_millis(1)).await;

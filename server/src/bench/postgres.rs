@@ -1,4 +1,4 @@
-//! PostgreSQL: tables of the run's own.
+//! Measures PostgreSQL, in tables of the run's own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::Error;
 use super::side::{CALLERS, Item, KIND, PAYLOAD, Place, Side, Verb, id};
 
-// Left to itself, the planner looks at all rows of the kind for the names.
+// By default the planner reads all rows of the kind for the names.
 super::sql::bare!(
     sqlx::Postgres,
     " WHERE state = 0 AND kind = 'bench' AND name = ",
@@ -41,7 +41,7 @@ impl Place for Postgres {
     }
 
     async fn bare(&self, name: &str) -> Result<Arc<dyn Side>, Error> {
-        // A table without statistics looks small, and is not: who knows which rows are meant goes through an index.
+        // A table without statistics looks small, and is not: a statement that names its rows goes through an index.
         let by_index = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"]
             .map(|other| (format!("enable_{other}"), "off"));
         let pool = PgPoolOptions::new()

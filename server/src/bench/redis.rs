@@ -1,5 +1,5 @@
-//! Redis: keys of the run's own, and bare commands: a packed value, an index of keys and a ZSET, written in one step, are
-//! the least that keeps rows.
+//! Measures Redis, with keys of the run's own, and bare commands: a packed value, an index of keys and a ZSET, written
+//! in one step, are the least that keeps rows.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const LEASE: i64 = 30_000;
 pub(crate) struct Redis(String);
 
 impl Redis {
-    /// The bare commands are for one server, and not for several that stand together.
+    /// Refuses several servers: the bare commands are for one.
     pub(crate) fn named(url: &str) -> Result<Self, Failure> {
         RedisStore::new(url)?;
         match Client::open(url) {

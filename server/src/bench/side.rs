@@ -1,4 +1,4 @@
-//! Where tasks can be kept, and the two ways of keeping them that are compared.
+//! Defines where tasks are kept, and the two sides that are compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::ledger::{Ledger, now_micros};
 use crate::Failure;
 use crate::database::Address;
 
-/// The option by which stores are named.
+/// The option that names stores.
 pub(crate) const STORE: &str = "--store";
 /// The kind of all tasks.
 pub(crate) const KIND: &str = "bench";
@@ -33,18 +33,18 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Under which a caller knows it.
+    /// Returns the key under which a caller knows it.
     pub(crate) fn key(&self) -> String {
         format!("{:010}", self.number)
     }
 }
 
-/// The id of a bare row: in the order of time, which is where an index grows, as the library makes them.
+/// Makes the id of a bare row: in the order of time, which is where an index grows, as the library makes them.
 pub(crate) fn id(number: usize) -> Uuid {
     Uuid::from_u128(1 << 120 | number as u128)
 }
 
-/// What is done with tasks.
+/// A change of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Add,
@@ -57,23 +57,23 @@ pub(crate) enum Verb {
     Finish,
 }
 
-/// A server, on which whatever a run makes has a name of the run's own.
+/// A server, on which everything that a run makes has a name of the run's own.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
     /// For people and in JSON.
     fn name(&self) -> &'static str;
 
-    /// The library's store, with nothing in it.
+    /// Makes an empty store of the library.
     async fn store(&self, name: &str) -> Result<Arc<dyn Store>, Error>;
 
-    /// The least work for the same effect, with nothing in it.
+    /// Makes an empty side with the least work for the same effect.
     async fn bare(&self, name: &str) -> Result<Arc<dyn Side>, Error>;
 
     /// Removes everything whose name begins so.
     async fn clean(&self, prefix: &str) -> Result<(), Error>;
 }
 
-/// The place that an address names; nothing is connected to.
+/// Returns the place that an address names; connects to nothing.
 pub(crate) fn place(address: &Address) -> Result<Box<dyn Place>, Failure> {
     match address.scheme() {
         #[cfg(feature = "sqlite")]
@@ -96,16 +96,17 @@ pub(crate) fn place(address: &Address) -> Result<Box<dyn Place>, Failure> {
 /// One way of keeping tasks: the library's, or rows by the bare statements or commands of a driver.
 #[async_trait]
 pub(crate) trait Side: Send + Sync {
-    /// Does something with tasks in one call; gives with how many it was done.
+    /// Changes tasks in one call; returns how many were changed.
     async fn apply(&self, verb: Verb, items: &[Item]) -> Result<usize, Error>;
 
-    /// The time by which tasks are due, in ms: if not the server's, then this program's.
+    /// Returns the time by which tasks are due, in ms: if not the server's, then this program's.
     async fn now(&self) -> Result<i64, Error> {
         Ok(now_micros() / 1_000)
     }
 
-    /// Starts tasks at their time and ends them, until all have ended; gives how many did. Otherwise the least that a
-    /// server must do: each is claimed when it is due, by its id, in batches by four connections, and finished.
+    /// Starts tasks at their time and ends them, until all have ended; returns how many did. By default this is the
+    /// least that a server must do: each is claimed when it is due, by its id, in batches by four connections, and
+    /// finished.
     async fn drain(self: Arc<Self>, ledger: Arc<Ledger>) -> Result<usize, Error> {
         let next = Mutex::new(0);
         let work = async || {
@@ -127,13 +128,13 @@ pub(crate) trait Side: Send + Sync {
         Ok(finished.0 + finished.1 + finished.2 + finished.3)
     }
 
-    /// Lets go of the server.
+    /// Closes the connections to the server.
     async fn close(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Waits until the next one is due, and takes all that are, in the order of their numbers; none if there are no more.
+/// Waits until the next one is due, and takes all due ones, in the order of their numbers; none if there are no more.
 async fn due(ledger: &Ledger, next: &mut usize) -> Vec<Item> {
     let first = *next;
     let last = ledger.len().min(first + BATCH);

@@ -1,4 +1,4 @@
-//! Bare rows in a table of SQL, by the statements that each of its drivers can do.
+//! Keeps bare rows in a table of SQL, by the statements that each of its drivers can do.
 
 /// Makes a side of a driver's. `$one` is the condition for the row of a name; `$before` and `$after` are around the names in
 /// that for several, which is to go through the index of live ones, with TABLE for the table's name; `$returning` is whether
@@ -11,7 +11,7 @@ macro_rules! bare {
             table: String,
         }
 
-        /// Narrows a statement to the rows of these ids. What else it says of them is in no index, as a sum is in none.
+        /// Narrows a statement to the rows of these ids. The rest of the condition is in no index, as a sum is in none.
         fn by_ids(query: &mut sqlx::QueryBuilder<$driver>, condition: &str, items: &[Item]) {
             let mut ids = query.push(condition).separated(", ");
             for item in items {

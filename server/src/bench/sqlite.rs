@@ -1,4 +1,4 @@
-//! SQLite: a file of the run's own beside the one that is named.
+//! Measures SQLite, in a file of the run's own beside the one that is named.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ super::sql::bare!(
 pub(crate) struct Sqlite(PathBuf);
 
 impl Sqlite {
-    /// In the folder of the file that was named: what matters is the disk.
+    /// Uses the folder of the named file: what matters is the disk.
     pub(crate) fn beside(file: &Path) -> Result<Self, Failure> {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -77,7 +77,7 @@ impl Place for Sqlite {
     async fn clean(&self, prefix: &str) -> Result<(), Error> {
         for entry in std::fs::read_dir(&self.0)? {
             let entry = entry?;
-            // With what SQLite keeps beside a file, of which it removes some itself.
+            // With the files that SQLite keeps beside it, of which it removes some itself.
             if entry.file_name().to_string_lossy().starts_with(prefix)
                 && let Err(error) = std::fs::remove_file(entry.path())
                 && error.kind() != std::io::ErrorKind::NotFound

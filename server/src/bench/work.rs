@@ -1,4 +1,4 @@
-//! The workloads, as both sides do them.
+//! Runs the workloads, the same for both sides.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::workload::Workload;
 
 /// How far away tasks are due that are not to start, in ms; they are moved by as much.
 const FAR: i64 = 3_600_000;
-/// In how many seconds from now tasks are due that are all to be written before: as long as it takes.
+/// In how many seconds from now tasks are due that must all be written before: as long as it takes.
 const LEADS: [u64; 4] = [2, 10, 30, 100];
 
-/// Measures one side, which `fresh` makes anew, in the order of the workload's figures.
+/// Measures one side, which `fresh` makes for each, in the order of the workload's figures.
 pub(crate) async fn measure(
     workload: Workload,
     tasks: usize,
@@ -29,7 +29,7 @@ pub(crate) async fn measure(
         _ => {}
     }
     let mut measured = Vec::new();
-    // By many with one task each, and by a few with many.
+    // By many callers with one task each, and by a few with many.
     for (callers, size) in [(CALLERS, 1), (WRITERS, BATCH)] {
         let side = fresh().await?;
         let far = side.now().await? + FAR;
@@ -46,7 +46,7 @@ pub(crate) async fn measure(
     Ok(measured)
 }
 
-/// Does something with tasks, by so many callers at once, with so many in each call.
+/// Changes tasks, by so many callers at once, with so many in each call.
 async fn apply(
     side: &Arc<dyn Side>,
     verb: Verb,
@@ -85,7 +85,7 @@ async fn apply(
     })
 }
 
-/// Has tasks started and ended that are due `apart` ms from each other, and were all written before the first is due.
+/// Starts and ends tasks that are due `apart` ms from each other, and were all written before the first is due.
 async fn drained(
     tasks: usize,
     apart: i64,

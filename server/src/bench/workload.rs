@@ -1,4 +1,4 @@
-//! What can be measured.
+//! Lists the workloads.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(crate) enum Workload {
     C1,
 }
 
-/// What a figure is, and so which way it is better.
+/// The unit of a figure, and so which way it is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Tasks a second.
@@ -34,14 +34,14 @@ pub(crate) enum Unit {
 pub(crate) struct Figure {
     pub(crate) what: &'static str,
     pub(crate) unit: Unit,
-    /// What one would like the ratio to the limit to be.
+    /// The ratio to the limit to aim for.
     pub(crate) aim: f64,
 }
 
 impl Workload {
     pub(crate) const ON_STORES: [Self; 4] = [Self::W1, Self::W2, Self::W3, Self::W6];
 
-    /// How many tasks it takes.
+    /// Returns how many tasks it takes.
     pub(crate) fn tasks(self) -> usize {
         match self {
             Self::W1 | Self::W6 => 100_000,
@@ -50,7 +50,7 @@ impl Workload {
         }
     }
 
-    /// What is measured of it, in the order in which it is.
+    /// Returns its figures, in the order in which they are measured.
     pub(crate) fn figures(self, store: &str) -> Vec<Figure> {
         let figure = |what, unit, aim| Figure { what, unit, aim };
         let by = |redis, sql| if store == "redis" { redis } else { sql };

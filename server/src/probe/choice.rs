@@ -1,4 +1,4 @@
-//! Which levels are probed.
+//! Chooses which levels are probed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::Failure;
 /// The longest level that is probed without being named.
 const SHORT: Duration = Duration::from_secs(10);
 
-/// The levels that are probed unless some are named.
+/// Returns the levels that are probed unless some are named.
 pub(crate) fn short(table: &LevelTable, warnings: &mut Vec<String>) -> Vec<Level> {
     let levels = table
         .levels()
@@ -22,7 +22,7 @@ pub(crate) fn short(table: &LevelTable, warnings: &mut Vec<String>) -> Vec<Level
     levels
 }
 
-/// The levels of these numbers, and warnings of those that cannot be probed.
+/// Returns the levels of these numbers, and warns of those that cannot be probed.
 pub(crate) fn named(
     table: &LevelTable,
     numbers: &BTreeSet<usize>,
@@ -43,13 +43,13 @@ pub(crate) fn named(
     Ok(taken)
 }
 
-/// The shortest level, unless that is a long one.
+/// Returns the shortest level, unless that is a long one.
 pub(crate) fn shortest(table: &LevelTable) -> Option<Level> {
     let levels = table.levels().filter(|level| level.delay <= SHORT);
     levels.min_by_key(|level| level.delay)
 }
 
-/// Whether wake-ups take it: of several with one delay they take the first.
+/// Says whether wake-ups take it: of several with one delay they take the first.
 fn is_taken(table: &LevelTable, level: Level) -> bool {
     table.level_of(level.delay) == Some(level)
 }

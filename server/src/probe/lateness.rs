@@ -1,33 +1,33 @@
-//! What became of the probes of a level.
+//! Holds the outcomes of the probes of a level.
 
 use delayline::Error;
 use delayline::delay::Level;
 
-/// What became of the probes of a level.
+/// The outcomes of the probes of a level.
 #[derive(Debug)]
 pub(crate) struct Probed {
     pub(crate) level: Level,
     /// How many are known to have been sent.
     pub(crate) sent: usize,
-    /// How many are not, and have not arrived either.
+    /// How many are not known to have been sent, and have not arrived either.
     pub(crate) unsent: usize,
-    /// How many were tried to send more than once.
+    /// How many were sent more than once.
     pub(crate) again: usize,
-    /// Why the first try failed that did.
+    /// The cause of the first failed try.
     pub(crate) cause: Option<Error>,
-    /// How late each was that arrived, in ms, ascending; below 0 is early.
+    /// How late each arrival was, in ms, ascending; below 0 is early.
     pub(crate) late: Vec<i64>,
     /// How many arrived more than once.
     pub(crate) doubled: usize,
 }
 
 impl Probed {
-    /// How many were sent and did not arrive.
+    /// Counts those that were sent and did not arrive.
     pub(crate) fn lost(&self) -> usize {
         self.sent.saturating_sub(self.late.len())
     }
 
-    /// Which lateness, in ms, this many of a hundred do not exceed: one that was measured.
+    /// Returns the lateness, in ms, that this many of a hundred do not exceed: one that was measured.
     pub(crate) fn percentile(&self, percent: usize) -> Option<i64> {
         let rank = (self.late.len() * percent).div_ceil(100);
         self.late.get(rank.saturating_sub(1)).copied()

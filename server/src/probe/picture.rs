@@ -1,4 +1,4 @@
-//! How late probes were, drawn in a row of blocks.
+//! Draws how late probes were, in a row of blocks.
 
 use super::lateness::Probed;
 
@@ -6,15 +6,15 @@ use super::lateness::Probed;
 const CELLS: usize = 30;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What the cells of all pictures stand for: from 0 on, each for as many ms; the last one also for everything later, and
-/// the first for what is early.
+/// The scale of all pictures: from 0 on, so many ms for each cell; the last one also for everything later, and the
+/// first for early ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     cell: i64,
 }
 
 impl Scale {
-    /// So fine that nearly all of each level is in the picture.
+    /// Chooses it so fine that nearly all of each level is in the picture.
     pub(crate) fn of(levels: &[Probed]) -> Self {
         let longest = levels.iter().filter_map(|level| level.percentile(99)).max();
         let round = (0..).flat_map(|power| [1, 2, 3, 4, 5].map(|step| step * 10_i64.pow(power)));
@@ -26,13 +26,14 @@ impl Scale {
         }
     }
 
-    /// The ends of the scale, as wide as a picture.
+    /// Prints the ends of the scale, as wide as a picture.
     pub(crate) fn legend(&self) -> String {
         let end = format!("{} ms", self.cell * CELLS as i64);
         format!("0{end:>width$}", width = CELLS - 1)
     }
 
-    /// The higher a block, the more probes; the highest is the same for every level. No block is no probe.
+    /// Draws a level: the higher a block, the more probes; the highest is the same for every level. No block is no
+    /// probe.
     pub(crate) fn draw(&self, level: &Probed) -> String {
         let mut cells = [0_usize; CELLS];
         for late in &level.late {
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(scale.draw(&level).trim_end(), "▁▂ █");
         assert_eq!(scale.draw(&probed([])), " ".repeat(CELLS));
         assert_eq!(scale.draw(&probed(std::iter::repeat_n(5, 1_000))).trim_end(), "█");
-        // However few they are beside others, they are seen.
+        // However few they are beside others, they show.
         let level = probed([0].into_iter().chain(std::iter::repeat_n(10, 100_000)));
         assert_eq!(scale.draw(&level).trim_end(), "▁█");
     }

@@ -1,4 +1,4 @@
-//! What a probe found: for scripts as JSON, for people as text in the file beside this one.
+//! Reports what a probe found: as JSON for scripts, and as text in the file beside this one.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::Failure;
 /// What a probe found.
 #[derive(Serialize)]
 pub(crate) struct Report {
-    /// That of all masters; of unlike ones, each once.
+    /// That of all masters; if they differ, each once.
     pub(super) version: Option<String>,
     pub(super) masters: Vec<MasterReport>,
-    /// Of unlike masters, each delay once.
+    /// If masters differ, each delay once.
     pub(super) levels: Vec<LevelReport>,
     pub(super) probes: Vec<ProbeReport>,
     pub(super) warnings: Vec<String>,
@@ -32,9 +32,9 @@ pub(crate) struct MasterReport {
     pub(super) name: String,
     pub(super) address: String,
     pub(super) version: Option<String>,
-    /// As the broker has them.
+    /// In the broker's form.
     pub(super) levels: Option<String>,
-    /// None if it has no timers, or does not tell.
+    /// None if it has no timers, or does not report them.
     pub(super) timers: Option<TimersReport>,
     /// `off`, what it asks for, or `unknown`.
     pub(super) acl: &'static str,
@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    /// The same, of probes that could not even begin.
+    /// Makes a report of probes that could not even begin.
     pub(super) fn failed(self) -> Self {
         Self { failed: true, ..self }
     }
@@ -109,7 +109,7 @@ impl Report {
         Ok(json)
     }
 
-    /// Whether all probes arrived.
+    /// Fails if probes did not arrive.
     pub(super) fn verdict(&self) -> Result<(), Failure> {
         let total = |count: fn(&Probed) -> usize| self.probed.iter().map(count).sum::<usize>();
         let (unsent, lost) = (total(|level| level.unsent), total(Probed::lost));

@@ -15,17 +15,17 @@ use super::lateness::Probed;
 
 /// How long sending takes at the least, so that the probes meet a broker at all moments of its rounds.
 const SPREAD: Duration = Duration::from_secs(2);
-/// How many probes are sent in a second at the most, through all levels together: far below what a broker can take, for
-/// else they would measure each other.
+/// How many probes are sent in a second at the most, through all levels together: far below what a broker can take, as
+/// otherwise they would measure each other.
 const MOST_PER_SECOND: usize = 1_000;
 /// How long after the last one was due probes count as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a probe is sent that is not confirmed, and how long after each failure.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How often an unconfirmed probe is sent, and how long after each failure.
 const TRIES: usize = 5;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How many arrivals are taken at once.
 const BATCH: usize = 1_000;
-/// How often it is told how far it is.
+/// How often progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// What to send.
@@ -43,12 +43,12 @@ impl Order<'_> {
         self.levels.len() * self.count
     }
 
-    /// How many are sent in a second through each level.
+    /// Returns how many are sent in a second through each level.
     pub(crate) fn pace(&self) -> f64 {
         self.count as f64 / self.spread().as_secs_f64()
     }
 
-    /// For how long probes are sent.
+    /// Returns how long probes are sent.
     fn spread(&self) -> Duration {
         SPREAD.max(Duration::from_secs_f64(
             self.total() as f64 / MOST_PER_SECOND as f64,
@@ -56,7 +56,7 @@ impl Order<'_> {
     }
 }
 
-/// How far it is.
+/// The progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Progress {
     Warming,
@@ -92,9 +92,10 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Sends probes through all levels at the same time, and gives what became of them, level by level.
+/// Sends probes through all levels at the same time, and returns their outcomes, level by level.
 ///
-/// An error only if nothing can be received. What cannot be sent, and what does not come, is in the result.
+/// An error only if nothing can be received. Probes that cannot be sent, and those that do not arrive, are in the
+/// result.
 pub(crate) async fn probe(
     backend: Arc<dyn Backend>,
     order: &Order<'_>,
@@ -112,7 +113,7 @@ pub(crate) async fn probe(
     Ok(flights.by_level(order.levels))
 }
 
-/// The probes of all levels, by the time at which to send them.
+/// Plans the probes of all levels, by the time at which to send them.
 ///
 /// Each level has one in each of as many equal spans of time, at a random moment in it: equal steps might be those of
 /// the broker, and then all would meet it at the same moment of its rounds.
@@ -128,7 +129,7 @@ fn schedule(order: &Order<'_>) -> Vec<Flight> {
     flights
 }
 
-/// A probe under way, or about to be.
+/// A probe in flight, or about to be.
 #[derive(Debug)]
 struct Flight {
     level: Level,
@@ -136,11 +137,11 @@ struct Flight {
     at: Duration,
     /// When each try to send it was begun.
     asked: Vec<Instant>,
-    /// Whether the last try has failed, as far as is known: it may come all the same.
+    /// Whether the last try has failed, as far as is known: it may arrive all the same.
     failed: bool,
-    /// Whether it will not come.
+    /// Whether it will not arrive.
     refused: bool,
-    /// How late it came, in ms, and by which try.
+    /// How late it arrived, in ms, and by which try.
     late: Option<(i64, u64)>,
     doubled: bool,
 }
@@ -159,21 +160,21 @@ impl Flight {
     }
 }
 
-/// Probes under way. Each is known by its place, and by a mark that those of other rounds do not have.
+/// Probes in flight. Each is known by its place, and by a mark that those of other rounds do not have.
 struct Flights {
     mark: [u8; 8],
     flights: Vec<Flight>,
-    /// Why the first try of a level failed that did.
+    /// The cause of the first failed try of a level.
     causes: BTreeMap<usize, Error>,
     /// Which to send once more, and when.
     again: VecDeque<(Instant, usize)>,
-    /// How many are not under way any more.
+    /// How many are not in flight any more.
     landed: usize,
     last_due: Instant,
 }
 
 impl Flights {
-    /// They must be in the order of their times.
+    /// Takes flights in the order of their times.
     fn new(flights: Vec<Flight>) -> Self {
         Self {
             mark: fastrand::u64(..).to_be_bytes(),
@@ -185,7 +186,7 @@ impl Flights {
         }
     }
 
-    /// Sends all of them, each at its time, and waits until none is under way or those that are have no more time.
+    /// Sends all of them, each at its time, and waits until none is in flight or those that are have no more time.
     async fn fly(&mut self, backend: &Arc<dyn Backend>, mut tell: impl FnMut(Progress)) -> Result<(), Error> {
         let begun = Instant::now();
         let total = self.flights.len();
@@ -208,12 +209,12 @@ impl Flights {
                     backend.acknowledge(arrivals).await;
                 }
                 Some(outcome) = sending.join_next(), if !sending.is_empty() => {
-                    // One that panicked does not come: it counts as lost.
+                    // One that panicked does not arrive: it counts as lost.
                     if let Ok((place, Err(SendError { cause, .. }))) = outcome {
                         self.fail(place, cause);
                     }
                 }
-                () = sleep_until(next.map_or(self.last_due + PATIENCE, |(at, _)| at)) => {
+                () = sleep_until(next.map_or(self.last_due + DEADLINE, |(at, _)| at)) => {
                     let Some((_, place)) = next else { break };
                     if place == sent {
                         sent += 1;
@@ -238,7 +239,7 @@ impl Flights {
         Ok(())
     }
 
-    /// What to send; nothing if it has come by an earlier try.
+    /// Returns what to send; nothing if it has arrived by an earlier try.
     fn depart(&mut self, place: usize) -> Option<Departure> {
         let now = Instant::now();
         let flight = &mut self.flights[place];
@@ -254,7 +255,7 @@ impl Flights {
             wake: Wake {
                 id: TaskId::from_bytes(id),
                 kind: "delayline.probe".into(),
-                // By which the tries are told apart.
+                // Distinguishes the tries.
                 version: flight.asked.len() as u64,
             },
             delay: flight.level.delay,
@@ -365,13 +366,13 @@ mod tests {
             );
         }
         // The first messages, the sending, the longest level: and it waits for nothing more. The last probe is sent in
-        // the last 10 ms of the sending, and each level may be looked at up to 100 ms later.
+        // the last 10 ms of the sending, and each level may be checked up to 100 ms later.
         let took = begun.elapsed().as_millis();
         let least = 1_000 + 2_000 - 10 + 5_000;
         assert!((least..=least + 250).contains(&took), "{took} ms");
     }
 
-    /// Loses, doubles, hastens, refuses, and refuses at first.
+    /// A backend that loses, doubles, hastens, refuses, and refuses at first.
     #[derive(Debug)]
     struct Odd(LevelsBackend);
 
@@ -393,7 +394,7 @@ mod tests {
                 1 => return Err(refused()),
                 5 if batch[0].wake.version < 3 => return Err(refused()),
                 2 => {
-                    // It is sent, and nobody learns.
+                    // It is sent, and the sender does not learn it.
                     self.0.send(&batch).await?;
                     let cause = Error::Backend {
                         backend: "odd",

@@ -1,4 +1,4 @@
-//! What a probe found, for people.
+//! Prints what a probe found.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const CYAN: &str = "\u{1b}[36m";
 const PLAIN: &str = "\u{1b}[m";
 
 impl Report {
-    /// The same text with colours and without.
+    /// Prints the same text with colours or without.
     pub(super) fn text(&self, coloured: bool) -> String {
         let colour = |colour: &str, text: &str| match coloured && !text.is_empty() {
             true => format!("{colour}{text}{PLAIN}"),
@@ -92,7 +92,7 @@ fn of_master(master: &MasterReport) -> String {
     )
 }
 
-/// As short as it says enough.
+/// Rounds as far as the number still says enough.
 fn rounded(pace: f64) -> String {
     match pace < 10.0 {
         true => format!("{pace:.1}"),
@@ -100,7 +100,7 @@ fn rounded(pace: f64) -> String {
     }
 }
 
-/// What comes from a network, without what a terminal would obey.
+/// Removes control characters from text of a network.
 fn plain(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() {

@@ -1,4 +1,4 @@
-//! What whoever runs the brokers should know.
+//! Warns operators of brokers.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::lateness::Probed;
 /// The versions that lose a delayed message when its delivery fails once: Apache issue #9249.
 const LOSING: std::ops::RangeInclusive<Version> = version(5, 0, 0)..=version(5, 3, 2);
 
-/// From here on a disk counts as nearly full: a broker's own limits, if nobody has changed them, begin a little higher.
+/// From here on a disk counts as nearly full: a broker's own limits begin a little higher by default.
 const NEARLY_FULL: f64 = 0.8;
 
 const fn version(major: u16, minor: u16, patch: u16) -> Version {
     Version { major, minor, patch }
 }
 
-/// What the brokers' own words show.
+/// Warns of what the brokers report.
 pub(crate) fn of_survey(survey: &Survey) -> Vec<String> {
     let mut warnings: Vec<_> = survey.headless.iter().map(|name| headless(name)).collect();
     warnings.extend(survey.masters.iter().flat_map(of_master));
@@ -101,7 +101,7 @@ fn longest(table: &delayline::delay::LevelTable) -> Option<delay::Level> {
     table.largest_within(Duration::MAX)
 }
 
-/// What the probes show.
+/// Warns of what the probes show.
 pub(crate) fn of_probes(levels: &[Probed]) -> Vec<String> {
     levels.iter().flat_map(of_level).collect()
 }
@@ -157,7 +157,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    /// A master with nothing to warn of.
+    /// Makes a master with nothing to warn of.
     fn sound(name: &str) -> Master {
         let mut master = Master::default();
         master.name = name.to_owned();
@@ -175,7 +175,7 @@ mod tests {
         survey
     }
 
-    /// The one warning of a master that is not sound.
+    /// Returns the one warning of a changed master.
     #[track_caller]
     fn warning(change: impl FnOnce(&mut Master)) -> String {
         let mut master = sound("broker-a");
@@ -193,7 +193,7 @@ mod tests {
         let masters = ["broker-a", "broker-b"].map(sound);
         assert_eq!(of_survey(&survey(masters)), [""; 0]);
         assert_eq!(of_probes(&[probed(0..200)]), [""; 0]);
-        // As is of one that does not tell everything.
+        // So is one that does not report everything.
         let mut quiet = Master::default();
         quiet.levels = sound("").levels;
         assert_eq!(of_survey(&survey([quiet])), [""; 0]);

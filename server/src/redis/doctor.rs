@@ -1,4 +1,4 @@
-//! `delayline redis doctor`: whether all is well.
+//! `delayline redis doctor`: checks a Redis.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,14 +39,14 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// What a doctor says.
+/// The report of a check.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
     checkup: RedisCheckup,
     /// The rows that are kept there; none if none ever were.
     rows: Option<rows::Rows>,
-    /// By how many ms the clock of each node is ahead of the database's; none if nobody asked, or a node does not tell.
+    /// By how many ms the clock of each node is ahead of the database's; none if it was not asked, or does not say.
     clocks_ahead_ms: Vec<Option<i64>>,
     findings: Vec<Finding>,
 }
@@ -60,7 +60,7 @@ impl Doctor {
             let checkup = backend.checkup().await?;
             let after = now(store.as_deref()).await?;
             let rows = rows::Rows::of(&kept).await?;
-            // Each node was asked some time between the two.
+            // Each node was asked at a moment between the two.
             let ahead = |node: &Node| {
                 let middle = before?.as_millis().midpoint(after?.as_millis());
                 Some(node.time?.as_millis() - middle)
@@ -95,7 +95,7 @@ impl Doctor {
         }
     }
 
-    /// The store whose clock is to be compared, if any is.
+    /// Returns the store whose clock is to be compared, if any is.
     async fn store(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         if self.clocks || self.rows.store.is_some() {

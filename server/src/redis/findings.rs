@@ -1,4 +1,4 @@
-//! What is not as it should be.
+//! Finds problems.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use super::rows::Rows;
 
-/// From how many members on a key is called big: to copy one takes a server tens of ms, during which it does nothing else.
+/// From how many members on a key counts as big: to copy one takes a server tens of ms, during which it does nothing
+/// else.
 const BIG: u64 = 1_000_000;
-/// How full a server may be that refuses what does not fit.
+/// From which part on a server counts as full that refuses new data.
 const FULL: f64 = 0.9;
-/// By how much clocks may differ before it is worth a word.
+/// By how much clocks may differ without a finding.
 const CLOCKS: i64 = 1_000;
-/// For how long a task that is due, or whose lease has ended, may stay as it is while all is well and a worker works.
+/// How long a task may normally stay after it is due, or after its lease has ended, while a worker works.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something that would lose or delay tasks, or is worth knowing.
@@ -62,7 +63,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is to be said of what was found.
+/// Returns all findings.
 pub(super) fn findings(
     checkup: &RedisCheckup,
     rows: Option<&Rows>,
@@ -139,7 +140,7 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
         .sum();
     if checkup.receivers == 0 && held > 0 {
         findings.push(Finding::problem(format!(
-            "no process receives, so none of the {} shards is watched by anybody",
+            "no process receives, so none of the {} shards is watched",
             checkup.contents.len()
         )));
     }
@@ -147,14 +148,14 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
         let key = &shard.key;
         if shard.due_for_ms > patience {
             findings.push(Finding::problem(format!(
-                "{key}: its first wake-up is due for {} ms, and nobody has taken it",
+                "{key}: its first wake-up is due for {} ms, and no process has taken it",
                 shard.due_for_ms
             )));
         }
         if shard.ended_for_ms > patience {
             findings.push(Finding::problem(format!(
-                "{key}: {} wake-ups were taken by somebody whose lease has ended, the first {} ms ago, and nobody has given \
-                 them to others",
+                "{key}: {} wake-ups were taken by a process whose lease has ended, the first {} ms ago, and were not given \
+                 to others",
                 shard.ended, shard.ended_for_ms
             )));
         }

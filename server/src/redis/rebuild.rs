@@ -1,4 +1,4 @@
-//! `delayline redis rebuild`: wake-ups for a Redis that has lost them.
+//! `delayline redis rebuild`: sends wake-ups to a Redis that has lost them.
 
 use super::Place;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -36,7 +36,7 @@ impl Rebuild {
         }
         let backend = builder.build()?;
         let bar = ProgressBar::new(0);
-        // How many rows there are would take as long to count as to send.
+        // Counting the rows would take as long as sending.
         let style = ProgressStyle::with_template("[{bar:30}] kind {pos} of {len}: {msg} {elapsed}");
         if let Ok(style) = style {
             bar.set_style(style);

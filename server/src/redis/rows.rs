@@ -1,4 +1,4 @@
-//! The rows that a Redis keeps, as an operator wants to know of them.
+//! Reports the rows that a Redis keeps, for operators.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use delayline::store::{Page, RedisStore, Store};
 use delayline::{Error, Kind, State, Timestamp};
 use serde::Serialize;
 
-/// How many kinds are asked for at once, and how many rows of each kind are looked at.
+/// How many kinds are asked for at once, and how many rows of each kind are read.
 const KINDS: usize = 100;
 const ROWS: usize = 100;
 
@@ -26,7 +26,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Looks at what is kept, and changes nothing; none where nothing was ever kept.
+    /// Reads what is kept, and changes nothing; none where nothing was ever kept.
     pub(super) async fn of(store: &RedisStore) -> Result<Option<Self>, Error> {
         let Some(shards) = store.shards().await? else {
             return Ok(None);

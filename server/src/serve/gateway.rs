@@ -1,4 +1,4 @@
-//! The gateway: ordinary messages of any producer, delayed.
+//! Runs the gateway: ordinary messages of any producer, delayed.
 
 mod answer;
 mod asked;
@@ -29,23 +29,23 @@ use super::traces::Traces;
 use super::unscheduled::{self, Unscheduled};
 use crate::Failure;
 
-/// What messages are counted by.
+/// The counter of messages.
 const MESSAGES: &str = "delayline.gateway.messages";
-/// How many messages are dealt with at once, at the most.
+/// How many messages are processed at once, at the most.
 const BATCH: usize = 500;
-/// For how long the gateway waits after the store has failed: doubled each time, up to the longest.
+/// How long the gateway waits after the store has failed: doubled each time, up to the longest.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(5);
-/// How many batches may be under way with answers.
+/// How many batches of answers may be in flight.
 const BATCHES_ANSWERED: usize = 64;
-/// For how long they are waited for at the end.
+/// How long to wait for them at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
-/// How often an answer is tried to be sent.
+/// How often sending an answer is tried.
 const ANSWER_TRIES: u32 = 3;
-/// How many messages that are due are published at once.
+/// How many due messages are published at once.
 const PUBLISHED_AT_ONCE: usize = 64;
 
-/// Takes messages in, schedules them, and answers who wants to know.
+/// Receives messages, schedules them, and answers senders that want to know.
 pub(super) struct Gateway {
     inbox: Inbox,
     publisher: Publisher,
@@ -80,7 +80,7 @@ impl Gateway {
         Self { test_clock, ..self }
     }
 
-    /// Has the worker publish what is due.
+    /// Makes the worker publish due messages.
     pub(super) fn handlers(&self, mut worker: Worker) -> Worker {
         for kind in self.config.all_kinds() {
             let policy = Policy::new()
@@ -101,10 +101,10 @@ impl Gateway {
         worker.handle_bytes(rejected::KIND, Policy::new(), rejected::end)
     }
 
-    /// Deals with messages until told to stop.
+    /// Processes messages until it is stopped.
     pub(super) async fn run(self, scheduler: Scheduler, stopped: impl Future<Output = ()>) {
         let mut answering = JoinSet::new();
-        // How long a message may be, the broker has said when it took it; and what is rejected is kept whole.
+        // The broker has checked a message's length when it took it; and rejected messages are kept whole.
         let scheduler = scheduler
             .by(&format!("gateway:{}", self.config.group))
             .payload_limit(usize::MAX);
@@ -112,15 +112,15 @@ impl Gateway {
             () = stopped => {}
             () = self.receive(&scheduler, &mut answering) => {}
         }
-        // What has not been acknowledged comes again, to another server.
+        // Unacknowledged messages come again, to another server.
         self.inbox.close().await;
         let answered = async { while answering.join_next().await.is_some() {} };
-        // Who hears nothing asks again.
+        // A sender without an answer asks again.
         let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
-        // The publisher goes with the last handler that has it.
+        // The publisher ends with the last handler that has it.
     }
 
-    /// Ends when nothing more can come.
+    /// Receives until nothing more can come.
     async fn receive(&self, scheduler: &Scheduler, answering: &mut JoinSet<()>) {
         while let Ok(messages) = self.inbox.receive(BATCH).await {
             let mut asked: Vec<_> = messages
@@ -147,7 +147,7 @@ impl Gateway {
                 .collect();
             self.inbox.acknowledge(&messages);
             if !answers.is_empty() {
-                // Apart, for one whose sender has gone away takes its time.
+                // In a task of its own, as an answer takes time if its sender has gone away.
                 answering.spawn(async {
                     join_all(answers).await;
                 });
@@ -171,7 +171,7 @@ impl Gateway {
         asked
     }
 
-    /// Counts a message, and says if it will not come out, though it was to be scheduled.
+    /// Counts a message, and logs if it will not come out, though it was to be scheduled.
     fn tell(&self, asked: &Asked<'_>) {
         let (Some(reply), message) = (&asked.reply, asked.message) else {
             return;
@@ -195,14 +195,14 @@ impl Gateway {
         }
     }
 
-    /// What the sender of a message is told, if it wants to know, and the id of the message.
+    /// Makes the answer for the sender of a message, if it wants one, with the id of the message.
     fn answer(&self, asked: &Asked<'_>) -> Option<(String, Message)> {
         let reply = asked.reply.as_ref()?;
         let answer = self.addressed(asked, reply)?;
         Some((asked.message.id.clone(), answer))
     }
 
-    /// The answer to a message, for its sender if that waits, or for the topic that it named.
+    /// Addresses the answer to the sender if that waits, or to the topic that it named.
     fn addressed(&self, asked: &Asked<'_>, reply: &answer::Reply) -> Option<Message> {
         let message: &Received = asked.message;
         let body = serde_json::to_vec(reply).ok()?;

@@ -1,4 +1,4 @@
-//! The figures of this server: for Prometheus, for its pages, and for a collector that they are sent to.
+//! Records the figures of this server: for Prometheus, for its pages, and for a collector.
 
 #[cfg_attr(not(feature = "otlp"), path = "metrics/not_sent.rs")]
 mod sent;
@@ -14,21 +14,21 @@ use super::config::Otlp;
 use super::recent::{GAUGES_LAST, Recent};
 use crate::Failure;
 
-/// Up to how many seconds lateness is told apart, and how long something takes.
+/// The upper bounds, in seconds, of the buckets for lateness and durations.
 const BUCKETS: [f64; 15] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0,
 ];
-/// How often what was told is put together. It would take ever more memory where nobody looks at it.
+/// How often recorded figures are merged. Without scrapes they would take ever more memory.
 const GATHER_EVERY: Duration = Duration::from_secs(5);
 
-/// What is recorded, for each that asks.
+/// The recorder for each reader.
 pub(super) struct Recorded {
     pub(super) for_prometheus: PrometheusHandle,
     pub(super) recent: Recent,
     pub(super) sent: Option<Sent>,
 }
 
-/// Begins to record. Within a runtime, and before whatever tells figures is made.
+/// Begins to record. Within a runtime, and before anything that records figures is made.
 pub(super) fn start(config: Option<&Otlp>) -> Result<Recorded, Failure> {
     let unrecorded =
         |error: &dyn std::error::Error| Failure::Found(format!("figures cannot be recorded: {error}"));

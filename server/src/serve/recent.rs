@@ -1,4 +1,4 @@
-//! What has happened within the last hour, for the pages.
+//! Keeps the figures of the last hour, for the pages.
 
 mod spread;
 mod window;
@@ -16,13 +16,13 @@ use metrics::{
 pub(crate) use self::spread::Spread;
 use self::window::Window;
 
-/// For how long a figure of what is now is shown that is not told again: twice as long as the store is left alone at the
-/// most. What a store last said that is away, or a broker that is gone, is not shown as if it were so.
+/// How long a gauge that is not set again is shown: twice as long as the store is left alone at the most. So the last
+/// value of a store that is away, or of a broker that is gone, is not shown as current.
 pub(super) const GAUGES_LAST: Duration = Duration::from_secs(120);
-/// What the kinds are called together that are not told apart.
+/// The name of all kinds that have no figures of their own.
 const OTHER: &str = "other";
 
-/// Hears the same figures as Prometheus does, and keeps those of the last hour that pages show.
+/// Records the same figures as Prometheus' recorder, and keeps those of the last hour that pages show.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent(Arc<Kept>);
 
@@ -40,14 +40,14 @@ impl Recent {
         }))
     }
 
-    /// When the time began that is told of: an hour ago, or when the server was started.
+    /// Returns the beginning of the shown time: an hour ago, or when the server was started.
     pub(crate) fn since(&self, now: Timestamp) -> Timestamp {
         let millis = self.covers().as_millis();
         now.shifted(-i64::try_from(millis).unwrap_or(i64::MAX))
     }
 
-    /// How often in a minute something happened that was counted meanwhile. What happened in the server's first minute is
-    /// what happened in a minute.
+    /// Returns how often in a minute something happened that was counted meanwhile. The server's first minute counts as
+    /// a whole one.
     pub(crate) fn a_minute(&self, count: u64) -> f64 {
         count as f64 * 60.0 / self.covers().as_secs_f64().max(60.0)
     }
@@ -56,29 +56,29 @@ impl Recent {
         window::covers(self.0.now())
     }
 
-    /// How late tasks of all kinds were started.
+    /// Returns how late tasks of all kinds were started.
     pub(crate) fn late(&self) -> Spread {
         self.0.figures().late(self.0.now())
     }
 
-    /// How many tasks of all kinds were started by what, as the figures call it.
+    /// Returns how many tasks of all kinds were started by what, in the words of the figures.
     pub(crate) fn woken(&self) -> BTreeMap<String, u64> {
         self.0.figures().woken(self.0.now())
     }
 
-    /// What came of the tasks of a kind; none, if it is one of those that are told together.
+    /// Returns the outcomes of a kind; none, if it has no figures of its own.
     pub(crate) fn of_kind(&self, kind: &str) -> Option<Tally> {
         self.0.figures().of_kind(kind, self.0.now())
     }
 
-    /// How late the delay levels of brokers were, by the name of the master and the delay.
+    /// Returns how late the delay levels of brokers were, by the name of the master and the delay.
     pub(crate) fn levels(&self) -> Vec<LevelFigures> {
         self.0.figures().levels(self.0.now())
     }
 }
 
 impl Kept {
-    /// Since it began.
+    /// Returns the time since the beginning.
     fn now(&self) -> Duration {
         self.began.elapsed()
     }
@@ -88,7 +88,7 @@ impl Kept {
     }
 }
 
-/// What came of the tasks of a kind.
+/// The outcomes of the tasks of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// How late each was started.
@@ -99,18 +99,18 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
-/// What a delay level of a master does.
+/// The figures of a delay level of a master.
 #[derive(Debug)]
 pub(crate) struct LevelFigures {
     pub(crate) master: String,
-    /// As the broker says it, such as `10m`.
+    /// In the broker's form, such as `10m`.
     pub(crate) delay: String,
     /// How much longer than its delay it kept a wake-up.
     pub(crate) late: Spread,
     pub(crate) is_stuck: bool,
 }
 
-/// The kinds that are told apart are bounded by the library, and levels by the brokers that there are.
+/// The library bounds the kinds with figures of their own, and the number of brokers bounds the levels.
 #[derive(Debug, Default)]
 struct Figures {
     kinds: BTreeMap<String, Window<Tally>>,
@@ -122,11 +122,11 @@ struct Figures {
 #[derive(Debug, Default)]
 struct Level {
     late: Window<Spread>,
-    /// When it was last said to be stuck, if that was not taken back.
+    /// When it was last reported to be stuck, if that was not taken back.
     stuck: Option<Duration>,
 }
 
-/// What a figure is about.
+/// The subject of a figure.
 #[derive(Debug)]
 enum About {
     Late { kind: String, woken_by: String },
@@ -201,7 +201,7 @@ impl Figures {
 
     fn of_kind(&self, kind: &str, now: Duration) -> Option<Tally> {
         let window = match self.kinds.get(kind) {
-            // As one that is told apart is heard of before anything comes of its tasks.
+            // A kind with figures of its own is recorded before its tasks have an outcome.
             None if self.kinds.contains_key(OTHER) => return None,
             window => window,
         };
@@ -213,7 +213,7 @@ impl Figures {
         })
     }
 
-    /// Those of which something was heard.
+    /// Returns the levels that have figures.
     fn levels(&self, now: Duration) -> Vec<LevelFigures> {
         let figures = |((master, delay), level): (&(String, String), &Level)| LevelFigures {
             master: master.clone(),
@@ -228,7 +228,7 @@ impl Figures {
     }
 }
 
-/// Where what is told of one thing goes.
+/// Records the figures of one subject.
 #[derive(Debug)]
 struct Ear {
     kept: Arc<Kept>,
@@ -253,7 +253,7 @@ impl CounterFn for Ear {
         self.hear(value as f64);
     }
 
-    // None of those that are heard is set, and none of the gauges goes up or down by steps.
+    // None of these counters is set, and none of the gauges goes up or down by steps.
     fn absolute(&self, _: u64) {}
 }
 
@@ -307,7 +307,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// What was heard now and an hour later.
+    /// Returns what was recorded now, and an hour later.
     fn heard(tell: impl FnOnce()) -> (Recent, Duration) {
         let recent = Recent::start();
         metrics::with_local_recorder(&recent, tell);

@@ -1,7 +1,7 @@
-//! Traces of tasks: one that makes a task ends with it, and each attempt begins one of its own, linked to that.
+//! Traces tasks: the trace that makes a task ends with it, and each attempt begins one of its own, linked to that.
 //!
-//! A task may run days later, and often is cancelled: as a part of the trace that made it, it would keep that open, or be
-//! cut off by whoever samples traces when they seem to be complete.
+//! A task may run days later, and often is cancelled: as a part of the trace that made it, it would keep that open, or
+//! be cut off by samplers that decide when a trace seems to be complete.
 
 #[cfg_attr(not(feature = "otlp"), path = "traces/no_spans.rs")]
 mod spans;
@@ -16,7 +16,7 @@ use crate::Failure;
 pub(crate) const TRACEPARENT: &str = "traceparent";
 pub(crate) const TRACESTATE: &str = "tracestate";
 
-/// Where something stands in a trace, as W3C Trace Context writes it.
+/// A place in a trace, as W3C Trace Context writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) traceparent: String,
@@ -24,10 +24,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What headers or properties say; none if they say nothing, or nothing that makes sense.
+    /// Reads a place from headers or properties; none if they have none, or an invalid one.
     pub(crate) fn of<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let traceparent = header(TRACEPARENT).filter(|value| is_traceparent(value))?;
-        // Its own limit; who gets more may drop it.
+        // Its own limit; a receiver of more may drop it.
         let tracestate = header(TRACESTATE).filter(|value| (1..=512).contains(&value.len()));
         Some(Self {
             traceparent: traceparent.to_owned(),
@@ -35,12 +35,12 @@ impl Place {
         })
     }
 
-    /// The id of the trace.
+    /// Returns the id of the trace.
     pub(crate) fn trace_id(&self) -> &str {
         self.traceparent.split('-').nth(1).unwrap_or_default()
     }
 
-    /// The task, which from now on says that it comes from here.
+    /// Records in the task that it comes from here.
     pub(crate) fn kept_by(&self, mut task: NewTask) -> NewTask {
         task = task.header(TRACEPARENT, &self.traceparent);
         match &self.tracestate {
@@ -50,7 +50,8 @@ impl Place {
     }
 }
 
-/// Whether it is of the first version, the only one so far: `00-` and 32, 16 and 2 digits, the first two not all zero.
+/// Says whether it is of the first version, the only one so far: `00-` and 32, 16 and 2 digits, the first two not all
+/// zero.
 fn is_traceparent(value: &str) -> bool {
     let is_hex = |part: &str, digits: usize| {
         part.len() == digits
@@ -67,7 +68,7 @@ fn is_traceparent(value: &str) -> bool {
     }
 }
 
-/// Begins spans, where a collector is configured; else it passes on what there is.
+/// Begins spans, where a collector is configured; otherwise it passes on the caller's place.
 #[derive(Clone, Debug)]
 pub(crate) struct Traces(Option<Spans>);
 
@@ -77,7 +78,7 @@ impl Traces {
         Ok(Self(config.map(Spans::start).transpose()?))
     }
 
-    /// Begins the span in which a task of a kind is made, for a caller who is there.
+    /// Begins the span in which a task of a kind is made, as a child of the caller's.
     pub(crate) fn create(&self, kind: &str, caller: Option<Place>) -> Create {
         let span = self.0.as_ref().map(|spans| spans.create(kind, caller.as_ref()));
         Create {
@@ -91,7 +92,7 @@ impl Traces {
         Process(self.0.as_ref().map(|spans| spans.process(task)))
     }
 
-    /// Sends what has not been sent yet, for some seconds at the most.
+    /// Sends the remaining spans, for some seconds at the most.
     pub(crate) async fn end(self) {
         if let Some(spans) = self.0 {
             spans.end().await;
@@ -99,7 +100,7 @@ impl Traces {
     }
 }
 
-/// A task that is being made.
+/// The span in which a task is made.
 pub(crate) struct Create {
     place: Option<Place>,
     span: Option<Open>,
@@ -113,7 +114,7 @@ impl Create {
         }
     }
 
-    /// The task is made, or not.
+    /// Ends the span: the task is made, or not.
     pub(crate) fn ends(self, made: &Result<Scheduled, delayline::Error>) {
         if let Some(span) = self.span {
             span.made(made);
@@ -121,16 +122,16 @@ impl Create {
     }
 }
 
-/// An attempt that is under way.
+/// The span of an attempt.
 pub(crate) struct Process(Option<Open>);
 
 impl Process {
-    /// Where the attempt stands, for whoever takes part in it; none if nobody traces it.
+    /// Returns the place of the attempt, for its receiver; none if it is not traced.
     pub(crate) fn place(&self) -> Option<Place> {
         self.0.as_ref().map(Open::place)
     }
 
-    /// The attempt has ended so.
+    /// Ends the span with this outcome.
     pub(crate) fn ended(self, outcome: &Result<Outcome, delayline::Failure>) {
         if let Some(span) = self.0 {
             span.ended(outcome);

@@ -1,4 +1,4 @@
-//! Tasks that are posted to a URL when they are due, as Standard Webhooks has it: <https://www.standardwebhooks.com>.
+//! Posts due tasks to a URL, by Standard Webhooks: <https://www.standardwebhooks.com>.
 
 mod answer;
 mod guard;
@@ -21,16 +21,16 @@ use super::config::Endpoint;
 use super::traces::Place;
 use crate::Failure;
 
-/// How long an attempt may take, from the name of the host to the end of the answer.
+/// How long an attempt may take, from looking up the host to the end of the answer.
 const LIMIT: Duration = Duration::from_secs(15);
-/// How much of an answer is read, in bytes: to its end, its connection serves the next attempt too.
+/// How much of an answer is read, in bytes: when it is read to its end, its connection serves the next attempt too.
 const MOST_READ: usize = 64 << 10;
-/// How much of it is looked at: more than is kept, as what is taken out of it is longer than what stands for it.
+/// How much of it is inspected: more than is kept, as a removed secret is longer than its replacement.
 const LOOKED_AT: usize = 1 << 10;
-/// After how long what could not be posted for want of sockets is posted.
+/// How long a task waits that could not be posted for want of sockets.
 const SHORTAGE: Duration = Duration::from_secs(1);
-/// For how long a connection that is not used is kept: less than the five seconds of many servers, as what is posted
-/// while they close it is lost.
+/// How long an idle connection is kept: less than the five seconds of many servers, as a task that is posted while they
+/// close it is lost.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// Posts the tasks of a kind.
@@ -47,9 +47,9 @@ impl Webhook {
             .timeout(LIMIT)
             .pool_idle_timeout(IDLE)
             .redirect(redirect::Policy::none())
-            // It would find the addresses of hosts by itself.
+            // A proxy would look up hosts by itself.
             .no_proxy()
-            // The same in builds whose other parts bring more.
+            // The same in builds with other features.
             .http1_only()
             .dns_resolver(guard)
             .build()
@@ -61,7 +61,7 @@ impl Webhook {
         })
     }
 
-    /// One attempt, and the status that it was answered with, if any.
+    /// Makes one attempt, and returns the outcome with the status of the answer, if any.
     pub(super) async fn deliver(&self, task: &Task, place: Option<Place>) -> (Outcome, Option<u16>) {
         match self.post(task, place).await {
             Ok(response) => {
@@ -72,7 +72,7 @@ impl Webhook {
         }
     }
 
-    /// The answer, or what becomes of a task without one.
+    /// Posts, and returns the answer, or the outcome of a task without one.
     async fn post(&self, task: &Task, place: Option<Place>) -> Result<Response, Outcome> {
         let Some(headers) = headers::headers(task, &self.secrets, SystemTime::now(), place) else {
             return Err(Outcome::Discard(
@@ -104,7 +104,7 @@ impl Webhook {
     }
 }
 
-/// What the body of an answer begins with. Where it does not come to its end, the status counts nevertheless.
+/// Reads the beginning of the body of an answer. Where it does not come to its end, the status counts nevertheless.
 async fn beginning(mut response: Response) -> Vec<u8> {
     let mut beginning = Vec::new();
     let mut read = 0;
@@ -118,7 +118,7 @@ async fn beginning(mut response: Response) -> Vec<u8> {
     beginning
 }
 
-/// The first of all causes, which says most; what comes of it repeats the URL, in which a secret may be.
+/// Returns the first of all causes, which says most; the others repeat the URL, in which a secret may be.
 fn cause(error: &reqwest::Error) -> String {
     let mut cause = error.source();
     while let Some(earlier) = cause.and_then(|cause| cause.source()) {
@@ -135,13 +135,13 @@ mod tests {
     use super::*;
     use crate::serve::text::Text;
 
-    /// What becomes of a task whose receiver says so much, and no more.
+    /// Returns the outcome of a task whose receiver sends so much, and no more.
     async fn outcome(said: &'static str) -> Outcome {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hooks?token=hunter2", listener.local_addr().unwrap());
         let receiver = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            // What comes before it is asked for is no answer.
+            // Data before the request is no answer.
             let _ = stream.read(&mut [0; 64]).await.unwrap();
             stream.write_all(said.as_bytes()).await.unwrap();
             let _ = stream.read_to_end(&mut Vec::new()).await;

@@ -200,7 +200,7 @@ async fn a_doctor_finds_what_would_lose_or_delay_tasks() {
         "maxmemory-policy is allkeys-lru",
         "no process receives, so none of the 1 shards is watched",
         "its first wake-up is due for",
-        "1 wake-ups were taken by somebody whose lease has ended",
+        "1 wake-ups were taken by a process whose lease has ended",
     ] {
         has(&findings, "problem", part);
     }

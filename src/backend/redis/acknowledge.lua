@@ -4,7 +4,7 @@
 -- ARGV     pairs: when the lease of the claim ends, the member; at most 500 (`unpack` stops at about 8,000 values)
 -- Returns  how many were ended
 --
--- Why a script: a claim whose lease has ended may be somebody else's by now, and must not be ended by its former owner.
+-- Why a script: a claim whose lease has ended may be another receiver's by now, and its former owner must not end it.
 
 local ended = {}
 for at = 1, #ARGV, 2 do

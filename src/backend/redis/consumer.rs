@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::hints::{Hints, Told};
+use super::hints::{HintSet, Hints};
 use super::inbox::Inbox;
 use super::membership::Membership;
 use super::shards::Shard;
@@ -20,13 +20,13 @@ use crate::{Error, defaults};
 
 /// How long a shard is not polled though a message would announce an earlier wake-up: messages are not reliable. The
 /// more shards there are, the longer, so that their number does not decide how often an idle server is asked.
-const LOOK_AGAIN: Duration = Duration::from_secs(8);
+const POLL_AGAIN: Duration = Duration::from_secs(8);
 /// How many shards are polled in that time; each further one adds to it.
-const LOOKED_AT: u32 = 4;
+const POLLED_SHARDS: u32 = 4;
 /// The same, where the server does not allow it to listen.
-const LOOK_AGAIN_UNTOLD: Duration = Duration::from_millis(250);
+const POLL_AGAIN_UNNOTIFIED: Duration = Duration::from_millis(250);
 /// The least time between two heartbeats, whatever hints come.
-const BEAT_PAUSE: Duration = Duration::from_millis(100);
+const HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Polls for due wake-ups when receivers want some, and sleeps until the next is due in a shard that it watches.
 pub(super) struct Consumer {
@@ -52,16 +52,16 @@ impl Consumer {
         // Ends with this task.
         let mut listening = JoinSet::new();
         let (link, channel) = (taking.sender.link.clone(), taking.sender.names.hints.clone());
-        let ear = hints.clone();
-        listening.spawn(async move { listen(link.address(), link.role(), &channel, ear).await });
-        let mut looker = Looker {
+        let listener = hints.clone();
+        listening.spawn(async move { listen(link.address(), link.role(), &channel, listener).await });
+        let mut poller = Poller {
             taking,
             inbox,
             membership,
             is_known,
             hints,
             watches: BTreeMap::new(),
-            beat: Beat {
+            heartbeat: Heartbeat {
                 next: Instant::now(),
                 began: None,
                 is_on: false,
@@ -70,7 +70,7 @@ impl Consumer {
             asked_for: 0,
             answers: JoinSet::new(),
         };
-        looker.run().await;
+        poller.run().await;
     }
 }
 
@@ -83,31 +83,31 @@ impl Drop for CloseOnDrop {
     }
 }
 
-struct Looker {
+struct Poller {
     taking: Arc<Taking>,
     inbox: Arc<Inbox>,
     membership: Membership,
     is_known: Arc<AtomicBool>,
     hints: Arc<Hints>,
     watches: BTreeMap<Shard, Watch>,
-    beat: Beat,
+    heartbeat: Heartbeat,
     /// How many wake-ups the polls in flight may bring together.
     asked_for: usize,
     /// Each shard has a poll of its own, so that a node that hangs holds up its own shards only.
-    answers: JoinSet<Heard>,
+    answers: JoinSet<Answer>,
 }
 
 /// When to send the next heartbeat, by which others know that this process receives.
-struct Beat {
+struct Heartbeat {
     next: Instant,
     began: Option<Instant>,
     is_on: bool,
     backoff: Backoff,
 }
 
-enum Heard {
-    Beat(Result<(i64, Vec<String>), Error>),
-    Look {
+enum Answer {
+    Heartbeat(Result<(i64, Vec<String>), Error>),
+    Poll {
         shard: Shard,
         max: usize,
         began: Instant,
@@ -115,24 +115,24 @@ enum Heard {
     },
 }
 
-impl Looker {
+impl Poller {
     async fn run(&mut self) {
         let (inbox, hints) = (self.inbox.clone(), self.hints.clone());
         loop {
             let wanted = inbox.wanted();
             if wanted > 0 {
-                self.mind(hints.take());
-                self.beat();
-                self.look(wanted.saturating_sub(self.asked_for));
+                self.apply(hints.take());
+                self.send_heartbeat();
+                self.poll(wanted.saturating_sub(self.asked_for));
             }
             // Without receivers here, other processes should watch: so this one sends no heartbeat.
             let next = (wanted > 0).then(|| self.next(wanted > self.asked_for));
             tokio::select! {
                 biased;
-                Some(heard) = self.answers.join_next() => {
+                Some(answer) = self.answers.join_next() => {
                     // A poll that panicked would be a defect, and its shard would never be polled again.
-                    let Ok(heard) = heard else { return };
-                    self.heard(heard);
+                    let Ok(answer) = answer else { return };
+                    self.on_answer(answer);
                 }
                 () = inbox.wants_more() => {}
                 () = hints.changed(), if wanted > 0 => {}
@@ -142,74 +142,74 @@ impl Looker {
     }
 
     /// Applies hints, where they concern a shard that this process may poll.
-    fn mind(&mut self, told: Told) {
-        let Told {
+    fn apply(&mut self, hints: HintSet) {
+        let HintSet {
             due,
             more,
             members,
             missed,
-        } = told;
+        } = hints;
         let now = Instant::now();
-        let mut is_strange = false;
+        let mut is_unknown = false;
         for (shard, at) in due {
             match self.watches.get_mut(&shard) {
-                Some(watch) if watch.is_mine() => watch.look_at(at),
+                Some(watch) if watch.is_mine() => watch.poll_at(at),
                 Some(_) => {}
-                None => is_strange = true,
+                None => is_unknown = true,
             }
         }
         for shard in more {
             match self.watches.get_mut(&shard) {
-                Some(watch) => watch.look_at(now),
-                None => is_strange = true,
+                Some(watch) => watch.poll_at(now),
+                None => is_unknown = true,
             }
         }
         if missed {
             let mine = self.watches.values_mut().filter(|watch| watch.is_mine());
-            mine.for_each(|watch| watch.look_at(now));
+            mine.for_each(|watch| watch.poll_at(now));
         }
-        if members || missed || is_strange {
-            let earliest = self.beat.began.map_or(now, |began| began + BEAT_PAUSE);
-            self.beat.next = self.beat.next.min(earliest.max(now));
+        if members || missed || is_unknown {
+            let earliest = self.heartbeat.began.map_or(now, |began| began + HEARTBEAT_PAUSE);
+            self.heartbeat.next = self.heartbeat.next.min(earliest.max(now));
         }
     }
 
-    fn beat(&mut self) {
+    fn send_heartbeat(&mut self) {
         let now = Instant::now();
-        if self.beat.is_on || self.beat.next > now {
+        if self.heartbeat.is_on || self.heartbeat.next > now {
             return;
         }
-        self.beat.is_on = true;
-        self.beat.began = Some(now);
-        self.beat.next = now + self.membership.every();
+        self.heartbeat.is_on = true;
+        self.heartbeat.began = Some(now);
+        self.heartbeat.next = now + self.membership.every();
         self.is_known.store(true, Ordering::Relaxed);
         let taking = self.taking.clone();
         let call = self
             .membership
             .heartbeat(&taking.sender.names, &taking.sender.shards, true);
         self.answers
-            .spawn(async move { Heard::Beat(Membership::send(call, &taking.sender.link).await) });
+            .spawn(async move { Answer::Heartbeat(Membership::send(call, &taking.sender.link).await) });
     }
 
     /// Polls shards whose time has come, for up to so many wake-ups together.
-    fn look(&mut self, mut room: usize) {
+    fn poll(&mut self, mut capacity: usize) {
         let now = Instant::now();
         let is_alone = self.membership.is_alone();
         for (&shard, watch) in &mut self.watches {
-            if room == 0 {
+            if capacity == 0 {
                 return;
             }
             if watch.next().is_none_or(|next| next > now) {
                 continue;
             }
-            let max = room.min(defaults::BATCH);
-            room -= max;
+            let max = capacity.min(defaults::BATCH);
+            capacity -= max;
             self.asked_for += max;
             watch.begin();
             let taking = self.taking.clone();
             self.answers.spawn(async move {
                 let taken = taking.take(shard, max, is_alone).await;
-                Heard::Look {
+                Answer::Poll {
                     shard,
                     max,
                     began: now,
@@ -220,49 +220,49 @@ impl Looker {
     }
 
     /// Returns when there is something to do without any event.
-    fn next(&self, has_room: bool) -> Instant {
-        let beat = (!self.beat.is_on).then_some(self.beat.next);
-        let looks = self
+    fn next(&self, has_capacity: bool) -> Instant {
+        let heartbeat = (!self.heartbeat.is_on).then_some(self.heartbeat.next);
+        let polls = self
             .watches
             .values()
-            .filter_map(|watch| watch.next().filter(|_| has_room));
-        let far = Instant::now() + LOOK_AGAIN;
-        looks.chain(beat).min().unwrap_or(far)
+            .filter_map(|watch| watch.next().filter(|_| has_capacity));
+        let far = Instant::now() + POLL_AGAIN;
+        polls.chain(heartbeat).min().unwrap_or(far)
     }
 
-    fn heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Beat(answer) => self.heard_beat(answer),
-            Heard::Look {
+    fn on_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Heartbeat(answer) => self.on_heartbeat(answer),
+            Answer::Poll {
                 shard,
                 max,
                 began,
                 taken,
             } => {
                 self.asked_for -= max;
-                self.heard_look(shard, began, taken);
+                self.on_poll(shard, began, taken);
             }
         }
     }
 
-    fn heard_beat(&mut self, answer: Result<(i64, Vec<String>), Error>) {
-        self.beat.is_on = false;
+    fn on_heartbeat(&mut self, answer: Result<(i64, Vec<String>), Error>) {
+        self.heartbeat.is_on = false;
         let shards = &self.taking.sender.shards;
         let answer = answer.and_then(|(kept, members)| {
-            let number = shards.heard(&self.taking.sender.link, kept)?;
+            let number = shards.record(&self.taking.sender.link, kept)?;
             Ok((number, members))
         });
         let (number, members) = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                let (failures, now) = (self.beat.backoff.failures(), Instant::now());
-                self.beat.next = now + jittered(self.beat.backoff.failed(now));
+                let (failures, now) = (self.heartbeat.backoff.failures(), Instant::now());
+                self.heartbeat.next = now + jittered(self.heartbeat.backoff.failed(now));
                 self.failed(failures, error);
                 return;
             }
         };
-        self.beat.backoff.succeeded();
-        self.membership.heard(members);
+        self.heartbeat.backoff.succeeded();
+        self.membership.update(members);
         // Another number than before, if a server has lost everything and another process wrote it first.
         self.watches
             .retain(|shard, watch| watch.is_on() || shard.0 < number);
@@ -273,14 +273,14 @@ impl Looker {
         }
     }
 
-    fn heard_look(&mut self, shard: Shard, began: Instant, taken: Result<Taken, Error>) {
+    fn on_poll(&mut self, shard: Shard, began: Instant, taken: Result<Taken, Error>) {
         let (longest, now) = (self.longest(), Instant::now());
         let Some(watch) = self.watches.get_mut(&shard) else {
             return;
         };
         match taken {
             Ok(Taken { wait, arrivals }) => {
-                watch.looked(now, wait, longest);
+                watch.polled(now, wait, longest);
                 if !arrivals.is_empty() {
                     self.inbox.put(arrivals, began + self.taking.lease);
                 }
@@ -306,13 +306,13 @@ impl Looker {
 
     /// Returns how long a shard is not polled at the most.
     fn longest(&self) -> Duration {
-        if !self.hints.come() {
-            return LOOK_AGAIN_UNTOLD;
+        if !self.hints.are_live() {
+            return POLL_AGAIN_UNNOTIFIED;
         }
         let shards = u32::try_from(self.watches.len()).unwrap_or(u32::MAX);
-        let again = LOOK_AGAIN.saturating_mul(shards.div_ceil(LOOKED_AT));
+        let again = POLL_AGAIN.saturating_mul(shards.div_ceil(POLLED_SHARDS));
         // No message announces leases that begin while this process sleeps.
-        again.min(self.taking.lease.max(LOOK_AGAIN_UNTOLD))
+        again.min(self.taking.lease.max(POLL_AGAIN_UNNOTIFIED))
     }
 }
 

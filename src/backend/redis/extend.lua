@@ -5,7 +5,7 @@
 -- ARGV[2]… pairs: when the lease of the claim ends, the member; at most 500
 -- Returns  an array: when the leases end now, then for each pair in the order given 1 if it is still held, else 0
 --
--- Why a script: as for acknowledging. A lease that has ended and was not yet taken by anybody is still held.
+-- Why a script: as for acknowledging. A lease that has ended and was not yet taken over is still held.
 
 local time = redis.call('TIME')
 local lease_end = math.ceil(time[1] * 1000 + time[2] / 1000 + ARGV[1])

@@ -1,11 +1,11 @@
--- Says that a process receives, and learns which others do and how many shards there are.
+-- Announces that a process receives, and returns which others do and how many shards there are.
 --
 -- KEYS[1]  the ZSET of the receiving processes: score = when they count as gone, in ms
 -- KEYS[2]  the HASH that says how many shards there are
 -- ARGV[1]  the process
 -- ARGV[2]  after how many ms it counts as gone; 0: it leaves
 -- ARGV[3]  how many shards there are to be if nothing is kept
--- ARGV[4]  the channel on which the others are told that somebody came or left
+-- ARGV[4]  the channel that announces a process that came or left
 -- Returns  an array: how many shards there are, or 0 if what is kept is no number; then the receiving processes
 --
 -- Why a script: one call for all of it, and the server's clock.
@@ -24,7 +24,7 @@ for at = 1, #found, 2 do
     others[#others + 1] = found[at]
   end
 end
--- Something is removed first, if only nothing: once a script has written, a server that is full (maxmemory) does not
+-- Begins with a removal, even of nothing: once a script has written, a server that is full (maxmemory) does not
 -- refuse the little that is added here, without which it would never be emptied.
 redis.call('ZREM', members, '', unpack(gone))
 local stays = tonumber(ARGV[2]) > 0

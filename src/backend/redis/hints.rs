@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::shards::Shard;
-use crate::redis::Ear;
+use crate::redis::MessageListener;
 
 /// How many hints about shards are kept. There are no more shards; others are not ours.
 const MOST: usize = 1_024;
@@ -17,16 +17,16 @@ const MOST: usize = 1_024;
 /// The hints since they were last taken.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    told: Mutex<Told>,
+    hints: Mutex<HintSet>,
     changed: Notify,
     /// Whether messages come now.
-    come: AtomicBool,
+    are_live: AtomicBool,
 }
 
 /// Hints, of which none may be relied on: messages get lost, and any client that may publish on the channel can send
 /// some.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct HintSet {
     /// When something may be due in a shard, if that is earlier than was known before.
     pub(super) due: BTreeMap<Shard, Instant>,
     /// The shards in which more is due than one receiver took.
@@ -37,19 +37,19 @@ pub(super) struct Told {
     pub(super) missed: bool,
 }
 
-impl Ear for Hints {
+impl MessageListener for Hints {
     fn message(&self, text: &[u8]) {
         let mut words = std::str::from_utf8(text).unwrap_or_default().split(' ');
         let what = words.next().unwrap_or_default();
         let mut number = || words.next()?.parse::<u64>().ok();
         let shard = |number: Option<u64>| Some(Shard(u16::try_from(number?).ok()?));
         match what {
-            "members" => self.note(|told| told.members = true),
+            "members" => self.add(|hints| hints.members = true),
             "more" => {
                 if let Some(shard) = shard(number()) {
-                    self.note(|told| {
-                        if told.more.len() < MOST {
-                            told.more.insert(shard);
+                    self.add(|hints| {
+                        if hints.more.len() < MOST {
+                            hints.more.insert(shard);
                         }
                     });
                 }
@@ -58,9 +58,9 @@ impl Ear for Hints {
                 let shard = shard(number());
                 let at = number().and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
                 if let (Some(shard), Some(at)) = (shard, at) {
-                    self.note(|told| {
-                        if told.due.len() < MOST {
-                            let due = told.due.entry(shard).or_insert(at);
+                    self.add(|hints| {
+                        if hints.due.len() < MOST {
+                            let due = hints.due.entry(shard).or_insert(at);
                             *due = at.min(*due);
                         }
                     });
@@ -71,31 +71,31 @@ impl Ear for Hints {
     }
 
     fn begins(&self) {
-        self.come.store(true, Ordering::Relaxed);
-        self.note(|told| told.missed = true);
+        self.are_live.store(true, Ordering::Relaxed);
+        self.add(|hints| hints.missed = true);
     }
 
     fn ends(&self) {
-        self.come.store(false, Ordering::Relaxed);
+        self.are_live.store(false, Ordering::Relaxed);
         // From now on sleeping receivers have to poll.
-        self.note(|told| told.missed = true);
+        self.add(|hints| hints.missed = true);
     }
 }
 
 impl Hints {
     /// Whether messages come now.
-    pub(super) fn come(&self) -> bool {
-        self.come.load(Ordering::Relaxed)
+    pub(super) fn are_live(&self) -> bool {
+        self.are_live.load(Ordering::Relaxed)
     }
 
-    fn note(&self, note: impl FnOnce(&mut Told)) {
-        note(&mut self.told());
+    fn add(&self, add: impl FnOnce(&mut HintSet)) {
+        add(&mut self.hints());
         self.changed.notify_one();
     }
 
     /// Returns the hints since this was last called.
-    pub(super) fn take(&self) -> Told {
-        std::mem::take(&mut self.told())
+    pub(super) fn take(&self) -> HintSet {
+        std::mem::take(&mut self.hints())
     }
 
     /// Waits for a hint; one that came since `take` was last called ends it at once.
@@ -103,8 +103,8 @@ impl Hints {
         self.changed.notified().await;
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hints(&self) -> MutexGuard<'_, HintSet> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,10 +119,10 @@ mod tests {
         hints.message(b"due 7 20");
         hints.message(b"due 7 90");
         hints.changed().await;
-        let told = hints.take();
+        let taken = hints.take();
         let at = Instant::now() + Duration::from_millis(20);
-        assert_eq!(told.due, BTreeMap::from([(Shard(7), at)]));
-        assert!(hints.take().due.is_empty(), "it is told once");
+        assert_eq!(taken.due, BTreeMap::from([(Shard(7), at)]));
+        assert!(hints.take().due.is_empty(), "each hint is returned once");
     }
 
     #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ mod tests {
             b"\xFF\xFF",
         ] {
             hints.message(text);
-            let Told {
+            let HintSet {
                 due,
                 more,
                 members,
@@ -160,7 +160,7 @@ mod tests {
             hints.message(format!("due {number} 5").as_bytes());
             hints.message(format!("more {number}").as_bytes());
         }
-        let told = hints.take();
-        assert_eq!((told.due.len(), told.more.len()), (MOST, MOST));
+        let taken = hints.take();
+        assert_eq!((taken.due.len(), taken.more.len()), (MOST, MOST));
     }
 }

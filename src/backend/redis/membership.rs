@@ -69,7 +69,7 @@ impl Membership {
     }
 
     /// Replaces the list of processes.
-    pub(super) fn heard(&mut self, mut members: Vec<String>) {
+    pub(super) fn update(&mut self, mut members: Vec<String>) {
         if !members.contains(&self.me) {
             members.push(self.me.clone());
         }

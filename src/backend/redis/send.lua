@@ -29,7 +29,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.ceil(time[2] / 1000)
 local earliest = math.huge
--- To write a number down takes longer than all the rest, and many delays are alike.
+-- Formatting a number takes longer than all the rest, and many delays are alike.
 local scores = {}
 local function score_after(delay)
   local score = scores[delay]
@@ -60,6 +60,6 @@ local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
 redis.call('ZADD', due, unpack(scored))
 
 if not head or earliest < tonumber(head) then
-  -- A user who may not publish can still send: receivers then find the wake-up when they look again by themselves.
+  -- An account that may not publish can still send: receivers then find the wake-up by their next poll.
   redis.pcall('PUBLISH', ARGV[1], 'due ' .. ARGV[2] .. ' ' .. earliest - now)
 end

@@ -1,12 +1,12 @@
 -- Moves members that are no wake-ups out of the way.
 --
 -- KEYS[1]  a ZSET of wake-ups of a shard
--- KEYS[2]  the ZSET of what is no wake-up: score = when it was found, in ms
+-- KEYS[2]  the ZSET of members that are no wake-ups: score = when found, in ms
 -- ARGV[1]  how many of these are kept; the oldest go
 -- ARGV[2]… the members, at most 500
 -- Returns  how many were moved
 --
--- Why a script: what is somebody's mistake must not be lost between two commands.
+-- Why a script: foreign data must not be lost between two commands.
 
 local now = redis.call('TIME')[1] * 1000
 local moved = 0

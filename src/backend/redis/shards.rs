@@ -81,7 +81,7 @@ impl Shards {
             _ => {
                 let mut call = Call::script(&ASK, &[&self.key]);
                 call.arg(self.assumed());
-                self.heard(link, link.call(defaults::SEND_TIMEOUT, &call).await?)
+                self.record(link, link.call(defaults::SEND_TIMEOUT, &call).await?)
             }
         }
     }
@@ -91,7 +91,7 @@ impl Shards {
         let mut command = redis::cmd("HMGET");
         command.arg(&self.key).arg("shards");
         let (kept,): (Option<i64>,) = link.call(defaults::SEND_TIMEOUT, &Call::command(command)).await?;
-        kept.map(|kept| self.heard(link, kept)).transpose()
+        kept.map(|kept| self.record(link, kept)).transpose()
     }
 
     /// Returns how many are to be made where none are kept: those that this process knows, as a server may have lost
@@ -101,7 +101,7 @@ impl Shards {
     }
 
     /// Records the number that a server has answered.
-    pub(super) fn heard(&self, link: &Link, kept: i64) -> Result<u16, Error> {
+    pub(super) fn record(&self, link: &Link, kept: i64) -> Result<u16, Error> {
         let number = u16::try_from(kept).ok().filter(|number| check(*number).is_ok());
         let Some(number) = number else {
             let text = format!(

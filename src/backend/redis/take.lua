@@ -4,9 +4,9 @@
 -- KEYS[2]  the ZSET of wake-ups of that shard that were taken and are not yet acknowledged: score = when the lease ends
 -- ARGV[1]  how many to take at the most, 1 to 500 (`unpack` stops at about 8,000 values)
 -- ARGV[2]  the length of the lease in ms
--- ARGV[3]  the channel on which other receivers are told that there is more than was taken; '' if there are none
+-- ARGV[3]  the channel that announces that there is more than was taken; '' if there are no other receivers
 -- ARGV[4]  the number of the shard
--- Returns  an array: how many µs until it is worth to look again (a day if there is nothing to wait for), when the lease
+-- Returns  an array: how many µs until polling again can find something (a day if there is nothing to wait for), when the lease
 --          of what was taken ends, then the members taken
 --
 -- Why a script: each wake-up must go to exactly one receiver, so finding and moving it is one step; and the receiver
@@ -40,7 +40,7 @@ end
 -- Both heads are read before anything is written: a key of another type fails here, where nothing is half done.
 local next_end, next_due = head(leased), head(due)
 
--- Whoever had these did not acknowledge them in time: they are due again, behind those that waited longer.
+-- These were not acknowledged in time: they are due again, behind those that waited longer.
 if next_end <= now then
   move(leased, due, math.floor(now))
   next_end, next_due = head(leased), head(due)

@@ -104,7 +104,7 @@ impl Taking {
             let moved = moved.is_ok();
             tracing::warn!(
                 total, moved, to = %keys.foreign,
-                "members that are no wake-ups were moved to another key; somebody else may use the same prefix"
+                "members that are no wake-ups were moved to another key; another program may use the same prefix"
             );
         }
     }

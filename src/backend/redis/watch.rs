@@ -14,7 +14,7 @@ pub(super) struct Watch {
     /// When to poll next. None: another process watches it.
     next: Option<Instant>,
     /// A hint during a poll, which its answer may not include.
-    told: Option<Instant>,
+    hinted: Option<Instant>,
     backoff: Backoff,
 }
 
@@ -25,7 +25,7 @@ impl Watch {
             is_mine: false,
             is_on: false,
             next: None,
-            told: None,
+            hinted: None,
             backoff: Backoff::CALLS,
         }
     }
@@ -48,7 +48,7 @@ impl Watch {
     /// Sets whether this process watches the shard.
     pub(super) fn assign(&mut self, is_mine: bool, now: Instant) {
         if is_mine && !self.is_mine {
-            self.look_at(now);
+            self.poll_at(now);
         }
         if self.is_mine && !is_mine {
             self.next = None;
@@ -57,9 +57,9 @@ impl Watch {
     }
 
     /// Records that something may be due at this time, or before.
-    pub(super) fn look_at(&mut self, at: Instant) {
+    pub(super) fn poll_at(&mut self, at: Instant) {
         let next = if self.is_on {
-            &mut self.told
+            &mut self.hinted
         } else {
             &mut self.next
         };
@@ -69,18 +69,18 @@ impl Watch {
     /// Records that a poll begins.
     pub(super) fn begin(&mut self) {
         self.is_on = true;
-        self.told = None;
+        self.hinted = None;
     }
 
     /// Records that a poll has ended: nothing else is due for so long.
-    pub(super) fn looked(&mut self, now: Instant, wait: Duration, longest: Duration) {
+    pub(super) fn polled(&mut self, now: Instant, wait: Duration, longest: Duration) {
         self.is_on = false;
         self.backoff.succeeded();
         // A process that helped out leaves the shard to its watcher once nothing more is due.
         let goes_on = self.is_mine || wait.is_zero();
         self.next = goes_on.then(|| now + wait.min(longest));
-        if let Some(told) = self.told.take() {
-            self.look_at(told);
+        if let Some(hinted) = self.hinted.take() {
+            self.poll_at(hinted);
         }
     }
 
@@ -122,15 +122,15 @@ mod tests {
     fn what_is_told_during_a_look_is_not_forgotten() {
         let now = Instant::now();
         let mut watch = mine(now);
-        watch.look_at(now + 5 * SECOND);
+        watch.poll_at(now + 5 * SECOND);
         watch.begin();
         assert_eq!(watch.next(), None);
-        watch.look_at(now + SECOND);
-        watch.looked(now, LONGEST, LONGEST);
+        watch.poll_at(now + SECOND);
+        watch.polled(now, LONGEST, LONGEST);
         assert_eq!(watch.next(), Some(now + SECOND));
         // The poll includes hints from before it.
         watch.begin();
-        watch.looked(now, 3 * SECOND, LONGEST);
+        watch.polled(now, 3 * SECOND, LONGEST);
         assert_eq!(watch.next(), Some(now + 3 * SECOND));
     }
 
@@ -138,12 +138,12 @@ mod tests {
     fn who_helps_out_stays_as_long_as_more_is_due() {
         let now = Instant::now();
         let mut watch = Watch::new();
-        watch.look_at(now);
+        watch.poll_at(now);
         watch.begin();
-        watch.looked(now, Duration::ZERO, LONGEST);
+        watch.polled(now, Duration::ZERO, LONGEST);
         assert_eq!(watch.next(), Some(now));
         watch.begin();
-        watch.looked(now, SECOND, LONGEST);
+        watch.polled(now, SECOND, LONGEST);
         assert_eq!(watch.next(), None);
     }
 
@@ -157,12 +157,12 @@ mod tests {
         watch.begin();
         assert_eq!(watch.failed(now), 1);
         watch.begin();
-        watch.looked(now, SECOND, LONGEST);
+        watch.polled(now, SECOND, LONGEST);
         watch.begin();
         assert_eq!(watch.failed(now), 0, "it had gone well in between");
 
         let mut helping = Watch::new();
-        helping.look_at(now);
+        helping.poll_at(now);
         helping.begin();
         helping.failed(now);
         assert_eq!(helping.next(), None);

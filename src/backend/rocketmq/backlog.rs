@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// How much later than its delay a message of a level may be delivered before the level counts as stuck: more than a
 /// burst of 20,000 takes, and less than operators would accept.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How many marks there are within a level's delay: a level that stops is noticed that much earlier than after a whole
 /// delay.
 const MARKS: u32 = 8;
@@ -38,7 +38,7 @@ impl Backlog {
         // A queue that has become shorter is another one: the broker has lost its messages.
         self.marks
             .retain(|&(_, mark)| delivered < mark && mark <= reaches);
-        let due = |&(at, _): &(Instant, u64)| now.saturating_duration_since(at) > self.delay + PATIENCE;
+        let due = |&(at, _): &(Instant, u64)| now.saturating_duration_since(at) > self.delay + STUCK_AFTER;
         self.stuck = self.marks.front().is_some_and(due);
         let last = self.marks.back();
         let is_new = last.is_none_or(|&(at, mark)| {

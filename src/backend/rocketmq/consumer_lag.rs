@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// For how long nothing may be consumed of waiting messages: longer than a batch is held for a worker whose store
 /// hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How often brokers are asked.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
@@ -56,7 +56,7 @@ impl LagMonitor {
             self.stalled_at = Some((now, progress.consumed)).filter(|_| progress.lag > 0);
             return std::mem::take(&mut self.is_stalled).then_some(LagChange::Resumed);
         };
-        if self.is_stalled || now - since < PATIENCE {
+        if self.is_stalled || now - since < STALLED_AFTER {
             return None;
         }
         self.is_stalled = true;

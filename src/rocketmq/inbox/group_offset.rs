@@ -16,7 +16,7 @@ const WITHIN: Duration = Duration::from_secs(3);
 
 /// Returns the group's next offset in the queue: messages before it are acknowledged, or the broker no longer has them.
 /// None, if the broker does not answer. Blocks while it is asked.
-pub(super) fn goes_on_at(factory: &ClientFactory, group: &str, queue: &Queue) -> Option<i64> {
+pub(super) fn next_offset(factory: &ClientFactory, group: &str, queue: &Queue) -> Option<i64> {
     let runtime = Handle::try_current().ok()?;
     match runtime.block_on(Box::pin(ask(factory, group, queue))) {
         Ok(offset) => Some(offset),
@@ -35,7 +35,7 @@ async fn ask(factory: &ClientFactory, group: &str, queue: &Queue) -> Result<i64,
     };
     let queue = MessageQueue::from_parts(topic, queue.broker.clone(), queue.number);
     let requests = Requests::open(factory).await?;
-    let asked = timeout(WITHIN, requests.group_goes_on_at(group, &queue)).await;
+    let asked = timeout(WITHIN, requests.group_offset(group, &queue)).await;
     requests.close().await;
     asked.unwrap_or_else(|_| Err(transient("nameservers and brokers do not answer")))
 }

@@ -85,14 +85,14 @@ impl QueueOrder {
     /// Blocks until the batches before it have passed, and runs `pass` in its turn; none, if its consumer is no longer
     /// the one whose batches pass.
     ///
-    /// Where those before it do not come, `goes_on_at` asks the broker for the group's next offset: batches before that
+    /// Where those before it do not come, `next_offset` asks the broker for the group's next offset: batches before that
     /// are acknowledged, by this process or another, and never come.
     pub(super) fn in_turn<T>(
         &self,
         consumer: u64,
         queue: &Queue,
         (first, last): (i64, i64),
-        goes_on_at: impl Fn() -> Option<i64>,
+        next_offset: impl Fn() -> Option<i64>,
         pass: impl FnOnce() -> T,
     ) -> Option<T> {
         let began = Instant::now();
@@ -127,9 +127,9 @@ impl QueueOrder {
             }
             if progress.is_earliest(first) && ask_at <= now {
                 drop(state);
-                let goes_on_at = goes_on_at();
-                is_acknowledged = goes_on_at.is_some_and(|offset| offset >= first);
-                free_at = match goes_on_at {
+                let next_offset = next_offset();
+                is_acknowledged = next_offset.is_some_and(|offset| offset >= first);
+                free_at = match next_offset {
                     Some(_) if is_acknowledged => Some(now),
                     Some(_) => Some(began + self.patience.promised),
                     None => free_at.or(Some(began + self.patience.unanswered)),
@@ -259,8 +259,8 @@ mod tests {
         pass(&order, 0, 0);
         let asked = Cell::new(0);
         // By another process, meanwhile.
-        let goes_on_at = || Some(asked.replace(asked.get() + 32));
-        order.in_turn(0, &queue(0), (64, 95), goes_on_at, || ());
+        let next_offset = || Some(asked.replace(asked.get() + 32));
+        order.in_turn(0, &queue(0), (64, 95), next_offset, || ());
         assert_eq!(asked.get(), 96, "asked until it is acknowledged");
         order.in_turn(0, &queue(1), (500, 531), || Some(500), || ());
     }
@@ -271,13 +271,13 @@ mod tests {
         pass(&order, 0, 0);
         order.in_turn(0, &queue(0), (64, 95), || None, || ());
         let answers = Cell::new([Some(0), None, Some(200)].into_iter());
-        let goes_on_at = || {
+        let next_offset = || {
             let mut left = answers.take();
             let answer = left.next().unwrap();
             answers.set(left);
             answer
         };
-        order.in_turn(0, &queue(0), (128, 159), goes_on_at, || ());
+        order.in_turn(0, &queue(0), (128, 159), next_offset, || ());
         assert_eq!(answers.take().len(), 0);
     }
 

@@ -10,7 +10,7 @@ use super::idle::Idle;
 use super::shards::Shard;
 use crate::clock::{Clock, Spawned};
 use crate::defaults;
-use crate::redis::{Address, Ear, Role, listen};
+use crate::redis::{Address, MessageListener, Role, listen};
 use crate::task::timestamp::duration;
 
 /// How long a shard is left alone at the most, though it said that it has nothing; more where there are many.
@@ -96,7 +96,7 @@ impl Listener {
     }
 }
 
-impl Ear for Heard {
+impl MessageListener for Heard {
     /// A message of `publish` in `index.lua`: sender, shard, and in how many ms something is due.
     fn message(&self, text: &[u8]) {
         let text = str::from_utf8(text).unwrap_or_default();

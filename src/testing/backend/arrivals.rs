@@ -1,4 +1,4 @@
-//! What is sent arrives.
+//! Cases of sent wake-ups that arrive.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub async fn a_batch_of_a_thousand_arrives_completely(fixture: &dyn BackendFixtu
     case.close().await;
 }
 
-/// `receive` gives at most as many as were asked for, and the others afterwards.
+/// `receive` returns at most as many as were asked for, and the others afterwards.
 pub async fn at_most_max_are_received(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let sent = wakes(10);
@@ -127,7 +127,7 @@ pub async fn an_earlier_wake_up_overtakes_a_later_one(fixture: &dyn BackendFixtu
     case.close().await;
 }
 
-/// Delays as long as are held at all are accepted, and do not arrive at once, where any delay can be held.
+/// The longest delays are accepted, and do not arrive at once, where any delay can be held.
 pub async fn a_long_delay_is_held(fixture: &dyn BackendFixture) {
     let Some((case, max)) = Case::open_any(fixture).await else {
         return;

@@ -1,4 +1,4 @@
-//! What it says of itself, and the calls that may do nothing.
+//! Cases of names and health, and of calls that may do nothing.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub async fn a_removed_wake_up_is_forgotten(fixture: &dyn BackendFixture) {
     case.close().await;
 }
 
-/// Removing what was never sent, has arrived, or is named by another version, is fine and changes nothing.
+/// Removing a wake-up that was never sent, has arrived, or has another version, is fine and changes nothing.
 pub async fn removing_what_is_not_there_is_fine(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let sent = wakes(2);

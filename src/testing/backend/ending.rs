@@ -1,11 +1,11 @@
-//! Close.
+//! Cases of close.
 
 use tokio::time::timeout;
 
 use super::{BackendFixture, Case, departure, patiently, wake};
 use crate::Error;
 
-/// A `receive` that is waiting when the backend is closed ends at once, with an error that is not transient.
+/// A waiting `receive` ends at once when the backend is closed, with an error that is not transient.
 pub async fn close_ends_a_waiting_receive(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let mut receiving = std::pin::pin!(case.backend.receive(10));
@@ -18,7 +18,7 @@ pub async fn close_ends_a_waiting_receive(fixture: &dyn BackendFixture) {
     is_final(ended.expect_err("it was closed"));
 }
 
-/// After close, `receive`, `send` and `health` give an error that is not transient.
+/// After close, `receive`, `send` and `health` fail with an error that is not transient.
 pub async fn nothing_works_after_close(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let batch = [departure(&wake(), case.delay()), departure(&wake(), case.delay())];
@@ -41,7 +41,7 @@ fn is_final(error: Error) {
     assert!(!error.is_transient(), "{error}");
 }
 
-/// Closing what is closed does nothing.
+/// Closing a closed backend does nothing.
 pub async fn closing_again_does_nothing(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     case.backend.close().await.expect("closing works");

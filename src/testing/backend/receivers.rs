@@ -1,4 +1,4 @@
-//! Who receives, and how often.
+//! Cases of receivers, and of how often each wake-up comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::{BackendFixture, Case, patiently, wake, wakes};
 use crate::backend::Backend;
 
-/// `receive` waits while there is nothing, and takes what is sent while it waits.
+/// `receive` waits while there is nothing, and takes wake-ups that are sent while it waits.
 pub async fn receive_waits_for_what_is_sent_meanwhile(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let sent = wake();
@@ -25,14 +25,14 @@ pub async fn receive_waits_for_what_is_sent_meanwhile(fixture: &dyn BackendFixtu
     case.close().await;
 }
 
-/// Of two receivers in one process, each wake-up is given to one.
+/// Each wake-up goes to one of two receivers in a process.
 pub async fn two_receivers_share_the_wake_ups(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     share(&case, [case.backend.clone(), case.backend.clone()]).await;
     case.close().await;
 }
 
-/// Of two processes, each wake-up is given to one, where processes can share a backend.
+/// Each wake-up goes to one of two processes, where processes can share a backend.
 pub async fn two_processes_share_the_wake_ups(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     if let Some(other) = fixture.open_again().await {
@@ -51,7 +51,7 @@ async fn share(case: &Case<'_>, handles: [Arc<dyn Backend>; 2]) {
             loop {
                 let arrivals = handle.receive(7).await.expect("receiving works");
                 for arrival in &arrivals {
-                    // Nobody listens any more: the case is over.
+                    // No receiver is left: the case is over.
                     let _over = tell.send(arrival.wake.clone());
                 }
                 handle.acknowledge(arrivals).await;
@@ -64,7 +64,7 @@ async fn share(case: &Case<'_>, handles: [Arc<dyn Backend>; 2]) {
     while sent.iter().any(|wake| !received.contains(wake)) {
         received.extend(patiently(told.recv()).await);
     }
-    // What is given twice comes about now, or when a lease ends that should have been ended by its acknowledgement.
+    // A repeat comes about now, or when a lease ends that should have been ended by its acknowledgement.
     let rest = 2 * case.delay() + case.fixture.lease().unwrap_or_default();
     let everything = async {
         loop {
@@ -79,7 +79,7 @@ async fn share(case: &Case<'_>, handles: [Arc<dyn Backend>; 2]) {
     }
 }
 
-/// A call of `receive` that is dropped, whenever that is, loses nothing: it comes to the next one.
+/// A call of `receive` that is dropped, whenever that is, loses nothing: its wake-ups come to the next one.
 pub async fn a_dropped_receive_loses_nothing(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let sent = wakes(50);
@@ -87,7 +87,7 @@ pub async fn a_dropped_receive_loses_nothing(fixture: &dyn BackendFixture) {
     let patience = case.delay() / 7;
     let all = async {
         let mut received = Vec::new();
-        // Sometimes looked at once, sometimes waited for a little: dropped before, at and after arrival.
+        // Some are dropped at once, some after a little: before, at and after arrival.
         for patience in [Duration::ZERO, patience].into_iter().cycle() {
             if sent.iter().all(|wake| received.contains(wake)) {
                 return;
@@ -103,7 +103,7 @@ pub async fn a_dropped_receive_loses_nothing(fixture: &dyn BackendFixture) {
     case.close().await;
 }
 
-/// One that was received but not acknowledged comes again after the lease, where there are leases.
+/// An unacknowledged wake-up comes again after the lease, where there are leases.
 pub async fn an_unacknowledged_one_comes_again(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     if let Some(lease) = fixture.lease() {
@@ -119,7 +119,7 @@ pub async fn an_unacknowledged_one_comes_again(fixture: &dyn BackendFixture) {
         );
         assert_eq!(case.receive(10).await, [sent]);
         let waited = start.elapsed();
-        // The lease began when the backend took it, which may be a little before it was given to the receiver.
+        // The lease began when the backend took it, which may be a little before the receiver got it.
         assert!(
             waited >= lease / 2,
             "came again after {waited:?}, with a lease of {lease:?}"
@@ -128,7 +128,7 @@ pub async fn an_unacknowledged_one_comes_again(fixture: &dyn BackendFixture) {
     case.close().await;
 }
 
-/// One that was acknowledged does not come again, not even after the lease.
+/// An acknowledged wake-up does not come again, not even after the lease.
 pub async fn an_acknowledged_one_does_not_come_again(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let sent = wakes(5);

@@ -1,4 +1,4 @@
-//! Cases of what only looks: find, list, upcoming, now; and of empty batches.
+//! Cases of reads: find, list, upcoming, now; and of empty batches.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ pub(super) async fn upcoming_is_by_due_time_up_to_the_limit(fixture: &dyn StoreF
     for (n, minutes) in [(1, 30), (2, 10), (3, 20), (4, 40)] {
         let row = NewRow {
             due: When::After(Duration::from_secs(minutes * 60)),
-            // The order of `wake_at` is another one.
+            // `wake_at` is in another order.
             look_in: Duration::from_secs(60 * n),
             ..due(n).of(["a", "b"][n as usize % 2])
         };
@@ -174,7 +174,7 @@ pub(super) async fn upcoming_leaves_what_was_due_before_to_others(fixture: &dyn 
     let past = Timestamp::from_millis(1_000);
     trial.insert(vec![due(1).at(past), overdue(2).at(past)]).await;
     assert_eq!(trial.upcoming(LONG, MANY).await, []);
-    // Its wake-up is overdue, but its time is still to come.
+    // Its wake-up is overdue, but it is not due yet.
     let lost = trial.add(lost(3)).await;
     assert_eq!(trial.upcoming(2 * LONG, MANY).await, [pending(&lost)]);
 }
@@ -185,12 +185,12 @@ pub(super) async fn upcoming_begins_a_moment_ago(fixture: &dyn StoreFixture) {
         within: NONE,
         limit: MANY,
     };
-    // A busy machine may let the moment pass; not a hundred times.
+    // A busy machine may miss the moment; not a hundred times.
     for n in 1..=100 {
         let task = trial.add(due(n)).await;
         let looked = trial.ahead(ahead).await;
         let late = looked.now.millis_since(task.due_at);
-        // Some stores look in several statements, one after the other.
+        // Some stores read by several statements, one after the other.
         if 2 * u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
             assert!(looked.found.contains(&pending(&task)), "{late} ms late");
             return;

@@ -18,7 +18,7 @@ pub(super) async fn history_is_removed_when_its_time_has_passed(fixture: &dyn St
     }
     assert_eq!(trial.list(KIND, State::Done, MANY).await, []);
     assert_eq!(trial.purge(MANY).await, 0);
-    // Nothing is left that the same id or key could meet.
+    // Nothing is left that the same id or key could conflict with.
     trial.add(due(1).named("2")).await;
 }
 

@@ -13,10 +13,10 @@ use crate::{Scheduled, State, Task, TaskId};
 
 /// How many callers there are.
 const CALLERS: usize = 8;
-/// How many rows they meet at.
+/// How many rows they compete for.
 const ROWS: u64 = 60;
 
-/// What several callers get, in any order, each in a task of its own, all started at one moment.
+/// Runs several callers, each in a task of its own, all started at one moment; returns their answers in any order.
 async fn together<T, F>(
     trial: &Trial<'_>,
     callers: usize,
@@ -55,7 +55,7 @@ pub(super) async fn a_wake_that_arrives_everywhere_claims_once(fixture: &dyn Sto
     let rows = trial.list(KIND, State::Scheduled, MANY).await;
     let wakes: Vec<_> = rows.iter().map(wake).collect();
     let claimed = together(&trial, CALLERS, |store, caller| {
-        // Opposite orders, as in which rows would be locked.
+        // In opposite orders, in which rows would be locked.
         let mut wakes = wakes.clone();
         if caller % 2 == 1 {
             wakes.reverse();
@@ -148,7 +148,7 @@ pub(super) async fn a_hop_is_taken_once(fixture: &dyn StoreFixture) {
             }
             let mut taken = Vec::with_capacity(hops.len());
             for hop in hops.chunks(4) {
-                // A row that another hop has locked is asked again, alone.
+                // A hop that another one has locked out is asked again, by itself.
                 for (hop, came) in hop.iter().zip(ok(store.advance(hop).await)) {
                     let mut came = came;
                     while came == Guarded::Blocked {

@@ -25,7 +25,7 @@ pub(super) async fn a_renewal_moves_the_end_of_the_lease_and_nothing_else(fixtur
 pub(super) async fn a_renewed_lease_is_not_swept(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
-    // As long as nobody has taken it, a lease that has ended can be renewed.
+    // As long as no worker has taken it, a lease that has ended can be renewed.
     let task = trial.claim(&task, &fleeting()).await;
     assert_eq!(trial.renew(&[(id(1), task.version)], LONG).await, [true]);
     assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());

@@ -262,7 +262,7 @@ pub(super) async fn a_claim_that_lost_its_lease_cannot_settle(fixture: &dyn Stor
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
     let lost = trial.claim(&task, &fleeting()).await;
-    // First nobody has it, then somebody else.
+    // First it belongs to no worker, then to another one.
     assert_eq!(trial.sweep(&nothing(), MANY, LONG).await.expired, 1);
     let free = trial.get(id(1)).await;
     for ending in endings() {

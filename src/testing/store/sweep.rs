@@ -31,7 +31,7 @@ pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn S
         ..before.clone()
     };
     assert_eq!(task, expected);
-    // What the claim was known by is past.
+    // The version of the claim is past.
     assert!(!trial.hop_once(&before).await);
     assert_eq!(trial.renew(&[(id(1), before.version)], LONG).await, [false]);
 }
@@ -220,7 +220,7 @@ pub(super) async fn the_limit_is_for_each_state(fixture: &dyn StoreFixture) {
     for n in 4..=6 {
         trial.add(lost(n)).await;
     }
-    // A row whose lease has ended may be looked at in this sweep or the next, so not each finds a lost wake-up.
+    // A row whose lease has ended may be in this sweep or the next, so not each finds a lost wake-up.
     let (mut expired, mut early) = (0, 0);
     for round in 1..=6 {
         let looked = trial.sweep(&any(), 1, LONG).await;
@@ -300,7 +300,7 @@ pub(super) async fn every_end_of_a_lease_is_a_stall_until_a_claim_ends_by_itself
         task = trial.get(id(1)).await;
         assert_eq!((task.attempt, task.stalls), (0, stalls));
     }
-    // To be given back says nothing of the task.
+    // Being given back changes nothing else in the task.
     let held = trial.claim(&task, &any()).await;
     assert!(trial.end(&held, Ending::Release).await);
     let task = trial.get(id(1)).await;

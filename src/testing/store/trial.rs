@@ -1,4 +1,4 @@
-//! What the cases are written in.
+//! Helpers for the cases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::store::{
 };
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
-/// What does not happen during a case.
+/// A time that does not pass during a case.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
-/// What a case can wait for.
+/// A time that a case can wait for.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
-/// No time at all: what ends by it has ended.
+/// No time at all: a lease of it has ended.
 pub(super) const NONE: Duration = Duration::ZERO;
 /// More rows than any case but the big ones has.
 pub(super) const MANY: usize = 100;
@@ -112,7 +112,7 @@ pub(super) fn fleeting() -> Claim {
     Claim { lease, ..any() }
 }
 
-/// A sweep that does not look ahead.
+/// A sweep that does not read ahead.
 pub(super) fn plain(limit: usize, retake: Duration) -> Sweep {
     Sweep {
         limit,
@@ -121,7 +121,7 @@ pub(super) fn plain(limit: usize, retake: Duration) -> Sweep {
     }
 }
 
-/// A claim by somebody who handles nothing.
+/// A claim by a worker without handlers.
 pub(super) fn nothing() -> Claim {
     claim(&[])
 }
@@ -148,7 +148,7 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
-/// Every verb, with no time to look in.
+/// Every verb, with a wake-up that is overdue at once.
 pub(super) fn verbs() -> [Verb; 5] {
     let look_in = LONG;
     let due = When::After(LONG);
@@ -193,7 +193,7 @@ pub(super) fn endings() -> [Ending; 9] {
     ]
 }
 
-/// The same ending for every claim, whose row its worker has.
+/// Makes the same ending for every claim, whose row its worker has.
 pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Step> {
     let settle = |task: &Task| Step {
         claimed: Some(Arc::new(task.clone())),
@@ -202,19 +202,19 @@ pub(super) fn settlements(claims: &[Task], ending: &Ending) -> Vec<Step> {
     claims.iter().map(settle).collect()
 }
 
-/// One trial of a fresh store. Its methods are those of the store, which must not fail.
+/// A trial of a fresh store. Its methods are those of the store, which must not fail.
 pub(super) struct Trial<'a> {
     pub(super) store: Arc<dyn Store>,
     fixture: &'a dyn StoreFixture,
 }
 
 impl<'a> Trial<'a> {
-    /// A fresh store that keeps history for long.
+    /// Makes a fresh store that keeps history for long.
     pub(super) async fn new(fixture: &'a dyn StoreFixture) -> Self {
         Self::keeping(fixture, LONG).await
     }
 
-    /// A fresh store that keeps history for so long.
+    /// Makes a fresh store that keeps history for so long.
     pub(super) async fn keeping(fixture: &'a dyn StoreFixture, history: Duration) -> Self {
         let store = fixture.store(history).await;
         Self { store, fixture }
@@ -261,7 +261,7 @@ impl<'a> Trial<'a> {
         ok(self.store.arrive(wakes, claim).await).found
     }
 
-    /// The claim of one row, by its wake-up, which must succeed.
+    /// Claims one row, by its wake-up, which must succeed.
     pub(super) async fn claim(&self, task: &Task, claim: &Claim) -> Task {
         let mut looked = self.arrive(&[wake(task)], claim).await;
         assert_eq!(looked.claimed.len(), 1, "a due row is claimed: {looked:?}");
@@ -272,7 +272,7 @@ impl<'a> Trial<'a> {
         held(self.store.advance(steps).await)
     }
 
-    /// The hop of a row as it is; it is looked for in a long time.
+    /// Records the hop of a row as it is; its wake-up is overdue only in a long time.
     pub(super) async fn hop_once(&self, task: &Task) -> bool {
         self.advance(&[Step::hop(task.id, task.version, LONG)]).await == [true]
     }
@@ -290,7 +290,7 @@ impl<'a> Trial<'a> {
         self.end_as(task, ending, false).await
     }
 
-    /// The same; `goes_on`: its handler was started by an earlier claim.
+    /// Does the same; `goes_on`: its handler was started by an earlier claim.
     pub(super) async fn end_as(&self, task: &Task, ending: Ending, goes_on: bool) -> bool {
         let end = Step {
             event: Event::End { ending, goes_on },
@@ -303,7 +303,7 @@ impl<'a> Trial<'a> {
         self.renew_as(claims, lease, false).await
     }
 
-    /// The same, and says whether the handlers start.
+    /// Does the same, and says whether the handlers start.
     pub(super) async fn renew_as(
         &self,
         claims: &[(TaskId, u64)],
@@ -315,7 +315,7 @@ impl<'a> Trial<'a> {
         held(self.store.renew(&renewals, lease).await)
     }
 
-    /// What a sweep finds that takes nothing and looks ahead.
+    /// Returns what a sweep reads ahead that takes nothing.
     pub(super) async fn ahead(&self, ahead: Ahead) -> Stamped<Vec<Pending>> {
         let sweep = Sweep {
             limit: 0,
@@ -337,7 +337,7 @@ impl<'a> Trial<'a> {
         ok(self.store.find(&target.into()).await)
     }
 
-    /// The row of an id, which must be there.
+    /// Reads the row of an id, which must be there.
     pub(super) async fn get(&self, id: TaskId) -> Task {
         let found = self.find(id).await;
         found.unwrap_or_else(|| panic!("{id} is not found"))
@@ -366,7 +366,7 @@ impl<'a> Trial<'a> {
         ok(self.store.purge(limit).await)
     }
 
-    /// A row in a state, under a key.
+    /// Makes a row in a state, under a key.
     pub(super) async fn row_in(&self, state: State, n: u64, key: &str) -> Task {
         let task = self.add(due(n).named(key)).await;
         self.bring(&task, state).await
@@ -415,30 +415,30 @@ pub(super) fn target(kind: &str, key: &str) -> Target {
     Target::Key(Kind::from(kind), Key::from(key))
 }
 
-/// What the store gave, which must not be an error.
+/// Returns the store's answer, which must not be an error.
 #[track_caller]
 pub(super) fn ok<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }
 
-/// What the store gave for each row, of which none must be an error.
+/// Returns the store's answer for each row, of which none must be an error.
 #[track_caller]
 pub(super) fn each<T>(result: Result<Stamped<Vec<Result<T, Error>>>, Error>) -> Vec<T> {
     ok(result).found.into_iter().map(ok).collect()
 }
 
-/// Whether each row was as its guarded write expected. Nobody has locked one.
+/// Says whether each row was as its guarded write expected. No other transaction has locked one.
 #[track_caller]
 pub(super) fn held(result: Result<Vec<Guarded>, Error>) -> Vec<bool> {
     let is_held = |came| match came {
         Guarded::Done => true,
         Guarded::Lost => false,
-        Guarded::Blocked => panic!("nobody has locked a row, and one is {came:?}"),
+        Guarded::Blocked => panic!("no other transaction has locked a row, and one is {came:?}"),
     };
     ok(result).into_iter().map(is_held).collect()
 }
 
-/// What a store found and when, which must be between the times that it said before and after.
+/// Returns what a store found, whose time must be between the two.
 #[track_caller]
 pub(super) fn within<T>(start: Timestamp, stamped: Stamped<T>, end: Timestamp) -> T {
     let Stamped { now, found } = stamped;

@@ -1,4 +1,4 @@
-//! Random walks through the states, beside a small model.
+//! Walks randomly through the states, beside a small model.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// Walks beside a trial.
+/// A random walk over a trial and its model.
 struct Walk<'a> {
     trial: Trial<'a>,
     rng: Rng,
@@ -72,7 +72,7 @@ pub(super) async fn every_transition_adds_one_to_the_version(fixture: &dyn Store
         };
         for step in 1..=STEPS {
             let what = walk.step(step).await;
-            // What was wrong once is wrong from then on, and to look at all rows takes longer than a step.
+            // An error stays visible, and reading all rows takes longer than a step.
             if step % 3 == 0 {
                 walk.compare(&format!("walk {seed}, up to step {step}: {what}"))
                     .await;
@@ -351,7 +351,7 @@ impl Walk<'_> {
         let handles = self.rng.bool();
         let claim = if handles { any() } else { nothing() };
         let first = self.trial.sweep(&claim, MANY, LONG).await;
-        // A row whose lease had ended may be looked at by the second.
+        // The second may find a row whose lease had ended.
         let second = self.trial.sweep(&claim, MANY, LONG).await;
         let mut early = 0;
         let mut expired = 0;

@@ -1,4 +1,4 @@
-//! What is due is claimed by one.
+//! Cases of claims: each due row goes to one.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ pub(super) async fn a_row_is_claimed_by_one(fixture: &dyn TableFixture) {
         });
     }
     let mut all: Vec<_> = claimers.join_all().await.concat();
-    // Those that were locked whenever one of them came.
+    // Those that were locked whenever a claim came.
     loop {
         let mut left = due(&*table, &claim(40)).await;
         if left.is_empty() {

@@ -1,4 +1,4 @@
-//! What is written is what was read.
+//! Cases of guarded writes: only a row as it was read is written.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ pub(super) async fn each_write_of_a_call_is_answered_for_itself(fixture: &dyn Ta
     for n in (1..=300).rev() {
         let mut write = next(&get(&*table, id(n)).await);
         write.before.version -= u64::from(n % 3 == 0);
-        // All become the same, but for the first hundred.
+        // All become the same, except the first hundred.
         write.row.hop = u32::try_from(n).unwrap_or(0).min(100);
         writes.push(write);
     }

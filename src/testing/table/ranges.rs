@@ -1,4 +1,4 @@
-//! Rows are found in the order of their times.
+//! Cases of rows in the order of their times.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) async fn a_range_goes_on_after_its_last_row(fixture: &dyn TableFixtur
     for (after, found) in [
         (Start::After(at(2), id(2)), numbers([5, 1, 4, 3, 7])),
         (Start::After(at(2), id(5)), numbers([1, 4, 3, 7])),
-        // Of a row that is gone.
+        // After a row that is gone.
         (Start::After(at(2), id(3)), numbers([5, 1, 4, 3, 7])),
         (Start::After(Timestamp::MAX, id(9)), numbers([])),
     ] {

@@ -1,4 +1,4 @@
-//! Rows are kept as they are given.
+//! Cases of rows that are kept as they were given.
 
 use super::TableFixture;
 use super::trial::{KIND, add, get, id, into_state, named, next, numbers, of, paid, row, said, write};
@@ -67,7 +67,7 @@ pub(super) async fn a_key_means_its_live_row_else_the_newest(fixture: &dyn Table
         assert_eq!(write(&*table, &ends).await, ["written"; 2]);
         let read = table.read(&[], &keys, Columns::Lean).await.unwrap();
         assert_eq!(read.found.rows[0].id, id(n), "the newest");
-        // Of two that were written in the same millisecond that of the greater id is newer.
+        // Of two that were written in the same millisecond the one with the greater id is newer.
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn a_new_row_that_meets_another_is_lost(fixture: &dyn TableFixt
     let may = ["lost", "lost", "written", "lost", "written", "lost"];
     let is_allowed = |(came, may): (&&str, &&str)| came == may || *came == "lost";
     assert!(came.iter().zip(&may).all(is_allowed), "{came:?}");
-    // Those that nothing was in the way of but the others of the call.
+    // Those that only other rows of the call were in the way of.
     let left = [2, 4].into_iter().filter(|&place| came[place] == "lost");
     let left: Vec<_> = left.map(|place| met[place].clone()).collect();
     add(&*table, &left).await;

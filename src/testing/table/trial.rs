@@ -1,4 +1,4 @@
-//! What the cases are written in.
+//! Helpers for the cases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::store::table::{By, Columns, Found, Outcome, Range, Start, Table, Writ
 use crate::store::{Claim, NewRow, Note, Noted, When};
 use crate::{Kind, State, Task, TaskId, Timestamp};
 
-/// What does not happen during a case.
+/// A time that does not pass during a case.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 /// The kind of rows whose kind does not matter.
 pub(super) const KIND: &str = "order.cancel";
@@ -18,7 +18,7 @@ pub(super) fn id(n: u64) -> TaskId {
     TaskId::from_bytes(u128::from(n).to_be_bytes())
 }
 
-/// The nth row, due so many ms after [`PAST`], and to be looked at in a long time.
+/// The nth row, due so many ms after [`PAST`], with a wake-up that is overdue only in a long time.
 pub(super) fn row(n: u64, due: i64) -> NewRow {
     NewRow {
         id: id(n),
@@ -54,7 +54,7 @@ pub(super) fn paid(payload: &[u8], row: NewRow) -> NewRow {
     NewRow { payload, ..row }
 }
 
-/// Inserts rows that meet no other, and gives the time at which they were.
+/// Inserts rows that conflict with no other, and returns when they were.
 pub(super) async fn add(table: &dyn Table, rows: &[NewRow]) -> Timestamp {
     let inserted = table.insert(rows).await.expect("they are inserted");
     assert_eq!(inserted.found.len(), rows.len());
@@ -66,14 +66,14 @@ pub(super) async fn add(table: &dyn Table, rows: &[NewRow]) -> Timestamp {
     inserted.now
 }
 
-/// The row of an id, whole.
+/// Reads the whole row of an id.
 pub(super) async fn get(table: &dyn Table, id: TaskId) -> Task {
     let read = table.read(&[id], &[], Columns::All).await.expect("it is read");
     let row = read.found.rows.into_iter().next();
     row.expect("the row is there")
 }
 
-/// The next version of a row, otherwise as it is, if it is of its version.
+/// The next version of a row, otherwise unchanged, if it has its version.
 pub(super) fn next(row: &Task) -> Write {
     Write {
         before: row.clone(),

@@ -19,7 +19,7 @@ const SERVICE: &str = "delayline@'127.0.0.1'";
 
 pub(crate) struct MariaDb {
     server: Server,
-    /// A stranger's transaction.
+    /// Another program's transaction.
     held: Option<MySqlConnection>,
     space: Option<Space>,
 }
@@ -98,7 +98,7 @@ impl Place for MariaDb {
             Harm::Hung => signal(self.server.process(), "STOP"),
             Harm::Revoked => {
                 self.administer(&format!("REVOKE ALL ON `delayline%`.* FROM {SERVICE}"));
-                // Whoever is in keeps the rights that he came with.
+                // Open connections keep the rights that they began with.
                 self.throw_all_out();
             }
             Harm::LockedOut => {
@@ -113,14 +113,14 @@ impl Place for MariaDb {
             Harm::Full => block_in_place(|| self.space.as_ref().unwrap().fill()),
             Harm::RowsLocked => {
                 let url = self.url(&self.addresses());
-                let mut stranger = MySqlConnection::connect(&url).await.unwrap();
+                let mut other = MySqlConnection::connect(&url).await.unwrap();
                 let rows = "BEGIN; SELECT id FROM delayline_tasks WHERE state IN (0, 1) \
                             LIMIT 20 FOR UPDATE SKIP LOCKED";
                 sqlx::raw_sql(AssertSqlSafe(rows))
-                    .execute(&mut stranger)
+                    .execute(&mut other)
                     .await
                     .unwrap();
-                self.held = Some(stranger);
+                self.held = Some(other);
             }
             Harm::Emptied => super::unknown(harm),
         }

@@ -16,7 +16,7 @@ use crate::fault::Harm;
 use crate::hostile_settings;
 use crate::suspend::signal;
 
-/// What lets the service in, and nobody.
+/// What lets the service in, and what lets no client in.
 const LETS_IN: &str = "host all delayline 127.0.0.1/32 trust\n";
 const LETS_NOBODY_IN: &str = "host all delayline 127.0.0.1/32 reject\n";
 
@@ -25,7 +25,7 @@ const THROW_ALL_OUT: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activ
 
 pub(crate) struct Postgres {
     server: Server,
-    /// A stranger's transaction.
+    /// Another program's transaction.
     held: Option<PgConnection>,
     space: Option<Space>,
 }
@@ -75,7 +75,7 @@ impl Postgres {
         admin
     }
 
-    /// Does something with the table, for which nobody else may use it: repeated until it is possible.
+    /// Does something with the table, for which no other connection may use it: repeated until it is possible.
     async fn alter(&self, sql: &str) {
         let mut admin = self.admin().await;
         for _ in 0..20 {

@@ -42,7 +42,7 @@ pub(super) fn asked(harm: Harm, applied: bool) -> &'static [&'static [&'static s
             &["CLIENT", "KILL", "USER", "delayline"],
         ],
         (Harm::LockedOut, false) => &[&["ACL", "SETUSER", "delayline", "on"]],
-        // A replica of nobody who is there: it keeps what it has.
+        // A replica of a server that does not exist: it keeps what it has.
         (Harm::ReadOnly, true) => &[&["REPLICAOF", "127.0.0.1", "1"]],
         (Harm::ReadOnly, false) => &[&["REPLICAOF", "NO", "ONE"]],
         (Harm::Full, true) => &[&["CONFIG", "SET", "maxmemory", "1"]],

@@ -16,7 +16,7 @@ use crate::fault::Harm;
 
 pub(crate) struct Sqlite {
     folder: TempDir,
-    /// A stranger's transaction.
+    /// Another program's transaction.
     held: Option<SqliteConnection>,
     space: Option<Space>,
 }
@@ -70,12 +70,12 @@ impl Place for Sqlite {
             }
             Harm::RowsLocked => {
                 // Who writes locks all of it.
-                let mut stranger = self.admin().await;
+                let mut other = self.admin().await;
                 sqlx::query("BEGIN IMMEDIATE")
-                    .execute(&mut stranger)
+                    .execute(&mut other)
                     .await
                     .unwrap();
-                self.held = Some(stranger);
+                self.held = Some(other);
             }
             Harm::Full => block_in_place(|| self.space.as_ref().unwrap().fill()),
             _ => super::unknown(harm),

@@ -88,7 +88,7 @@ async fn call(shop: &Shop, key: String) -> Result<(), Error> {
         shop.tell([(task.id, told)]);
     };
     for (answer, id) in answers.iter().zip(&ids) {
-        // Who has the key has been told to somebody else.
+        // Another caller was told which task has the key.
         if answer.task().id == *id {
             let is_known = matches!(answer, Scheduled::New(_) | Scheduled::Existing(_));
             assert!(is_known, "{answer:?}");

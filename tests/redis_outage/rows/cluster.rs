@@ -130,7 +130,7 @@ async fn nothing_is_lost_that_the_promoted_replica_has_confirmed() {
     let losses = under_load(&[], open, Counted::All, async |cluster| {
         block_in_place(|| {
             let dead = kill_a_master(cluster);
-            // Nobody confirms what the new master takes until it has a replica.
+            // No replica confirms what the new master takes until it has one.
             cluster.restart(dead);
             cluster.wait_until_whole();
         });
@@ -175,7 +175,7 @@ async fn all_masters_forget_the_scripts_and_cut_all_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_hangs_for_ten_seconds() {
-    // So that nobody is promoted meanwhile.
+    // So that no replica is promoted meanwhile.
     let patient = ["--cluster-node-timeout", "60000"];
     let losses = under_load(&patient, plain, Counted::All, async |cluster| {
         let slot = slot(cluster);

@@ -16,7 +16,7 @@ use crate::pace::is_behind;
 use crate::shop::KIND;
 use crate::{now, rate, until};
 
-/// Short, so that what a master claimed for a worker which did not hear of it is soon somebody's.
+/// Short, so that a task that a master claimed for a worker which did not learn of it soon goes to another.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
 
 /// A start of a handler.

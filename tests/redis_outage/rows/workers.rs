@@ -47,7 +47,7 @@ async fn of_four_workers_over_redis_one_after_the_other_is_killed_and_nothing_wa
         (0, 0, ids.len()),
         "lost, early, tasks"
     );
-    // Who died between an effect and the end of its row leaves both to somebody else.
+    // A worker that died between an effect and the end of its row leaves both to another.
     let again: Vec<_> = happened.values().filter(|count| **count > 1).collect();
     println!("{} effects were repeated", again.len());
     assert!(again.len() <= killed * UNSETTLED, "{} of {killed}", again.len());

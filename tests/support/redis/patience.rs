@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anything may take: only so that a test does not hang. Sentinels take their time: one whose machine stood still
-/// for two seconds promotes nobody for the next thirty.
+/// for two seconds promotes no replica for the next thirty.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What `look` gives, once it gives something.

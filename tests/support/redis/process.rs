@@ -67,7 +67,7 @@ impl Process {
     /// Starts one with the arguments that `args` makes of a free port.
     pub(super) fn start(folder: PathBuf, args: impl Fn(u16) -> Vec<String>) -> Self {
         fs::create_dir_all(&folder).expect("a folder");
-        // Between finding a free port and listening on it somebody else may take it.
+        // Between finding a free port and listening on it another process may take it.
         for _ in 0..20 {
             let port = free_port();
             let args = args(port);
@@ -103,7 +103,7 @@ impl Process {
             .expect("a connection to the test's server")
     }
 
-    /// The same, to a server that somebody else may cut connections of.
+    /// The same, to a server whose connections a test may cut.
     pub(super) fn try_admin(&self, account: Option<&Account>) -> redis::RedisResult<redis::Connection> {
         let info = ConnectionAddr::Unix(socket(&self.folder))
             .into_connection_info()
@@ -144,7 +144,7 @@ impl Process {
     pub(super) fn restart(&mut self) {
         self.child = match spawn(&self.folder, &self.args) {
             Ok(child) => child,
-            Err(Ended::PortTaken) => panic!("somebody took port {}", self.port),
+            Err(Ended::PortTaken) => panic!("another process took port {}", self.port),
             Err(Ended::Otherwise(log)) => panic!("redis-server does not start again:\n{log}"),
         };
         self.stopped.store(false, Ordering::SeqCst);

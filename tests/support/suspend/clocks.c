@@ -1,7 +1,7 @@
 /* Clocks that stand still while their process is stopped: what a process sees of a machine that was suspended.
  *
  * Loaded before libc, by LD_PRELOAD. The file that DELAYLINE_STOOD_STILL names has two numbers of 64 bits: for how many
- * nanoseconds CLOCK_MONOTONIC and its kin have stood still so far, and for how many CLOCK_BOOTTIME. Whoever stops the
+ * nanoseconds CLOCK_MONOTONIC and its kin have stood still so far, and for how many CLOCK_BOOTTIME. A test that stops the
  * process counts there; the clock of the day goes on.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// A shop that cancels orders which nobody pays, and changes its mind about some.
+// A shop that cancels unpaid orders, and changes its mind about some.
 //
 //	go run ./shop http://127.0.0.1:7700
 package main

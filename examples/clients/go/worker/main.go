@@ -61,7 +61,7 @@ func work(server *delayline.Client, claim delayline.Claim, lease time.Duration) 
 	}
 	switch {
 	case err != nil:
-		// Its lease ends, and somebody does it again.
+		// Its lease ends, and another worker does it again.
 		log.Println("the end of", claim.Task.ID, "could not be told:", err)
 	case !held:
 		fmt.Println("lost the claim of", claim.Task.ID)

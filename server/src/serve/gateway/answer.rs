@@ -1,4 +1,4 @@
-//! What is answered to who sent a message.
+//! Makes the answers to messages.
 
 use delayline::{Answer, Task};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::overtaken;
 use crate::operations::TaskView;
 
-/// What came of a message, as its sender is told.
+/// The answer to a message.
 #[derive(Debug, Serialize)]
 pub(super) struct Reply {
     /// `new`, `existing`, `replaced`, `running`, `done`, `too_late`, `finished`, `conflict`, `not_found`, `cancelled` or
@@ -31,7 +31,7 @@ impl Reply {
         }
     }
 
-    /// A message was scheduled, and perhaps in the place of another one.
+    /// A message was scheduled, perhaps in place of another one.
     pub(super) fn new(task: Task, replaces: bool) -> Self {
         Self::of(if replaces { "replaced" } else { "new" }, Some(task))
     }
@@ -60,7 +60,7 @@ impl Reply {
         Self::of("conflict", Some(task)).because("a message of its key came first that was sent later")
     }
 
-    /// A mark for what is still to come is no task.
+    /// A mark for a message that is still to come is no task.
     pub(super) fn changed(answer: Answer) -> Self {
         let word = answer.word();
         match answer {
@@ -73,7 +73,7 @@ impl Reply {
         }
     }
 
-    /// Body and properties are whose message it was, and an answer goes to who asks.
+    /// Without body and properties: these belong to the message's sender, and an answer goes to the one that asks.
     fn of(answer: &'static str, task: Option<Task>) -> Self {
         let bare = |mut task: Task| {
             task.headers.clear();

@@ -1,4 +1,4 @@
-//! A message, and what it asks for.
+//! Holds a message with its request and its answer.
 
 use delayline::rocketmq::Received;
 use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, TaskId, Timestamp};
@@ -11,17 +11,17 @@ use super::{delivery, rejected};
 use crate::serve::config::Gateway;
 use crate::serve::traces::Place;
 
-/// A message, what it asks for, and what came of it.
+/// A message, its request, and the answer.
 pub(super) struct Asked<'a> {
     pub(super) message: &'a Received,
     pub(super) origin: Origin,
     pub(super) request: Result<Request, String>,
-    /// None: that is not known yet.
+    /// None: not answered yet.
     pub(super) reply: Option<Reply>,
 }
 
 impl<'a> Asked<'a> {
-    /// Its delay counts from this time.
+    /// Reads the request; its delay counts from this time.
     pub(super) fn read(message: &'a Received, from: Timestamp, gateway: &Gateway) -> Self {
         Self {
             message,
@@ -32,7 +32,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// By what messages name the same task.
+/// The name by which messages address the same task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name<'a> {
     Id(TaskId),
@@ -40,7 +40,7 @@ pub(super) enum Name<'a> {
 }
 
 impl Asked<'_> {
-    /// What it names a task by: the id of a message, and a key.
+    /// Returns how it names a task: by the id of a message, and by a key.
     pub(super) fn names(&self) -> (Option<TaskId>, Option<Name<'_>>) {
         let request = self.request.as_ref().ok();
         let id = request.map_or(Some(self.id()), |request| match request.action {
@@ -51,12 +51,12 @@ impl Asked<'_> {
         (id, key)
     }
 
-    /// The id of the message's own task.
+    /// Returns the id of the message's own task.
     pub(super) fn id(&self) -> TaskId {
         id_of(&self.message.topic, &self.message.id)
     }
 
-    /// What is rejected is scheduled as well, to be seen.
+    /// Says whether a task is to be written: for rejected messages too, so that they are seen.
     pub(super) fn is_to_be_scheduled(&self) -> bool {
         match &self.request {
             Ok(request) => matches!(request.action, Action::Schedule { .. }),
@@ -64,7 +64,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Where its producer stood in a trace.
+    /// Returns its producer's place in a trace.
     pub(super) fn place(&self) -> Option<Place> {
         Place::of(|name| {
             let mut properties = self.message.user_properties();
@@ -72,7 +72,7 @@ impl Asked<'_> {
         })
     }
 
-    /// The task of a message that is to be scheduled; or why it cannot be.
+    /// Makes the task of a message that is to be scheduled; or says why it cannot be.
     pub(super) fn task(&self) -> Result<NewTask, String> {
         let request = self.request.as_ref().map_err(String::clone)?;
         let Action::Schedule { target, due, .. } = &request.action else {
@@ -90,7 +90,7 @@ impl Asked<'_> {
     }
 }
 
-/// Keeps a message that is rejected, and gives the reply to it.
+/// Keeps a rejected message, and makes the reply to it.
 pub(super) async fn reject(
     scheduler: &Scheduler,
     message: &Received,
@@ -100,7 +100,7 @@ pub(super) async fn reject(
     kept(scheduler, message, reason, answer).await
 }
 
-/// The reply to a message that is rejected, once it is kept.
+/// Makes the reply to a rejected message, once it is kept.
 pub(super) async fn kept(
     scheduler: &Scheduler,
     message: &Received,

@@ -1,4 +1,4 @@
-//! What is done with the messages of a batch.
+//! Processes the messages of a batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use super::changing::change;
 use super::scheduling::schedule;
 use crate::serve::traces::Traces;
 
-/// Does what the messages ask for that have no reply yet: those of one key one after the other, as their broker stored
-/// them, and all others in as few calls of the store as there can be.
+/// Carries out the messages that have no reply yet: those of one key one after the other, as their broker stored them,
+/// and all others in as few calls of the store as possible.
 ///
-/// An error of the store that may pass leaves some without a reply. They can be tried again: what was done is found again by
-/// the ids. One that the store will never do what it asks for is rejected, unless the store cannot keep even that.
+/// A transient error of the store leaves some without a reply. They can be tried again: what was done is found again by
+/// the ids. A message that the store will never accept is rejected, unless the store cannot keep even that.
 pub(super) async fn deal_with(
     scheduler: &Scheduler,
     traces: &Traces,
@@ -23,7 +23,7 @@ pub(super) async fn deal_with(
     let named = named_by_id(scheduler, asked).await?;
     for round in rounds(asked, &named) {
         for (at, _) in try_round(scheduler, traces, asked, round).await? {
-            // Alone: beside it others may have failed that nothing is wrong with.
+            // By itself: valid messages beside it may have failed with it.
             let Some((_, error)) = try_round(scheduler, traces, asked, vec![at]).await?.pop() else {
                 continue;
             };
@@ -34,7 +34,7 @@ pub(super) async fn deal_with(
     Ok(())
 }
 
-/// Does what the messages at these places ask for, and gives those that failed for good, each with its error.
+/// Carries out the messages at these places, and returns those that failed for good, each with its error.
 async fn try_round(
     scheduler: &Scheduler,
     traces: &Traces,
@@ -65,8 +65,8 @@ async fn try_round(
     }
 }
 
-/// The tasks that verbs name by the ids of messages, if others of the batch name tasks by their keys: the key of such a task
-/// is that of messages before and behind the verb.
+/// Finds the tasks that verbs name by the ids of messages, if others of the batch name tasks by their keys: the key of
+/// such a task is that of messages before and behind the verb.
 async fn named_by_id(scheduler: &Scheduler, asked: &[Asked<'_>]) -> Result<Vec<Task>, Error> {
     let waiting = || asked.iter().filter(|asked| asked.reply.is_none());
     if !waiting().any(|asked| asked.names().1.is_some()) {
@@ -80,14 +80,15 @@ async fn named_by_id(scheduler: &Scheduler, asked: &[Asked<'_>]) -> Result<Vec<T
         match found {
             Ok(task) => named.extend(task),
             Err(error) if error.is_transient() => return Err(error),
-            // Told where the verb is dealt with.
+            // The error is answered where the verb is carried out.
             Err(_) => {}
         }
     }
     Ok(named)
 }
 
-/// The places of messages without a reply, so that those about one task are in different rounds, in their order.
+/// Divides the messages without a reply into rounds, so that those about one task are in different rounds, in their
+/// order.
 fn rounds(asked: &[Asked<'_>], named: &[Task]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut next: BTreeMap<Name<'_>, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Messages that change a task that is there.
+//! Carries out messages that change an existing task.
 
 use delayline::store::Target;
 use delayline::{Answer, Error, Scheduled, Scheduler};
@@ -9,7 +9,7 @@ use super::known::Known;
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 
-/// Does what a message asks for, if it has not been done already and no later message came first.
+/// Carries out a verb, if it has not been done already and no later message came first.
 pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Reply, Error> {
     let Ok(request) = &asked.request else {
         return Ok(Reply::rejected("it cannot be read".to_owned()));
@@ -56,7 +56,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
     }
 }
 
-/// What is answered of a task that is not to be changed.
+/// Returns the answer for a task that is not to be changed.
 fn settled(known: &Known, asked: &Asked<'_>) -> Option<Answer> {
     let task = known.task.clone();
     if known.is_done {
@@ -68,7 +68,7 @@ fn settled(known: &Known, asked: &Asked<'_>) -> Option<Answer> {
     known.is_past(&asked.origin).then_some(Answer::Conflict(task))
 }
 
-/// Keeps a cancel for what was sent before it; no, where there is something now.
+/// Keeps a cancel for messages that were sent before it; false, where there is a task now.
 async fn leave_mark(
     scheduler: &Scheduler,
     asked: &Asked<'_>,
@@ -79,8 +79,8 @@ async fn leave_mark(
     Ok(matches!(scheduler.schedule(mark).await?, Scheduled::New(_)))
 }
 
-/// Puts the mark of a later cancel in the place of an earlier one; no, where that has changed. The mark of a message's id is
-/// for that message alone, and so as good as another one.
+/// Replaces the mark of an earlier cancel by that of a later one; false, where that has changed. The mark of a
+/// message's id is for that message alone, and so as good as another one.
 async fn is_renewed(
     by_message: &Scheduler,
     asked: &Asked<'_>,

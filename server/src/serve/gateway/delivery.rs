@@ -1,4 +1,4 @@
-//! Messages whose time has come.
+//! Publishes due messages.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::request::{Action, OURS, Request};
 use crate::serve::config::Gateway;
 use crate::serve::traces::Place;
 
-// What a task keeps of its message beside the body and the user properties, as headers.
+// The headers in which a task keeps its message, beside the body and the user properties.
 const TOPIC: &str = "DELAYLINE_TOPIC";
 const TAG: &str = "DELAYLINE_TAG";
 const KEYS: &str = "DELAYLINE_KEYS";
 const SHARDING_KEY: &str = "DELAYLINE_SHARDING_KEY";
 
-/// The task that keeps a message until its time.
+/// Makes the task that keeps a message until its time.
 pub(super) fn task(
     message: &Received,
     body: &[u8],
@@ -32,7 +32,7 @@ pub(super) fn task(
     headers.fold(task, |task, (name, value)| task.header(name, value))
 }
 
-/// What a task keeps of its message beside the body.
+/// Makes the headers that keep a message beside its body.
 fn headers(message: &Received, target: &str) -> BTreeMap<String, String> {
     let keys: Vec<_> = message.keys().collect();
     let keys = keys.join(" ");
@@ -52,13 +52,14 @@ fn headers(message: &Received, target: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Refuses a message that no broker would take when it is due: with what is added by then, each as long as it can be.
+/// Refuses a message that no broker would take when it is due: with everything that is added by then, each as long as
+/// it can be.
 pub(super) fn check(publisher: &Publisher, received: &Received, request: &Request) -> Result<(), String> {
     let (Action::Schedule { target, due, .. }, Ok(body)) = (&request.action, &received.body) else {
         return Ok(());
     };
     if body.is_empty() {
-        // Refused where the task is made.
+        // Refused when the task is made.
         return Ok(());
     }
     let longest = Added {
@@ -75,8 +76,8 @@ pub(super) fn check(publisher: &Publisher, received: &Received, request: &Reques
         .check(&message)
         .map_err(|error| format!("it could not be published when it is due: {error}"))?;
     let (most, size) = (publisher.longest_body(), message.size());
-    // Brokers before 5.0 limit all of a message, later ones the body: one that has taken more than that is a later one.
-    // What is compressed comes in shorter than it is, and goes out so.
+    // Brokers before 5.0 limit the whole message, later ones the body: a broker that has taken more than that is a
+    // later one. A compressed message comes in shorter than it is, and goes out so.
     let is_compressed = received.stored_size() < body.len();
     if size > most && !is_compressed && received.stored_size() <= most {
         return Err(format!(
@@ -88,7 +89,7 @@ pub(super) fn check(publisher: &Publisher, received: &Received, request: &Reques
     Ok(())
 }
 
-/// The message that a task keeps.
+/// Makes the message that a task keeps.
 fn outgoing(topic: &str, headers: &BTreeMap<String, String>, body: Vec<u8>) -> Message {
     let header = |name: &str| headers.get(name).map(String::as_str);
     let mut message = Message::new(topic, body);
@@ -107,7 +108,7 @@ fn outgoing(topic: &str, headers: &BTreeMap<String, String>, body: Vec<u8>) -> M
     message
 }
 
-/// What a message has beside what its sender gave it.
+/// The properties that are added to those of its sender.
 struct Added {
     id: TaskId,
     due_at: Timestamp,
@@ -118,7 +119,7 @@ struct Added {
 impl Added {
     fn to(self, mut message: Message) -> Message {
         if let Some(place) = self.place {
-            // Its consumer takes part in the attempt, and finds beside where the task was made.
+            // Its consumer takes part in the attempt, and also finds where the task was made.
             message = message.in_trace(&place.traceparent, place.tracestate.as_deref());
         }
         message
@@ -137,7 +138,7 @@ pub(super) async fn publish(
 ) -> Result<Outcome, Failure> {
     let task = context.task();
     if overtaken::is_mark(task) {
-        // Nothing came that it would have been for.
+        // No message came that it would have been for.
         return Ok(Outcome::Done);
     }
     let header = |name: &str| task.headers.get(name).map(String::as_str);
@@ -146,7 +147,7 @@ pub(super) async fn publish(
             "its header {TOPIC} is missing: allowed are the topics of gateway.targets"
         )));
     };
-    // Again: it may have been scheduled over HTTP, or the topics have changed since.
+    // Checked again: it may have been scheduled over HTTP, or the topics have changed since.
     if !gateway.may_publish_to(topic) {
         return Ok(Outcome::Discard(format!(
             "its header {TOPIC} is {topic:?}: allowed are the topics of gateway.targets"

@@ -1,4 +1,4 @@
-//! The task that a message is about, and what messages have done to it.
+//! Finds the task that a message is about, and what messages have done to it.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::origin::Origin;
 /// The header of a task that says which message made it.
 pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
 
-/// By how much the clocks of brokers and of the store may differ, for a task to have been changed last before a message was
-/// sent.
+/// By how much the clocks of brokers and of the store may differ, for deciding that a task was last changed before a
+/// message was sent.
 const CLOCKS_APART: Duration = Duration::from_secs(600);
 
-/// A task as it was found by a message.
+/// A task, as a message found it.
 pub(super) struct Known {
     pub(super) task: Task,
     /// The message that made it, if one did.
@@ -27,7 +27,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The task of a target, as it matters to the message from `origin`.
+    /// Finds the task of a target, as it matters to the message from `origin`.
     pub(super) async fn find(
         scheduler: &Scheduler,
         target: &Target,
@@ -62,30 +62,30 @@ impl Known {
         self
     }
 
-    /// Whether a later message has made or changed the task: then this one is past.
+    /// Says whether a later message has made or changed the task: then this one is past.
     pub(super) fn is_past(&self, origin: &Origin) -> bool {
         self.last.as_ref().is_some_and(|last| origin.is_before(last))
     }
 
-    /// Whether no earlier message made it: a cancel that is kept is for all that were sent before it.
+    /// Says whether no earlier message made it: a cancel that is kept is for all that were sent before it.
     pub(super) fn is_made_no_earlier(&self, origin: &Origin) -> bool {
         let made_by = self.made_by.as_ref();
         made_by.is_some_and(|made_by| !made_by.is_before(origin))
     }
 
-    /// How it has to be for what follows from this look at it.
+    /// Returns the condition under which the task is still as it was found.
     pub(super) fn as_found(&self) -> Expect {
         Expect::Version(self.task.version)
     }
 
-    /// So that its history has nothing to tell: nothing but hops came after it was made, or all that did was long before.
+    /// Says whether its history need not be read: only hops came after it was made, or all changes were long before.
     fn is_unchanged_since(&self, origin: &Origin) -> bool {
         let is_as_made = self.task.version == u64::from(self.task.hop) + 1;
         is_as_made || self.task.updated_at.after(CLOCKS_APART) < origin.at()
     }
 }
 
-/// The message that changed a task, if one did.
+/// Returns the message that changed a task, if one did.
 fn changed_by(entry: &Entry) -> Option<Origin> {
     let by_gateway = entry.actor.as_ref()?.starts_with("gateway:");
     by_gateway.then(|| entry.reason.as_ref()?.parse().ok()).flatten()

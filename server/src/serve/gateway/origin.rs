@@ -1,4 +1,4 @@
-//! Where a message came from, and which of two came first.
+//! Identifies where a message came from, and which of two came first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,22 +11,23 @@ use crate::serve::derived_id::derived_id;
 
 /// The longest name of a message, or of a broker, that is kept as it is.
 const LONGEST: usize = 100;
-/// By how much the times of two messages contradict their places in a log that has begun anew in between. So far back no
-/// clock is set.
+/// By how much the times of two messages contradict their places in a log that was begun again in between. No clock is
+/// set back that far.
 const ANEW: Duration = Duration::from_secs(600);
 
-/// The id of the task of a message, the same whenever it comes again: of the topic and the id that its producer gave it.
+/// Derives the id of the task of a message, the same whenever it comes again, from the topic and the id that its
+/// producer gave it.
 pub(super) fn id_of(topic: &str, message: &str) -> TaskId {
     derived_id([topic.as_bytes(), message.as_bytes()], &[])
 }
 
-/// Which message it was, and when and where it was stored. A row has that of the message that made it as a header, and that
-/// of each that changed it in its history.
+/// Which message it was, and when and where it was stored. A row keeps that of the message that made it as a header,
+/// and that of each that changed it in its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     message: String,
     at: Timestamp,
-    /// In the log of its broker, if that is known.
+    /// The place in the log of its broker, if that is known.
     place: Option<u64>,
     broker: String,
 }
@@ -44,12 +45,13 @@ impl Origin {
                 true => message.id.clone(),
                 false => id_of(&message.topic, &message.id).to_string(),
             },
-            // Stored again, it is later than when it was sent; its producer's clock is as good as another broker's.
+            // A message that was stored again is later than when it was sent; its producer's clock is as good as
+            // another broker's.
             at: match was_held || is_given_back {
                 true => message.stored_at.min(message.born_at),
                 false => message.stored_at,
             },
-            // What a broker has held back is in its log where it came out of that.
+            // A message that a broker has held back is in its log where it came out.
             place: message.place.filter(|_| is_given_back || !was_held),
             broker: message
                 .broker
@@ -64,12 +66,13 @@ impl Origin {
         self.at
     }
 
-    /// Whether both are of the same message, however often its producer or its broker sent it.
+    /// Says whether both are of the same message, however often its producer or its broker sent it.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.message == other.message
     }
 
-    /// Whether it was stored before the other: on the same broker by their places, else by the brokers' clocks.
+    /// Says whether it was stored before the other: on the same broker by their places, otherwise by the brokers'
+    /// clocks.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         let by_time = self.at < other.at;
         match (self.place, other.place) {
@@ -99,7 +102,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// It is no origin.
+/// The header is no origin.
 pub(super) struct NoOrigin;
 
 impl FromStr for Origin {

@@ -1,8 +1,9 @@
-//! A cancel that comes before what it cancels.
+//! Keeps a cancel that comes before its message.
 //!
-//! Two messages in different queues may overtake each other. A cancel that finds nothing leaves a mark for ten minutes: a
-//! task of the same kind and key, or of the same id, which is never published. It is for all messages that were sent before
-//! the cancel, however often they come: they are answered "cancelled". What was sent later takes the mark's place.
+//! Two messages in different queues may overtake each other. A cancel that finds nothing leaves a mark for ten minutes:
+//! a task of the same kind and key, or of the same id, which is never published. It applies to all messages that were
+//! sent before the cancel, however often they come: they are answered "cancelled". A message that was sent later takes
+//! the mark's place.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use delayline::{Kind, NewTask, Task};
 use super::known::ORIGIN;
 use super::origin::Origin;
 
-/// The header by which a mark is known.
+/// The header that identifies a mark.
 const MARK: &str = "DELAYLINE_OVERTAKEN";
-/// For how long nothing else can take its place unseen.
+/// How long it takes its place, so that nothing else can do so unseen.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The mark of a cancel.
+/// Makes the mark of a cancel.
 pub(super) fn mark(kind: &Kind, target: &Target, origin: &Origin) -> NewTask {
     let (kind, key, id) = match target {
         Target::Key(kind, key) => (kind, Some(key), None),

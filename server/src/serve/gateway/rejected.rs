@@ -1,4 +1,4 @@
-//! Messages that nothing can be done for.
+//! Keeps rejected messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,12 +10,12 @@ use serde_json::json;
 pub(super) const KIND: &str = "delayline.rejected";
 
 const REASON: &str = "DELAYLINE_REASON";
-/// How a body is compressed that could not be expanded.
+/// The compression of a body that could not be decompressed.
 const COMPRESSION: &str = "DELAYLINE_COMPRESSION";
 /// How many characters of a reason are kept: it may repeat what a message has in it.
 const LONGEST_REASON: usize = 1_000;
 
-/// The task that keeps a message that was rejected, whole: it becomes dead at once, to be seen.
+/// Makes the task that keeps a rejected message whole: it becomes dead at once, to be seen.
 pub(super) fn task(message: &Received, reason: &str) -> NewTask {
     let raw = message.raw_body();
     let body = match (&message.body, raw) {
@@ -33,8 +33,9 @@ pub(super) fn task(message: &Received, reason: &str) -> NewTask {
     told(task, message, &shortened(reason))
 }
 
-/// Keeps a rejected message that the store has refused to keep as it is, in letters that any store has: all of it as JSON,
-/// its body in Base64, or, where that is too long as well, without its body. An error: the store keeps nothing at all.
+/// Keeps a rejected message that the store has refused to keep as it is, in characters that any store takes: all of it
+/// as JSON, its body in Base64, or, where that is too long as well, without its body. An error: the store keeps nothing
+/// at all.
 pub(super) async fn keep_plainly(
     scheduler: &Scheduler,
     message: &Received,
@@ -74,7 +75,7 @@ pub(super) async fn keep_plainly(
     Ok(())
 }
 
-/// A task that says why it is there.
+/// Adds the reason to the task.
 fn told(task: NewTask, message: &Received, reason: &str) -> NewTask {
     task.header(REASON, reason)
         .header("DELAYLINE_INBOX", &message.topic)

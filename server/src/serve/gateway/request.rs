@@ -1,4 +1,4 @@
-//! What a message asks for.
+//! Reads the request of a message.
 
 mod time;
 
@@ -10,12 +10,12 @@ use self::time::{due, due_if_held, shift};
 use super::origin::id_of;
 use crate::serve::config::{Gateway, KeyProperty, USUAL_KIND};
 
-/// What a message asks for, by its properties.
+/// The request of a message, by its properties.
 #[derive(Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) kind: Kind,
     pub(super) key: Option<Key>,
-    /// The task of the message that a verb is for, where it says no key.
+    /// For a verb without a key: the task of the message that it names.
     pub(super) of: Option<TaskId>,
     pub(super) action: Action,
 }
@@ -25,7 +25,7 @@ pub(super) enum Action {
     Schedule {
         target: String,
         due: Timestamp,
-        /// Whether a task of the same name that still waits takes all this.
+        /// Whether it replaces a task of the same name that still waits.
         replace: bool,
     },
     Reschedule(Timestamp),
@@ -34,11 +34,11 @@ pub(super) enum Action {
     Run,
 }
 
-/// The properties that are meant for the gateway begin so.
+/// The beginning of properties for the gateway.
 pub(super) const OURS: &str = "DELAYLINE_";
 
 impl Request {
-    /// Reads a message's properties, whose delays count from this time; or says why nothing can be done for it, naming the
+    /// Reads a message's properties, whose delays count from this time; or says why it is rejected, naming the
     /// property.
     pub(super) fn read(message: &Received, from: Timestamp, gateway: &Gateway) -> Result<Self, String> {
         reply_topic(message, gateway)?;
@@ -75,14 +75,14 @@ impl Request {
         })
     }
 
-    /// The task that it is about, if it is about one that may be there.
+    /// Returns the task that it is about, if that may exist.
     pub(super) fn about(&self) -> Option<Target> {
         let by_key = || Some(Target::Key(self.kind.clone(), self.key.clone()?));
         self.of.map(Target::Id).or_else(by_key)
     }
 }
 
-/// The kind of its task. A route has one of its own, so that its keys are its own as well.
+/// Returns the kind of its task. A route has one of its own, so that its keys are its own as well.
 fn kind(message: &Received, gateway: &Gateway) -> Result<Kind, String> {
     let said = message.properties.get("DELAYLINE_KIND").map(String::as_str);
     if let Some(route) = gateway.routes.get(&message.topic) {
@@ -106,7 +106,7 @@ fn kind(message: &Received, gateway: &Gateway) -> Result<Kind, String> {
     Ok(Kind::from(kind))
 }
 
-/// The sender's own name for the task, if it has one.
+/// Returns the sender's own name for the task, if it has one.
 fn key(message: &Received, gateway: &Gateway) -> Result<Option<Key>, String> {
     let ours = message.properties.get("DELAYLINE_KEY").map(String::as_str);
     let route = gateway.routes.get(&message.topic);
@@ -121,7 +121,7 @@ fn key(message: &Received, gateway: &Gateway) -> Result<Option<Key>, String> {
     Ok(Some(key))
 }
 
-/// What a verb is about: the task of a key, or of a message.
+/// Returns what a verb is about: the task of a key, or of a message.
 fn name(message: &Received, gateway: &Gateway, verb: &str) -> Result<(Option<Key>, Option<TaskId>), String> {
     let id = message.properties.get("DELAYLINE_MESSAGE_ID");
     let id = id.filter(|_| verb != "replace");
@@ -146,7 +146,7 @@ fn name(message: &Received, gateway: &Gateway, verb: &str) -> Result<(Option<Key
     }
 }
 
-/// The topic for the answer, if it is wanted on one.
+/// Returns the topic for the answer, if there is one.
 pub(super) fn reply_topic<'a>(message: &'a Received, gateway: &Gateway) -> Result<Option<&'a str>, String> {
     match message.properties.get(REPLY_TOPIC) {
         Some(topic) if !gateway.may_answer_to(topic) => Err(format!(
@@ -158,7 +158,7 @@ pub(super) fn reply_topic<'a>(message: &'a Received, gateway: &Gateway) -> Resul
 
 const REPLY_TOPIC: &str = "DELAYLINE_REPLY_TOPIC";
 
-/// Where the message goes: by its topic, or as it says.
+/// Returns the target of the message: by its route, or by its property.
 fn target(message: &Received, gateway: &Gateway) -> Result<String, String> {
     let said = message.properties.get("DELAYLINE_TOPIC");
     let target = gateway.routes.get(&message.topic).map(|route| &route.to);

@@ -1,9 +1,10 @@
-//! Messages that are to be scheduled.
+//! Schedules messages.
 //!
-//! A message is found again by the id of its task, so what comes twice is scheduled once. One with a key looks first what
-//! there is of that key: what a later message has made or changed is not replaced, and what was cancelled later is not
-//! scheduled. A task that is replaced is cancelled, and the new one has the id of its own message: so another server that
-//! does the same at the same time, or again after this one was killed, comes to the same end.
+//! A message is found again by the id of its task, so one that comes twice is scheduled once. One with a key first
+//! reads the task of that key: a task that a later message has made or changed is not replaced, and a message that was
+//! cancelled later is not scheduled. A task that is replaced is cancelled, and the new one has the id of its own
+//! message: so another server that does the same at the same time, or again after this one was killed, comes to the
+//! same end.
 
 use std::time::Duration;
 
@@ -18,14 +19,14 @@ use super::request::{Action, Request};
 use super::{overtaken, rejected};
 use crate::serve::traces::Traces;
 
-/// For how long a key is left alone that another message has just taken.
+/// The pause before a key is tried again that another message has just taken.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What is to be done for a message.
+/// The next step for a message.
 enum Next {
-    /// Its task is to be written.
+    /// Write its task.
     Write { replaces: bool },
-    /// Nothing is, and this is answered.
+    /// Write nothing, and answer this.
     Tell(Box<Reply>),
 }
 
@@ -35,7 +36,7 @@ impl Next {
     }
 }
 
-/// Schedules messages, and those that are rejected, to be seen: in as few calls of the store as there can be.
+/// Schedules messages, and keeps rejected ones, to be seen: in as few calls of the store as possible.
 pub(super) async fn schedule(
     scheduler: &Scheduler,
     traces: &Traces,
@@ -43,7 +44,7 @@ pub(super) async fn schedule(
     places: &[usize],
 ) -> Vec<Result<Reply, Error>> {
     let looked = join_all(places.iter().map(|&at| look(scheduler, &asked[at]))).await;
-    // Of those that are written the replies follow.
+    // The replies to written ones follow.
     let (mut told, mut written) = (Vec::with_capacity(places.len()), Vec::new());
     let (mut tasks, mut spans) = (Vec::new(), Vec::new());
     for (&at, next) in places.iter().zip(looked) {
@@ -110,7 +111,7 @@ async fn after_schedule(
     }
 }
 
-/// Looks what there is of a message's key, and makes room where its task is to take the place of another one.
+/// Reads the task of a message's key, and cancels it where the message is to take its place.
 async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
     let Ok(Request {
         key: Some(key),
@@ -155,7 +156,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
             State::Running if !is_mark => Next::tell(Reply::running(known.task)),
             State::Scheduled if !*replace => Next::tell(Reply::existing(known.task)),
             _ if is_over => Next::tell(Reply::conflict(known.task)),
-            // Cancelled to make room, and then this was interrupted.
+            // Cancelled for this message, which was then interrupted.
             State::Cancelled if known.is_done && !is_mark => Next::Write { replaces: true },
             _ => Next::Write { replaces: false },
         });
@@ -163,7 +164,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
 }
 
 impl Asked<'_> {
-    /// The task of the message, or else the one that keeps it and says why it is rejected.
+    /// Returns the task of the message, or the one that keeps it and says why it is rejected.
     fn to_write(&self) -> (NewTask, Option<String>) {
         match self.task() {
             Ok(task) => (task, None),

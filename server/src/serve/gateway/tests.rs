@@ -1,4 +1,4 @@
-//! What becomes of messages that come again, or overtake each other, over a store in memory.
+//! Tests messages that come again, or overtake each other, over a store in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Shop {
         }
     }
 
-    /// The message that was stored as the `number`th.
+    /// Makes the message that was stored as the `number`th.
     fn message(&self, number: u32, properties: &[(&str, &str)]) -> Received {
         let at = Timestamp::from_millis(self.began + i64::from(number));
         let mut message = Received::new("in", format!("id-{number}"), at, *b"{}");
@@ -59,7 +59,7 @@ impl Shop {
         message
     }
 
-    /// One about the key k, of another hour each.
+    /// Makes one about the key k, of another hour each.
     fn about(&self, number: u32, action: &str) -> Received {
         let after = format!("{number}h");
         let mut properties = vec![("DELAYLINE_KEY", "k"), ("DELAYLINE_ACTION", action)];
@@ -73,14 +73,14 @@ impl Shop {
         self.message(number, &properties)
     }
 
-    /// One about the task of another.
+    /// Makes one about the task of another.
     fn verb(&self, number: u32, action: &str, of: &Received, more: &[(&str, &str)]) -> Received {
         let mut properties = vec![("DELAYLINE_ACTION", action), ("DELAYLINE_MESSAGE_ID", &*of.id)];
         properties.extend(more);
         self.message(number, &properties)
     }
 
-    /// Deals with messages that come together; what was answered.
+    /// Processes messages that come together; returns the answers.
     async fn comes(&self, messages: &[&Received]) -> Vec<Value> {
         let mut asked: Vec<_> = messages
             .iter()
@@ -98,7 +98,7 @@ impl Shop {
         self.comes(messages).await.into_iter().map(word).collect()
     }
 
-    /// The task of a message.
+    /// Finds the task of a message.
     async fn task_of(&self, message: &Received) -> Option<Task> {
         let id = id_of(&message.topic, &message.id);
         self.scheduler.find(id).await.unwrap()
@@ -108,7 +108,7 @@ impl Shop {
         self.scheduler.find(("message", key)).await.unwrap()
     }
 
-    /// All that there is of some messages, and of the key k.
+    /// Finds all tasks of some messages, and of the key k.
     async fn rows(&self, messages: &[Received]) -> Vec<Option<Task>> {
         let mut rows = vec![self.of_key("k").await];
         for message in messages {
@@ -132,7 +132,7 @@ async fn a_cancel_that_comes_again_leaves_what_was_scheduled_later() {
     assert_eq!((task.state, task.version), (State::Scheduled, 1));
 }
 
-/// Whatever came, and from wherever on it comes again: it changes nothing, not even for a moment.
+/// Wherever a repetition of messages begins: it changes nothing, not even for a moment.
 #[tokio::test]
 async fn messages_that_come_again_change_nothing() {
     const ACTIONS: [&str; 6] = ["schedule", "replace", "reschedule", "shift", "run", "cancel"];
@@ -151,7 +151,7 @@ async fn messages_that_come_again_change_nothing() {
         let mut answers = Vec::new();
         for message in &messages {
             answers.extend(shop.answers(&[message]).await);
-            // Which of two finished tasks of a key is the newer one is known to the millisecond.
+            // Which of two finished tasks of a key is newer is known to the millisecond.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let rows = shop.rows(&messages).await;
@@ -160,7 +160,7 @@ async fn messages_that_come_again_change_nothing() {
                 let again = shop.answers(&[message]).await;
                 let case = format!("{actions:?} were answered {answers:?}; {} again", message.id);
                 assert_eq!(shop.rows(&messages).await, rows, "{case}");
-                // What was done is never answered as if it had not been, unless a later message undid it.
+                // A done message is never answered as if it had not been, unless a later message undid it.
                 let may_be = match before.as_str() {
                     "new" | "replaced" => ["existing", "conflict"],
                     "done" => ["done", "conflict"],
@@ -174,7 +174,7 @@ async fn messages_that_come_again_change_nothing() {
     }
 }
 
-/// As much as had been dealt with when a server was killed, and from wherever on another goes on: it ends the same.
+/// Wherever a server is killed, and wherever another goes on: the end is the same.
 #[tokio::test]
 async fn it_ends_the_same_wherever_a_server_is_killed() {
     let actions = [
@@ -210,7 +210,8 @@ async fn it_ends_the_same_wherever_a_server_is_killed() {
     }
 }
 
-/// One is paused with messages in hand, the other has been given the queue: both do the same, one after the other or not.
+/// One is paused with messages in hand, the other has been given the queue: both process them, one after the other or
+/// not.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_with_the_same_messages_come_to_one_end() {
     let actions = [
@@ -262,7 +263,7 @@ async fn a_cancel_is_for_all_that_were_sent_before_it_and_for_nothing_else() {
         shop.answers(&[&early[0], &early[1], &early[0]]).await,
         ["cancelled"; 3]
     );
-    // What follows knows nothing of it.
+    // The messages that follow know nothing of it.
     let late = shop.about(11, "schedule");
     assert_eq!(shop.answers(&[&late]).await, ["new"]);
     let said = shop.comes(&[&early[2], &early[0], &cancel]).await;
@@ -272,7 +273,7 @@ async fn a_cancel_is_for_all_that_were_sent_before_it_and_for_nothing_else() {
         .collect();
     assert_eq!(words, ["existing", "existing", "conflict"]);
     assert_eq!(shop.task_of(&late).await.unwrap().state, State::Scheduled);
-    // Nor is a cancel for what is not there yet: who cancels in advance has cancelled nothing.
+    // Nor does a cancel apply to messages that were not sent yet: cancelling in advance cancels nothing.
     assert_eq!(
         shop.answers(&[&shop.about(12, "cancel"), &shop.about(13, "schedule")])
             .await,
@@ -280,7 +281,7 @@ async fn a_cancel_is_for_all_that_were_sent_before_it_and_for_nothing_else() {
     );
 }
 
-/// A server was killed after it had made room for a message, and before that was written.
+/// A server was killed after it had cancelled a task for a message, and before that was written.
 #[tokio::test]
 async fn a_message_that_was_interrupted_takes_the_place_that_it_has_made() {
     for (before, message, answer) in [("schedule", "replace", "replaced"), ("cancel", "schedule", "new")] {
@@ -327,7 +328,7 @@ async fn messages_without_a_key_are_all_scheduled_and_changed_by_their_ids() {
         assert_eq!(shop.task_of(&other).await.unwrap().state, State::Cancelled);
     }
     assert_eq!(shop.answers(&[&late, &late]).await, ["cancelled"; 2]);
-    // Those of one batch about one task are dealt with in their order, by whichever name.
+    // Those of one batch about one task are processed in their order, by whichever name.
     let keyed = shop.about(20, "schedule");
     let by_id = shop.verb(21, "cancel", &keyed, &[]);
     let by_key = shop.about(22, "schedule");
@@ -337,7 +338,7 @@ async fn messages_without_a_key_are_all_scheduled_and_changed_by_their_ids() {
     );
 }
 
-/// Of a message that came earlier only the store has the key.
+/// Only the store has the key of a message that came earlier.
 #[tokio::test]
 async fn a_verb_by_id_is_in_the_order_of_the_key_of_a_message_that_came_earlier() {
     let shop = Shop::open();

@@ -1,4 +1,4 @@
-//! In place of what sends figures, in a build that cannot: nothing is sent.
+//! Stands in for the sender of figures, in a build that cannot send: nothing is sent.
 
 use metrics::NoopRecorder;
 

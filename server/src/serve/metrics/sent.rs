@@ -1,4 +1,4 @@
-//! Figures that are sent to a collector.
+//! Sends figures to a collector.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,8 @@ use crate::serve::collector::{LIMIT, resource, sending_to};
 use crate::serve::config::Otlp;
 use crate::serve::recent::GAUGES_LAST;
 
-/// Hears the same figures as Prometheus does, and sends them to a collector again and again, from a thread of its own.
+/// Records the same figures as Prometheus' recorder, and sends them to a collector periodically, from a thread of its
+/// own.
 #[derive(Debug)]
 pub(crate) struct Sent {
     provider: SdkMeterProvider,
@@ -50,7 +51,7 @@ impl Sent {
         }
     }
 
-    /// Sends what they are now, for some seconds at the most.
+    /// Sends the last figures, for some seconds at the most.
     pub(crate) async fn end(self) {
         // It waits for its thread.
         let ended = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LIMIT)).await;
@@ -60,7 +61,7 @@ impl Sent {
     }
 }
 
-/// What figures are recorded by.
+/// The recorder of figures.
 #[derive(Debug)]
 pub(super) struct Heard {
     figures: Registry<Key, Arc<Instruments>>,
@@ -96,7 +97,7 @@ impl Recorder for Heard {
     }
 }
 
-/// The instruments of OpenTelemetry that stand for the figures.
+/// The instruments of OpenTelemetry for the figures.
 #[derive(Debug)]
 struct Instruments {
     meter: Meter,
@@ -107,7 +108,7 @@ struct Instruments {
 /// The figures of one name.
 type Alike = Arc<Mutex<Vec<Arc<Held>>>>;
 
-/// What is said of a figure, as OpenTelemetry writes it.
+/// The description of a figure, in OpenTelemetry's form.
 #[derive(Clone, Debug, Default)]
 struct Described {
     unit: &'static str,
@@ -163,7 +164,7 @@ impl Storage<Key> for Instruments {
             let asked = Arc::clone(&alike);
             let gauge = self.meter.f64_observable_gauge(name.clone());
             let gauge = gauge.with_unit(unit).with_description(what);
-            // It is asked for as long as there is the meter.
+            // It is read as long as there is the meter.
             let _ = gauge
                 .with_callback(move |observer| {
                     for held in locked(&asked).iter() {
@@ -190,7 +191,7 @@ impl Storage<Key> for Instruments {
     }
 }
 
-/// A figure that is counted.
+/// A counter.
 #[derive(Debug)]
 struct Counted {
     counter: opentelemetry::metrics::Counter<u64>,
@@ -206,7 +207,7 @@ impl CounterFn for Counted {
     fn absolute(&self, _: u64) {}
 }
 
-/// A figure of what is now, as it was last told.
+/// A gauge, with its last value.
 #[derive(Debug)]
 struct Held {
     value: Mutex<Option<(f64, Instant)>>,
@@ -214,7 +215,7 @@ struct Held {
 }
 
 impl Held {
-    /// None, if it has not been told for long.
+    /// None, if it was not set for long.
     fn value(&self) -> Option<f64> {
         let (value, told) = (*locked(&self.value))?;
         (told.elapsed() < GAUGES_LAST).then_some(value)
@@ -232,7 +233,7 @@ impl GaugeFn for Held {
     }
 }
 
-/// A figure of which the distribution is told.
+/// A histogram.
 #[derive(Debug)]
 struct Measured {
     histogram: opentelemetry::metrics::Histogram<f64>,

@@ -1,14 +1,13 @@
-//! How durations are spread.
+//! Keeps the distribution of durations.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// What is longer is told as this: a day.
+/// Longer durations count as this: a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// How long something took, each time it happened: told by milliseconds, and to a sixteenth, so that it takes a kilobyte and
-/// a half.
+/// The durations of something: in milliseconds, to a sixteenth, so that it takes a kilobyte and a half.
 #[derive(Debug)]
 pub(crate) struct Spread(Histogram<u32>);
 
@@ -40,12 +39,12 @@ impl Spread {
         spread
     }
 
-    /// How many times it happened.
+    /// Counts how many times it happened.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Within what such a share of them took; zero, if there are none.
+    /// Returns within what time such a share of them ended; zero, if there are none.
     pub(crate) fn within(&self, share: f64) -> Duration {
         Duration::from_millis(self.0.value_at_quantile(share))
     }

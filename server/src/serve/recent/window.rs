@@ -1,13 +1,13 @@
-//! The last hour.
+//! Keeps values for the last hour.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is forgotten at once, and how many such parts are told of. The newest of them is not full yet.
+/// The length of a part, which is forgotten at once, and the number of parts. The newest of them is not full yet.
 const PART: Duration = Duration::from_secs(300);
 const PARTS: u64 = 12;
 
-/// Something for each part of the last hour in which there was any. Times are since the beginning.
+/// A value for each part of the last hour that has one. Times are since the beginning.
 #[derive(Debug)]
 pub(super) struct Window<T>(BTreeMap<u64, T>);
 
@@ -18,7 +18,7 @@ impl<T> Default for Window<T> {
 }
 
 impl<T: Default> Window<T> {
-    /// What there is for this time. What is older than an hour then is forgotten.
+    /// Returns the value of this time. Values that are older than an hour then are forgotten.
     pub(super) fn at(&mut self, now: Duration) -> &mut T {
         while let Some(first) = self.0.first_entry()
             && *first.key() < oldest(now)
@@ -28,13 +28,13 @@ impl<T: Default> Window<T> {
         self.0.entry(part(now)).or_default()
     }
 
-    /// What there is of the last hour.
+    /// Iterates over the values of the last hour.
     pub(super) fn within(&self, now: Duration) -> impl Iterator<Item = &T> {
         self.0.range(oldest(now)..).map(|(_, of_part)| of_part)
     }
 }
 
-/// How much time is told of: up to an hour, and less than that by a part at the most.
+/// Returns how much time is covered: up to an hour, and less than that by a part at the most.
 pub(super) fn covers(now: Duration) -> Duration {
     now.saturating_sub(Duration::from_secs(oldest(now) * PART.as_secs()))
 }

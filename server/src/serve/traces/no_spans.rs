@@ -1,4 +1,4 @@
-//! In place of spans, in a build that cannot send them: there are none.
+//! Stands in for spans, in a build that cannot send them: there are none.
 
 use delayline::{Error, Outcome, Scheduled, Task};
 

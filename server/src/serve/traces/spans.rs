@@ -1,4 +1,4 @@
-//! Spans, and how they are sent.
+//! Makes spans, and sends them.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use crate::Failure;
 use crate::serve::collector::{LIMIT, resource, sending_to};
 use crate::serve::config::Otlp;
 
-/// Begins spans, which are sent in batches, from a thread of their own. What a collector that is away does not take is
-/// dropped.
+/// Begins spans, which are sent in batches, from a thread of their own. Spans that a collector does not take while it
+/// is away are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Spans {
     provider: SdkTracerProvider,
@@ -78,7 +78,8 @@ impl Spans {
     }
 }
 
-/// What every span has, by the conventions for messaging. Never a key: it is the caller's own, and may be a person's.
+/// Makes the attributes of every span, by the conventions for messaging. Never a key: it is the caller's own, and may
+/// be a person's.
 fn attributes(operation: &'static str, kind: &str) -> Vec<KeyValue> {
     vec![
         KeyValue::new("messaging.system", "delayline"),
@@ -88,7 +89,7 @@ fn attributes(operation: &'static str, kind: &str) -> Vec<KeyValue> {
     ]
 }
 
-/// A span of somebody else's.
+/// Makes the context of a remote span.
 fn remote(place: &Place) -> Context {
     let mut headers = HashMap::from([(TRACEPARENT.to_owned(), place.traceparent.clone())]);
     headers.extend(

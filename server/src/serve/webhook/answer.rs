@@ -1,16 +1,16 @@
-//! What becomes of a task by what its receiver has answered.
+//! Decides the outcome of a task by its receiver's answer.
 
 use std::time::{Duration, SystemTime};
 
 use delayline::Outcome;
 use reqwest::StatusCode;
 
-/// How long a receiver may have a task wait.
+/// How long a receiver may make a task wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 /// How much of an answer is kept beside its status, in bytes.
 const KEPT: usize = 200;
 
-/// `said` is what its body begins with; `now` is what a date in `retry-after` is compared with.
+/// Decides the outcome. `said` is the beginning of the body; `now` is compared with a date in `retry-after`.
 pub(super) fn outcome(status: StatusCode, retry_after: Option<&str>, said: &str, now: SystemTime) -> Outcome {
     if status.is_success() {
         return Outcome::Done;
@@ -25,7 +25,7 @@ pub(super) fn outcome(status: StatusCode, retry_after: Option<&str>, said: &str,
     }
 }
 
-/// In a line.
+/// Puts the answer into one line.
 fn reason(status: StatusCode, said: &str) -> String {
     let words = said.split(|sign: char| sign.is_control() || sign.is_whitespace());
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
@@ -41,11 +41,11 @@ fn reason(status: StatusCode, said: &str) -> String {
     reason
 }
 
-/// How long it is until then: a number of seconds, or a date. What is neither says nothing.
+/// Returns how long to wait: a number of seconds, or until a date. Anything else is ignored.
 fn wait(retry_after: &str, now: SystemTime) -> Option<Duration> {
     let retry_after = retry_after.trim();
     if !retry_after.is_empty() && retry_after.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More than there are numbers for is longer than the longest.
+        // A number that is too large is longer than the longest.
         let seconds = retry_after.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds));
     }

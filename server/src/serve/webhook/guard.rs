@@ -1,5 +1,5 @@
-//! Which hosts webhooks may reach: whoever can have something posted must not reach by the server what only the server
-//! can.
+//! Decides which hosts webhooks may reach: a caller that can have something posted must not reach through the server
+//! what only the server can reach.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,11 +12,11 @@ use url::Host;
 
 use crate::serve::text::Text;
 
-/// Lets webhooks reach public addresses, and beside those only what the configuration allows by its name or its address.
+/// Lets webhooks reach public addresses, and beside those only hosts that the configuration allows by name or address.
 ///
-/// It is what finds the addresses of a host, each time that a connection is made, and only what it gives is connected to:
-/// so a name cannot mean one address when it is checked and another when it is used. An address that stands in a URL
-/// itself is not asked for here: the configuration refuses those.
+/// It looks up the addresses of a host, each time that a connection is made, and only these are connected to: so a name
+/// cannot mean one address when it is checked and another when it is used. An address in a URL itself is not looked up
+/// here: the configuration refuses those.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "BTreeSet<Allowed>")]
 pub(crate) struct Guard(Arc<BTreeSet<Allowed>>);
@@ -31,7 +31,7 @@ impl From<BTreeSet<Allowed>> for Guard {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "Text")]
 enum Allowed {
-    /// As URLs have it, and without a dot at its end.
+    /// In the form of URLs, and without a dot at its end.
     Name(String),
     Address(IpAddr),
 }
@@ -58,15 +58,15 @@ impl TryFrom<Text> for Allowed {
     }
 }
 
-/// A name may end with a dot, and is the same.
+/// Removes the dot with which a name may end, and is the same.
 fn without_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// That a host may not be reached.
+/// Says that a host may not be reached.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// None, if it is the address that was given.
+    /// None, if the URL has the address itself.
     name: Option<String>,
     address: IpAddr,
     sort: &'static str,
@@ -91,7 +91,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Guard {
-    /// Refuses an address that stands in a URL itself.
+    /// Refuses an address in a URL itself.
     pub(crate) fn check(&self, host: Option<Host<&str>>) -> Result<(), Refused> {
         let address = match host {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -108,7 +108,7 @@ impl Guard {
         }
     }
 
-    /// Those of the addresses of a host that may be reached; at least one.
+    /// Returns the addresses of a host that may be reached; at least one.
     fn reachable(
         &self,
         name: &str,
@@ -138,7 +138,7 @@ impl Guard {
         }
     }
 
-    /// Of which sort an address is, if that is why it may not be reached.
+    /// Returns the class of an address, if that is why it may not be reached.
     fn refusal(&self, address: IpAddr) -> Option<&'static str> {
         let address = address.to_canonical();
         sort(address).filter(|_| !self.0.contains(&Allowed::Address(address)))
@@ -149,7 +149,7 @@ impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
-            // The port is the URL's, whatever is said here.
+            // The URL's port is used, whatever is given here.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let reachable = guard.reachable(name.as_str(), found)?;
             Ok(Box::new(reachable.into_iter()) as Addrs)
@@ -157,7 +157,7 @@ impl Resolve for Guard {
     }
 }
 
-/// Of which sort an address is that is not public, by the registries of IANA; none, if it is.
+/// Returns the class of an address that is not public, by the registries of IANA; none, if it is.
 fn sort(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => sort_of_v4(address),
@@ -182,7 +182,7 @@ fn sort_of_v4(address: Ipv4Addr) -> Option<&'static str> {
 }
 
 fn sort_of_v6(address: Ipv6Addr) -> Option<&'static str> {
-    // The address of version 4 that begins with this segment, for those who translate it.
+    // The address of version 4 that begins with this segment, for translated ones.
     let inner = |high: u16, low: u16| sort_of_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     Some(match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => "an unspecified address",
@@ -195,7 +195,7 @@ fn sort_of_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xfe80..=0xfebf, ..] => "a link-local address",
         [0xff00..=0xffff, ..] => "a multicast address",
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => "an address for documentation",
-        // Teredo among them, which has one of version 4 in it.
+        // Teredo among them, which embeds one of version 4.
         [0x2001, 0..=0x1ff, ..] => "a reserved address",
         [0x2000..=0x3fff, ..] => return None,
         _ => "a reserved address",

@@ -1,4 +1,4 @@
-//! What a receiver is told beside the payload.
+//! Makes the headers of a webhook.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,18 +12,18 @@ use crate::depth::{DEEPEST, depth};
 use crate::reserved::REQUESTS;
 use crate::serve::traces::{Place, TRACEPARENT, TRACESTATE};
 
-/// What no value has as it is: beside what HTTP does not take, what would be cut off at its ends, and what stands for
-/// another character.
+/// Characters that are encoded in values: those that HTTP does not take, that would be cut off at the ends, and the
+/// escape itself.
 const VALUE: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
-/// The same of a name.
+/// The same for names.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The headers of an attempt that begins `now`; none, if they are more than HTTP takes.
+/// Makes the headers of an attempt that begins `now`; none, if they are more than HTTP takes.
 ///
-/// Those of the task have a name of their own each. So whoever may schedule tasks cannot say what only the server says,
-/// such as whom a request is for, or that it has been signed.
+/// Those of the task have names of their own. So a caller that may schedule tasks cannot set the headers that only the
+/// server sets, such as the host or the signature.
 ///
-/// In a trace the receiver takes part in it, as in that of any other caller.
+/// In a trace the receiver takes part in it, as with any other caller.
 pub(super) fn headers(
     task: &Task,
     secrets: &Secrets,

@@ -1,15 +1,15 @@
-//! Errors of which no receiver is the cause: the server itself has no more sockets, or no memory for them.
+//! Recognises errors of which no receiver is the cause: the server itself has no more sockets, or no memory for them.
 
 use std::error::Error;
 use std::io;
 
-/// What is short, if that is why something could not be sent.
+/// Returns what is short, if that is why something could not be sent.
 pub(super) fn shortage(error: &(dyn Error + 'static)) -> Option<io::Error> {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     let of_system = causes.find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
     match of_system {
         Some(code) => Some(io::Error::from_raw_os_error(code)).filter(is_shortage),
-        // Looking for a host needs files as well, and does not say of what it has failed.
+        // Looking up a host needs files as well, and does not say why it has failed.
         None => std::fs::File::open("/dev/null").err().filter(is_shortage),
     }
 }

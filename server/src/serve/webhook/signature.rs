@@ -1,4 +1,4 @@
-//! What receivers know the server by: <https://www.standardwebhooks.com>.
+//! Signs messages, so that receivers can verify the server: <https://www.standardwebhooks.com>.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use sha2::Sha256;
 
 use crate::serve::text::Text;
 
-/// What stands before the Base64 of a secret.
+/// The prefix of the Base64 of a secret.
 const PREFIX: &str = "whsec_";
 /// How many bytes a secret has.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret that a receiver has too.
+/// A secret that is shared with a receiver.
 #[derive(Clone, serde::Deserialize)]
 #[serde(try_from = "Text")]
 struct Secret {
@@ -43,12 +43,12 @@ impl TryFrom<Text> for Secret {
     }
 }
 
-/// One secret, or more of them while receivers go over from one to another.
+/// One secret, or several while receivers change from one to another.
 #[derive(Clone)]
 pub(crate) struct Secrets(Vec<Secret>);
 
 impl Secrets {
-    /// The signatures of a message, as the header has them: one by each secret.
+    /// Makes the signatures of a message, in the header's form: one by each secret.
     pub(super) fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let sign = |secret: &Secret| {
             let mut mac = secret.key.clone();
@@ -60,7 +60,7 @@ impl Secrets {
         self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
     }
 
-    /// A text of somebody else's, without those of the secrets that it repeats.
+    /// Removes the secrets from a text of a receiver.
     pub(super) fn hide(&self, text: &str) -> String {
         let hide = |text: String, secret: &Secret| text.replace(&secret.text, "…");
         self.0.iter().fold(text.to_owned(), hide)
@@ -116,7 +116,7 @@ mod tests {
 
     const PUBLISHED: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-    /// That of the tests of the specification's own libraries.
+    /// The example in the tests of the specification's own libraries.
     #[test]
     fn the_published_example_is_signed_as_published() {
         let signature = Secrets::of(&[PUBLISHED]).sign(

@@ -8,7 +8,7 @@ const BATCH: usize = 10;
 
 /// A slot between two masters: of what is not there any more, or not yet, the former says `ASK`.
 #[derive(Debug)]
-#[must_use = "a slot that nobody finishes to move stays between two masters"]
+#[must_use = "a slot whose move is not finished stays between two masters"]
 pub(crate) struct Migration<'a> {
     cluster: &'a RedisCluster,
     slot: u16,

@@ -1,4 +1,4 @@
-//! What is read in messages, and what is refused.
+//! Tests which properties are read, and which are refused.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn each_action_is_understood_and_named_by_a_key_or_a_message() {
     assert_eq!(replace.key, Some(Key::from("order-1")));
     assert_eq!(replace.kind.as_str(), "message");
     assert!(matches!(replace.action, Action::Schedule { replace: true, .. }));
-    // By KEYS messages are found on a broker: those of one order have the same.
+    // KEYS are for finding messages on a broker: those of one order have the same.
     let keyless = [
         ("DELAYLINE_TOPIC", "order_x"),
         ("DELAYLINE_AFTER", "1s"),
@@ -181,7 +181,7 @@ fn a_route_has_one_target_and_a_kind_of_its_own() {
         ("DELAYLINE_KIND", "message.orders_later"),
     ]);
     assert!(own.is_ok(), "{own:?}");
-    // Who may send to a route has no right to what others send.
+    // A sender to a route has no right to other senders' messages.
     let refused = routed(&[
         ("DELAYLINE_ACTION", "cancel"),
         ("DELAYLINE_KEY", "k"),
@@ -302,7 +302,7 @@ fn what_is_wrong_is_refused_by_its_property() {
             ],
             "allowed is one of both",
         ),
-        // What was given back to a broker has this as well.
+        // A message that was given back to a broker has this as well.
         (
             &[
                 ("DELAYLINE_ACTION", "reschedule"),

@@ -1,4 +1,4 @@
-//! When a message is due, by its properties.
+//! Reads when a message is due, from its properties.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use delayline::{Shift, Timestamp};
 
 use crate::span::Span;
 
-/// The longest that a message may wait: beyond it a time is taken for a mistake, and never for "at once".
+/// The longest that a message may wait: a later time is treated as a mistake, and never as "at once".
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
-/// How long ago a time in ms may be: what is said in seconds is of 1970.
+/// How long ago a time in ms may be: one in seconds would be in 1970.
 const LONGEST_AGO: Duration = Duration::from_secs(86_400);
 
 const NO_TIME: &str =
     "DELAYLINE_AFTER is missing: allowed is one of DELAYLINE_AFTER, DELAYLINE_AT and __STARTDELIVERTIME";
 
-/// How a property says a time.
+/// Reads a time from a property's value.
 type ReadTime = fn(&str, from: Timestamp) -> Option<Timestamp>;
 
-/// The properties that say when, and what is allowed in each.
+/// The properties with times, and what is allowed in each.
 const TIMES: [(&str, ReadTime, &str); 6] = [
     (
         "DELAYLINE_AFTER",
@@ -30,7 +30,7 @@ const TIMES: [(&str, ReadTime, &str); 6] = [
         |text, _| text.parse().ok(),
         "a time in RFC 3339, such as 2026-12-24T18:00:00Z",
     ),
-    // Of Alibaba's and Tencent's clouds. Brokers of Apache's take it for any other property.
+    // For Alibaba's and Tencent's clouds. Apache's brokers treat it as any other property.
     ("__STARTDELIVERTIME", moment, "a time in ms since 1970"),
     ("TIMER_DELIVER_MS", moment, "a time in ms since 1970"),
     (
@@ -60,15 +60,16 @@ fn delay(text: &str) -> Option<Duration> {
     }
 }
 
-/// When the message is due, if delays count from this time.
+/// Returns when the message is due, if delays count from this time.
 pub(super) fn due(message: &Received, from: Timestamp) -> Result<Timestamp, String> {
     said(message, from)?.ok_or_else(|| NO_TIME.to_owned())
 }
 
-/// The same. That its broker has held it back in a level of its own (`setDelayTimeLevel`) says, if nothing else does, that
-/// its time has come.
+/// Does the same, for messages that may have been held back. If a message has no time, and its broker has held it back
+/// in a level of its own (`setDelayTimeLevel`), its time has come.
 ///
-/// What is given back to a broker comes back through a level, too, and then it is not known whether it was sent so.
+/// A message that is given back to a broker comes back through a level, too, and then it is not known whether it was
+/// sent so.
 pub(super) fn due_if_held(message: &Received, from: Timestamp) -> Result<Timestamp, String> {
     let was_held = message.properties.contains_key("DELAY");
     let due = said(message, from)?.or(was_held.then_some(from));
@@ -76,7 +77,7 @@ pub(super) fn due_if_held(message: &Received, from: Timestamp) -> Result<Timesta
 }
 
 fn said(message: &Received, from: Timestamp) -> Result<Option<Timestamp>, String> {
-    // A broker of 5.x takes timers for itself, and leaves this when it has done so: their time has come.
+    // A broker of 5.x holds timers itself, and leaves this when it has done so: their time has come.
     let timer_is_over = message.properties.contains_key("TIMER_OUT_MS");
     let mut due = timer_is_over.then_some((from, "TIMER_OUT_MS"));
     for (name, read, allowed) in TIMES {
@@ -108,7 +109,7 @@ fn said(message: &Received, from: Timestamp) -> Result<Option<Timestamp>, String
     Ok(due.map(|(time, _)| time))
 }
 
-/// How much later, or earlier.
+/// Returns by how much a shift moves.
 pub(super) fn shift(message: &Received) -> Result<Shift, String> {
     let text = message
         .properties
@@ -123,7 +124,7 @@ pub(super) fn shift(message: &Received) -> Result<Shift, String> {
     })
 }
 
-/// Refuses a time where it would mean nothing.
+/// Refuses a time where it has no meaning.
 pub(super) fn none(message: &Received) -> Result<(), String> {
     match TIMES
         .iter()
