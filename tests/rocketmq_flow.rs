@@ -14,12 +14,12 @@ use tokio::time::timeout;
 
 use self::logged::Logged;
 
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(300);
 const STOPPED: &str = "a broker delivers wake-ups and no worker consumes them";
 const FLOWS: &str = "the wake-ups of a broker are consumed again";
 
-/// Waits until something is said.
+/// Waits until the log has a text.
 async fn until_said(logged: &Logged, text: &str) {
     let said = async {
         while logged.count(text) == 0 {

@@ -1,5 +1,5 @@
-//! What a process holds of hostile messages on the topic of wake-ups: apart from other tests, as it is
-//! this process that is weighed.
+//! Tests how much memory hostile messages on the topic of wake-ups take: in a process of its own, whose memory is
+//! measured.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 // For the bare client.
@@ -89,7 +89,7 @@ async fn foreign_messages_are_not_piled_up_while_all_listeners_are_held() {
     weighing.join().unwrap();
     let grown = most.load(Ordering::Relaxed).saturating_sub(before) / MIB;
     println!("{grown} MiB more than before, of {FOREIGN} MiB that were sent");
-    // Of each of 8 queues: what it may read ahead, what it had read when it was less, and what is on its way.
+    // For each of 8 queues: what it may read ahead, what it had read when it was less, and what is in flight.
     assert!(grown < 80, "{grown} MiB");
     backend.close().await.unwrap();
     raw.close().await;

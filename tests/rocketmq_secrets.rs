@@ -1,4 +1,4 @@
-//! What is secret stays so: in a process of its own, as it listens to everything that is logged.
+//! Tests that secrets stay secret: in a process of its own, as it listens to everything that is logged.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/logged.rs"]
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use self::logged::Logged;
 use self::servers::RocketMqServers;
 
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(300);
 const ONE: Duration = Duration::from_secs(1);
 const WRONG: &str = "a-secret-that-is-wrong";
@@ -60,11 +60,11 @@ async fn no_log_no_error_and_no_debug_shows_a_secret() {
             assert_eq!(found, None, "{place}");
         }
     }
-    // Who may be known; it was looked for in the right place.
+    // The account's name may be shown; so the right place was searched.
     assert!(shown.contains(&access_key));
 }
 
-/// What connecting comes to, apart from what goes away by itself.
+/// Connects, and retries transient errors.
 async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
     timeout(SAFETY, async {
         loop {

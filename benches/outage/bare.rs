@@ -1,4 +1,4 @@
-//! RocketMQ's client, as services use it: one producer, one push consumer, one level for each message.
+//! Uses RocketMQ's client as services do: one producer, one push consumer, one level for each message.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
 use tokio::task::JoinHandle;
 
-/// After how long without a message those that are missing count as lost: longer than the client takes to find its
-/// broker again, which is the next poll of the route 30 s later.
+/// After how long without a message the missing ones count as lost: longer than the client takes to find its broker
+/// again, which is the next poll of the route 30 s later.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bare {
@@ -60,7 +60,7 @@ impl Bare {
             .producer_group("bare")
             .build();
         producer.start().await.unwrap();
-        // Makes the topic: a consumer that starts before it learns of it only half a minute later.
+        // Creates the topic: a consumer that starts before it learns of it only half a minute later.
         let first = Message::builder().topic(topic.as_str()).body("first");
         producer.send(first.build().unwrap()).await.unwrap();
         let tally = Arc::new(Tally::default());
@@ -137,7 +137,7 @@ impl Bare {
         self.tally.came.lock().unwrap().len() as u64
     }
 
-    /// Waits for what is missing, and says what happened.
+    /// Waits for the missing messages, and says what happened.
     pub(crate) async fn finish(mut self) -> String {
         let (mut last, mut came) = (Instant::now(), self.came());
         while self.came() < self.sent() && last.elapsed() < LOST_AFTER {
@@ -146,7 +146,7 @@ impl Bare {
                 (last, came) = (Instant::now(), self.came());
             }
         }
-        // Those who are still sending at the end, and what comes twice, have a little longer.
+        // Unfinished sends at the end, and repeats, have a little longer.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let report = self.report();
         self.consumer.shutdown().await;
@@ -164,7 +164,7 @@ impl Bare {
         let mut report = format!(
             "  failed sends {}, lost {}, come twice {}",
             self.tally.failed.load(Ordering::Relaxed),
-            // One whose answer was lost may have come all the same.
+            // A message whose answer was lost may have come all the same.
             self.sent().saturating_sub(came.len() as u64),
             came.values().filter(|(_, times)| *times > 1).count(),
         );

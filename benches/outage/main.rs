@@ -1,14 +1,14 @@
-//! What is noticed when the only broker is killed with -9 under load and comes back: with this library, and with
-//! RocketMQ's client alone.
+//! Measures what callers notice when the only broker is killed with -9 under load and comes back: with this library,
+//! and with RocketMQ's client alone.
 //!
 //! ```sh
 //! cargo bench --bench outage --features rocketmq,redis -- [--rate 200] [--down 10]
 //! ```
 //!
-//! It runs a nameserver and a broker of its own for each side, and a Redis for the library. Callers ask `rate` times a second, for delays spread
-//! over the levels of a short table; after 5 s the broker is killed, after `down` seconds it is started again, and the
-//! calls end 20 s after it is in use again. The library keeps its rows in SQLite. The bare client sends each
-//! message at one level, and is late by what it is later than that.
+//! It runs a nameserver and a broker of its own for each side, and a Redis for the library. Callers ask `rate` times a
+//! second, for delays spread over the levels of a short table; after 5 s the broker is killed, after `down` seconds it
+//! is started again, and the calls end 20 s after it is in use again. The library keeps its rows in SQLite. The bare
+//! client sends each message at one level, and is late by what it is later than that.
 #![allow(clippy::unwrap_used, reason = "a program that measures may panic")]
 // For the client's own types.
 #![recursion_limit = "512"]

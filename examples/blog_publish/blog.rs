@@ -1,4 +1,4 @@
-//! The blog: posts in a table of its own, beside the tasks, in whichever database.
+//! The blog: posts in a table of its own, beside the tasks, in any of the databases.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::Error;
 /// Binds a task to its handler. It is stored with each task, so it must stay the same from release to release.
 const PUBLISH: &str = "post.publish";
 
-/// Within this time an `UPDATE` by hand that makes a post earlier is seen. A blog would keep the default of 5 minutes.
+/// How soon an `UPDATE` by hand that makes a post earlier is noticed. A blog would keep the default of 5 minutes.
 const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the rest of the blog does with posts. Each verb is one transaction.
@@ -99,7 +99,7 @@ macro_rules! blog {
                     $begin(self.pool.clone()).await
                 }
 
-                /// The handler: the post is out, and its task is done, in one transaction.
+                /// The handler: publishes the post and finishes its task, in one transaction.
                 async fn publish(self, post: i64, context: Context) -> Result<Outcome, Failure> {
                     let mut tx = self.begin().await?;
                     set(&mut tx, post, "published", None).await?;
@@ -127,7 +127,7 @@ macro_rules! blog {
                     Ok(post)
                 }
 
-                /// Also for a post that is to be published at another time: `replace` moves its task.
+                /// Also moves a post that is to be published at another time: `replace` moves its task.
                 async fn publish_at(&self, post: i64, time: Timestamp) -> Result<(), Error> {
                     let mut tx = self.begin().await?;
                     set(&mut tx, post, "scheduled", Some(time)).await?;
@@ -211,7 +211,7 @@ macro_rules! blog {
                 Ok(())
             }
 
-            /// What the posts say themselves, asked in one statement for a batch of tasks.
+            /// Reads the times of the posts, in one statement for a batch of tasks.
             async fn publish_times(pool: Pool<$database>, posts: Vec<Key>) -> Result<Vec<Expected>, Failure> {
                 let mut query = Query::new("SELECT id, publish_at FROM blog_posts WHERE status = 'scheduled' AND id IN (");
                 let mut ids = query.separated(", ");
@@ -226,7 +226,7 @@ macro_rules! blog {
                 }
                 let expected = |post: &Key| match times.get(post.as_str()) {
                     Some(time) => Expected::At(*time),
-                    // Deleted, or a draft again, whose task `publish_at` schedules anew.
+                    // Deleted, or a draft again, whose task `publish_at` schedules again.
                     None => Expected::Gone,
                 };
                 Ok(posts.iter().map(expected).collect())

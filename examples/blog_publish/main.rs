@@ -96,7 +96,7 @@ async fn morning(blog: impl Posts) -> Result<(), Error> {
     let first = blog.write("Good morning").await?;
     blog.publish_at(first, now.after(seconds(2))).await?;
 
-    // A calendar time; far away, but its wake-up looks at the post again and again.
+    // A calendar time; far away, but each of its wake-ups checks the post.
     let later = blog.write("Happy new year").await?;
     blog.publish_at(later, "2100-01-01T08:00:00+01:00".parse::<Timestamp>()?)
         .await?;
@@ -118,7 +118,7 @@ async fn morning(blog: impl Posts) -> Result<(), Error> {
     info!(post = by_hand, "an UPDATE by hand, and no call to the library");
     blog.update_by_hand(by_hand, now.after(seconds(4))).await?;
 
-    // Something goes wrong between the post and the commit: neither of the two happens.
+    // A failure between the post and the commit: neither of the two happens.
     let unlucky = blog.write("Never to be").await?;
     blog.publish_at_and_fail(unlucky, now.after(seconds(1))).await?;
 

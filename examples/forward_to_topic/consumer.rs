@@ -1,4 +1,4 @@
-//! The service's consumer: the bare client, and nothing of delayline.
+//! The service's consumer: the bare client, without delayline.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Consumer {
     received: mpsc::UnboundedReceiver<Received>,
 }
 
-/// What it needs of a message.
+/// The parts of a message that it uses.
 pub(crate) struct Received {
     pub(crate) body: String,
     pub(crate) queue: i32,
@@ -39,7 +39,7 @@ impl Received {
     }
 }
 
-/// Makes the topic if it is not there, and consumes its messages with this tag.
+/// Creates the topic if it is missing, and consumes its messages with this tag.
 pub(crate) async fn start(nameserver: &str, topic: &str, tag: &str) -> Result<Consumer, Error> {
     let owner = RuntimeOwner::plan(RuntimeConfig::for_parallelism("consumer", 2))?.build()?;
     let telemetry = TelemetryRuntimeGuard::noop();

@@ -1,12 +1,12 @@
-//! Unpaid orders are cancelled on time by a consumer that knows nothing of this library: delayline publishes what is
-//! due to the service's own topic, and the consumers of that topic, in Java, Go or here, stay as they are.
+//! Cancels unpaid orders on time by a consumer that knows nothing of this library: delayline publishes due tasks to the
+//! service's own topic, and the consumers of that topic, in Java, Go or here, stay as they are.
 //!
 //! ```sh
 //! scripts/rocketmq start DIR
 //! cargo run --example forward_to_topic --features rocketmq -- --rocketmq "$(cat DIR/namesrv)"
 //! ```
 //!
-//! The topic is the service's, so it must be there. This example makes its own, and removes nothing.
+//! The topic is the service's, so it must exist. This example creates its own, and removes nothing.
 
 // For the bare client of the consumer; delayline needs none.
 #![recursion_limit = "512"]
@@ -40,7 +40,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let options = Options::parse();
-    // The other side: a consumer as any service has it.
+    // The other side: a consumer like any other.
     let mut consumer = Box::pin(consumer::start(&options.rocketmq, &options.topic, "cancel")).await?;
 
     let forward = Forward::connect(options.rocketmq.as_str(), options.topic.as_str())

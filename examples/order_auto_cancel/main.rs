@@ -44,10 +44,10 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Binds a task to its handler. It is stored with each task, so it must stay the same from release to release.
 const CANCEL: &str = "order.cancel";
 
-/// What a customer who asks for it is given on top.
+/// How much longer a customer gets who asks for it.
 const MORE_TIME: Duration = Duration::from_secs(3);
 
-/// How long after the last due time the run gives up and calls what is still open lost.
+/// How long after the last due time the run gives up and counts open orders as lost.
 const PATIENCE_MS: i64 = 30_000;
 
 #[tokio::main]
@@ -102,8 +102,9 @@ async fn run(options: &Options) -> Result<bool, Error> {
         .handle(CANCEL, move |order, context| {
             cancel_unpaid(cancelling.clone(), order, context)
         })
-        // What a killed worker had claimed is taken over when its lease ends. The default, 30 s, forgives a long pause
-        // of the process; these handlers take milliseconds, and an operator who watches a restart should not have to wait.
+        // Tasks that a killed worker had claimed are taken over when its lease ends. The default, 30 s, tolerates a
+        // long pause of the process; these handlers take milliseconds, and an operator who watches a restart should not
+        // have to wait.
         .lease(Duration::from_secs(2));
 
     // Wake-ups are received, and handlers run, only inside `run_until`; the shop is open beside it.
@@ -129,7 +130,7 @@ async fn run(options: &Options) -> Result<bool, Error> {
     Ok(summary.is_clean())
 }
 
-/// What delays are chained through: RocketMQ, or this process acting as one with its default levels.
+/// The carrier, which chains delays: RocketMQ, or this process acting as one with its default levels.
 async fn levels(options: &Options) -> Result<Arc<dyn Backend>, Error> {
     Ok(match &options.rocketmq {
         #[cfg(feature = "rocketmq")]
@@ -138,12 +139,12 @@ async fn levels(options: &Options) -> Result<Arc<dyn Backend>, Error> {
             // It reads its level table from the broker.
             Arc::new(RocketMqBackend::connect(nameserver.as_str()).await?)
         }
-        // Without the feature the option has been refused.
+        // Without the feature the option was refused.
         _ => Arc::new(LevelsBackend::new(LevelTable::default())),
     })
 }
 
-/// What the last stretch goes through: Redis, or by default the store's own table.
+/// The precise backend, for the last stretch: Redis, or by default the store's own table.
 fn precise(builder: SchedulerBuilder, options: &Options) -> Result<SchedulerBuilder, Error> {
     Ok(match &options.redis {
         #[cfg(feature = "redis")]
@@ -152,8 +153,8 @@ fn precise(builder: SchedulerBuilder, options: &Options) -> Result<SchedulerBuil
     })
 }
 
-/// The handler. It may run twice for one order (its process can die between the effect and the word that it is done),
-/// and it may run for an order that was paid a moment ago. Both end at the order's state, which only one can change.
+/// The handler. It may run twice for one order (its process can die between the effect and settling the task), and it
+/// may run for an order that was paid a moment ago. Both end at the order's state, which only one can change.
 async fn cancel_unpaid(orders: Orders, order: i64, context: Context) -> Result<Outcome, Failure> {
     let late = context.lateness();
     let hops = context.task().hop;
@@ -238,8 +239,8 @@ async fn extend(orders: &Orders, scheduler: &Scheduler, order: i64) -> Result<()
     Ok(())
 }
 
-/// Takes the second step where a killed run took only the first. Every step may be repeated, so there is nothing to
-/// remember about which were taken.
+/// Takes the second step where a killed run took only the first. Every step may be repeated, so there is no need to
+/// remember which were taken.
 async fn finish_half_done(orders: &Orders, scheduler: &Scheduler) -> Result<(), Error> {
     let paid = orders.paid().await?;
     // Tasks that are cancelled, or were never there, answer so.
@@ -271,8 +272,8 @@ async fn all_ended(orders: &Orders, scheduler: &Scheduler) -> Result<(), Error> 
         if now_ms() > latest + PATIENCE_MS {
             return Ok(());
         }
-        // Woken when an order ends in this process; the pause is for what ends without it, such as a task whose order
-        // had ended before its worker was killed.
+        // Woken when an order ends in this process; the pause is for orders that end without it, such as one that had
+        // ended before its worker was killed.
         let _ = tokio::time::timeout(Duration::from_millis(500), orders.ended()).await;
     }
 }

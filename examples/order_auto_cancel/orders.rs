@@ -1,4 +1,4 @@
-//! The service's own tables, in its own connections: orders, and what was done to them.
+//! The service's own tables, in its own connections: orders, and their effects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 }
 
 impl Orders {
-    /// Opens the service's tables in a file that is there.
+    /// Opens the service's tables in an existing file.
     pub(crate) async fn open(file: &Path) -> Result<Self, sqlx::Error> {
         // SQLite has one writer at a time: a second connection would only wait for the first.
         let pool = SqlitePoolOptions::new()
@@ -84,7 +84,7 @@ impl Orders {
         state: &'static str,
         how: Option<(u32, WokenBy)>,
     ) -> Result<bool, sqlx::Error> {
-        // Before any waiting for the database, so that it shows when this was decided, also if that was too early.
+        // Before waiting for the database, so that it shows when this was decided, also if that was too early.
         let at = now_ms();
         let mut transaction = self.pool.begin().await?;
         let update = sqlx::query("UPDATE orders SET state = ? WHERE id = ? AND state = 'open'")
@@ -141,7 +141,7 @@ impl Orders {
             .await
     }
 
-    /// Ends when an order has ended since it was last asked.
+    /// Waits until an order has ended since the last call.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
     }

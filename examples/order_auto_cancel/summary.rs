@@ -1,4 +1,4 @@
-//! What became of the orders, counted from what is durable: every order in the file, of this run and earlier ones.
+//! Counts the outcomes of the orders from durable data: every order in the file, of this run and earlier ones.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Summary {
     cancelled: u64,
     /// Neither paid nor cancelled, though their time is over.
     lost: u64,
-    /// Of more than one effect.
+    /// Those with more than one effect.
     twice: u64,
     /// Cancelled before the time last promised.
     early: u64,

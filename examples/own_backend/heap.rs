@@ -18,14 +18,14 @@ const NAME: &str = "heap";
 pub(crate) struct HeapBackend {
     /// None once it has been closed.
     heap: Mutex<Option<Heap>>,
-    /// There may be an earlier one on top, or nothing to wait for any more.
+    /// Notified when there is an earlier one on top, or nothing to wait for any more.
     changed: Notify,
 }
 
 type Heap = BinaryHeap<Reverse<(Instant, Wake)>>;
 
 impl HeapBackend {
-    /// One that holds nothing yet.
+    /// Makes an empty one.
     pub(crate) fn new() -> Self {
         Self {
             heap: Mutex::new(Some(Heap::new())),
@@ -81,7 +81,7 @@ impl Backend for HeapBackend {
     /// Nothing is taken out before the last await, so a call that is dropped loses nothing.
     async fn receive(&self, max: usize) -> Result<Vec<Arrival>, Error> {
         loop {
-            // Made before the look, so that no change after it is missed.
+            // Before the check, so that no change after it is missed.
             let changed = self.changed.notified();
             let (arrived, next) = self.with_heap(|heap| take(heap, max))?;
             if !arrived.is_empty() {
@@ -94,7 +94,7 @@ impl Backend for HeapBackend {
         }
     }
 
-    /// Nothing to do: what is taken does not come again.
+    /// Does nothing: a taken wake-up does not come again.
     async fn acknowledge(&self, _: Vec<Arrival>) {}
 
     async fn health(&self) -> Result<(), Error> {
@@ -108,7 +108,7 @@ impl Backend for HeapBackend {
     }
 }
 
-/// Takes up to `max` whose time has come; says when the next one's will have.
+/// Takes up to `max` whose time has come; returns the time of the next one.
 fn take(heap: &mut Heap, max: usize) -> (Vec<Arrival>, Option<Instant>) {
     let now = Instant::now();
     let mut arrived = Vec::new();

@@ -1,5 +1,5 @@
-//! A backend of one's own, written against nothing but the public interface: the trait, what goes through it, and
-//! the suite of `delayline::testing` that holds it to the trait's page (`tests/in_process/own_backend.rs`).
+//! A backend of one's own, written against only the public interface: the trait, its types, and the suite of
+//! `delayline::testing` that checks it against the trait's page (`tests/in_process/own_backend.rs`).
 //!
 //!     cargo run --example own_backend
 

@@ -1,4 +1,4 @@
-//! Rows in memory, and a journal in a file of what becomes of them, by which they are there again after a crash.
+//! Keeps rows in memory, and their changes in a journal in a file, which restores them after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use serde::{Deserialize, Serialize};
 const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
 
-/// Rows in three orders, and where each change of them is written to.
+/// Rows in three orders, and the file for their changes.
 pub(crate) struct Journal {
     rows: BTreeMap<TaskId, Kept>,
     by_due: BTreeSet<Place>,
     by_wake: BTreeSet<Place>,
-    /// By whether they are live, and then when they were made: so a key means the last row of it.
+    /// By whether they are live, and then by when they were made: so a key means its last row.
     by_key: BTreeSet<(Kind, Key, bool, Timestamp, TaskId)>,
-    /// None once the memory may have what the disk has not.
+    /// None once the memory may differ from the disk.
     file: Option<File>,
-    /// What a call has changed, which is to be in the file when it ends.
+    /// The changes of a call, which are to be in the file when it ends.
     lines: Vec<u8>,
     _lock: File,
 }
 
 type Place = (State, Kind, Timestamp, TaskId);
 
-/// A row, and what was noted of it.
+/// A row and its history.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) row: Task,
@@ -52,7 +52,7 @@ impl Kept {
     }
 }
 
-/// What has become of a row; none, it was removed.
+/// The new state of a row; none, it was removed.
 #[derive(Serialize, Deserialize)]
 struct Line {
     id: TaskId,
@@ -60,7 +60,7 @@ struct Line {
 }
 
 impl Journal {
-    /// Opens the journal of a folder, which is made unless it is there. One process has it at a time.
+    /// Opens the journal of a folder, which is created if it is missing. One process has it at a time.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let lock = File::create(folder.join("lock"))?;
@@ -85,7 +85,7 @@ impl Journal {
                 journal.apply(serde_json::from_slice(line)?);
             }
         }
-        // From now on a line for each row in the place of all that became of it.
+        // From now on one line for each row in place of all its changes.
         let all: Vec<_> = journal.rows.values().cloned().collect();
         journal.call(|journal| all.into_iter().try_for_each(|kept| journal.set(kept)))?;
         fs::rename(aside, path)?;
@@ -93,7 +93,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What a call gives. What it has changed is on the disk then.
+    /// Runs a call. Its changes are on the disk when this returns.
     pub(crate) fn call<A>(&mut self, call: impl FnOnce(&mut Self) -> io::Result<A>) -> io::Result<A> {
         let file = self.file.take();
         let mut file =
@@ -108,7 +108,7 @@ impl Journal {
         Ok(answer)
     }
 
-    /// Has this in the place of a row, or beside the others.
+    /// Adds a row, or replaces it.
     pub(crate) fn set(&mut self, kept: Kept) -> io::Result<()> {
         let id = kept.row.id;
         self.write(id, Some(kept))
@@ -150,7 +150,7 @@ impl Journal {
         self.rows.get(&id)
     }
 
-    /// The live row of a key, else the newest.
+    /// Finds the live row of a key, or else the newest.
     pub(crate) fn of_key(&self, kind: &Kind, key: &Key) -> Option<&Kept> {
         let end = |is_live, time, id| (kind.clone(), key.clone(), is_live, time, id);
         let all = end(false, Timestamp::MIN, FIRST_ID)..=end(true, Timestamp::MAX, LAST_ID);
@@ -158,12 +158,12 @@ impl Journal {
         self.get(*id)
     }
 
-    /// The live row of the kind and key of another.
+    /// Finds the live row of the kind and key of another.
     pub(crate) fn live(&self, kind: &Kind, key: Option<&Key>) -> Option<&Kept> {
         self.of_key(kind, key?).filter(|kept| kept.row.state.is_live())
     }
 
-    /// The kinds that have rows in a state, each found behind the last row of the one before.
+    /// Lists the kinds that have rows in a state, each found behind the last row of the one before.
     pub(crate) fn kinds(&self, state: State, after: Option<&Kind>) -> impl Iterator<Item = Kind> {
         let behind = move |kind: &Kind| Bound::Excluded((state, kind.clone(), Timestamp::MAX, LAST_ID));
         let next = move |from: Bound<Place>| {

@@ -1,5 +1,5 @@
-//! A table of one's own, written against nothing but the public interface: rows in memory and in a journal. The engine
-//! makes a store of it, and the suites of `delayline::testing` hold it to what it promises (`tests/in_process/own_table.rs`).
+//! A table of one's own, written against only the public interface: rows in memory and in a journal. The engine makes a
+//! store of it, and the suites of `delayline::testing` check it against its contract (`tests/in_process/own_table.rs`).
 //!
 //!     cargo run --example own_table [FOLDER]
 //!

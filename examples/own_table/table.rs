@@ -1,4 +1,4 @@
-//! The table over the journal: what an engine asks of rows.
+//! Implements the table over the journal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,14 +24,15 @@ pub(crate) struct JournalTable {
 }
 
 impl JournalTable {
-    /// The rows of a folder, which is made unless it is there.
+    /// Opens the table of a folder, which is created if it is missing.
     pub(crate) fn open(folder: &Path, clock: Clock) -> Result<Self, Error> {
         let journal = Arc::new(Mutex::new(Journal::open(folder).map_err(failed)?));
         Ok(Self { journal, clock })
     }
 
-    /// What a call gives that has all rows to itself, and the time at which it has. It is on a thread that may wait for the disk,
-    /// and goes on to its end even if its caller is gone: so each call is done, or not at all.
+    /// Runs a call that has all rows to itself, and returns its result with the time at which it ran. It is on a thread
+    /// that may wait for the disk, and goes on to its end even if its caller is gone: so each call is done, or not at
+    /// all.
     async fn call<A: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Journal, Timestamp) -> io::Result<A> + Send + 'static,
@@ -51,7 +52,7 @@ impl JournalTable {
     }
 }
 
-/// An error that does not pass by itself: the journal has to be opened again.
+/// Makes an error that does not pass by itself: the journal has to be opened again.
 fn failed(error: io::Error) -> Error {
     Error::Store {
         store: NAME,
@@ -66,7 +67,7 @@ impl Table for JournalTable {
         NAME
     }
 
-    /// While the disk is busy with one call, the next ones become one.
+    /// One: while the disk is busy with a call, the next ones are merged.
     fn calls(&self) -> Option<usize> {
         Some(1)
     }

@@ -88,7 +88,7 @@ impl Game {
     fn count(&self, pet: Pet<'_>, answer: &Answer) {
         match answer {
             Answer::Done(task) => self.ledger.card_counted(task),
-            // Hungry already, or being told so at this moment.
+            // Hungry already, or becoming so at this moment.
             Answer::TooLate(_) | Answer::Finished(_) => {
                 info!(player = pet.0, pet = pet.1, "too late, the card comes back");
                 self.ledger.card_back();
@@ -97,7 +97,7 @@ impl Game {
         }
     }
 
-    /// Shows a player when the pets will be hungry, by the same clock as decides it.
+    /// Shows a player when the pets will be hungry, by the clock that decides it.
     pub(crate) async fn show(&self, player: &str, names: &[&str]) -> Result<(), Error> {
         let now = self.store.now().await?;
         for &name in names {
@@ -121,7 +121,7 @@ impl Game {
         Ok(())
     }
 
-    /// Waits until a pet has been told to be hungry.
+    /// Waits until a pet has become hungry.
     pub(crate) async fn until_hungry(&self, pet: Pet<'_>) -> Result<(), Error> {
         while self.task(pet).await?.state.is_live() {
             tokio::time::sleep(self.hour / 20).await;
@@ -137,7 +137,7 @@ impl Game {
         Ok(())
     }
 
-    /// Tells players, until it is stopped, when their pets are hungry.
+    /// Runs the worker that makes pets hungry, until it is stopped.
     pub(crate) fn work(&self) -> Working {
         let ledger = Arc::clone(&self.ledger);
         let hungry = move |(player, pet): (String, String), context: Context| {

@@ -1,4 +1,4 @@
-//! What happened, to be counted at the end.
+//! Records what happened, to be counted at the end.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::Error;
 
-/// Keeps for every feeding when the pet was to be hungry, and how often it was.
+/// Records for every feeding when the pet was to be hungry, and how often it was.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pages: Mutex<Pages>,
@@ -25,7 +25,7 @@ struct Pages {
 
 #[derive(Debug)]
 struct Feeding {
-    /// The version of the row that was answered last, and when it was due then.
+    /// The version of the row in the last answer, and when it was due then.
     version: u64,
     due_at: Timestamp,
     hungry: Vec<Timestamp>,
@@ -49,7 +49,7 @@ impl Ledger {
         self.pages().failures.push(failure);
     }
 
-    /// The handler was called with this row.
+    /// Records that the handler was called with this row.
     pub(crate) fn hungry(&self, task: &Task) {
         let mut pages = self.pages();
         let due_at = task.due_at;
@@ -61,7 +61,8 @@ impl Ledger {
         feeding.hungry.push(due_at);
     }
 
-    /// Answers of players who act at the same moment are heard in any order: the version tells which is the last.
+    /// Records an answer. Answers to players who act at the same moment arrive in any order: the version says which is
+    /// the last.
     fn changed(&self, task: &Task) {
         let mut pages = self.pages();
         let feeding = pages.feedings.entry(task.id).or_insert_with(|| Feeding {
@@ -75,7 +76,7 @@ impl Ledger {
         }
     }
 
-    /// Whether every pet that was fed has been hungry.
+    /// Says whether every fed pet has been hungry.
     pub(crate) fn is_complete(&self) -> bool {
         self.pages()
             .feedings
@@ -83,7 +84,7 @@ impl Ledger {
             .all(|feeding| !feeding.hungry.is_empty())
     }
 
-    /// Says how it went, and whether it went as it should.
+    /// Reports the result, and fails if it is wrong.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let pages = self.pages();
         let once = |feeding: &Feeding| feeding.hungry == [feeding.due_at];

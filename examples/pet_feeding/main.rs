@@ -104,7 +104,7 @@ async fn play(store: Arc<dyn Store>, players: usize, hour: Duration) -> Result<(
     game.ledger().settle()
 }
 
-/// What one player does of an evening.
+/// The moves of one player in an evening.
 async fn evening(game: &Game, player: &str) -> Result<(), Error> {
     let [calm, teased, late] = [(player, "Calm"), (player, "Teased"), (player, "Late")];
     for pet in [calm, teased, late] {
@@ -121,7 +121,7 @@ async fn evening(game: &Game, player: &str) -> Result<(), Error> {
     game.about_when_hungry(late).await?;
     tokio::try_join!(game.throw_card(late), game.throw_card(late))?;
 
-    // One is fed once more when it is hungry, and while it is not: then it is another 4 hours from now.
+    // One is fed again when it is hungry, and while it is not: then it is another 4 hours from now.
     game.until_hungry(teased).await?;
     game.feed(teased).await?;
     game.feed(teased).await?;

@@ -20,12 +20,12 @@ const REMIND: &str = "appointment.remind";
 
 pub(crate) const A_DAY: &str = "a day before";
 
-/// How long before an appointment people are reminded, each under a name of its own.
+/// How long before an appointment customers are reminded, each under a name of its own.
 fn reminders() -> [(&'static str, Span); 2] {
     [(A_DAY, 1.day()), ("2 hours before", 2.hours())]
 }
 
-/// An appointment and the name of one of its reminders: so each has a task that is its own, and is moved with it.
+/// The key of an appointment and one of its reminders: so each has a task of its own, and is moved with it.
 fn key(appointment: &str, name: &str) -> String {
     format!("{appointment}, {name}")
 }
@@ -52,7 +52,7 @@ impl Book {
         &self.expected
     }
 
-    /// Puts an appointment down, or moves it: its reminders go with it. One whose time has gone by is left out.
+    /// Adds an appointment, or moves it: its reminders go with it. A reminder whose time has passed is left out.
     pub(crate) async fn put(&self, appointment: &str, at: &Zoned) -> Result<(), Error> {
         let now = self.store.now().await?;
         let (mut tasks, mut passed) = (Vec::new(), Vec::new());
@@ -99,14 +99,14 @@ impl Book {
         }
     }
 
-    /// Waits until everybody has been told.
+    /// Waits until every reminder was sent.
     pub(crate) async fn all_told(&self) {
         while !self.expected.is_complete() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Tells people, until it is stopped.
+    /// Runs the worker that sends reminders, until it is stopped.
     pub(crate) fn work(&self) -> Working {
         let (expected, pace) = (Arc::clone(&self.expected), self.pace);
         let remind = move |when: String, context: Context| {
@@ -141,13 +141,13 @@ impl Working {
     }
 }
 
-/// Who is to be told when, to be counted at the end.
+/// The reminders to send, to be counted at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Expected(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// What is still to be told.
+    /// The reminders that were not sent yet.
     open: BTreeMap<String, Zoned>,
     count: usize,
     wrong: Vec<String>,
@@ -180,7 +180,7 @@ impl Expected {
         self.lock().open.is_empty()
     }
 
-    /// How many were told; an error unless each was told as it was to be.
+    /// Counts the sent reminders; an error unless each was sent as planned.
     pub(crate) fn settle(&self) -> Result<usize, Error> {
         let told = self.lock();
         match told.wrong.is_empty() && told.open.is_empty() {

@@ -1,4 +1,4 @@
-//! When people are reminded: in their own time zone, and not at night.
+//! Computes when customers are reminded: in their own time zone, and not at night.
 
 use jiff::civil::{Time, time};
 use jiff::{Span, ToSpan, Zoned};
@@ -7,7 +7,7 @@ use crate::Error;
 
 /// No reminder is sent from the one hour to the other.
 const NIGHT: (i8, i8) = (22, 8);
-/// Before the night, when it is too late to tell in the morning.
+/// In the evening before, when the morning would be too late.
 const EVENING: Time = time(21, 30, 0, 0);
 
 pub(crate) fn is_night(at: &Zoned) -> bool {

@@ -98,13 +98,13 @@ async fn story(file: &Path, hour: u16) -> Result<(), Error> {
     book.put("Lee's barber", &at("2026-03-28T11:00[Europe/Berlin]")?)
         .await?;
 
-    // When one reminder has been told already, it is told again of the new time.
+    // A reminder that was sent already is sent again for the new time.
     book.until_told("Lee's barber", A_DAY).await;
     book.until_told("Ada's doctor", A_DAY).await;
     book.put("Ada's doctor", &at("2026-03-29T10:00[Europe/Berlin]")?)
         .await?;
     book.strike("Lee's barber").await?;
-    // It is too late to tell of this one a day before.
+    // It is too late to remind of this one a day before.
     book.put("Lee's doctor", &at("2026-03-28T12:00[Europe/Berlin]")?)
         .await?;
 

@@ -1,10 +1,10 @@
-//! Days in seconds.
+//! Runs days in seconds.
 
 use delayline::Timestamp;
 use jiff::Zoned;
 
-/// How the time of the story goes by, which begins now and goes faster. A service has no need of it: what is due at a
-/// `Zoned` is due at its `timestamp()`.
+/// The time of the story, which begins now and runs faster. A service has no need of it: a task for a `Zoned` is due at
+/// its `timestamp()`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     began: Timestamp,
@@ -15,7 +15,7 @@ pub(crate) struct Pace {
 const HOUR: i64 = 3_600_000;
 
 impl Pace {
-    /// The story begins at `first`; an hour of it is `hour` ms.
+    /// Begins the story at `first`; an hour of it is `hour` ms.
     pub(crate) fn new(began: Timestamp, first: &Zoned, hour: u16) -> Self {
         Self {
             began,
@@ -24,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// When it is so late in the story.
+    /// Returns the real time for a time of the story.
     pub(crate) fn real(&self, told: &Zoned) -> Timestamp {
         let since = told.timestamp().as_millisecond() - self.first;
         // Rounded up: no reminder may be early.

@@ -2,7 +2,7 @@
 
 use crate::program;
 
-/// Runs the morning, which looks at its posts itself: it ends well only if four are out and two are not.
+/// Runs the morning, which checks its posts itself: it succeeds only if four are out and two are not.
 async fn publishes_four_posts(arguments: &[&str]) {
     let said = program::said("blog_publish", arguments).await;
     let published = said.lines().filter(|line| line.contains(" INFO published "));
@@ -33,7 +33,7 @@ async fn four_posts_are_published_in_mariadb() {
     publishes_four_posts(&["--mysql", &url]).await;
 }
 
-/// Fails, and says so in one line without the password.
+/// Fails, with one line without the password.
 async fn complains(arguments: &[&str], expected: &str) {
     let output = program::run("blog_publish", arguments).await;
     let complained = String::from_utf8(output.stderr).unwrap();

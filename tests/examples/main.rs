@@ -1,6 +1,6 @@
-//! The examples, as a user runs them.
+//! Tests the examples, as a user runs them.
 //!
-//! This crate has the compiler's default limits: `rocketmq_caller` is proof by compiling that a service needs no others.
+//! This crate has the compiler's default limits: `rocketmq_caller` proves by compiling that a service needs no others.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

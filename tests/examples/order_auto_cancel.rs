@@ -16,7 +16,7 @@ async fn run(arguments: &[&str]) -> Output {
     program::run("order_auto_cancel", arguments).await
 }
 
-/// The last line of what it said, if it went well.
+/// Returns the last line of a successful run.
 fn summary(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
@@ -24,7 +24,7 @@ fn summary(output: &Output) -> String {
     said.lines().last().unwrap().to_owned()
 }
 
-/// A run that is watched.
+/// A run whose output is watched.
 struct Watched {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -37,7 +37,7 @@ impl Watched {
         Self { child, lines }
     }
 
-    /// Goes on until `times` lines have said what `moment` says.
+    /// Waits until `times` lines have said what `moment` says.
     async fn until(&mut self, moment: &str, times: usize) {
         let mut seen = 0;
         while seen < times {
@@ -54,7 +54,7 @@ impl Watched {
         }
     }
 
-    /// By SIGKILL: it has no say in it.
+    /// Kills it by SIGKILL.
     async fn kill(mut self) {
         self.child.start_kill().unwrap();
         assert!(!self.child.wait().await.unwrap().success());
@@ -69,7 +69,7 @@ async fn a_run_ends_with_every_order_paid_or_cancelled_on_time_and_says_so() {
         r#"{"orders":6,"paid":2,"extended":1,"cancelled":4,"lost":0,"twice":0,"early":0,"hops_max":"#;
     assert!(line.starts_with(counts), "{line}");
     let value: Value = serde_json::from_str(&line).unwrap();
-    // Each chain began with a level, so each was moved on at least once.
+    // Each chain began with a level, so each had at least one hop.
     assert!(value["hops_max"].as_u64().unwrap() >= 1, "{line}");
     let late = &value["late_ms"];
     let [p50, p99, max] = ["p50", "p99", "max"].map(|name| late[name].as_u64().unwrap());
@@ -79,7 +79,7 @@ async fn a_run_ends_with_every_order_paid_or_cancelled_on_time_and_says_so() {
     assert_eq!(woken, 4, "{line}");
 }
 
-/// Every order has ended, once, and not before its time.
+/// Asserts that every order has ended, once, and not before its time.
 fn assert_all_ended(line: &str, orders_at_least: u64) -> Value {
     let value: Value = serde_json::from_str(line).unwrap();
     let count = |name: &str| value[name].as_u64().unwrap();
@@ -92,7 +92,8 @@ fn assert_all_ended(line: &str, orders_at_least: u64) -> Value {
     value
 }
 
-/// Kills a run when it has opened so many of its sixty orders and then said `moment` so many times, and starts it again.
+/// Kills a run when it has opened so many of its sixty orders and then said `moment` so many times, and starts it
+/// again.
 async fn is_finished_after_a_kill(opened: usize, moment: &str, times: usize) {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("shop.db");
@@ -122,7 +123,7 @@ async fn a_run_killed_while_it_opens_orders_is_finished_by_the_next() {
 
 #[tokio::test]
 async fn a_run_killed_between_an_effect_and_the_word_that_it_is_done_is_finished_by_the_next() {
-    // It is said when the order is cancelled and the task is not yet done.
+    // This line comes when the order is cancelled and the task is not yet done.
     is_finished_after_a_kill(60, "unpaid: cancelled", 5).await;
 }
 
@@ -172,7 +173,7 @@ async fn steps_that_were_half_done_are_finished_by_the_next_run() {
     let line = summary(&run(&["--db", file, "--orders", "0", "--json"]).await);
     let counts = r#"{"orders":5,"paid":1,"extended":1,"cancelled":4,"lost":0,"twice":0,"early":0,"#;
     assert!(line.starts_with(counts), "{line}");
-    // The paid order's task did not wait for its time to find out.
+    // The paid order's task was cancelled before it was due.
     let task = scheduler.find(task("2")).await.unwrap().unwrap();
     assert_eq!(task.state, State::Cancelled);
 }
@@ -228,7 +229,7 @@ mod servers {
     use super::*;
     use crate::redis_server::RedisServer;
 
-    /// All runs are of one consumer group: two at once would take each other's wake-ups, which only the sweep mends.
+    /// All runs are of one consumer group: two at once would take each other's wake-ups, which are left to the sweep.
     static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     fn nameserver() -> String {

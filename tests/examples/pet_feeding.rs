@@ -2,7 +2,7 @@
 
 use crate::program;
 
-/// Runs the game, which counts by itself: it ends well only if every pet was hungry once, at its time.
+/// Runs the game, which counts by itself: it succeeds only if every pet was hungry once, at its time.
 async fn everybody_is_hungry_once(arguments: &[&str]) {
     let said = program::said("pet_feeding", arguments).await;
     let last = said.lines().last().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// So that a test that hangs ends some time; it says nothing about how long anything should take.
+/// Ends a test that hangs; it says nothing about how long anything should take.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(180);
 
 /// Names the file of an example: Cargo builds them beside the tests, in the folder next to theirs.
@@ -41,7 +41,7 @@ pub(crate) async fn run(example: &str, arguments: &[&str]) -> Output {
     timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap()
 }
 
-/// Runs an example that ends well and complains of nothing; gives what it said.
+/// Runs an example that succeeds without complaints; returns its output.
 pub(crate) async fn said(example: &str, arguments: &[&str]) -> String {
     let output = run(example, arguments).await;
     let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());

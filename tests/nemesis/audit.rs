@@ -1,4 +1,4 @@
-//! Whether what callers were told is what happened.
+//! Checks that the answers to callers match what happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,7 +29,7 @@ pub(crate) struct Audit {
     pub(crate) has_transactions: bool,
 }
 
-/// What must not be.
+/// What must not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wrong {
     /// Its caller was told that it is there, and it is not, or it has ended without having run.
@@ -39,7 +39,7 @@ pub(crate) enum Wrong {
     /// It is dead though it had attempts left.
     Dead,
     /// It is cancelled and no caller has asked for it.
-    CancelledByNobody,
+    CancelledUnasked,
     /// It was started before it was due.
     Early,
     /// It was started though its caller had been told that it was cancelled.
@@ -66,9 +66,9 @@ pub(crate) enum Wrong {
     Unasked,
 }
 
-/// How many starts a process may be in the midst of when it is stopped.
+/// How many starts may be in progress in a process when it is stopped.
 const MOST_ON_THE_WAY: usize = 4;
-/// How soon after it goes on these are noted, in ms.
+/// How soon after it continues these are recorded, in ms.
 const GOES_ON_WITHIN: i64 = 500;
 
 /// What is wrong, and with which task.
@@ -123,7 +123,7 @@ impl Audit {
         findings
     }
 
-    /// What was started in a pause of its kind.
+    /// Finds tasks that were started in a pause of their kind.
     fn started_while_paused(&self) -> Findings {
         let mut on_the_way = vec![0; self.stops.len()];
         let mut findings = Vec::new();
@@ -134,7 +134,7 @@ impl Audit {
                     let Some(held) = held.find(|held| held.forbids(asked.kind, start.at)) else {
                         continue;
                     };
-                    // It had looked, and was stopped before it noted the start.
+                    // It had checked for pauses, and was stopped before it recorded the start.
                     let stop = self.stops.iter().position(|stop| {
                         stop.process == start.process
                             && stop.from < held.from
@@ -153,7 +153,7 @@ impl Audit {
         findings
     }
 
-    /// All that is known of a task.
+    /// Prints all that is known of a task.
     pub(crate) fn history(&self, id: TaskId) -> String {
         let mut told = vec![format!("{id}:")];
         let mut lines = Vec::new();
@@ -192,7 +192,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// The answers that say what it is now.
+    /// Returns the answers that say what it is now.
     fn changes(&self) -> impl Iterator<Item = (&Call, &Changed)> {
         self.asked.calls.iter().filter_map(|call| match &call.said {
             Said::Changed(changed) if changed.id == self.id => Some((call, changed)),
@@ -200,7 +200,7 @@ impl One<'_> {
         })
     }
 
-    /// What is wrong with how it ended.
+    /// Checks how it ended.
     fn end(&self) -> Option<Wrong> {
         let calls = &self.asked.calls;
         let is_there = self.changes().next().is_some();
@@ -219,11 +219,11 @@ impl One<'_> {
             State::Scheduled | State::Running => Some(Wrong::NotEnded),
             State::Done => self.starts.is_empty().then_some(Wrong::Lost),
             State::Dead => {
-                // A start that was noted may not have happened where the answer was lost, and the claim with it.
+                // A recorded start may not have happened where the answer was lost, and the claim with it.
                 let attempts = u32::try_from(self.starts.len()).unwrap() + row.stalls;
                 let is_too_soon = match self.asked.kind {
                     PLAIN => attempts < PLAIN_ATTEMPTS,
-                    // Its claimants say why.
+                    // The calls of its claimants are checked instead.
                     CLAIMED => false,
                     _ => true,
                 };
@@ -236,12 +236,12 @@ impl One<'_> {
                     _ => false,
                 };
                 let mut cancels = calls.iter().filter(|call| call.what == What::Cancel);
-                (!cancels.any(may_be)).then_some(Wrong::CancelledByNobody)
+                (!cancels.any(may_be)).then_some(Wrong::CancelledUnasked)
             }
         }
     }
 
-    /// What is wrong with when it was started.
+    /// Checks when it was started.
     fn starts(&self) -> BTreeSet<Wrong> {
         let mut found = BTreeSet::new();
         let claims: BTreeSet<_> = self.starts.iter().map(|start| start.version).collect();
@@ -266,10 +266,10 @@ impl One<'_> {
         found
     }
 
-    /// Whether it was started for a time that it may have had.
+    /// Says whether it was started for a time that it may have had.
     fn is_planned(&self, start: &Start) -> bool {
         let before = || self.asked.calls.iter().filter(|call| call.asked <= start.at);
-        // It may be done at any time from when it was asked.
+        // It may be done at any time after the call.
         if before().any(|call| matches!(call.said, Said::Unknown(_))) {
             return true;
         }
@@ -322,7 +322,7 @@ impl fmt::Display for Audit {
     }
 }
 
-/// How often each is there.
+/// Counts equal values.
 fn counts(of: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     of.fold(BTreeMap::new(), |mut counts, one| {
         *counts.entry(one).or_default() += 1;

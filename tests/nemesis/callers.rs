@@ -1,4 +1,4 @@
-//! Callers who do not know that anything is wrong, and give up what is not answered.
+//! Callers that know of no fault, and give up unanswered calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::home::{Home, KINDS, Within};
 use crate::ledger::{Ledger, What};
 use crate::verbs::{self, Ask, Said};
 
-/// For how long a caller waits for an answer.
+/// How long a caller waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Callers {
@@ -23,7 +23,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// Begins to call, so many callers a second, each by chance.
+    /// Begins to call, so many callers a second, each at random.
     pub(crate) fn start(home: Home, ledger: Arc<Ledger>, seed: u64, rate: u32) -> Self {
         let (stop, mut stopped) = oneshot::channel();
         let calling = tokio::spawn(async move {
@@ -98,7 +98,7 @@ impl Caller {
         }
     }
 
-    /// Now and then, where there are transactions, one of the service's, which now and then is rolled back.
+    /// Sometimes, where there are transactions, one of the service's own, which is sometimes rolled back.
     fn within(&mut self, effect: &str, one_in: u8) -> Option<Within> {
         let is_within = self.chance.u8(..one_in) == 0 && self.home.has_transactions();
         is_within.then(|| Within {

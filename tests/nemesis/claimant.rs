@@ -15,23 +15,23 @@ use crate::process::Process;
 use crate::starts::note;
 use crate::worker::STARTS;
 
-/// How many lines of one process ask at once; those of one handle are served together.
+/// How many requests of one process wait at once; those of one handle are served together.
 const LINES: usize = 3;
 /// How many tasks are taken at once.
 const AT_ONCE: usize = 4;
-/// For how long a claimant waits for a task: less than a lease, in which what it is given must have been started.
+/// How long a claimant waits for a task: less than a lease, within which a task must have been started.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a claimant asks to end a claim while it has no answer.
+/// How often a claimant tries to end a claim while it has no answer.
 const TRIES: usize = 3;
 
-/// Starts such a process, which notes in files what it starts and how it ends that.
+/// Starts such a process, which records its starts and its ends in files.
 pub(crate) fn start(address: &Address, starts: &std::path::Path, ends: &std::path::Path) -> Process {
     let mut environment = address.environment();
     environment.extend([(STARTS, starts.into()), (ends::ENDS, ends.into())]);
     Process::start("claimant::process", &environment)
 }
 
-/// What such a process does; nothing in any other.
+/// Runs such a process; does nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let told = |name| std::env::var_os(name).map(PathBuf::from);
@@ -96,7 +96,7 @@ impl Claimant {
         note(&self.starts, &claimed.task, "claim").unwrap();
         let claim = claimed.claim;
         match fastrand::u8(..24) {
-            // It goes away.
+            // It disappears.
             0 => {}
             1 => self.end(claim, End::Discard).await,
             2 | 3 => self.end(claim, End::Retry).await,
@@ -125,7 +125,7 @@ impl Claimant {
         self.end(claim, End::Done).await;
     }
 
-    /// Ends a claim, asked again where there was no answer.
+    /// Ends a claim, and repeats unanswered calls.
     async fn end(&self, claim: ClaimId, end: End) {
         for _ in 0..TRIES {
             if self.ask(claim, end).await.is_some() {
@@ -135,7 +135,7 @@ impl Claimant {
         }
     }
 
-    /// Asks once; none if whether it was done is not known.
+    /// Asks once; none if it is not known whether it was done.
     async fn ask(&self, claim: ClaimId, end: End) -> Option<bool> {
         let asking = self.ends.ask(claim, end);
         let soon = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! A process that is suspended sees what it is to see.
+//! Tests that a suspended process sees its clocks as it should.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -13,12 +13,12 @@ use crate::process::Process;
 use crate::suspend::Still;
 
 const SEEN: &str = "DELAYLINE_NEMESIS_CLOCKS";
-/// For how long it stands still.
+/// How long it stands still.
 const SPAN: Duration = Duration::from_secs(2);
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(60);
 
-/// What a process sees of its clocks, of each the time that has passed.
+/// The time that has passed by each clock of a process.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     monotonic: Duration,
@@ -26,7 +26,7 @@ struct Seen {
     of_day: Duration,
 }
 
-/// What the process does; nothing in any other.
+/// Runs such a process; does nothing in any other.
 #[test]
 fn process() {
     let Some(seen) = env::var_os(SEEN) else { return };
@@ -43,7 +43,7 @@ fn process() {
     }
 }
 
-/// The last that a process has seen, once it has seen something after what is there.
+/// Returns the last reading of a process, once there is a new one.
 fn next(path: &Path) -> Seen {
     let lines = || {
         fs::read_to_string(path)
@@ -58,7 +58,7 @@ fn next(path: &Path) -> Seen {
         assert!(began.elapsed() < SAFETY, "the process has not gone on");
         sleep(Duration::from_millis(5));
     }
-    // Not the last, of which a part may be missing.
+    // Not the last line, a part of which may be missing.
     let line = &lines()[before + 1];
     let [monotonic, boottime, of_day] = *line
         .split(' ')
@@ -74,7 +74,7 @@ fn next(path: &Path) -> Seen {
     }
 }
 
-/// By how much each clock is behind the clock of the day after a while in which the process stood still.
+/// Returns by how much each clock is behind the wall clock after the process stood still for a while.
 fn behind(still: Still) -> (Duration, Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("seen");

@@ -1,4 +1,4 @@
-//! Notes how claimants ended their claims, and checks that only those ends count that were answered so.
+//! Records how claimants ended their claims, and checks that only ends with that answer count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,10 +15,10 @@ use crate::home::LEASE;
 use crate::now;
 use crate::starts::{Start, append};
 
-/// What names the file to a process.
+/// The variable that names the file to a process.
 pub(crate) const ENDS: &str = "DELAYLINE_NEMESIS_ENDS";
 
-/// What a claimant asks of its claim.
+/// A claimant's request about its claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
@@ -40,11 +40,11 @@ pub(crate) struct Ended {
     pub(crate) end: End,
     /// In ms.
     pub(crate) asked: i64,
-    /// When, and whether the claim held; none: whether it was done is not known.
+    /// When, and whether the claim held; none: it is not known whether it was done.
     pub(crate) answered: Option<(i64, bool)>,
 }
 
-/// A process's way to the file, in which each call is two lines.
+/// A process's access to the file, in which each call is two lines.
 #[derive(Clone)]
 pub(crate) struct Notes {
     path: PathBuf,
@@ -76,7 +76,7 @@ impl Notes {
     }
 }
 
-/// Reads all calls, in the order in which they were asked.
+/// Reads all calls, in the order in which they were made.
 pub(crate) fn noted(path: &Path) -> BTreeMap<TaskId, Vec<Ended>> {
     let mut calls = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap().lines() {
@@ -107,10 +107,10 @@ pub(crate) fn noted(path: &Path) -> BTreeMap<TaskId, Vec<Ended>> {
     noted
 }
 
-/// What is wrong with how the claims of a task were ended, and with what has become of it.
+/// Checks how the claims of a task were ended, and its row.
 pub(crate) fn wrong(ends: &[Ended], starts: &[Start], row: &Task) -> BTreeSet<Wrong> {
     let mut found = BTreeSet::new();
-    // One by whom it may have ended as it is.
+    // The call by which it may have ended as it is.
     let last = |end: End| {
         let mut ends = ends.iter();
         ends.any(|ended| {

@@ -1,4 +1,4 @@
-//! What may happen.
+//! Lists the faults.
 
 use crate::proxy::Network;
 use crate::suspend::Still;
@@ -6,7 +6,7 @@ use crate::suspend::Still;
 /// A fault, which lasts for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// The network is like this on a line.
+    /// The network of a line behaves like this.
     Network(Line, Network),
     /// All connections of a line are reset, once.
     Reset(Line),
@@ -14,15 +14,15 @@ pub(crate) enum Fault {
     Killed(usize),
     /// A worker's process is stopped.
     Still(usize, Still),
-    /// Something happens to the server of the rows.
+    /// A fault of the server of the rows.
     Store(Harm),
-    /// To the Redis that carries wake-ups.
+    /// A fault of the Redis that carries wake-ups.
     Precise(Harm),
-    /// To the broker.
+    /// A fault of the broker.
     Broker(Harm),
 }
 
-/// Who is connected with whom.
+/// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
     WorkersToStore,
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// What may happen to a server.
+/// A fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Harm {
     /// Its process is killed, and started again at the end.
@@ -49,19 +49,19 @@ pub(crate) enum Harm {
     Emptied,
     /// The service's account may not use its tables or keys.
     Revoked,
-    /// The service's account may not come in, and those who are in are thrown out.
+    /// The service's account may not log in, and its connections are closed.
     LockedOut,
-    /// It takes no writes, and those who are in are thrown out so that all hear of it.
+    /// It takes no writes, and connections are closed so that all clients learn it.
     ReadOnly,
     /// The table has another name.
     TableAway,
-    /// There is no room left, on its disk or in its memory.
+    /// There is no space left, on its disk or in its memory.
     Full,
     /// Another program's transaction has rows locked.
     RowsLocked,
 }
 
-/// What a fault is done to: of faults at the same time each touches something else.
+/// The target of a fault: of faults at the same time each has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touched {
     Line(Line),

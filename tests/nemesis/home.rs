@@ -1,4 +1,4 @@
-//! Where a process of the service has its rows, in whichever store.
+//! Opens the rows of a process of the service, in any store.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) enum Kept {
     Redis,
 }
 
-/// What a process must know to take part.
+/// What a process needs to take part.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) kept: Kept,
@@ -54,7 +54,7 @@ const NAMESERVER: &str = "DELAYLINE_NEMESIS_NAMESERVER";
 const TOPIC: &str = "DELAYLINE_NEMESIS_TOPIC";
 
 impl Address {
-    /// As another process is told it.
+    /// Returns the environment for another process.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![
             (KEPT, format!("{:?}", self.kept).into()),
@@ -66,7 +66,7 @@ impl Address {
         environment
     }
 
-    /// What this process was told, if it was.
+    /// Reads the environment of this process, if it has one.
     pub(crate) fn told() -> Option<Self> {
         let told = |name| std::env::var(name).ok();
         let kept = told(KEPT)?;
@@ -104,7 +104,7 @@ enum AnyService {
     Redis(RedisStore),
 }
 
-/// Does the same on each kind of database; something else on Redis, which has no transactions.
+/// Does the same on each kind of database; another thing on Redis, which has no transactions.
 macro_rules! on {
     ($service:expr, $one:ident => $database:expr, redis => $redis:expr) => {
         match $service {
@@ -116,7 +116,8 @@ macro_rules! on {
     };
 }
 impl Home {
-    /// Opens it, as often as needed: a store may be away, and a process that is stopped meanwhile has no answer in time.
+    /// Opens it, as often as needed: a store may be away, and a process that is stopped meanwhile has no answer in
+    /// time.
     pub(crate) async fn open(address: Address) -> Self {
         let service = AnyService::open(address.kept, &address.rows).await;
         let store: Arc<dyn Store> = match &service {
@@ -151,12 +152,12 @@ impl Home {
         on!(&self.service, service => service.prepare().await, redis => ());
     }
 
-    /// Whether a service has transactions here.
+    /// Says whether a service has transactions here.
     pub(crate) fn has_transactions(&self) -> bool {
         on!(&self.service, _service => true, redis => false)
     }
 
-    /// What a handler does whose effect is to happen once.
+    /// Finishes a handler whose effect is to happen once.
     pub(crate) async fn finish(&self, context: &Context) -> Result<(), Failure> {
         on!(&self.service, service => {
             let mut tx = service.begin().await?;
@@ -188,7 +189,7 @@ impl Home {
         }, redis => unreachable!("Redis has no transactions"))
     }
 
-    /// The effects that there are, in order.
+    /// Returns the effects, in order.
     pub(crate) async fn effects(&self) -> Vec<String> {
         on!(&self.service, service => service.effects().await, redis => Vec::new())
     }

@@ -1,4 +1,4 @@
-//! What callers asked for, and what they were told: kept here, where no fault reaches it.
+//! Records what callers asked for, and the answers: kept here, where no fault reaches it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use delayline::TaskId;
 use crate::now;
 use crate::verbs::Said;
 
-/// What is asked, as far as it matters afterwards.
+/// The request, as far as it matters afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Schedule,
@@ -28,7 +28,7 @@ pub(crate) struct Call {
 
 /// All calls of one caller: about a task, and perhaps others that were scheduled by the same key.
 ///
-/// Of which of them an answer is, it says. What was not answered may be of any of them.
+/// Each answer says which task it is about. An unanswered call may be about any of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) kind: &'static str,

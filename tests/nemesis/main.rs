@@ -1,14 +1,15 @@
-//! A nemesis that is not only a killer: connections that freeze, are cut, slow, reset and refused, machines that are
-//! suspended, servers that die, hang, fill up and withdraw rights, tables that are away and rows that other programs lock, at
-//! moments from a seed; and callers, workers, handlers and claimants without a worker that go on, of
-//! kinds that an operator pauses and resumes. Then nothing is lost, nothing was early, no answer
-//! was false, nothing started that was paused, effects happened once, and all has ended.
+//! Tests more than kills: connections that freeze, are cut, slow, reset and refused, machines that are suspended,
+//! servers that die, hang, fill up and withdraw rights, tables that are away and rows that other programs lock, at
+//! moments from a seed; and callers, workers, handlers and claimants without a worker that go on, of kinds that an
+//! operator pauses and resumes. Then nothing is lost, nothing was early, no answer was false, nothing started that was
+//! paused, effects happened once, and every task has ended.
 //!
-//! `DELAYLINE_NEMESIS_SECONDS` sets for how long this goes (default 120), `DELAYLINE_NEMESIS_SEED` repeats what a run has
-//! printed. Each test has servers of its own, so several may run at once, as far as the machine can. With `RUST_LOG=delayline=warn` workers tell what they go through.
+//! `DELAYLINE_NEMESIS_SECONDS` sets for how long faults happen (default 120), `DELAYLINE_NEMESIS_SEED` repeats the
+//! faults of a run with the seed that it has printed. Each test has servers of its own, so several may run at once, as
+//! far as the machine can. With `RUST_LOG=delayline=warn` workers log what they go through.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-/// Prints a line also for who does not ask for the output of tests: what happened is of interest when all is well, too.
+/// Prints a line even where the output of tests is hidden: what happened is of interest when all is well, too.
 macro_rules! tell {
     ($($what:tt)*) => {
         std::io::Write::write_all(&mut std::io::stderr(), format!("{}\n", format_args!($($what)*)).as_bytes()).unwrap()

@@ -1,4 +1,4 @@
-//! The proxy does what it says.
+//! Tests that the proxy does what it says.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::proxy::{Network, Proxy};
 
-/// So long nothing is heard of what is silent.
+/// How long a silent connection is observed.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(30);
 
-/// A server that says its name to each connection, and then again what it hears.
+/// A server that sends its name to each connection, and then echoes.
 async fn echo(name: &'static [u8; 1]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ async fn echo(name: &'static [u8; 1]) -> SocketAddr {
     address
 }
 
-/// A connection that has heard the name of its server.
+/// Makes a connection, and reads the name of its server.
 async fn connect(proxy: &Proxy, name: &[u8; 1]) -> TcpStream {
     let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
     hears(&mut stream, name).await;
@@ -53,7 +53,7 @@ async fn hears_nothing(stream: &mut TcpStream) {
     assert!(heard.is_err(), "{heard:?}");
 }
 
-/// Whether it works, both ways.
+/// Says whether it works, both ways.
 async fn works(stream: &mut TcpStream) {
     stream.write_all(b"!").await.unwrap();
     hears(stream, b"!").await;
@@ -86,7 +86,7 @@ async fn what_is_frozen_is_silent_and_comes_when_it_is_open_again() {
 
 #[tokio::test]
 async fn one_way_is_cut_and_the_other_works() {
-    // Not one that answers: else one would not see which way it is.
+    // Not one that answers: otherwise the direction would not show.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).await;
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
@@ -118,7 +118,7 @@ async fn connections_are_reset_and_refused_and_led_elsewhere() {
 
     proxy.set(Network::Refusing);
     let refused = async {
-        // It is told at once, and does so at once.
+        // The change takes effect at once.
         while TcpStream::connect(proxy.address()).await.is_ok() {}
     };
     timeout(SAFETY, refused).await.unwrap();

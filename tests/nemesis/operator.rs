@@ -1,4 +1,4 @@
-//! Pauses and resumes kinds, as an operator does who reaches the store over a line that nothing happens to.
+//! Pauses and resumes kinds, as an operator who reaches the store over a healthy line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Begins to pause and to resume each kind, at moments by chance.
+    /// Begins to pause and to resume each kind, at random moments.
     pub(crate) fn start(home: &Home, pauses: &Arc<Pauses>, seed: u64) -> Self {
         let (stop, stopped) = watch::channel(false);
         let mut chance = Rng::with_seed(seed);
@@ -45,15 +45,15 @@ impl Operator {
     }
 }
 
-/// Resumes what is paused still, as where a call that was not answered was done late.
+/// Resumes kinds that are still paused, as where an unanswered call was done late.
 pub(crate) async fn resume_all(home: &Home) {
-    // It is tried again until all has ended.
+    // It is tried again until every task has ended.
     for Paused { kind, .. } in home.scheduler.paused().await.unwrap_or_default() {
         let _ = home.scheduler.resume(kind).await;
     }
 }
 
-/// What an operator does about one kind.
+/// An operator's work on one kind.
 struct Attending {
     home: Home,
     pauses: Arc<Pauses>,
@@ -71,7 +71,7 @@ impl Attending {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 () = sleep(span) => {}
             }
-            // Now and then anew what is paused already.
+            // Sometimes a paused kind is paused again.
             is_paused = !is_paused || self.chance.u8(..4) == 0;
             if is_paused {
                 let ends_by_itself = self.chance.u8(..3) == 0;

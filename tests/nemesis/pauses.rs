@@ -1,4 +1,4 @@
-//! What an operator asked for, and between which moments nothing may start by it.
+//! Records the operator's requests, and the spans in which nothing may start by them.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use delayline::defaults::PAUSE_SEEN;
 
 use crate::now;
 
-/// What is asked of a kind.
+/// A request about a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// It is paused, until a time in ms if there is one.
@@ -24,7 +24,7 @@ struct Call {
     act: Act,
     /// By the clock of the machine, which is that of all servers, in ms.
     asked: i64,
-    /// None: whether it was done is not known.
+    /// None: it is not known whether it was done.
     answered: Option<i64>,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Held {
     pub(crate) until: i64,
 }
 
-/// After so long a call without an answer has had its effect or never will: longer than any fault lasts.
+/// After so long an unanswered call has had its effect or never will: longer than any fault lasts.
 const SETTLED: i64 = 20_000;
-/// For so long a process that is not stopped may be on its way from its look at the pauses to its note of a start.
+/// How long a running process may take from checking the pauses to recording a start.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 
 /// All calls of the operator, kept here, where no fault reaches them.
@@ -65,7 +65,7 @@ impl Pauses {
         self.0.lock().unwrap()[index].answered = Some(now());
     }
 
-    /// Gives the spans in which nothing starts, as the pauses were answered.
+    /// Returns the spans in which nothing starts, by the answers.
     pub(crate) fn held(&self) -> Vec<Held> {
         let calls = self.0.lock().unwrap();
         let held = calls.iter().enumerate();
@@ -74,13 +74,13 @@ impl Pauses {
     }
 }
 
-/// The span of one call, between those before it and those after it.
+/// Returns the span of one call, between those before it and those after it.
 fn held_by(call: &Call, before: &[Call], after: &[Call]) -> Option<Held> {
     let (Act::Pause { until }, Some(answered)) = (call.act, call.answered) else {
         return None;
     };
     let of_kind = |other: &&Call| other.kind == call.kind;
-    // One whose answer was lost may be done only now, and undo this one.
+    // A call whose answer was lost may be done only now, and undo this one.
     let mut before = before.iter().filter(of_kind);
     if before.any(|other| other.answered.is_none() && other.asked + SETTLED > call.asked) {
         return None;

@@ -1,4 +1,4 @@
-//! When which fault happens: a pure function of a seed.
+//! Plans when which fault happens: a pure function of a seed.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::fault::{Fault, Harm, Line};
 use crate::proxy::Network;
 use crate::suspend::Still;
 
-/// For how long all is well at first.
+/// How long there is no fault at first.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
 /// How many faults there are at the same time, at the most.
 const AT_ONCE: usize = 3;
 
-/// What may happen in a world.
+/// The possible faults of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Possible {
     pub(crate) lines: Vec<Line>,
@@ -31,7 +31,7 @@ pub(crate) struct Planned {
     pub(crate) fault: Fault,
 }
 
-/// What happens within a span: now and then one or a few faults at once, with calm between.
+/// Plans the faults within a span: sometimes one or a few at once, with calm between.
 pub(crate) fn plan(seed: u64, span: Duration, possible: &Possible) -> Vec<Planned> {
     let mut chance = Rng::with_seed(seed);
     let mut planned = Vec::new();
@@ -62,7 +62,7 @@ fn millis(chance: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(chance.u64(range))
 }
 
-/// Mostly for about a lease, shorter and longer, and now and then much longer.
+/// Mostly about a lease, shorter and longer, and sometimes much longer.
 fn lasts(chance: &mut Rng) -> Duration {
     if chance.u8(..8) == 0 {
         millis(chance, 5_000..12_000)
@@ -72,7 +72,7 @@ fn lasts(chance: &mut Rng) -> Duration {
 }
 
 fn fault(chance: &mut Rng, possible: &Possible) -> Fault {
-    // What the rows feel most often.
+    // Faults of the rows come most often.
     loop {
         let of_store = chance.choice(&possible.store);
         let of_precise = chance.choice(&possible.precise);

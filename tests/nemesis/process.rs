@@ -1,4 +1,4 @@
-//! A process of the service: this test binary once more, in which one test runs.
+//! Runs a process of the service: this test binary once more, with one test.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts one in which the test of this name runs, which learns from its environment what to do.
+    /// Starts one that runs the test of this name, which learns from its environment what to do.
     pub(crate) fn start(test: &str, environment: &[(&str, OsString)]) -> Self {
         let clocks = Clocks::build();
         let child = Command::new(env::current_exe().unwrap())
@@ -31,7 +31,7 @@ impl Process {
         Self { child, clocks }
     }
 
-    /// Stops it until what is given back is dropped.
+    /// Stops it until the returned value is dropped.
     pub(crate) fn stop(&self, still: Still) -> Stopped {
         self.clocks.stop(self.child.id(), still)
     }

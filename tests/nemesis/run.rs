@@ -21,18 +21,18 @@ use crate::setting::setting;
 use crate::world::{World, start_brokers};
 use crate::{ends, starts};
 
-/// For how many seconds things happen, by default.
+/// How many seconds faults happen, by default.
 const SECONDS: u64 = 120;
-/// Within this everything has ended when the faults have.
+/// How soon every task has ended after the faults.
 const ENDS_WITHIN: Duration = Duration::from_secs(90);
 /// By how much the memory of a worker may grow.
 const GROWTH: u64 = 64 << 20;
 /// How many histories are shown.
 const SHOWN: usize = 5;
 
-/// Lets things happen to a store, and to all that speak to it.
+/// Runs load and faults over a store.
 ///
-/// `start` is told whether its server is to be hostile, as far as it can be.
+/// `start` gets whether its server is to be hostile, as far as it can be.
 pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool) -> P) {
     let brokers = block_in_place(start_brokers);
     let span = Duration::from_secs(setting("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
@@ -58,7 +58,7 @@ pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool)
     home.prepare().await;
     world.start_workers();
     let ledger = Arc::new(Ledger::default());
-    // A file has one writer at a time, and those who wait for it in other processes do so by looking again.
+    // A file has one writer at a time, and writers in other processes wait for it by polling.
     let rate = if kept == Kept::Sqlite { 40 } else { 200 };
     let callers = Home::open(world.for_callers.clone()).await;
     let callers = Callers::start(callers, ledger.clone(), seed, rate);
@@ -118,7 +118,7 @@ pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool)
     );
 }
 
-/// Lets all of it happen; gives how much memory a worker had before.
+/// Runs the faults; returns how much memory a worker had before.
 async fn happen(world: &mut World, began: Instant, plan: Vec<Planned>) -> u64 {
     sleep_until(began + QUIET).await;
     let memory = world.memory_of_workers();
@@ -127,7 +127,7 @@ async fn happen(world: &mut World, began: Instant, plan: Vec<Planned>) -> u64 {
         .flat_map(|planned| [(planned.begins, true, planned), (planned.ends, false, planned)])
         .collect();
     moments.sort_by_key(|(at, ..)| *at);
-    // What takes long, as a broker that starts again on a busy machine, puts off all that comes after it.
+    // A fault that takes long, as a broker that restarts on a busy machine, delays all later ones.
     let mut put_off = Duration::ZERO;
     for (at, begins, Planned { fault, .. }) in moments {
         sleep_until(began + put_off + at).await;

@@ -1,4 +1,4 @@
-//! Notes what is started, in a file that outlives every process.
+//! Records starts in a file that outlives every process.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use delayline::{Task, TaskId};
 
 use crate::now;
 
-/// What a handler, or a claimant, was started for.
+/// A start of a handler, or by a claimant.
 #[derive(Clone, Debug)]
 #[allow(dead_code)] // Some of it is only shown.
 pub(crate) struct Start {
@@ -25,7 +25,7 @@ pub(crate) struct Start {
     pub(crate) woken_by: String,
 }
 
-/// Notes that this process starts a task.
+/// Records that this process starts a task.
 pub(crate) fn note(starts: &Path, task: &Task, woken_by: impl Display) -> std::io::Result<()> {
     let at = now();
     let line = format!(
@@ -46,7 +46,7 @@ pub(crate) fn append(path: &Path, line: &str) -> std::io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Reads all that was noted, in order.
+/// Reads all starts, in order.
 pub(crate) fn noted(starts: &Path) -> BTreeMap<TaskId, Vec<Start>> {
     let mut noted = BTreeMap::<_, Vec<_>>::new();
     for line in fs::read_to_string(starts).unwrap().lines() {

@@ -1,5 +1,5 @@
-//! A worker with claims in advance whose machine is suspended for longer than its lease: what was cancelled meanwhile does
-//! not start when it is awake again.
+//! Tests a worker with claims in advance whose machine is suspended for longer than its lease: a task that was
+//! cancelled meanwhile does not start when the machine wakes.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -19,18 +19,18 @@ const KIND: &str = "order.cancel";
 const LEASE: Duration = Duration::from_secs(2);
 const CONCURRENCY: usize = 8;
 const PREFETCH: usize = 64;
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(60);
 
 const REDIS: &str = "DELAYLINE_NEMESIS_SUSPENDED";
 const FOLDER: &str = "DELAYLINE_NEMESIS_FOLDER";
 
-/// What starts is noted in this file, a line each.
+/// The file in which starts are recorded, a line each.
 const STARTS: &str = "starts";
 /// Handlers go on once this file is there.
 const GO: &str = "go";
 
-/// What the worker's process does; nothing in any other.
+/// Runs the worker's process; does nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let (Ok(redis), Ok(folder)) = (env::var(REDIS), env::var(FOLDER)) else {
@@ -97,7 +97,7 @@ async fn what_was_cancelled_does_not_start(still: Still) {
     assert_eq!(before.len(), CONCURRENCY);
 
     drop(stopped);
-    // What waits in the worker would start before this one.
+    // Tasks that wait in the worker would start before this one.
     let last = scheduler
         .schedule(NewTask::new(KIND, &()))
         .await

@@ -1,9 +1,9 @@
-//! What callers ask, and what they are told.
+//! Runs verbs, and records the answers.
 
 use delayline::store::{Receipt, Target, Transaction, When};
 use delayline::{Answer, Error, NewTask, Scheduled, Scheduler, Shift, State, Task};
 
-/// What is asked of a task.
+/// A request about a task.
 #[derive(Debug)]
 pub(crate) enum Ask {
     Schedule(NewTask),
@@ -13,18 +13,18 @@ pub(crate) enum Ask {
     Cancel,
 }
 
-/// What a caller was told.
+/// An answer to a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// It is now so.
     Changed(Changed),
-    /// It is as it was: why.
+    /// It is unchanged, for this reason.
     Not(&'static str),
     /// There is no such task.
     NotFound,
     /// The caller took it back itself.
     RolledBack,
-    /// Nothing, or an error: whether it was done is not known.
+    /// Nothing, or an error: it is not known whether it was done.
     Unknown(String),
 }
 
@@ -47,8 +47,8 @@ impl From<&Task> for Changed {
 }
 
 impl Said {
-    /// It was so by a try whose answer was lost. The row is shown as it is now; what has become of it since, as by a worker,
-    /// is not the caller's doing.
+    /// It was done by a try whose answer was lost. The row is shown as it is now; what a worker has done to it since is
+    /// not the caller's doing.
     fn by_a_lost_try(task: &Task) -> Self {
         Self::Changed(Changed {
             version: 0,
@@ -99,7 +99,7 @@ pub(crate) async fn ask(scheduler: &Scheduler, target: Target, ask: Ask) -> Resu
     })
 }
 
-/// What was asked within a transaction, and is so once that has committed.
+/// A request within a transaction, which takes effect when that commits.
 pub(crate) enum Asked {
     Scheduled(Receipt<Scheduled>),
     Answered(Receipt<Answer>),

@@ -13,14 +13,14 @@ use crate::starts::note;
 
 pub(crate) const STARTS: &str = "DELAYLINE_NEMESIS_STARTS";
 
-/// Starts a process with a worker, which notes in a file what it starts.
+/// Starts a process with a worker, which records its starts in a file.
 pub(crate) fn start(address: &Address, starts: &Path) -> Process {
     let mut environment = address.environment();
     environment.push((STARTS, starts.into()));
     Process::start("worker::process", &environment)
 }
 
-/// What such a process does; nothing in any other.
+/// Runs such a process; does nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let (Some(address), Some(starts)) = (Address::told(), std::env::var_os(STARTS)) else {
@@ -59,7 +59,7 @@ async fn process() {
                 Ok(Outcome::Done)
             }
         });
-        // It does not begin where the store says that it cannot work, as when its table is away.
+        // It does not begin where the store cannot work, as when its table is away.
         if let Err(error) = worker.run().await {
             eprintln!("a worker ended: {error}");
         }

@@ -1,4 +1,4 @@
-//! Servers, lines between them, and workers: all that things happen to.
+//! Runs servers, lines between them, and workers: everything that has faults.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::{claimant, now, worker};
 /// The processes with a worker, and after them those that claim without one: to faults all are workers.
 const WORKERS: usize = 3;
 const CLAIMANTS: usize = 2;
-/// Where the broker says that it is; there is a proxy.
+/// The address that the broker reports; a proxy is there.
 const BROKER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A nameserver and a broker that clients find behind a proxy.
@@ -42,10 +42,10 @@ pub(crate) struct World {
     workers: Vec<Worker>,
     /// When workers were stopped.
     stops: Vec<Stop>,
-    /// How a worker reaches everything, and a caller.
+    /// How a worker, and a caller, reaches everything.
     pub(crate) for_workers: Address,
     pub(crate) for_callers: Address,
-    /// And the test itself, over no line.
+    /// The same for the test itself, over no line.
     pub(crate) for_test: Address,
     folder: TempDir,
 }
@@ -55,7 +55,7 @@ struct Worker {
     stopped: Option<(i64, Stopped)>,
 }
 
-/// That a worker's process was stopped, in ms.
+/// A span in which a worker's process was stopped, in ms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
     pub(crate) process: u32,
@@ -139,12 +139,12 @@ impl World {
         }
     }
 
-    /// What the workers have noted of their handlers, and the claimants of their starts.
+    /// The file with the starts of handlers and claimants.
     pub(crate) fn starts(&self) -> PathBuf {
         self.folder.path().join(STARTS)
     }
 
-    /// What the claimants have noted of the ends of their claims.
+    /// The file with the claimants' ends of claims.
     pub(crate) fn ends(&self) -> PathBuf {
         self.folder.path().join(ENDS)
     }
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// The most memory that a worker has now.
+    /// Returns the most memory that a worker has now.
     pub(crate) fn memory_of_workers(&self) -> u64 {
         let memory = self.workers.iter().map(|worker| worker.process.memory());
         memory.max().unwrap_or(0)
@@ -225,7 +225,7 @@ impl World {
         self.stops.clone()
     }
 
-    /// All workers live.
+    /// Asserts that all workers live.
     pub(crate) fn assert_workers_live(&mut self) {
         for worker in &mut self.workers {
             worker.process.assert_lives();

@@ -1,4 +1,4 @@
-//! Callers who do not know that anything is wrong.
+//! Callers that know of no fault.
 #![allow(dead_code)] // A test and a program that measures share it, and each uses its own part of it.
 
 use std::ops::Range;
@@ -28,13 +28,13 @@ impl Callers {
         let calling = tokio::spawn(async move {
             let mut calls = JoinSet::new();
             let mut tick = interval(Duration::from_secs(1) / rate);
-            // What a busy machine missed is made up for.
+            // Missed ticks of a busy machine are made up for.
             tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
             let mut number = 0_u32;
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
                 tick.tick().await;
                 let delay = match number % 5 {
-                    // Just a level: few of the others end on one.
+                    // Exactly a level: few of the others end on one.
                     0 => LEVEL,
                     _ => Duration::from_millis(fastrand::u64(delays.clone())),
                 };
@@ -54,7 +54,7 @@ impl Callers {
         Self { stop, calling }
     }
 
-    /// Ends the calls, and gives the errors that they were answered with.
+    /// Ends the calls, and returns their errors.
     pub(crate) async fn stop(self) -> Vec<Error> {
         let _ = self.stop.send(());
         self.calling.await.unwrap()
@@ -67,7 +67,7 @@ impl Callers {
     }
 }
 
-/// Gives the task if it must run.
+/// Returns the task if it must run.
 async fn call(scheduler: Scheduler, number: u32, delay: Duration) -> Result<Option<TaskId>, Error> {
     let id = scheduler.new_id();
     answered(|| scheduler.schedule(NewTask::new(KIND, &()).id(id).after(delay))).await?;

@@ -16,7 +16,7 @@ async fn a_nameserver_that_is_gone_is_not_missed() {
     let before = node.scheduler.stats();
     own.kill("namesrv");
     sleep(outage()).await;
-    // Wake-ups travel as before, whatever is asked of a nameserver now and then.
+    // Wake-ups travel as before, though a nameserver is asked now and then.
     until_levels_carry(&shop, &node, "without a nameserver").await;
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
@@ -42,13 +42,14 @@ async fn with_all_of_rocketmq_gone_everything_runs_from_redis_or_by_the_sweep() 
     own.kill("namesrv");
     let gone = Instant::now();
     sleep(outage()).await;
-    // What was under way in the broker when it died, and what was scheduled since: all of it while it is gone.
+    // Tasks that were under way in the broker when it died, and tasks that were scheduled since: all run while it is
+    // gone.
     callers.assert_none_failed().await;
     shop.until_all_ran().await;
     println!("gone for {:.1?}: {}", gone.elapsed(), shop.lateness());
     shop.assert_each_ran_once().await;
 
-    // When it is back it is used again, and what it still had is dropped.
+    // When it is back it is used again, and its old messages are dropped.
     own.start_again();
     let callers = Callers::start(&shop, &node, 10, 1_200..3_000);
     until_levels_carry(&shop, &node, "when all is back").await;

@@ -39,12 +39,12 @@ use self::setting::setting;
 
 const LEVELS: &str = "1s 2s 5s 10s";
 
-/// For how long servers are away that are not started again at once: longer than a client keeps what it knows of them.
+/// How long servers are away that are not restarted at once: longer than a client caches what it knows of them.
 fn outage() -> Duration {
     Duration::from_secs(setting("DELAYLINE_OUTAGE_SECONDS").unwrap_or(15))
 }
 
-/// Servers of a test's own, as few at a time as a small machine bears.
+/// Servers of a test's own, as few at a time as a small machine can run.
 struct Own {
     servers: RocketMqServers,
     redis: RedisServer,

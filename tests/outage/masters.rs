@@ -10,7 +10,7 @@ async fn one_of_two_masters_may_be_lost_for_good() {
     let callers = Callers::start(&shop, &node, 10, 1_200..8_000);
     until_levels_carry(&shop, &node, "at first").await;
     own.kill("broker-b");
-    // The other one carries on, alone.
+    // The other one continues by itself.
     until_levels_carry(&shop, &node, "with one master").await;
     callers.assert_none_failed().await;
     shop.until_all_ran().await;

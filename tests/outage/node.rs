@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::service::{OnSqlite, Service};
 
 pub(crate) const KIND: &str = "order.cancel";
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 pub(crate) const SAFETY: Duration = Duration::from_secs(300);
 
 /// Where the wake-ups of one service travel.
@@ -29,7 +29,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A topic and a group of its own. With a Redis, as the table would find what is due before its level brings it.
+    /// A topic and a group of its own. With a Redis, as the table would find due tasks before their level brings them.
     pub(crate) fn new(nameserver: &str, redis: String) -> Self {
         let unique = format!("{:016x}", fastrand::u64(..));
         Self {
@@ -56,7 +56,7 @@ pub(crate) struct Shop {
     service: OnSqlite,
     place: Place,
     has_effects: bool,
-    /// What must run, or have run.
+    /// The tasks that must run, or have run.
     scheduled: Arc<Mutex<BTreeSet<TaskId>>>,
     runs: Arc<Mutex<Vec<Run>>>,
 }
@@ -72,7 +72,7 @@ impl Shop {
         }
     }
 
-    /// Does nothing in its handlers: for more tasks than a file can have effects of, a transaction each.
+    /// Makes its handlers do nothing: for more tasks than a file can have effects of, a transaction each.
     pub(crate) fn without_effects(mut self) -> Self {
         self.has_effects = false;
         self
@@ -136,13 +136,13 @@ impl Shop {
         self.runs.lock().unwrap().clone()
     }
 
-    /// How many were run at the arrival of a wake-up through a level.
+    /// Counts the tasks that a wake-up through a level has started.
     pub(crate) fn woken_by_levels(&self) -> usize {
         let runs = self.runs.lock().unwrap();
         runs.iter().filter(|run| run.woken_by == WokenBy::Carrier).count()
     }
 
-    /// Says that a task must run.
+    /// Records that a task must run.
     pub(crate) fn expect(&self, id: TaskId) {
         self.scheduled.lock().unwrap().insert(id);
     }
@@ -164,7 +164,7 @@ impl Shop {
         }
     }
 
-    /// Each that must run has had its effect once and nothing else has had one, nor was any started twice.
+    /// Asserts that each expected task has had its effect once, no other task has had one, and none was started twice.
     pub(crate) async fn assert_each_ran_once(&self) {
         let scheduled = self.scheduled.lock().unwrap().clone();
         let ids: Vec<_> = scheduled.iter().map(TaskId::to_string).collect();
@@ -174,20 +174,20 @@ impl Shop {
         assert_eq!(started, Vec::from_iter(scheduled));
     }
 
-    /// How many tasks that must run have not been started.
+    /// Counts expected tasks that have not been started.
     pub(crate) fn lost(&self) -> usize {
         let started: BTreeSet<_> = self.runs().into_iter().map(|run| run.id).collect();
         self.scheduled.lock().unwrap().difference(&started).count()
     }
 
-    /// How often a handler was started for a task that had been started before.
+    /// Counts starts of tasks that had been started before.
     pub(crate) fn repeated(&self) -> usize {
         let runs = self.runs();
         let started: BTreeSet<_> = runs.iter().map(|run| run.id).collect();
         runs.len() - started.len()
     }
 
-    /// How late handlers were started.
+    /// Prints how late handlers were started.
     pub(crate) fn lateness(&self) -> String {
         let mut late: Vec<_> = self.runs().into_iter().map(|run| run.late).collect();
         late.sort_unstable();
@@ -203,10 +203,10 @@ impl Shop {
     }
 }
 
-/// What ends a worker, and what it came to.
+/// The signal that ends a worker, and the worker's result.
 type Running = (oneshot::Sender<()>, JoinHandle<Result<(), delayline::Error>>);
 
-/// One process of a service: as much of one as matters to the servers.
+/// One process of a service, as far as servers can see it.
 pub(crate) struct Node {
     pub(crate) scheduler: Scheduler,
     worker: Option<Running>,
@@ -230,7 +230,7 @@ impl Node {
         self.scheduler.list(&page).await.unwrap()
     }
 
-    /// Ends in peace.
+    /// Stops gracefully.
     pub(crate) async fn stop(self) {
         if let Some((stop, running)) = self.worker {
             let _ = stop.send(());

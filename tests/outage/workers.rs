@@ -1,8 +1,8 @@
-//! Workers of one group that come and go, on a broker that nothing happens to.
+//! Workers of one group that come and go, on a healthy broker.
 
 use super::*;
 
-/// The broker that tests share which do it no harm, and a Redis of the test's own.
+/// The broker that harmless tests share, and a Redis of the test's own.
 fn shared() -> (RedisServer, Place) {
     let nameserver = std::env::var("DELAYLINE_ROCKETMQ").unwrap_or_else(|_| {
         panic!(

@@ -9,7 +9,7 @@ use crate::{crowd, killed};
 
 const TASK: &str = "DELAYLINE_TEST_CHILD";
 const URL: &str = "DELAYLINE_TEST_URL";
-/// What the lines begin with that a child says; the test harness says something as well.
+/// The beginning of a child's lines; the test harness prints lines as well.
 const MARK: &str = "child says: ";
 
 /// A process of the same service, killed when it is dropped.
@@ -33,7 +33,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// The next that it says; none if it has ended.
+    /// Returns its next line; none if it has ended.
     pub(crate) fn says(&mut self) -> Option<String> {
         self.lines
             .by_ref()
@@ -47,7 +47,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Ends its work in peace: its standard input ends.
+    /// Stops it gracefully: its standard input ends.
     pub(crate) fn has_ended_well(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }
@@ -60,12 +60,12 @@ impl Drop for Process {
     }
 }
 
-/// Says something to the parent.
+/// Prints a line for the parent.
 pub(crate) fn say(what: &str) {
     println!("\n{MARK}{what}");
 }
 
-/// Does what the parent wants done.
+/// Runs the task of the parent.
 pub(crate) async fn run<S: Service>() {
     let (Ok(task), Ok(url)) = (env::var(TASK), env::var(URL)) else {
         return;

@@ -1,4 +1,4 @@
-//! Workers whose own clock is wrong.
+//! Tests workers whose own clock is wrong.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) async fn a_worker_whose_clock_is_slow_is_not_early_and_goes_on<S: Ser
     worker_off_by(-TEN_MINUTES, service).await;
 }
 
-/// Runs tasks of every way a due time comes about with a worker whose clock is ahead by so much.
+/// Runs tasks with due times of every origin by a worker whose clock is ahead by so much.
 async fn worker_off_by<S: Service>(millis: i64, service: S) {
     let store = service.store();
     let clock = Clock::system().skewed(millis);
@@ -92,7 +92,7 @@ async fn worker_off_by<S: Service>(millis: i64, service: S) {
         ];
         assert_eq!(names, expected);
     };
-    // What each task said is checked at the end, within the worker's life.
+    // The line of each task is checked at the end, within the worker's life.
     let (sent, done) = tokio::sync::oneshot::channel();
     let worker = tokio::spawn(worker.run_until(async move {
         let _ = done.await;

@@ -1,4 +1,4 @@
-//! Many workers on one table.
+//! Tests many workers on one table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::killed::scheduler;
 use crate::service::Service;
 
 const KIND: &str = "order.cancel";
-/// Moved about while the crowd works.
+/// The kind that is moved while the workers run.
 const OTHER: &str = "order.remind";
 const TASKS: usize = 20_000;
 const PROCESSES: usize = 4;
 const WORKERS: usize = 2;
 
-/// In the child: workers that say what they run, until nothing is left, and then how many errors their verbs gave.
+/// In the child: workers that print what they run, until nothing is left, and then how many errors their verbs had.
 pub(crate) async fn work<S: Service>(service: S) {
     let left = Arc::new(AtomicUsize::new(0));
     let mut working = Vec::new();
@@ -56,7 +56,7 @@ async fn is_any(scheduler: &Scheduler, state: State) -> bool {
     !scheduler.list(&page).await.unwrap().is_empty()
 }
 
-/// Every process changes the same rows at the same time, in whatever order; says how many errors a caller got.
+/// Every process changes the same rows at the same time, in any order; returns how many errors a caller got.
 async fn move_others(scheduler: &Scheduler) -> usize {
     let mut keys: Vec<String> = (0..50).map(|key| key.to_string()).collect();
     fastrand::shuffle(&mut keys);
@@ -86,7 +86,7 @@ async fn move_others(scheduler: &Scheduler) -> usize {
         .count()
 }
 
-/// The error of a verb. Not that others had its rows for three seconds: they may on a machine that is busy enough.
+/// Returns the error of a verb, except that others held its rows for three seconds: they may on a busy machine.
 async fn unless_held_up<T>(verb: impl Future<Output = Result<T, Error>>) -> Option<Error> {
     let began = Instant::now();
     let error = verb.await.err()?;
@@ -97,7 +97,7 @@ async fn unless_held_up<T>(verb: impl Future<Output = Result<T, Error>>) -> Opti
 
 pub(crate) async fn eight_workers_in_four_processes_run_each_task_once<S: Service>(name: &str, service: S) {
     let scheduler = scheduler(&service);
-    // Due when the crowd is there.
+    // Due when all workers are there.
     let due = Duration::from_secs(4);
     let tasks = (0..TASKS).map(|_| NewTask::new(KIND, &()).after(due));
     let ids: Vec<TaskId> = scheduler

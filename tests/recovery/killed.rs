@@ -1,4 +1,4 @@
-//! A process is killed at the worst moments, and another takes over.
+//! Tests that a process is killed at the worst moments, and another takes over.
 
 use std::future::pending;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn scheduler(service: &impl Service) -> Scheduler {
     Scheduler::builder(service.store()).build().unwrap()
 }
 
-/// A worker whose handler publishes in a transaction, and dies where it is told to.
+/// A worker whose handler publishes in a transaction, and dies at the given point.
 fn publisher<S: Service>(service: &S, scheduler: &Scheduler, dies: &'static str) -> Worker {
     let service = service.clone();
     Worker::new(scheduler)
@@ -45,7 +45,7 @@ async fn wait_for_death(id: TaskId) {
     pending().await
 }
 
-/// In the child: gets to a point, says which task, and waits to be killed.
+/// In the child: gets to a point, prints the task, and waits to be killed.
 pub(crate) async fn die_at<S: Service>(point: &str, service: S) {
     let scheduler = scheduler(&service);
     let task = || NewTask::new(KIND, "post 1").key("1");
@@ -64,7 +64,7 @@ pub(crate) async fn die_at<S: Service>(point: &str, service: S) {
     publisher(&service, &scheduler, point).run().await.unwrap();
 }
 
-/// Kills a process at a point; another one takes over. Gives the row at the death, and in the end.
+/// Kills a process at a point; another one takes over. Returns the row at the death, and in the end.
 async fn killed_at<S: Service>(name: &str, service: &S, point: &str) -> (Task, Task) {
     let mut child = Process::start(name, service.url(), point);
     let id: TaskId = child
@@ -106,7 +106,7 @@ pub(crate) async fn a_process_killed_between_the_effect_and_the_commit_has_had_n
 ) {
     let (then, end) = killed_at(name, &service, BEFORE_THE_COMMIT).await;
     assert_eq!((then.state, then.attempt), (State::Running, 1));
-    // The start was an attempt if the store has heard of it, which only a renewal tells, after a third of the lease.
+    // The start was an attempt if it was recorded, which only a renewal does, after a third of the lease.
     assert_eq!((end.attempt, end.stalls), (1 + u32::from(then.started), 1));
 }
 

@@ -1,5 +1,5 @@
-//! Processes that are killed, databases that are restarted, crowds and wrong clocks: nothing is lost, nothing has its
-//! effect twice.
+//! Tests processes that are killed, databases that are restarted, many workers and wrong clocks: nothing is lost,
+//! nothing has its effect twice.
 #![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,7 +34,7 @@ macro_rules! cases {
                 }
             )*)*
 
-            /// What a child of the other tests does; nothing unless it is one.
+            /// Runs a child of the other tests; does nothing unless it is one.
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn child_process() {
                 crate::child::run::<crate::service::$service>().await;

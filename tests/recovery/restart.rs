@@ -1,4 +1,4 @@
-//! A database that is killed and started again under load.
+//! Tests a database that is killed and restarted under load.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ async fn survives<S: Service>(database: Database) {
         let _ = stopped.await;
     }));
 
-    // Callers repeat what failed, with the id that they chose: so nothing is scheduled twice.
+    // Callers repeat failed calls, with the id that they chose: so nothing is scheduled twice.
     let caller = {
         let scheduler = scheduler.clone();
         tokio::spawn(async move {
@@ -83,7 +83,7 @@ async fn survives<S: Service>(database: Database) {
     }
     let _ = stop.send(());
     worker.await.unwrap().unwrap();
-    // Each once, and none too many.
+    // Each once, and none besides.
     let ids: Vec<_> = ids.iter().map(TaskId::to_string).collect();
     assert_eq!(service.effects().await, ids);
 }

@@ -1,4 +1,4 @@
-//! When wake-ups arrive, to whom, and how often.
+//! Tests when wake-ups arrive, at which receiver, and how often.
 
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent()
             .try_into()
             .unwrap();
     assert_eq!(kept, member(&wake(1)));
-    // A part of a millisecond is rounded up, of the delay as of the clock.
+    // A part of a millisecond is rounded up, of the delay and of the clock.
     assert!(
         (before + 60_001..=after + 60_002).contains(&score),
         "{before} {score} {after}"
@@ -126,7 +126,7 @@ async fn an_earlier_wake_up_wakes_a_sleeping_receiver_of_another_process_at_once
     let sender = backend(&server);
     let receiver = Arc::new(backend(&server));
     safely(sender.send(&[departure(0, HOUR)])).await.unwrap();
-    // If they were found only by looking now and then, all together would take longer than a test may.
+    // If they were found only by periodic polls, all together would take longer than a test may.
     safely(async {
         for number in 1..=20 {
             let receiving = tokio::spawn({
@@ -162,8 +162,8 @@ async fn waiting_costs_the_server_next_to_nothing() {
     let before = info(&server, "stats", "total_commands_processed:");
     tokio::time::sleep(Duration::from_secs(4)).await;
     let after = info(&server, "stats", "total_commands_processed:");
-    // In 8 s a look, of four commands, a beat, of six, and a question whether the connection still leads to a server; and
-    // the connection and question of this test.
+    // In 8 s a poll, of four commands, a heartbeat, of six, and a ping of the connection; and the connection and
+    // request of this test.
     let rounds = started.elapsed().as_secs() / 8 + 1;
     assert!(after - before <= 11 * rounds + 3, "{} commands", after - before);
     assert!(!receiving.is_finished());

@@ -8,11 +8,11 @@ use tokio::task::JoinHandle;
 use super::support::RedisCluster;
 use super::*;
 
-/// Long enough that nothing comes twice for being slow.
+/// Long enough that nothing comes twice because of slowness.
 const LEASE: Duration = Duration::from_secs(20);
 const SLOTS: u16 = 16;
-/// How often something is sent. The client lets others wait whenever it notes that a master is gone, so not as often as it
-/// can bear.
+/// How often something is sent. The client makes others wait whenever it notices that a master is gone, so not as often
+/// as it could.
 const PACE: Duration = Duration::from_millis(10);
 
 fn backend(cluster: &RedisCluster) -> Arc<RedisBackend> {
@@ -24,19 +24,19 @@ async fn start() -> RedisCluster {
     tokio::task::spawn_blocking(RedisCluster::start).await.unwrap()
 }
 
-/// The slot of ours in which a wake-up is held.
+/// The slot of this test that holds a wake-up.
 fn slot_of(wake: &Wake) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     wake.id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step) % u64::from(SLOTS)
 }
 
-/// The Cluster's slot of each slot of ours.
+/// The Cluster's slot of each slot of this test.
 fn cluster_slots(cluster: &RedisCluster) -> BTreeMap<u64, u16> {
     let slot_of = |slot| (slot, cluster.slot_of(&format!("{{delayline:wakes:{slot}}}")));
     (0..u64::from(SLOTS)).map(slot_of).collect()
 }
 
-/// Sends one wake-up after the other, and takes note of which were taken.
+/// Sends one wake-up after the other, and records which were taken.
 struct Sending {
     taken: Arc<Mutex<BTreeSet<u64>>>,
     failed: Arc<Mutex<Vec<(u64, Instant)>>>,
@@ -88,7 +88,7 @@ impl Sending {
         self.failed.lock().unwrap().clone()
     }
 
-    /// Waits until so many more than now were taken that `chosen` chooses.
+    /// Waits until so many more chosen ones were taken.
     async fn until_more(&self, count: usize, chosen: impl Fn(u64) -> bool) {
         let counted = || {
             self.taken
@@ -107,7 +107,7 @@ impl Sending {
         .await;
     }
 
-    /// Waits until one has failed that `chosen` chooses.
+    /// Waits until a chosen one has failed.
     async fn until_failed(&self, chosen: impl Fn(u64) -> bool) {
         safely(async {
             while !self.failed().iter().any(|(number, _)| chosen(*number)) {
@@ -207,7 +207,7 @@ fn a_slot_at(cluster: &RedisCluster, master: usize) -> u16 {
         .unwrap()
 }
 
-/// A master is lost by `lose`.
+/// Loses a master by `lose`.
 async fn loses_a_master(lose: impl FnOnce(&mut RedisCluster, usize) + Send + 'static) -> RedisCluster {
     let mut cluster = start().await;
     let handles = [(); 3].map(|()| backend(&cluster));
@@ -265,7 +265,7 @@ async fn loses_a_master(lose: impl FnOnce(&mut RedisCluster, usize) + Send + 'st
         "{} sends to other masters failed",
         others.len()
     );
-    // What was sent before and not replicated is lost with the server; of what was sent since, nothing is.
+    // Wake-ups that were sent before and not replicated are lost with the server; of those sent since, none is.
     let before = sending.taken();
     sending.until_more(300, |_| true).await;
     let sent = sending.stop().await;
@@ -311,7 +311,7 @@ async fn while_a_slot_moves_nothing_is_lost_and_nothing_comes_twice() {
     let to = 2;
     {
         let migration = cluster.begin_migration(slot, to);
-        // Some of its keys are at either master, for longer than the client tries again.
+        // Some of its keys are at either master, for longer than the client retries.
         assert_eq!(migration.move_some(1), 1);
         sending.until_more(1_000, move |number| !moves(number)).await;
         migration.move_keys();

@@ -1,4 +1,4 @@
-//! The contract of `Backend`, on servers however they stand together.
+//! Tests the contract of `Backend`, on servers in every arrangement.
 
 use async_trait::async_trait;
 use delayline::backend_conformance;
@@ -14,7 +14,7 @@ use super::*;
 #[cfg(not(feature = "redis-tls"))]
 const PREFIX: &str = "shop";
 
-/// Backends of one prefix, on a server of their own or on some that other tests use too.
+/// Backends of one prefix, on a server of their own or on shared ones.
 struct Redis {
     url: String,
     prefix: String,
@@ -69,13 +69,13 @@ impl Redis {
     #[cfg(feature = "redis-tls")]
     fn in_a_cluster_over_tls() -> Self {
         static CLUSTER: Shared<RedisCluster> = Shared::new();
-        // Each case begins its own prefix with this one, up to which the user may do anything.
+        // The prefix of each case begins with this one, under which the user may do anything.
         let cluster = CLUSTER.get(|| RedisCluster::start_with_tls(&rules(PREFIX, CLUSTERED)));
         let url = trusting(&cluster.url(), &cluster.ca());
         Self::of(url, cluster)
     }
 
-    /// With a prefix that no other test has.
+    /// With a unique prefix.
     fn of(url: String, servers: impl Send + Sync + 'static) -> Self {
         Self {
             url,

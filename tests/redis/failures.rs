@@ -1,4 +1,4 @@
-//! Servers that go, come back, hang, forget or are full; and backends that end.
+//! Tests servers that go, come back, hang, forget or are full; and backends that end.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,7 +52,7 @@ async fn while_the_server_is_down_sending_fails_and_receiving_waits() {
     assert!(!receiving.is_finished());
 
     server.restart();
-    // The first call after the loss succeeds: no old failure is answered with.
+    // The first call after the loss succeeds: it is not answered with an old failure.
     safely(sender.send(&batch)).await.unwrap();
     safely(sender.health()).await.unwrap();
     let received = safely(receiving).await.unwrap().unwrap();
@@ -223,6 +223,6 @@ async fn a_connection_that_leads_to_nowhere_is_replaced() {
     safely(backend.send(&[departure(3, Duration::ZERO)]))
         .await
         .unwrap();
-    // Found out when the receiver looks by itself, having heard nothing.
+    // Found when the receiver polls by itself, without a message.
     assert_eq!(wakes(&safely(receiving).await.unwrap()), [wake(3)]);
 }

@@ -31,7 +31,7 @@ const LEASED: &str = "{delayline:wakes:0}:leased";
 const FOREIGN: &str = "{delayline:wakes:0}:foreign";
 const HINTS: &str = "{delayline:wakes}:hints:0";
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Only so that a defect does not hang the tests.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(300);
 
 fn wake(number: u64) -> Wake {
@@ -71,7 +71,7 @@ fn wakes(arrivals: &[Arrival]) -> Vec<Wake> {
     arrivals.iter().map(|arrival| arrival.wake.clone()).collect()
 }
 
-/// What `future` gives, unless it hangs.
+/// Returns the result of `future`, unless it hangs.
 async fn safely<T>(future: impl Future<Output = T>) -> T {
     timeout(SAFETY, future).await.expect("the test hangs")
 }
@@ -81,7 +81,7 @@ fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&str]) -> T {
     redis::cmd(name).arg(args).query(&mut server.admin()).unwrap()
 }
 
-/// Sends until it succeeds, and says for how long it failed.
+/// Sends until it succeeds, and returns for how long it failed.
 async fn send_until_taken(backend: &RedisBackend, batch: &[Departure]) -> Duration {
     let began = Instant::now();
     safely(async {

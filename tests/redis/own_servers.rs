@@ -1,4 +1,4 @@
-//! The Redis servers that other tests start, each by itself: that they do what those tests rely on.
+//! Tests the Redis servers that other tests start: that they behave as those tests rely on.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -25,7 +25,7 @@ fn redirected_to(error: &RedisError) -> String {
     error.redirect_node().unwrap().0.to_owned()
 }
 
-/// What the server on `port` answers over TLS, if one gets so far.
+/// The server's answer over TLS, if the handshake succeeds.
 fn over_tls(port: &str, ca: &Path, args: &[&str], commands: &[&str]) -> String {
     let mut client = Command::new("openssl")
         .args(["s_client", "-quiet", "-verify_return_error", "-connect"])
@@ -78,7 +78,7 @@ fn a_killed_or_stopped_master_of_a_cluster_is_replaced() {
     let mut cluster = RedisCluster::start_with(&["--maxmemory", "50mb"]);
     let slot = cluster.slot_of("key");
     let former = cluster.master_of(slot);
-    // Both by one connection: what is waited for is what it has written.
+    // Both on one connection: `WAIT` is about its own writes.
     let mut writer = cluster.admin(former);
     let () = writer.set("key", "value").unwrap();
     let copied: usize = redis::cmd("WAIT").arg(1).arg(0).query(&mut writer).unwrap();
@@ -206,7 +206,7 @@ fn a_server_over_tls_lets_its_user_do_what_it_may_and_nothing_else() {
     plain.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     plain.write_all(b"PING\r\n").unwrap();
     let mut answer = Vec::new();
-    // Whether it says something in TLS or just closes, it must do so.
+    // Whether it answers in TLS or just closes, it must do so.
     if let Err(error) = plain.read_to_end(&mut answer) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     }

@@ -1,4 +1,4 @@
-//! TLS, certificates, and users who may do as little as possible.
+//! Tests TLS, certificates, and users with as few rights as possible.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub(super) const PREFIX: &str = "shop";
 /// Every command that a user needs on one server.
 pub(super) const SINGLE: &str = "+ping +subscribe +publish +evalsha +eval +time +hmget +hset +zadd +zrange \
     +zrangebyscore +zrem +zremrangebyrank +zscore";
-/// And behind sentinels: whom they name is asked whether it is the master.
+/// And behind sentinels: the server that they name is asked whether it is the master.
 pub(super) const BEHIND_SENTINELS: &str = "+role";
 /// The same in a Cluster.
 pub(super) const CLUSTERED: &str = "+ping +subscribe +publish +evalsha +eval +time +hmget +hset +zadd +zrange \
@@ -106,7 +106,7 @@ async fn in_a_cluster_it_is_said_as_plainly_why_no_node_lets_one_in() {
     assert!(!error.is_transient(), "{error}");
 }
 
-/// Does everything that a backend does.
+/// Uses everything that a backend does.
 async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
     safely(backend.health()).await.unwrap();
     let receiving = tokio::spawn({
@@ -138,7 +138,7 @@ async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
     safely(backend.close()).await.unwrap();
 }
 
-/// Every command that a user may use was used, and no other was asked for.
+/// Asserts that every allowed command was used, and no other was sent.
 fn assert_just_enough(commands: &str, mut servers: Vec<redis::Connection>) {
     let mut ask = |command: [&str; 2]| -> Vec<redis::Value> {
         let ask =
@@ -156,7 +156,7 @@ fn assert_just_enough(commands: &str, mut servers: Vec<redis::Connection>) {
         let log: Vec<HashMap<String, redis::Value>> = redis::from_redis_value(log).unwrap();
         for refused in log {
             let text = |name: &str| redis::from_redis_value_ref::<String>(&refused[name]).unwrap();
-            // The client tells its name and version, and does not mind if it may not.
+            // The client sends its name and version, and does not need to be allowed to.
             let is_told = text("object") == "client|setinfo" || text("username") == "default";
             assert!(is_told, "{refused:?}");
         }
@@ -169,7 +169,7 @@ async fn a_user_needs_these_commands_and_no_others() {
     let builder = RedisBackend::builder(&trusting(&server.url(), &server.ca()));
     let backend = Arc::new(builder.prefix(PREFIX).build().unwrap());
     let mut admin = server.admin();
-    // Who waited for the server to start had no name yet.
+    // Connections that waited for the server to start had no name yet.
     let () = redis::cmd("CONFIG").arg("RESETSTAT").query(&mut admin).unwrap();
     use_all(&backend, || {
         let foreign = redis::cmd("ZADD")

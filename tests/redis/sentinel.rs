@@ -1,4 +1,4 @@
-//! Another server becomes the master, as sentinels say.
+//! Tests another server that becomes the master, by sentinels.
 
 #[cfg(feature = "redis-tls")]
 use super::security::{BEHIND_SENTINELS, SINGLE, rules, trusting};
@@ -18,7 +18,7 @@ fn receiving(backend: &Arc<RedisBackend>) -> tokio::task::JoinHandle<Vec<Arrival
     tokio::spawn(async move { backend.receive(10).await.unwrap() })
 }
 
-/// A master is lost by `lose`: sending goes on at the next, and what was replicated arrives from it.
+/// Loses a master by `lose`: sending goes on at the next, and replicated wake-ups arrive from it.
 async fn loses_a_master(
     mut servers: RedisSentinel,
     url: &str,
@@ -44,7 +44,7 @@ async fn loses_a_master(
     println!("sends failed for {failed_for:.1?}");
     assert_ne!(servers.wait_for_promotion(former), former);
     assert_eq!(wakes(&safely(waiting).await.unwrap()), [wake(1)]);
-    // One that had nothing to say meanwhile, and one that is new.
+    // One that was idle meanwhile, and one that is new.
     send_until_taken(&idle, &[departure(4, Duration::ZERO)]).await;
     assert_eq!(wakes(&safely(receiving(&receiver)).await.unwrap()), [wake(4)]);
     send_until_taken(&connect(), &[departure(5, Duration::ZERO)]).await;

@@ -1,4 +1,4 @@
-//! Servers with other contents, rights, versions and settings than those at hand.
+//! Tests servers with other contents, rights, versions and settings than usual.
 
 use super::*;
 
@@ -120,7 +120,7 @@ async fn a_key_of_another_type_is_an_error_at_which_nothing_is_lost() {
     let () = ask(&server, &["DEL", LEASED]);
     let received = safely(async {
         loop {
-            // A look that was under way may tell of it once more.
+            // A poll in flight may find it once more.
             if let Ok(received) = backend.receive(10).await {
                 return received;
             }

@@ -1,4 +1,4 @@
-//! Several shards, several receiving processes, and claims that were lost.
+//! Tests several shards, several receiving processes, and lost claims.
 
 use super::*;
 
@@ -45,7 +45,7 @@ async fn the_number_of_shards_stays_as_it_was_made() {
     safely(in_shards(&server).send(&[departure(1, Duration::ZERO)]))
         .await
         .unwrap();
-    // One that would make 1 shard finds what is in the 16.
+    // A backend that would make 1 shard finds what is in the 16.
     let arrivals = safely(backend(&server).receive(10)).await.unwrap();
     assert_eq!(wakes(&arrivals), [wake(1)]);
 }
@@ -158,7 +158,7 @@ async fn an_extended_claim_is_held_for_another_lease_and_known_anew() {
     })
     .await;
     assert_eq!(wakes(&extended), [wake(1)]);
-    // By its old ticket it is known no longer.
+    // Its old ticket is no longer valid.
     safely(backend.acknowledge(first)).await;
     assert_eq!(ask::<u64>(&server, &["ZCARD", LEASED]), 1);
     safely(backend.acknowledge(extended)).await;
@@ -174,7 +174,7 @@ async fn the_shards_of_a_process_that_died_are_watched_by_another_within_a_lease
     let waiting = receiving(&alive);
     until_members_is(&server, 2).await;
     until_listening(&server, 2).await;
-    // It dies without a word.
+    // It dies without a farewell.
     gone.abort();
     drop(safely(gone).await);
     drop(dead);
@@ -250,7 +250,7 @@ async fn of_a_burst_in_one_shard_every_receiver_gets_some() {
     for receiving in first {
         assert!(!safely(receiving).await.unwrap().unwrap().is_empty());
     }
-    // They were told, and did not come only because the one that watched had not been heard of for long.
+    // They were notified, and would come only because the watching one had not been heard of for long.
     assert_eq!(ask::<u64>(&server, &["ZCARD", MEMBERS]), 3);
 }
 
@@ -258,7 +258,7 @@ async fn of_a_burst_in_one_shard_every_receiver_gets_some() {
 async fn each_shard_is_asked_about_by_one_process_only() {
     let server = RedisServer::start();
     let batch: Vec<_> = (0..1_000).map(|number| departure(number, HOUR)).collect();
-    // With so short a lease every shard is looked at once a second, and every process beats three times.
+    // With so short a lease every shard is polled once a second, and every process sends three heartbeats.
     let handles: Vec<_> = (0..4)
         .map(|_| Arc::new(leased_in_shards(&server, Duration::from_secs(1))))
         .collect();
@@ -271,7 +271,8 @@ async fn each_shard_is_asked_about_by_one_process_only() {
     let before = info(&server, "stats", "total_commands_processed:");
     tokio::time::sleep(Duration::from_secs(4)).await;
     let after = info(&server, "stats", "total_commands_processed:");
-    // A look takes four commands, a beat six. Were every shard looked at by all four, that alone would be 1,024 in 4 s.
+    // A poll takes four commands, a heartbeat six. If every shard were polled by all four, that alone would be 1,024 in
+    // 4 s.
     let seconds = started.elapsed().as_secs() + 1;
     let (looks, beats) = (16 * seconds, 4 * 4 * seconds);
     let most = 4 * looks + 6 * beats;

@@ -1,4 +1,4 @@
-//! Callers who do not know that anything is wrong.
+//! Callers that know of no fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Callers {
     }
 }
 
-/// Gives those tasks that must run.
+/// Returns the tasks that must run.
 async fn call(shop: &Shop) -> Result<Vec<TaskId>, Error> {
     let delays = (0..tasks()).map(|_| Duration::from_millis(fastrand::u64(200..3_000)));
     let tasks = delays.map(|delay| NewTask::new(KIND, &()).after(delay));

@@ -22,14 +22,14 @@ pub(crate) fn start(database: &str, redis: &str) -> Process {
     Process::start("child::process", &[(DATABASE, database), (REDIS, redis)])
 }
 
-/// A scheduler as each process has one.
+/// Makes the scheduler of each process.
 pub(crate) fn scheduler(service: &OnSqlite, redis: &str) -> Scheduler {
     let precise = RedisBackend::builder(redis).lease(LEASE).build().unwrap();
     let builder = Scheduler::builder(service.store()).precise(Arc::new(precise));
     builder.build().unwrap()
 }
 
-/// What such a process does; nothing in any other.
+/// Runs such a process; does nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let (Ok(database), Ok(redis)) = (env::var(DATABASE), env::var(REDIS)) else {

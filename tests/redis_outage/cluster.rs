@@ -1,4 +1,4 @@
-//! What may happen to a Redis Cluster.
+//! Tests faults of a Redis Cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::servers::RedisCluster;
 use crate::shop::Shop;
 use crate::{ROOM, rate, until};
 
-/// For how long all is well, before and after.
+/// How long there is no fault, before and after.
 const QUIET: Duration = Duration::from_millis(1_500);
 
 /// The Cluster's slot of one of our shards, of which each master has some.
@@ -19,7 +19,7 @@ fn slot(cluster: &RedisCluster) -> u16 {
     cluster.slot_of("{delayline:wakes:0}")
 }
 
-/// Under load, `harm` is done to a Cluster.
+/// Does `harm` to a Cluster under load.
 async fn under_load(harm: impl AsyncFnOnce(&mut RedisCluster)) {
     let _room = ROOM.acquire().await.unwrap();
     let mut cluster = block_in_place(RedisCluster::start);

@@ -1,4 +1,4 @@
-//! Workers that are killed, one after the other.
+//! Kills workers, one after the other.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn tasks() -> usize {
     rate() / 50
 }
 
-/// What is left when all tasks are scheduled.
+/// The result when all tasks are scheduled.
 pub(crate) struct Left {
     /// Of all tasks.
     pub(crate) ids: Vec<TaskId>,
@@ -52,7 +52,7 @@ pub(crate) async fn schedule_under_kills(scheduler: Scheduler, start: impl Fn() 
         *worker = start();
         killed += 1;
     }
-    // The last one has no successor: the others have what it had.
+    // The last one has no successor: the others take over its tasks.
     workers.remove(killed % PROCESSES).kill();
     killed += 1;
     let ids = scheduling.await.unwrap();

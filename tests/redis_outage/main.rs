@@ -33,10 +33,10 @@ use tokio::sync::Semaphore;
 
 use self::setting::setting;
 
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(300);
 
-/// So many tests at a time as a small machine bears.
+/// As many tests at a time as a small machine can run.
 static ROOM: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(if rate() > 1_000 { 1 } else { 3 }));
 
 /// How many tasks are scheduled each second.

@@ -1,4 +1,4 @@
-//! A worker in a process of its own: this test binary once more, in which one test runs.
+//! Runs a worker in a process of its own: this test binary once more, with one test.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts one in which the test of this name runs, which learns from its environment where the service is.
+    /// Starts one that runs the test of this name, which learns from its environment where the service is.
     pub(crate) fn start(test: &str, environment: &[(&str, &str)]) -> Self {
         let child = Command::new(env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])

@@ -1,4 +1,4 @@
-//! Rows that are in Redis servers to which things happen: what `RedisStore` says that can be lost, and nothing more.
+//! Tests rows in Redis servers with faults: exactly what `RedisStore` documents as a possible loss is lost.
 //!
 //! Verbs may fail while a master is away. Callers repeat them, with the same ids, until they are answered.
 

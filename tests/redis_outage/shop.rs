@@ -26,8 +26,8 @@ struct Run {
 
 /// A database in a file, a scheduler and a worker in this process.
 ///
-/// The effect of a task is that it is noted here: no file takes thousands of transactions a second, one for each
-/// handler, beside those of the store.
+/// The effect of a task is an entry here: no file takes thousands of transactions a second, one for each handler,
+/// beside those of the store.
 pub(crate) struct Shop {
     pub(crate) scheduler: Scheduler,
     scheduled: Mutex<BTreeSet<TaskId>>,
@@ -73,7 +73,7 @@ impl Shop {
         }
     }
 
-    /// Says that tasks must run.
+    /// Records that tasks must run.
     pub(crate) fn expect(&self, ids: impl IntoIterator<Item = TaskId>) {
         self.scheduled.lock().unwrap().extend(ids);
     }
@@ -83,7 +83,7 @@ impl Shop {
         self.runs.lock().unwrap().len()
     }
 
-    /// Whether this machine is too slow for what callers ask for.
+    /// Says whether this machine is too slow for the load.
     pub(crate) fn is_behind(&self) -> bool {
         let runs = self.runs.lock().unwrap();
         runs.last().is_some_and(|run| is_behind(run.late, run.at))
@@ -94,7 +94,7 @@ impl Shop {
         self.scheduler.stats().received
     }
 
-    /// Waits until all have run that must, and asserts that each did so once and none too early. Then it ends.
+    /// Waits until all expected tasks have run, and asserts that each did so once and none too early. Then it ends.
     pub(crate) async fn assert_each_ran_once(self) {
         let scheduled = self.scheduled.lock().unwrap().clone();
         until("all tasks run", || self.started() >= scheduled.len()).await;

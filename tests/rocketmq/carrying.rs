@@ -1,4 +1,4 @@
-//! What is sent through levels arrives.
+//! Tests that wake-ups arrive through levels.
 
 use super::*;
 
@@ -24,7 +24,7 @@ async fn the_topic_is_made_and_known_before_anything_consumes() {
     let place = Place::new();
     let backend = place.connect().await;
     let raw = Raw::new(&nameserver());
-    // A topic that a broker makes by itself has 4 queues.
+    // A topic that a broker creates by itself has 4 queues.
     assert_eq!(raw.queues(&place.topic).await, 8);
     raw.close().await;
     backend.close().await.unwrap();
@@ -158,7 +158,7 @@ async fn a_batch_that_is_never_acknowledged_is_answered_all_the_same() {
     assert_eq!(wakes.len(), 20, "each came once");
     backend.close().await.unwrap();
     place.assert_nothing_sent_back().await;
-    // Nor has it been left for another worker.
+    // Nor was it left to another worker.
     let heir = place.connect().await;
     assert_eq!(arriving(&heir, Duration::from_secs(5)).await, []);
     // Too late, and no harm.
@@ -218,7 +218,7 @@ async fn abandoned_calls_lose_nothing() {
         let batch = departures(number * 50..(number + 1) * 50, ONE);
         let _ = timeout(Duration::from_millis(number), backend.send(&batch)).await;
     }
-    // Nothing is known of those; these are taken.
+    // The outcome of those is unknown; these are taken.
     send(&backend, departures(5_000..5_100, ONE)).await;
     let mut wanted: BTreeSet<_> = (5_000..5_100).map(wake).collect();
     timeout(SAFETY, async {

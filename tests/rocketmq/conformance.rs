@@ -1,4 +1,4 @@
-//! The contract of `Backend`.
+//! Tests the contract of `Backend`.
 
 use async_trait::async_trait;
 use delayline::backend_conformance;
@@ -30,7 +30,7 @@ impl BackendFixture for Place {
     }
 }
 
-/// The same place, gone to by timer messages.
+/// The same place, through timer messages.
 struct ByTimers(Place);
 
 #[async_trait]

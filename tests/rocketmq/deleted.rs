@@ -1,9 +1,9 @@
-//! Topics and consumer groups that are deleted while wake-ups travel.
+//! Tests topics and consumer groups that are deleted while wake-ups travel.
 
 use super::servers::RocketMqServers;
 use super::*;
 
-/// A broker that makes nothing by itself.
+/// A broker that creates nothing by itself.
 fn strict() -> RocketMqServers {
     RocketMqServers::start(&[
         // Before 5.0 brokers cannot be asked for one group.
@@ -22,11 +22,11 @@ fn strict() -> RocketMqServers {
     ])
 }
 
-/// Sends one wake-up after the other, and receives, until one comes that was sent after all this began.
+/// Sends one wake-up after the other, and receives, until one comes that was sent after this began.
 async fn until_wake_ups_come(backend: &Arc<RocketMqBackend>, from: u64) {
     let coming = async {
         for number in from.. {
-            // What is not taken has gone another way, or is the sweep's.
+            // A wake-up that is not taken has gone another way, or is left to the sweep.
             let _ = backend.send(&departures(number..number + 1, ONE)).await;
             if let Ok(arrivals) = timeout(ONE, backend.receive(100)).await {
                 let arrivals = arrivals.unwrap();
@@ -41,7 +41,7 @@ async fn until_wake_ups_come(backend: &Arc<RocketMqBackend>, from: u64) {
     timeout(2 * SAFETY, coming).await.expect("wake-ups come again");
 }
 
-/// What was sent while something was missing may have failed a moment ago; that is found out to be over.
+/// Waits until it is found that the missing thing is back: a send may have failed a moment ago.
 async fn until_healthy(backend: &RocketMqBackend) {
     let healthy = async {
         while backend.health().await.is_err() {

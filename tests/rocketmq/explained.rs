@@ -1,4 +1,4 @@
-//! Where a wake-up is that a broker holds.
+//! Tests where a wake-up is shown that a broker holds.
 
 use delayline::history::Explanation;
 use delayline::store::{History, MemoryStore};
@@ -11,7 +11,7 @@ const KIND: &str = "order.cancel";
 /// Level 3 of the table, then level 2, and a rest.
 const DELAY: Duration = Duration::from_millis(7_800);
 
-/// What is told of the only task, once that is so.
+/// Waits until the explanation of the only task is so, and returns it.
 async fn until(scheduler: &Scheduler, is_so: impl Fn(&Explanation) -> bool) -> Explanation {
     let told = async {
         loop {
@@ -67,10 +67,10 @@ async fn in_the_middle_of_a_chain_the_level_is_told_that_holds_the_wake_up() {
             told.task.wake_at > Some(wake.arrives_at),
             "it is missed only then"
         );
-        // The level before has held it for as long as was told.
+        // The level before has held it for as long as was shown.
         assert!(before.is_none_or(|arrived| wake.since >= arrived), "{told:?}");
         before = Some(wake.arrives_at);
-        // And what comes next is what is left.
+        // And the plan is what is left.
         let plan: Duration = told.plan.as_ref().unwrap().iter().map(|leg| leg.delay).sum();
         let left = told.task.due_at.millis_since(wake.arrives_at);
         let off = plan.abs_diff(Duration::from_millis(left.unsigned_abs()));

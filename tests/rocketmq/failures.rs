@@ -1,4 +1,4 @@
-//! What ends, is not there, or goes away.
+//! Tests servers and topics that end, are missing, or go away.
 
 use super::servers::{BROKER, RocketMqServers};
 use super::*;
@@ -108,7 +108,7 @@ async fn a_killed_broker_fails_sends_in_bounded_time_and_is_used_again_when_it_i
         async move { receive_all(&backend, 20).await }
     });
     servers.kill(BROKER);
-    // Often enough for the client to give the broker up for the next 30 s.
+    // Often enough that the client gives the broker up for the next 30 s.
     for _ in 0..5 {
         let error = timeout(SAFETY, backend.send(&departures(10..20, TWO)))
             .await

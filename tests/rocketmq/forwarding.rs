@@ -1,4 +1,4 @@
-//! Tasks that are published to a topic of the service's own, whose consumer is the plain client.
+//! Tests tasks that are published to a topic of the service's own, whose consumer is the plain client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Service {
         self.scheduler.find(Target::Id(id)).await.unwrap().unwrap()
     }
 
-    /// Waits until the task is in `state`; gives why its last attempt failed.
+    /// Waits until the task is in `state`; returns why its last attempt failed.
     async fn until(&self, id: TaskId, state: State) -> Option<String> {
         let ended = async {
             loop {
@@ -179,7 +179,7 @@ async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
             NewTask::new(KIND, &1).header("TAGS", "x"),
             "header: property is \"TAGS\"",
         ),
-        // Each of them can be, and all of them together are too long.
+        // Each of them fits, and all of them together are too long.
         (broad, "properties is"),
     ] {
         let id = service.schedule(task).await;
@@ -191,7 +191,7 @@ async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
     service.until(id, State::Done).await;
     service.end().await;
 
-    // What only the broker knows is told in words.
+    // An error that only the broker knows is put into words.
     let allowed = RocketMqOptions::new(nameserver()).max_message_size(8 << 20);
     let forward = Forward::connect(allowed, topic.as_str()).await.unwrap();
     let service = Service::start(&forward, Policy::default());
@@ -268,7 +268,7 @@ async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
     }
     let raw = Raw::new(&servers.nameserver);
     let (mut consumer, mut received) = raw.consume(&topic, "*").await;
-    // At least once: what the killed broker had not flushed yet is its own loss.
+    // At least once: messages that the killed broker had not flushed yet are its own loss.
     let mut missing: BTreeMap<_, _> = scheduled
         .iter()
         .map(|task| {
@@ -294,7 +294,7 @@ async fn what_is_due_while_the_broker_is_dead_arrives_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_went_missing_is_told_as_such_and_published_to_when_it_is_back() {
-    // A broker that makes topics by itself: with queues of another number, and so in another order.
+    // A broker that creates topics by itself: with another number of queues, and so in another order.
     let settings = [
         "--set",
         "timerWheelEnable=true",

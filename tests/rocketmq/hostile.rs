@@ -10,14 +10,14 @@ const SEND_MESSAGE: i32 = 10;
 /// The flag of a compressed body.
 const COMPRESSED: &str = "1";
 
-/// A client that keeps to the protocol, and to nothing else.
+/// A client that obeys the protocol and no other rules.
 struct Sender {
     broker: TcpStream,
     topic: String,
     queue: u32,
 }
 
-/// What is out of the ordinary about a message.
+/// The unusual parts of a message.
 #[derive(Default)]
 struct Odd<'a> {
     flags: &'a str,

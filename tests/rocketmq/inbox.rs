@@ -1,4 +1,4 @@
-//! Messages that others send, and what becomes of those that come again.
+//! Tests received messages, and those that come again.
 
 use delayline::Timestamp;
 use delayline::rocketmq::{Inbox, Message, Publisher};
@@ -14,7 +14,7 @@ fn now() -> Timestamp {
 async fn what_was_given_back_to_its_broker_was_stored_when_it_came_first() {
     let (topic, group) = (format!("in-{}", unique()), format!("readers-{}", unique()));
     let options = RocketMqOptions::new(nameserver()).group(&group);
-    // It makes the topic and the group.
+    // It creates the topic and the group.
     Inbox::connect(options.clone(), [topic.clone()])
         .await
         .unwrap()
@@ -47,12 +47,12 @@ async fn what_was_given_back_to_its_broker_was_stored_when_it_came_first() {
     inbox.close().await;
 }
 
-/// For how long messages are held.
+/// How long messages are held.
 fn hold() -> Duration {
     Duration::from_secs(setting("DELAYLINE_HOLD_SECONDS").unwrap_or(10))
 }
 
-/// By night it takes longer than the client lets a listener have a message by itself, which is 15 minutes.
+/// By night it takes longer than the 15 minutes that the client lets a listener have a message by default.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_acknowledged_is_held_and_not_given_back() {
     let (topic, group) = (format!("in-{}", unique()), format!("readers-{}", unique()));

@@ -1,4 +1,4 @@
-//! Carrying wake-ups through a real RocketMQ broker: what holds for every backend, and what is special to this one.
+//! Tests carrying wake-ups through a real RocketMQ broker: the contract of backends, and what is special to this one.
 #![allow(clippy::unwrap_used)]
 // For the bare client in here; the backend needs none: see `tests/examples/rocketmq_caller.rs`.
 #![recursion_limit = "512"]
@@ -44,7 +44,7 @@ use self::setting::setting;
 const LEVELS: &str = "1s 2s 5s 10s";
 const ONE: Duration = Duration::from_secs(1);
 const TWO: Duration = Duration::from_secs(2);
-/// Only so that a test which would hang fails.
+/// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(300);
 
 fn nameserver() -> String {
@@ -85,7 +85,7 @@ impl Place {
         Arc::new(RocketMqTimers::connect(self.options()).await.unwrap())
     }
 
-    /// Nothing was sent back to the broker.
+    /// Asserts that nothing was sent back to the broker.
     async fn assert_nothing_sent_back(&self) {
         // For as long as the broker would delay it: by its third level.
         tokio::time::sleep(Duration::from_secs(5 + 2)).await;
@@ -136,7 +136,7 @@ fn departures(numbers: std::ops::Range<u64>, delay: Duration) -> Vec<Departure> 
         .collect()
 }
 
-/// What connecting comes to, apart from what goes away by itself: brokers that have just come up are slow to begin with.
+/// Connects, and retries transient errors: brokers that have just started are slow to begin with.
 async fn connect(options: RocketMqOptions) -> Result<RocketMqBackend, Error> {
     timeout(SAFETY, async {
         loop {

@@ -1,4 +1,4 @@
-//! Several masters, unlike ones, and what becomes of their levels.
+//! Tests several masters, different ones, and their levels.
 
 use super::servers::{BROKER, RocketMqServers};
 use super::*;
@@ -30,12 +30,12 @@ async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_tak
     let servers = RocketMqServers::start(&["--masters", "2", "--levels", "1s 2s", "--levels", "10m 1s 20s"]);
     let backend = connect_to(&servers.nameserver).await;
     assert_eq!(table(&backend), "1s 2s 20s 10m");
-    // The second master's 1 s is its second level; taken for the first, it would be ten minutes.
+    // The second master's 1 s is its second level; with the first one's number it would be ten minutes.
     send(&backend, departures(0..40, ONE)).await;
     receive_each(&backend, 0..40).await;
 
     servers.kill(OTHER);
-    // What one master does not take, the other does.
+    // A message that one master does not take goes to the other.
     send(&backend, departures(100..140, ONE)).await;
     until_offered(&backend, "1s 2s").await;
     backend.health().await.unwrap();
@@ -46,7 +46,7 @@ async fn each_delay_goes_through_a_master_that_has_it_and_a_master_that_dies_tak
     servers.start_again();
     until_offered(&backend, "1s 2s 20s 10m").await;
     send(&backend, departures(200..210, TWENTY)).await;
-    // Among what a killed broker delivers once more.
+    // Among messages that a killed broker delivers once more.
     receive_each(&backend, 200..210).await;
     backend.close().await.unwrap();
 }
@@ -70,7 +70,7 @@ async fn a_table_that_has_changed_with_a_restart_is_read_again() {
 /// too large, here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_level_that_stops_delivering_is_not_used_until_it_goes_on() {
-    // Long enough for the broker to be told before what is to get stuck has come to its time.
+    // Long enough to change the broker's setting before the messages that are to get stuck are due.
     let servers = RocketMqServers::start(&["--levels", "1s 2s 10s"]);
     let backend = connect_to(&servers.nameserver).await;
     let raw = Raw::new(&servers.nameserver);

@@ -1,9 +1,9 @@
-//! Nameservers before 5.0, whose answers lack what the client insists on.
+//! Tests nameservers before 5.0, whose answers lack a field that the client needs.
 
 use super::servers::RocketMqServers;
 use super::*;
 
-/// Servers of one version are found, asked and used, through both levels that these tests wait for.
+/// Asserts that servers of one version are found, asked and used, through both levels of these tests.
 async fn assert_served_by(version: &str) {
     let servers =
         RocketMqServers::start(&["--version", version, "--nameserver", version, "--levels", LEVELS]);

@@ -1,4 +1,4 @@
-//! A store that is away for longer than any patience.
+//! Tests a store that is away for longer than any timeout.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ async fn after_a_minute_without_its_store_a_worker_runs_every_task_once_and_sent
     };
     let worker = tokio::spawn(Worker::new(&scheduler).handle("count", handler).run());
     for number in 0..TASKS {
-        // The first ones are due before the outage, the others during it and after, all by way of the levels.
+        // The first ones are due before the outage, the others during it and after, all through the levels.
         let delay = match number {
             ..EARLY => TWO,
             _ => Duration::from_secs(15 + number % 70),

@@ -1,4 +1,4 @@
-//! The bare client, for what the backend does not do: foreign messages, and a look at what was sent back.
+//! The bare client: sends foreign messages, and inspects what was sent back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use rocketmq_observability::TelemetryRuntimeGuard;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
 use tokio::sync::mpsc;
 
-/// What a consumer sees of a message.
+/// A consumer's view of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) body: Vec<u8>,
     pub(crate) tag: Option<String>,
     pub(crate) keys: Option<String>,
     pub(crate) properties: HashMap<String, String>,
-    /// None, if it was sent back before: then it comes through a queue for such.
+    /// None, if it was sent back before: then it comes through a queue for such messages.
     pub(crate) queue: Option<i32>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Raw {
 impl Raw {
     pub(crate) fn new(nameserver: &str) -> Self {
         let mut config = RuntimeConfig::for_parallelism("raw", 1);
-        // Else the client sends back what listeners of a busy machine do not take at once.
+        // Otherwise the client sends back messages that listeners of a busy machine do not take at once.
         config.blocking_lane_policies.metadata_io.max_queue_depth = 4_096;
         config.blocking_lane_policies.metadata_io.queue_timeout = super::SAFETY;
         let owner = RuntimeOwner::plan(config).unwrap().build().unwrap();
@@ -83,7 +83,7 @@ impl Raw {
         producer.shutdown().await;
     }
 
-    /// Consumes a topic as any service does.
+    /// Consumes a topic like any service.
     pub(crate) async fn consume(
         &self,
         topic: &str,
@@ -151,7 +151,7 @@ impl Raw {
         admin
     }
 
-    /// Sets something on every broker, while it runs.
+    /// Changes a setting on every broker, while it runs.
     pub(crate) async fn set_everywhere(&self, name: &str, value: &str) {
         let mut admin = self.admin().await;
         let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
@@ -165,7 +165,7 @@ impl Raw {
         admin.shutdown().await;
     }
 
-    /// Makes a topic on the one broker there is.
+    /// Creates a topic on the only broker.
     pub(crate) async fn make_topic(&self, topic: &str, queues: u32) {
         let mut admin = self.admin().await;
         let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
@@ -229,7 +229,7 @@ impl Raw {
         }
     }
 
-    /// Whether the one broker there is has a consumer group.
+    /// Says whether the only broker has a consumer group.
     pub(crate) async fn has_group(&self, group: &str) -> bool {
         let mut admin = self.admin().await;
         let cluster = RouteAdmin::examine_broker_cluster_info(&admin).await.unwrap();
@@ -240,7 +240,7 @@ impl Raw {
         groups.get_subscription_group_table().contains_key(group)
     }
 
-    /// How many messages were ever sent back to the broker for another try, or given up, by a group.
+    /// Counts the messages that a group ever sent back to the broker, or gave up.
     pub(crate) async fn sent_back(&self, group: &str) -> i64 {
         let mut admin = self.admin().await;
         let mut count = 0;

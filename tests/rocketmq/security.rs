@@ -1,4 +1,4 @@
-//! Servers that ask who one is, and servers that speak TLS only.
+//! Tests servers with accounts, and servers that speak TLS only.
 
 #[cfg(feature = "rocketmq-tls")]
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ async fn assert_carries(options: RocketMqOptions) {
     backend.close().await.unwrap();
 }
 
-/// Everything about accounts, on brokers with some.
+/// Asserts everything about accounts, on brokers with some.
 async fn assert_accounts_count(version: &[&str]) {
     let args = [version, &["--acl", "--levels", LEVELS]].concat();
     let servers = RocketMqServers::start(&args);
@@ -43,7 +43,7 @@ async fn assert_accounts_count(version: &[&str]) {
         "{missing}"
     );
     assert_carries(as_account(&servers, "admin", "wakes")).await;
-    // The topic is there now, and more is not needed.
+    // The topic exists now, and more is not needed.
     assert_carries(worker("wakes")).await;
 
     let (access_key, secret_key) = servers.account("worker");
@@ -54,7 +54,7 @@ async fn assert_accounts_count(version: &[&str]) {
             plain.clone().credentials(&access_key, "not the secret"),
             plain.clone().credentials("nobody-at-all", &secret_key),
         ] {
-            // It does not go away by itself, so it is no reason to wait either.
+            // It does not go away by itself, so there is no use in waiting either.
             let denied = refusal(wrong.lazy()).await;
             assert!(denied.contains("access is denied: the credentials"), "{denied}");
         }
@@ -71,7 +71,7 @@ async fn accounts_count_on_5_3() {
     assert_accounts_count(&["--version", "5.3.3"]).await;
 }
 
-/// Everything about TLS, on servers that speak nothing else.
+/// Asserts everything about TLS, on servers that speak nothing else.
 #[cfg(feature = "rocketmq-tls")]
 async fn assert_tls_is_spoken(version: &[&str]) {
     let args = [version, &["--tls", "--levels", LEVELS]].concat();
@@ -93,7 +93,7 @@ async fn assert_tls_is_spoken(version: &[&str]) {
     .unwrap();
     let unusable = refusal(options(&servers, "wakes").tls(garbled)).await;
     assert!(unusable.contains("BadEncoding"), "{unusable}");
-    // It may also be that the servers are away, so this may be tried again.
+    // The servers may also be away, so this may be tried again.
     let plain = timeout(SAFETY, RocketMqBackend::connect(options(&servers, "wakes")))
         .await
         .expect("in bounded time")

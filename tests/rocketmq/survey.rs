@@ -1,4 +1,4 @@
-//! What a broker is asked about itself, and what is made on it for a while.
+//! Tests what a broker reports about itself, and temporary topics on it.
 
 use delayline::rocketmq::{Scratch, Survey};
 
@@ -81,7 +81,7 @@ async fn a_scratch_place_serves_and_leaves_nothing_behind() {
 
     assert_eq!(raw.queues(&topic).await, 0);
     assert_eq!(raw.queues(&format!("%RETRY%{group}")).await, 0);
-    // For as long as the broker holds what the consumer asked last: 15 s, and up to 5 s until it looks.
+    // For as long as the broker holds the consumer's last poll: 15 s, and up to 5 s until it looks.
     let end = Instant::now() + Duration::from_secs(15 + 5 + 2);
     while Instant::now() < end {
         assert!(!raw.has_group(&group).await, "the group has come back");

@@ -1,4 +1,4 @@
-//! What is special to timer messages.
+//! Tests what is special to timer messages.
 
 use delayline::backend::WokenBy;
 use delayline::delay::Routing;
@@ -95,7 +95,7 @@ async fn a_task_takes_one_timer_and_is_brought_to_its_time_by_the_precise_backen
         async { Ok(Outcome::Done) }
     });
     let worker = tokio::spawn(worker.run());
-    // On a busy machine a wake-up may come too late for what is tested here; but not every time.
+    // On a busy machine a wake-up may come too late for this test; but not every time.
     let tried = async {
         loop {
             let sent = scheduler.stats().sent_by_carrier;
@@ -130,7 +130,7 @@ async fn a_broker_whose_timers_are_switched_off_is_refused_by_name_and_for_good(
         text.contains("broker-a") && text.contains("timerWheelEnable"),
         "{text}"
     );
-    // Levels are there all the same.
+    // Levels still exist.
     let levels = RocketMqBackend::connect(servers.nameserver.as_str())
         .await
         .unwrap();

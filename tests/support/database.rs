@@ -1,4 +1,4 @@
-//! Real databases for the tests of the stores.
+//! Runs real databases for the tests of the stores.
 #![allow(dead_code)] // Not every test asks everything of it.
 
 #[path = "root.rs"]
@@ -15,7 +15,7 @@ use std::{fs, thread};
 use sqlx::{AssertSqlSafe, Executor};
 use tempfile::TempDir;
 
-/// How long a killed server may take to end: only so that a test does not hang.
+/// How long a killed server may take to end: a test must not hang.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Which of the servers.
@@ -43,7 +43,7 @@ impl Database {
         }
     }
 
-    /// Makes an empty database on the shared server, and tells its URL. It goes with the server.
+    /// Makes an empty database on the shared server, and returns its URL. It lasts as long as the server.
     pub(crate) async fn fresh(self) -> String {
         let variable = self.variable();
         let shared = env::var(variable).unwrap_or_else(|_| {
@@ -93,7 +93,7 @@ impl Server {
         Self::start_with(database, Vec::new())
     }
 
-    /// The same in a folder of the test's.
+    /// Starts one in a folder of the test's.
     pub(crate) fn start_in(folder: TempDir, database: Database) -> Self {
         Self::start_in_with(folder, database, Vec::new())
     }
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// PostgreSQL reads a key only if it is its own user's, and the certificate again when it is told.
+    /// PostgreSQL reads a key only if its own user owns it, and the certificate again when it is told to.
     fn turn_to_tls(&self, certificate: &Path, key: &Path) {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
@@ -131,7 +131,7 @@ impl Server {
         text.push_str("ssl = on\n");
         fs::write(&settings, text).expect("settings");
         self.signal("-HUP");
-        // It says so when it is done.
+        // The log says when it is done.
         let told = Instant::now();
         while !fs::read_to_string(self.folder.path().join("postgres.log"))
             .expect("the log")
@@ -150,7 +150,7 @@ impl Server {
         Self::start_in_with(folder, database, settings)
     }
 
-    /// The same, and MariaDB with further settings.
+    /// Starts one in a folder, and MariaDB with further settings.
     pub(crate) fn start_in_with(folder: TempDir, database: Database, settings: Vec<String>) -> Self {
         let mut server = Self {
             database,
@@ -171,14 +171,14 @@ impl Server {
         panic!("{database:?} does not start:\n{}", answers.concat());
     }
 
-    /// The URL of its database.
+    /// Returns the URL of its database.
     pub(crate) fn url(&self) -> String {
         let url = std::fs::read_to_string(self.folder.path().join("url")).expect("the server's URL");
         url.trim().to_owned()
     }
 
-    /// Ends it at once, as a crash does, with PostgreSQL's sessions: these are processes of their own, which would answer
-    /// until they see that their parent is gone.
+    /// Ends it at once, as a crash does, with PostgreSQL's sessions: these are processes of their own, which would
+    /// answer until they see that their parent is gone.
     pub(crate) fn kill(&self) {
         // So that it starts no others meanwhile.
         self.signal("-STOP");
@@ -219,7 +219,7 @@ impl Server {
         assert!(done.success(), "kill {signal}: {done}");
     }
 
-    /// Does what only the owner of a MariaDB server may, over its socket.
+    /// Runs SQL as the owner of a MariaDB server, over its socket.
     pub(crate) fn administer(&self, sql: &str) {
         let done = Command::new("mariadb")
             .arg("--no-defaults")
@@ -231,7 +231,7 @@ impl Server {
         assert!(done.success(), "{sql}: {done}");
     }
 
-    /// Starts it again with the same rows, on the same port, after it was killed.
+    /// Restarts it with the same rows, on the same port, after it was killed.
     pub(crate) fn start_again(&self) {
         let answer = self.run_start();
         let why = String::from_utf8_lossy(&answer.stderr);
@@ -265,8 +265,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that systems do not take for outgoing connections: else the client that waits for a killed server to be
-/// back might take the server's.
+/// Returns a port that systems do not take for outgoing connections: otherwise the client that waits for a killed
+/// server might take the server's.
 fn free_port() -> u16 {
     (0..1_000)
         .map(|_| fastrand::u16(20_000..24_000))

@@ -1,4 +1,4 @@
-//! Settings of servers that are made for something else, whatever else they are set to.
+//! Settings of servers that are meant for another use.
 
 /// For a database or a server of PostgreSQL.
 pub(crate) const POSTGRES: [&str; 11] = [
@@ -15,7 +15,7 @@ pub(crate) const POSTGRES: [&str; 11] = [
     "plan_cache_mode = force_custom_plan",
 ];
 
-/// By what a server of MariaDB is started.
+/// Arguments for a server of MariaDB.
 pub(crate) const MARIADB: [&str; 6] = [
     "--autocommit=0",
     "--completion-type=CHAIN",

@@ -1,4 +1,4 @@
-//! What is logged, for a test to look at.
+//! Captures the log, for tests.
 #![allow(dead_code)] // Not every test that has it asks everything of it.
 
 use std::io;
@@ -41,12 +41,12 @@ impl Logged {
             .finish()
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no thread panics while writing")).into_owned()
     }
 
-    /// How often a text is in it.
+    /// Counts how often a text is in it.
     pub(crate) fn count(&self, text: &str) -> usize {
         self.text().matches(text).count()
     }

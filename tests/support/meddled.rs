@@ -1,4 +1,4 @@
-//! A store that takes its time, fails when told to, and counts.
+//! Wraps a store with delays, failures and counters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,7 +31,7 @@ pub(crate) enum Op {
     Check,
 }
 
-/// Passes every call on, meddling on the way.
+/// Passes every call on, with the configured faults.
 pub(crate) struct Meddled {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -92,17 +92,17 @@ impl Meddled {
         self.inner.lock().unwrap()
     }
 
-    /// The next `times` calls fail before they have any effect, as by a store that is away.
+    /// Makes the next `times` calls fail before they have any effect, as by a store that is away.
     pub(crate) fn fail(&self, op: Op, times: usize) {
         self.fail_with(op, times, away);
     }
 
-    /// The next `times` calls fail with this error before they have any effect.
+    /// Makes the next `times` calls fail with this error before they have any effect.
     pub(crate) fn fail_with(&self, op: Op, times: usize, error: fn() -> Error) {
         self.plan(op, times, false, error);
     }
 
-    /// The next `times` calls fail after they had their effect: the answer is lost.
+    /// Makes the next `times` calls fail after they had their effect: the answer is lost.
     pub(crate) fn lose_answers(&self, op: Op, times: usize) {
         self.plan(op, times, true, away);
     }
@@ -112,7 +112,7 @@ impl Meddled {
         self.inner().failing.entry(op).or_default().extend(failing);
     }
 
-    /// A row is locked by another transaction until it is unlocked.
+    /// Locks a row by another transaction until it is unlocked.
     pub(crate) fn lock(&self, id: TaskId) {
         self.inner().locked.insert(id);
     }
@@ -121,7 +121,7 @@ impl Meddled {
         self.inner().locked.remove(&id);
     }
 
-    /// What comes of guarded writes of rows, of which those that are locked are not asked for.
+    /// Returns the results of guarded writes of rows; locked ones are not passed on.
     async fn past_locked<W: Clone, A>(
         &self,
         writes: &[W],
@@ -142,22 +142,22 @@ impl Meddled {
         Ok(each.collect())
     }
 
-    /// No call fails from now on.
+    /// Ends all failures.
     pub(crate) fn mend(&self) {
         self.inner().failing.clear();
     }
 
-    /// Calls wait, before they have any effect, until they are freed.
+    /// Makes calls wait, before they have any effect, until they are freed.
     pub(crate) fn hold(&self, op: Op) {
         self.inner().held.insert((op, false));
     }
 
-    /// Calls wait, after they had their effect, until they are freed.
+    /// Makes calls wait, after they had their effect, until they are freed.
     pub(crate) fn hold_answers(&self, op: Op) {
         self.inner().held.insert((op, true));
     }
 
-    /// Answers wait no longer; calls still do.
+    /// Lets answers go on; calls still wait.
     pub(crate) fn free_answers(&self, op: Op) {
         self.inner().held.remove(&(op, true));
         self.freed.notify_waiters();
@@ -168,12 +168,12 @@ impl Meddled {
         self.freed.notify_waiters();
     }
 
-    /// How many calls wait to be freed.
+    /// Counts the calls that wait to be freed.
     pub(crate) fn waiting(&self, op: Op) -> usize {
         self.inner().waiting.get(&op).copied().unwrap_or_default()
     }
 
-    /// From now on each call takes up to `latency` before its effect, and as much after it.
+    /// Makes each call from now on take up to `latency` before its effect, and as much after it.
     pub(crate) fn take(&self, latency: Duration) {
         self.inner().latency = u64::try_from(latency.as_millis()).unwrap();
     }
@@ -190,12 +190,12 @@ impl Meddled {
         claim
     }
 
-    /// Of each call that had its effect: how many rows, wake-ups or claims it was about or brought.
+    /// Returns for each call that had its effect how many rows, wake-ups or claims it was about or brought.
     pub(crate) fn calls(&self, op: Op) -> Vec<usize> {
         self.inner().calls.get(&op).cloned().unwrap_or_default()
     }
 
-    /// Says what another process would: rows were scheduled that are due soon.
+    /// Notifies as another process would: rows were scheduled that are due soon.
     pub(crate) fn say(&self) {
         self.said.notify_one();
     }

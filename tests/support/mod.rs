@@ -1,5 +1,5 @@
-//! What the tests of the scheduler and of the worker stand on: one store, faultless backends and workers on virtual
-//! time, so that every moment can be asserted to the millisecond.
+//! The base of the tests of the scheduler and of the worker: one store, faultless backends and workers on virtual time,
+//! so that every moment can be asserted to the millisecond.
 
 mod meddled;
 
@@ -49,7 +49,7 @@ pub(crate) struct World {
     pub(crate) store_clock: Clock,
     /// The rows, without faults in between.
     pub(crate) rows: MemoryStore,
-    /// The way of the scheduler and its workers to the rows.
+    /// The store as the scheduler and its workers see it.
     pub(crate) store: Arc<Meddled>,
     pub(crate) levels: Option<Arc<FaultyBackend>>,
     pub(crate) precise: Arc<FaultyBackend>,
@@ -57,27 +57,27 @@ pub(crate) struct World {
     pub(crate) runs: Runs,
 }
 
-/// What a world is made of.
+/// The parts of a world.
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     /// The carrier's table; none: no such backend.
     pub(crate) table: Option<&'static str>,
     /// In place of a table: up to how long the carrier holds any delay.
     pub(crate) timers: Option<Duration>,
-    /// A day by default, which is long even where time is virtual, as a worker looks at the store several times a second.
+    /// A day by default, which is long even where time is virtual, as a worker reads the store several times a second.
     pub(crate) horizon: Duration,
     pub(crate) level_faults: Faults,
     pub(crate) precise_faults: Faults,
-    /// What the store's clock is ahead of the scheduler's, in ms.
+    /// By how much the store's clock is ahead of the scheduler's, in ms.
     pub(crate) store_ahead: i64,
     pub(crate) history: Duration,
-    /// What is noted of what happens to tasks.
+    /// Which events of tasks are recorded.
     pub(crate) noted: History,
     /// The kinds that follow a table of their service's own.
     pub(crate) follow: Vec<(&'static str, Check)>,
     /// Whether the scheduler does without a precise backend of its own, and has the table.
     pub(crate) without_precise: bool,
-    /// Stands before a backend, which it is given.
+    /// Wraps the carrier.
     pub(crate) wrap_levels: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
     pub(crate) wrap_precise: fn(Arc<FaultyBackend>) -> Arc<dyn Backend>,
 }
@@ -165,12 +165,12 @@ impl World {
         .build()
     }
 
-    /// Milliseconds since the start, by the store's clock.
+    /// Returns the milliseconds since the start, by the store's clock.
     pub(crate) fn now(&self) -> i64 {
         self.store_clock.now().as_millis() - START
     }
 
-    /// Another scheduler over the same store and precise backend, as another process would have.
+    /// Makes another scheduler over the same store and precise backend, as another process would have.
     pub(crate) fn another_scheduler(&self) -> Scheduler {
         self.another_scheduler_over(self.store.clone())
     }
@@ -183,12 +183,12 @@ impl World {
             .unwrap()
     }
 
-    /// A worker with a handler of [`KIND`] that records each run and is done.
+    /// Makes a worker with a handler of [`KIND`] that records each run and is done.
     pub(crate) fn worker(&self) -> Worker {
         Worker::new(&self.scheduler).handle(KIND, self.runs.handler(&self.store_clock))
     }
 
-    /// That worker, started.
+    /// Starts that worker.
     pub(crate) fn work(&self) -> Running {
         Running::start(self.worker())
     }
@@ -201,7 +201,7 @@ impl World {
             .expect("there is a row")
     }
 
-    /// Every row of a kind and state.
+    /// Reads every row of a kind and state.
     pub(crate) async fn rows_in(&self, kind: &str, state: State) -> Vec<Task> {
         self.list(kind, state, 1_000_000).await
     }
@@ -219,7 +219,7 @@ impl World {
         self.rows_in(KIND, state).await.len()
     }
 
-    /// Every row of [`KIND`], whatever its state.
+    /// Reads every row of [`KIND`], whatever its state.
     pub(crate) async fn every_row(&self) -> Vec<Task> {
         let mut rows = Vec::new();
         for state in State::ALL {
@@ -228,8 +228,8 @@ impl World {
         rows
     }
 
-    /// What another worker, with nothing to do it with, would do: ends the leases that have ended by the store's
-    /// clock once that clock is stepped by `ahead`, then steps it back.
+    /// Does what another worker without handlers would: ends the leases that have ended by the store's clock once that
+    /// clock is stepped by `ahead`, then steps it back.
     pub(crate) async fn expire_leases(&self, ahead: Duration) {
         let ahead = i64::try_from(ahead.as_millis()).unwrap();
         self.store_clock.step(ahead);
@@ -249,7 +249,7 @@ impl World {
         self.store_clock.step(-ahead);
     }
 
-    /// Claims every due row of [`KIND`], as another worker would; gives the rows.
+    /// Claims every due row of [`KIND`], as another worker would; returns the rows.
     pub(crate) async fn claim_elsewhere(&self, owner: &str) -> Vec<Task> {
         let claim = Claim {
             owner: owner.into(),
@@ -292,12 +292,12 @@ pub(crate) struct Run {
     pub(crate) task: Task,
     /// Milliseconds since the start, by the store's clock.
     pub(crate) at: i64,
-    /// As the handler was told.
+    /// The handler's own figure.
     pub(crate) lateness: Duration,
     pub(crate) woken_by: WokenBy,
 }
 
-/// What was started, in order.
+/// The starts, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs(Arc<Mutex<Vec<Run>>>);
 
@@ -321,7 +321,7 @@ impl Runs {
         self.0.lock().unwrap().len()
     }
 
-    /// When each was started.
+    /// Returns when each was started.
     pub(crate) fn times(&self) -> Vec<i64> {
         self.all().iter().map(|run| run.at).collect()
     }
@@ -334,7 +334,7 @@ impl Runs {
         self.all().into_iter().filter(|run| run.task.id == id).collect()
     }
 
-    /// A handler that records each run and is done.
+    /// Makes a handler that records each run and is done.
     pub(crate) fn handler(
         &self,
         clock: &Clock,
@@ -342,7 +342,7 @@ impl Runs {
         self.handler_that(clock, |_| Box::pin(async { Ok(Outcome::Done) }))
     }
 
-    /// A handler that records each run and then does as `what` says.
+    /// Makes a handler that records each run and then does as `what` says.
     pub(crate) fn handler_that<W>(
         &self,
         clock: &Clock,
@@ -359,7 +359,7 @@ impl Runs {
     }
 }
 
-/// A worker at work; dropped, it has crashed.
+/// A running worker; dropping it is a crash.
 pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     worker: JoinHandle<Result<(), Error>>,
@@ -369,7 +369,7 @@ impl Running {
     pub(crate) fn start(worker: Worker) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let worker = tokio::spawn(worker.run_until(async move {
-            // Told, or its owner is gone.
+            // It was stopped, or its owner is gone.
             let _ = stopped.await;
         }));
         Self {
@@ -378,17 +378,17 @@ impl Running {
         }
     }
 
-    /// Tells it to stop.
+    /// Asks it to stop.
     pub(crate) fn tell(&mut self) {
         drop(self.stop.take());
     }
 
-    /// What it answers when it has stopped.
+    /// Returns its result when it has stopped.
     pub(crate) async fn ended(mut self) -> Result<(), Error> {
         (&mut self.worker).await.unwrap()
     }
 
-    /// Tells it to stop, and what it answers when it has.
+    /// Stops it, and returns its result.
     pub(crate) async fn stop(mut self) -> Result<(), Error> {
         self.tell();
         self.ended().await

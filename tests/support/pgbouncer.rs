@@ -1,4 +1,4 @@
-//! A pooler between a store and PostgreSQL, of a test's own.
+//! Runs a pooler between a store and PostgreSQL, of a test's own.
 
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::PgConnectOptions;
 use tempfile::TempDir;
 
-/// How long it may take to start: only so that a test does not hang.
+/// How long it may take to start: a test must not hang.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// PgBouncer, of Debian's package of that name; ends when this is dropped.

@@ -1,4 +1,4 @@
-//! A TCP proxy of a test's own: between a client and a server, it does what networks do.
+//! Runs a TCP proxy of a test's own, with the faults of networks.
 #![allow(dead_code)] // Not every test that has one does everything with it.
 
 use std::io;
@@ -16,28 +16,28 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
-/// How many chunks are on their way, each way, before the sender is held up.
+/// How many chunks are in flight, each way, before the sender is held up.
 const ON_THE_WAY: usize = 64;
 
-/// What the network does. Nothing is lost by it: as with TCP, what did not get through does so when it is open again.
+/// The state of the network. It loses nothing: as with TCP, what did not get through does so when it is open again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Network {
     /// Everything gets through.
     #[default]
     Open,
-    /// The connections that are there fall silent; new ones work: a firewall has forgotten them.
+    /// Existing connections fall silent; new ones work: a firewall has forgotten them.
     FrozenSoFar,
     /// All is silent. A new connection is made, as the backlog of a server does it, and no more.
     Frozen,
     /// Existing connections work; new ones are made, and not answered.
     Unanswered,
-    /// What there is works; new connections are refused.
+    /// Existing connections work; new connections are refused.
     Refusing,
     /// Each way takes so much longer.
     Slow(Duration),
-    /// The server hears nothing of what is said to it.
+    /// The server receives nothing.
     DeafServer,
-    /// The client hears nothing of what is said to it.
+    /// The client receives nothing.
     DeafClient,
     /// So many bytes a second on each connection, each way.
     Narrow(u32),
@@ -49,7 +49,7 @@ enum Way {
     ToClient,
 }
 
-/// What all connections look at.
+/// The state that all connections follow.
 #[derive(Clone, Copy, Debug)]
 struct Control {
     network: Network,
@@ -83,12 +83,12 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Leads to `target`; everything gets through.
+    /// Starts a proxy to `target`; everything gets through.
     pub(crate) async fn start(target: SocketAddr) -> Self {
         Self::start_on(listen_anywhere().await, target)
     }
 
-    /// The same, where a listener listens.
+    /// Starts one on an existing listener.
     pub(crate) fn start_on(listener: TcpListener, target: SocketAddr) -> Self {
         let address = listener.local_addr().expect("where it listens");
         let (control, watching) = watch::channel(Control {
@@ -107,19 +107,19 @@ impl Proxy {
         }
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A URL that names its target, by its own address.
+    /// Rewrites a URL of its target to its own address.
     pub(crate) fn url(&self, of_target: &str) -> String {
         let target = self.control.borrow().target.to_string();
         assert!(of_target.contains(&target), "no {target} in {of_target}");
         of_target.replace(&target, &self.address.to_string())
     }
 
-    /// The network is like this from now on.
+    /// Sets the state of the network.
     pub(crate) fn set(&self, network: Network) {
         self.control.send_modify(|control| {
             control.network = network;
@@ -133,12 +133,12 @@ impl Proxy {
             .send_modify(|control| control.reset = self.connections());
     }
 
-    /// Leads new connections elsewhere, as a name whose address has changed; those that are there stay where they are.
+    /// Sends new connections elsewhere, as a name whose address has changed; existing ones stay where they are.
     pub(crate) fn lead_to(&self, target: SocketAddr) {
         self.control.send_modify(|control| control.target = target);
     }
 
-    /// How many connections there have been, in all.
+    /// Counts all connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
@@ -171,7 +171,7 @@ async fn accept(listener: TcpListener, mut control: watch::Receiver<Control>, co
         }
         let takes_none = matches!(network, Network::Frozen | Network::Unanswered);
         match &listener {
-            // Those that are not taken are made by the system.
+            // The system accepts those that are not taken.
             Some(listener) if !takes_none => tokio::select! {
                 biased;
                 changed = control.changed() => if changed.is_err() { return },
@@ -189,7 +189,7 @@ async fn accept(listener: TcpListener, mut control: watch::Receiver<Control>, co
     }
 }
 
-/// One connection, until both ends have ended it, it is reset, or the proxy is gone.
+/// Serves one connection, until both ends have ended it, it is reset, or the proxy is gone.
 async fn connect(mut client: TcpStream, number: u64, control: watch::Receiver<Control>) {
     let target = control.borrow().target;
     // Where no process listens, the client's connection ends, too.
@@ -209,7 +209,7 @@ async fn connect(mut client: TcpStream, number: u64, control: watch::Receiver<Co
     };
     let mut reset = control.clone();
     tokio::select! {
-        // What was held back until then is lost, also where the network is open right after it.
+        // Data that was held back until then is lost, also where the network is open right after it.
         biased;
         _ = reset.wait_for(|control| number < control.reset) => {
             for stream in [&client, &server] {
@@ -224,7 +224,7 @@ async fn connect(mut client: TcpStream, number: u64, control: watch::Receiver<Co
 /// A chunk, and when it is due at the other end; an empty one is the end.
 type Sent = (Instant, Vec<u8>);
 
-/// Carries what one end says to the other, until it has said everything or the other does not want it.
+/// Copies one direction, until one end has sent everything or the other does not want it.
 async fn relay(
     from: ReadHalf<'_>,
     to: WriteHalf<'_>,
@@ -234,7 +234,7 @@ async fn relay(
 ) {
     let (sender, receiver) = mpsc::channel(ON_THE_WAY);
     let hearing = hear(from, sender, control.clone());
-    // One that broke has said everything. The other way goes on.
+    // A broken one has sent everything. The other direction goes on.
     let (_, _) = tokio::join!(hearing, say(to, receiver, number, way, control));
 }
 

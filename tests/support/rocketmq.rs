@@ -1,4 +1,4 @@
-//! RocketMQ servers of a test's own.
+//! Runs RocketMQ servers of a test's own.
 #![allow(dead_code)] // Not every test that starts them asks everything of them.
 
 #[path = "root.rs"]
@@ -10,11 +10,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// The part that is always there; the others are `namesrv`, and with more masters `broker-b` and so on.
+/// The part that always exists; the others are `namesrv`, and with more masters `broker-b` and so on.
 pub(crate) const BROKER: &str = "broker-a";
 
-/// A nameserver and brokers for a test that kills them, or wants them otherwise than they are elsewhere; stopped when
-/// this is dropped.
+/// A nameserver and brokers for a test that kills them, or needs other settings than usual; stopped when this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct RocketMqServers {
     folder: TempDir,
@@ -22,16 +22,16 @@ pub(crate) struct RocketMqServers {
 }
 
 impl RocketMqServers {
-    /// Starts them with arguments of `scripts/rocketmq start`. Without timers, unless these say otherwise: a third of what an
-    /// idle broker does is to look whether one is due. A test that deletes topics needs them, as a broker 5.3 without timers then
-    /// answers with an error of its own.
+    /// Starts them with arguments of `scripts/rocketmq start`. Without timers by default: an idle broker spends a third
+    /// of its time on checking whether one is due. A test that deletes topics needs them, as a broker 5.3 without
+    /// timers then answers with an error of its own.
     pub(crate) fn start(args: &[&str]) -> Self {
         let args = [&["--set", "timerWheelEnable=false"], args].concat();
-        // Held already while they start: what has come up is stopped if the rest does not.
+        // Held while they start: parts that have started are stopped if the rest does not.
         let mut servers = Self::in_a_folder();
         let mut started = servers.try_to("start", &args);
         for _ in 0..3 {
-            // A port that was free may be another's before a server listens there.
+            // A port that was free may be taken before a server listens there.
             match &started {
                 Err(said) if said.contains("Address already in use") => {
                     servers = Self::in_a_folder();
@@ -51,22 +51,22 @@ impl RocketMqServers {
         }
     }
 
-    /// Ends a part as `kill -9` does, and waits until it has ended.
+    /// Kills a part as `kill -9` does, and waits until it has ended.
     pub(crate) fn kill(&self, part: &str) {
         self.run("kill", &["--only", part]);
     }
 
-    /// Lets a part end by itself, and waits for it.
+    /// Stops a part, and waits for it.
     pub(crate) fn stop(&self, part: &str) {
         self.run("stop", &["--only", part]);
     }
 
-    /// Starts what has ended, as it was.
+    /// Restarts ended parts, as they were.
     pub(crate) fn start_again(&self) {
         self.start_again_with(&[]);
     }
 
-    /// Starts what has ended, with further arguments of `scripts/rocketmq start`.
+    /// Restarts ended parts, with further arguments of `scripts/rocketmq start`.
     pub(crate) fn start_again_with(&self, args: &[&str]) {
         assert_eq!(self.run("start", args), self.nameserver);
     }
@@ -85,7 +85,7 @@ impl RocketMqServers {
         id.trim().parse().expect("the id of a process")
     }
 
-    /// What a broker keeps of its topics, its groups and how far they have read, as it has written it last.
+    /// Returns a broker's files about its topics, its groups and their offsets, as last written.
     pub(crate) fn kept(&self, broker: &str) -> String {
         let folder = self.folder.path().join("home").join(broker).join("store/config");
         let names = ["topics.json", "subscriptionGroup.json", "consumerOffset.json"];
@@ -106,12 +106,12 @@ impl RocketMqServers {
             .expect("an account of that name")
     }
 
-    /// The certificate of the authority that vouches for them, after a start with `--tls`.
+    /// The certificate of their authority, after a start with `--tls`.
     pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// Runs the script, and gives the last line that it prints.
+    /// Runs the script, and returns the last line that it prints.
     fn run(&self, verb: &str, args: &[&str]) -> String {
         self.try_to(verb, args).unwrap_or_else(|said| panic!("{said}"))
     }

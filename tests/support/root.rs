@@ -1,8 +1,8 @@
-//! Where the repository is.
+//! Finds the repository.
 
 use std::path::{Path, PathBuf};
 
-/// Of the package whose tests these are: the library's is the root, and the others are beside each other in it.
+/// The package of these tests: the library's is the root, and the others are folders in it.
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The folder with `scripts` and `tests/support` in it.

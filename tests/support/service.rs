@@ -1,4 +1,4 @@
-//! A service with tables of its own beside the tasks, on each kind of database.
+//! Runs a service with tables of its own beside the tasks, on each kind of database.
 #![allow(dead_code, unused_imports)] // Not every test asks everything of it.
 
 use std::future::Future;
@@ -12,10 +12,10 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
     /// A transaction of the service's.
     type Tx: Send;
 
-    /// A new database, with both tables.
+    /// Makes a new database, with both tables.
     fn new() -> impl Future<Output = Self> + Send;
 
-    /// The database at an address, as another process opens it.
+    /// Opens the database at an address, as another process does.
     fn open(url: String) -> impl Future<Output = Self> + Send;
 
     /// Makes the service's own table.
@@ -25,7 +25,7 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
 
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Another store on the same database, with as few connections as one can have.
+    /// Opens another store on the same database, with as few connections as possible.
     fn narrow_store(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
 
     fn begin(&self) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
@@ -36,7 +36,7 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
 
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
-    /// The names of the effects, in order.
+    /// Reads the names of the effects, in order.
     fn effects(&self) -> impl Future<Output = Vec<String>> + Send;
 
     /// Adds an effect within a transaction.
@@ -45,7 +45,7 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
     }
 }
 
-/// One service, for one driver: what is written the same way for each of them.
+/// Implements a service for one driver: the code is the same for each of them.
 macro_rules! service {
     ($name:ident, $database:ty, $store:ty, $pool:ident, begin: $begin:expr) => {
         #[derive(Clone)]
@@ -150,7 +150,7 @@ mod sqlite {
                 .busy_timeout(std::time::Duration::from_secs(60))
                 .create_if_missing(true);
             SqlitePoolOptions::new()
-                // On a full disk SQLite ends a transaction by itself, and sqlx goes on to believe in it.
+                // On a full disk SQLite ends a transaction by itself, and sqlx does not notice.
                 .before_acquire(|connection, _| {
                     let is_free = !connection.is_in_transaction();
                     Box::pin(async move { Ok(is_free) })
@@ -164,7 +164,7 @@ mod sqlite {
             SqliteStore::open(path).await.unwrap()
         }
 
-        /// It has one that writes in any case.
+        /// It always has one for writing.
         async fn narrow_store_of(path: &str) -> SqliteStore {
             Self::store_of(path).await
         }

@@ -18,7 +18,7 @@ pub(crate) const TABLE: &str = "bare_tasks";
 const MOST: usize = 500;
 /// How many callers may wait in the queue.
 const QUEUED: usize = 4_096;
-/// The time that rows carry; nobody looks at it.
+/// The time that rows carry; it is not used.
 const TIME: i64 = 4_000_000_000_000;
 
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Writer {
         for _ in 0..rows.writers() {
             let (rows, waiting) = (rows.clone(), Arc::clone(&waiting));
             tokio::spawn(async move {
-                // Those who wait hear of it.
+                // The waiting callers learn of it.
                 if let Err(error) = write(&rows, &waiting).await {
                     eprintln!("the rows could not be written: {error}");
                 }
@@ -160,7 +160,7 @@ impl Writer {
         Ok(Self(queue))
     }
 
-    /// Comes back when they are durable.
+    /// Returns when they are durable.
     pub(crate) async fn write(&self, rows: Vec<Row>) -> Result<(), Error> {
         let (durable, is_durable) = oneshot::channel();
         self.0.send(Waiting { rows, durable }).await?;
@@ -188,7 +188,7 @@ async fn write(rows: &Rows, waiting: &Mutex<mpsc::Receiver<Waiting>>) -> Result<
         }
         rows.insert(batch).await?;
         for durable in callers {
-            // Who has gone away does not want to know.
+            // A caller that has gone away does not want to know.
             let _ = durable.send(());
         }
     }

@@ -1,4 +1,4 @@
-//! Who asks over HTTP: as little of a client as there can be, so that the server is what is measured.
+//! Asks over HTTP with as little of a client as possible, so that the server is what is measured.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// A database with a name that nobody else has, and the tables in it.
+/// Makes a database with a unique name, and the tables in it.
 async fn new_database(server: &str) -> Result<String, Error> {
     static DATABASES: AtomicUsize = AtomicUsize::new(0);
     let number = DATABASES.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Fresh {
             && let Some((_, name)) = self.url.rsplit_once('/')
         {
             let mut connection = PgConnection::connect(server).await?;
-            // With those who were killed, and whose sessions do not know it yet.
+            // With killed clients, whose sessions have not noticed it yet.
             sqlx::query(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
                 .execute(&mut connection)
                 .await?;

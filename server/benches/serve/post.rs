@@ -1,4 +1,4 @@
-//! Who sends to the gateway, and looks at the broker: the bare client.
+//! Sends to the gateway, and inspects the broker, by the bare client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -27,7 +27,8 @@ pub(crate) struct Post<'a> {
 }
 
 impl Post<'_> {
-    /// A topic that nobody else has, with as many queues as an inbox: what carries wake-ups makes it, where it is missing.
+    /// Makes a topic with a unique name, with as many queues as an inbox: the carrier of wake-ups creates it, where it
+    /// is missing.
     pub(crate) async fn topic(&self) -> Result<String, Error> {
         let topic = topic();
         let options = RocketMqOptions::new(self.nameserver)
@@ -150,7 +151,7 @@ pub(crate) async fn rate(count: usize, so_far: impl AsyncFn() -> Result<usize, E
     }
 }
 
-/// A topic that nobody else has.
+/// Makes a unique name of a topic.
 fn topic() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

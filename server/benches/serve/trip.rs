@@ -41,7 +41,7 @@ async fn passed_on(post: &Post<'_>, count: usize) -> Result<f64, Error> {
         .client
         .consume(&inbox, move |messages| {
             for message in messages {
-                // Nobody passes on what comes after the end.
+                // A message that comes after the end is not passed on.
                 let _ = pass.send(body_of(message));
             }
         })
@@ -75,7 +75,7 @@ async fn trips(client: &Client, inbox: &str, out: &str, count: usize) -> Result<
     let mut consumer = client
         .consume(out, move |messages| {
             for message in messages {
-                // Nobody waits for what comes after the end.
+                // A message that comes after the end is not waited for.
                 let _ = come.send((Instant::now(), body_of(message)));
             }
         })

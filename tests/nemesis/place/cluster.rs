@@ -11,13 +11,13 @@ use super::redis::{ask, asked, durable};
 use crate::fault::Harm;
 use crate::redis_servers::RedisCluster;
 
-/// Three masters with a replica each. No replica takes over, since what it has not got yet would be lost, which is said
-/// and tried elsewhere: here what was answered must be there.
+/// Three masters with a replica each. No replica takes over, since it would lose what it does not have yet; that is
+/// documented and tested elsewhere: here every answer must hold.
 pub(crate) struct Cluster {
     cluster: RedisCluster,
-    /// To which master something happens next that happens to one.
+    /// The next master for a fault of a single one.
     next: usize,
-    /// By which addresses the nodes name each other.
+    /// The addresses by which the nodes name each other.
     announced: Vec<SocketAddr>,
     _users: TempDir,
 }

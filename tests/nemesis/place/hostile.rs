@@ -1,4 +1,4 @@
-//! What hostile servers are set to beside what all have: only what a service's own transactions live with, too.
+//! Settings of hostile servers beside those that all have: only ones that a service's own transactions tolerate, too.
 
 /// For a server of PostgreSQL.
 pub(super) const POSTGRES: [&str; 3] = [
@@ -7,6 +7,6 @@ pub(super) const POSTGRES: [&str; 3] = [
     "lock_timeout = '1s'",
 ];
 
-/// By what a server of MariaDB is started.
+/// Arguments for a server of MariaDB.
 pub(super) const MARIADB: &str = "--init-connect=SET autocommit = 0, completion_type = 1, sql_safe_updates = 1, \
                                   unique_checks = 0, sql_auto_is_null = 1";

@@ -43,7 +43,7 @@ impl MariaDb {
         }
     }
 
-    /// Runs SQL as the server's owner, who comes in by its socket.
+    /// Runs SQL as the server's owner, who connects by its socket.
     fn administer(&self, sql: &str) {
         let output = block_in_place(|| {
             Command::new("mariadb")
@@ -136,7 +136,7 @@ impl Place for MariaDb {
             Harm::TableAway => self.administer("RENAME TABLE gone TO delayline_tasks"),
             Harm::Full => block_in_place(|| {
                 self.space.as_ref().unwrap().free();
-                // Without room for its log it has ended.
+                // Without space for its log it has ended.
                 self.server.start_again();
             }),
             Harm::RowsLocked => drop(self.held.take()),

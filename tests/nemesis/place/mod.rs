@@ -1,4 +1,4 @@
-//! Where the rows are, and what may happen there.
+//! Runs the servers of the rows, and their faults.
 
 mod cluster;
 mod hostile;
@@ -19,24 +19,24 @@ pub(crate) use self::redis::{OneRedis, WakesInRedis};
 pub(crate) use self::sqlite::Sqlite;
 use crate::fault::Harm;
 
-/// Servers to which things happen.
+/// Servers with faults.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
     /// Where its servers listen; none for a file.
     fn addresses(&self) -> Vec<SocketAddr>;
 
-    /// How a service reaches it whose connections lead over these addresses, one for each of its own.
+    /// Returns the URL for a service whose connections go over these addresses, one for each of its own.
     fn url(&self, over: &[SocketAddr]) -> String;
 
-    /// Tells servers that name each other to clients by which addresses they do so.
+    /// Tells servers that name each other to clients which addresses to use.
     async fn announce(&mut self, _over: &[SocketAddr]) {}
 
-    /// What may happen to it.
+    /// Lists its faults.
     fn harms(&self) -> Vec<Harm>;
 
     async fn apply(&mut self, harm: Harm);
 
-    /// Makes good what a harm has done. The place works when this returns, however long that takes.
+    /// Undoes a harm. The place works when this returns, however long that takes.
     async fn undo(&mut self, harm: Harm);
 }
 
@@ -44,7 +44,7 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// It is none of those that the place names.
+/// Fails for a harm that the place does not list.
 fn unknown(harm: Harm) -> ! {
     unreachable!("{harm:?} does not happen here")
 }

@@ -62,7 +62,7 @@ impl Postgres {
 
     async fn admin(&self) -> PgConnection {
         let mut admin = PgConnection::connect(&self.server.url()).await.unwrap();
-        // Whatever is so for the service; and it waits for none of its locks for long.
+        // Settings that override those of the service; and it waits for none of its locks for long.
         for setting in [
             "default_transaction_read_only = off",
             "default_transaction_isolation = 'read committed'",
@@ -177,14 +177,14 @@ impl Place for Postgres {
                 self.reload();
             }
             Harm::ReadOnly => {
-                // Only those who come in now hear of it, as after a failover: the others stay as they are.
+                // Only new connections see it, as after a failover: the others stay as they are.
                 self.alter("ALTER DATABASE delayline RESET default_transaction_read_only")
                     .await;
             }
             Harm::TableAway => self.alter("ALTER TABLE gone RENAME TO delayline_tasks").await,
             Harm::Full => block_in_place(|| {
                 self.space.as_ref().unwrap().free();
-                // Without room for its log it has ended.
+                // Without space for its log it has ended.
                 self.server.start_again();
             }),
             Harm::RowsLocked => drop(self.held.take()),

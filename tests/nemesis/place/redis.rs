@@ -12,10 +12,10 @@ use super::{Place, unknown};
 use crate::fault::Harm;
 use crate::redis_servers::RedisServer;
 
-/// Who is who: the test may do everything, and so may the service, until its rights are withdrawn.
+/// The users: the test may do everything, and so may the service, until its rights are withdrawn.
 const USERS: &str = "user default on nopass ~* &* +@all\nuser delayline on >secret ~* &* +@all\n";
 
-/// The arguments of a server that loses nothing of what it has answered when it is killed, and a folder that they need.
+/// Returns the arguments of a server that loses no acknowledged write when it is killed, and a folder that they need.
 pub(super) fn durable() -> (Vec<String>, TempDir) {
     let folder = TempDir::new().unwrap();
     let users = folder.path().join("users.acl");
@@ -32,7 +32,7 @@ pub(super) fn durable() -> (Vec<String>, TempDir) {
     (args.map(str::to_owned).to_vec(), folder)
 }
 
-/// What is to be asked for a harm, of each server.
+/// Returns the commands for a harm, for each server.
 pub(super) fn asked(harm: Harm, applied: bool) -> &'static [&'static [&'static str]] {
     match (harm, applied) {
         (Harm::Revoked, true) => &[&["ACL", "SETUSER", "delayline", "-eval", "-evalsha"]],

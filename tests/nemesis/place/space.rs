@@ -34,7 +34,7 @@ impl Space {
         }
     }
 
-    /// Leaves no room.
+    /// Fills it.
     pub(super) fn fill(&self) {
         let mut file = fs::File::create(self.filler()).expect("a file");
         for size in [1 << 20, 1 << 12] {
@@ -49,7 +49,7 @@ impl Space {
         }
     }
 
-    /// Makes room again.
+    /// Frees it.
     pub(super) fn free(&self) {
         fs::remove_file(self.filler()).expect("what filled it");
     }

@@ -69,7 +69,7 @@ impl Place for Sqlite {
                     .await;
             }
             Harm::RowsLocked => {
-                // Who writes locks all of it.
+                // A writer locks all of it.
                 let mut other = self.admin().await;
                 sqlx::query("BEGIN IMMEDIATE")
                     .execute(&mut other)

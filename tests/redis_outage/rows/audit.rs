@@ -1,4 +1,4 @@
-//! Looks into the servers: whether rows and indexes agree.
+//! Reads the servers directly, to check that rows and indexes agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use tokio::time::{sleep, timeout};
 use crate::servers::RedisCluster;
 use crate::{SAFETY, now};
 
-/// Over so many shards rows are spread in a Cluster.
+/// Over how many shards rows are spread in a Cluster.
 pub(super) const SHARDS: u16 = 64;
-/// How often is looked whether rows live.
+/// How often to check for live rows.
 const EVERY: Duration = Duration::from_millis(100);
-/// As rows have them.
+/// The state's number in rows.
 const SCHEDULED: u8 = 0;
 const RUNNING: u8 = 1;
 const DEAD: u8 = 3;
 
-/// The shard that has the row of an id, if the task has no key. Ids of this crate end with what says so.
+/// Returns the shard of a row, if the task has no key. Ids of this crate end with it.
 pub(super) fn shard_of(id: TaskId) -> u16 {
     let bytes = id.as_bytes();
     u16::from_be_bytes([bytes[14], bytes[15]]) % SHARDS
 }
 
-/// What the keys of a shard begin with.
+/// The beginning of the keys of a shard.
 pub(super) fn tag(shard: u16) -> String {
     format!("{{delayline:tasks:{shard}}}")
 }
@@ -34,12 +34,12 @@ pub(super) fn tag(shard: u16) -> String {
 /// The rows of a store in a Cluster.
 pub(super) struct Audit<'a> {
     cluster: &'a RedisCluster,
-    /// What the keys of each shard begin with, and their slots.
+    /// The beginnings of each shard's keys, and their slots.
     tags: Vec<String>,
     slots: Vec<u16>,
 }
 
-/// One row, as far as indexes know it.
+/// The parts of a row that indexes have.
 #[derive(Debug)]
 struct Row {
     state: u8,
@@ -73,7 +73,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// The rows that wait or run, each with its shard and its id.
+    /// Returns the rows that wait or run, each with its shard and its id.
     fn live(&self, shards: &mut Shards) -> Vec<(usize, TaskId, Row)> {
         let mut live = Vec::new();
         for (shard, tag) in self.tags.iter().enumerate() {
@@ -86,7 +86,7 @@ impl<'a> Audit<'a> {
         live
     }
 
-    /// What is to be known of these rows if they should not be.
+    /// Describes live rows, for a failed assertion.
     fn all_of_live(&self) -> Vec<String> {
         let mut shards = self.shards();
         let mut told = Vec::new();
@@ -100,7 +100,7 @@ impl<'a> Audit<'a> {
         told
     }
 
-    /// Asserts that indexes are those of the rows; says how many rows there are.
+    /// Asserts that the indexes match the rows; returns how many rows there are.
     pub(super) fn assert_consistent(&self) -> usize {
         let mut count = 0;
         let mut shards = self.shards();
@@ -155,7 +155,7 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// By the number of a shard, its master.
+/// The master of each shard, by its number.
 struct Shards {
     masters: Vec<usize>,
     admins: BTreeMap<usize, redis::Connection>,
@@ -175,7 +175,7 @@ fn rows(tag: &str, admin: &mut redis::Connection) -> Vec<(Vec<u8>, Row)> {
 }
 
 impl Row {
-    /// By the places that the head of a row has for it.
+    /// Reads the head of a row at fixed places.
     fn read(value: &[u8]) -> Self {
         let number = |from: usize, to: usize| {
             let mut bytes = [0; 8];

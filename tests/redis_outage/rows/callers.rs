@@ -1,4 +1,4 @@
-//! Callers who repeat what fails.
+//! Callers that repeat failed calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pace::{Pace, tasks};
 use crate::shop::KIND;
 use crate::{SAFETY, now};
 
-/// How many keys there are, of which each call wants one.
+/// How many keys there are, one of which each call uses.
 pub(super) const KEYS: usize = 300;
 
 pub(super) fn key(number: usize) -> String {
@@ -110,7 +110,7 @@ async fn call(shop: &Shop, key: String) -> Result<(), Error> {
     Ok(())
 }
 
-/// A verb came too late, or its row was lost meanwhile.
+/// Asserts that a verb came too late, or that its row was lost meanwhile.
 fn assert_is_over(answer: &Answer, id: TaskId) {
     let is_over = matches!(
         answer,

@@ -1,4 +1,4 @@
-//! A worker in a process of its own, which has nothing but Redis.
+//! A worker in a process of its own, with Redis alone.
 
 use std::env;
 
@@ -17,7 +17,7 @@ pub(super) fn start(redis: &str) -> Process {
     Process::start("rows::child::process", &[(REDIS, redis)])
 }
 
-/// Where the effect of a task is: how often it happened, of each attempt.
+/// The key with the effects of a task: how often each attempt had one.
 pub(super) fn effects(number: usize) -> String {
     format!("effects:{number}")
 }
@@ -25,7 +25,7 @@ pub(super) fn effects(number: usize) -> String {
 /// Over how many keys effects are spread.
 pub(super) const EFFECTS: usize = 16;
 
-/// What such a process does; nothing in any other.
+/// Runs such a process; does nothing in any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process() {
     let Ok(redis) = env::var(REDIS) else {
@@ -42,7 +42,8 @@ async fn process() {
         async move {
             let early = if now() < context.due_at() { "early " } else { "" };
             let number = usize::from(context.id().as_bytes()[15]) % EFFECTS;
-            // Idempotent, as every effect beside the row must be: who died after it did not settle, and it is done again.
+            // Idempotent, as every effect beside the row must be: a worker that died after it did not settle, and it is
+            // done again.
             let mut effect = redis::cmd("HINCRBY");
             effect
                 .arg(effects(number))

@@ -1,4 +1,4 @@
-//! What may happen to a Cluster that has the rows.
+//! Tests faults of a Cluster that has the rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::servers::RedisCluster;
 use crate::shop::KIND;
 use crate::{ROOM, rate, until};
 
-/// For how long all is well, before and after.
+/// How long there is no fault, before and after.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A slot of Redis with some of the rows: each master has some.
@@ -27,7 +27,7 @@ fn plain(url: &str) -> RedisStore {
     RedisStore::new(url).unwrap()
 }
 
-/// One whose writes wait for a replica for so long.
+/// A store whose writes wait for a replica for so long.
 fn confirmed(url: &str, timeout: Duration) -> RedisStore {
     RedisStore::builder(url).wait(1, timeout).build().unwrap()
 }
@@ -36,12 +36,12 @@ fn confirmed(url: &str, timeout: Duration) -> RedisStore {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     All,
-    /// Those that callers asked for when the harm was done.
+    /// Those that callers asked for after the fault.
     Later,
 }
 
-/// Under load, `harm` is done to a Cluster; gives what was not as callers were told. What is there has
-/// come to its end, and goes on.
+/// Does `harm` to a Cluster under load; returns what differs from the answers to callers. Asserts that all rows come to
+/// their end, and that the service goes on.
 async fn under_load(
     args: &[&str],
     open: impl FnOnce(&str) -> RedisStore,
@@ -74,7 +74,7 @@ async fn under_load(
     losses
 }
 
-/// Every key can be had, and who has it runs.
+/// Asserts that every key can be used, and that its task runs.
 async fn assert_no_key_is_blocked(shop: &Shop, audit: &Audit<'_>) {
     let asked = Instant::now();
     let tasks = (0..KEYS).map(|number| NewTask::new(KIND, &()).key(key(number)));
@@ -92,7 +92,7 @@ async fn assert_no_key_is_blocked(shop: &Shop, audit: &Audit<'_>) {
     audit.wait_until_none_lives().await;
 }
 
-/// Kills a master, and waits until its replica has its place; gives the node that is dead.
+/// Kills a master, and waits until its replica has its place; returns the dead node.
 fn kill_a_master(cluster: &mut RedisCluster) -> usize {
     let slot = slot(cluster);
     let master = cluster.master_of(slot);
@@ -185,7 +185,7 @@ async fn a_master_hangs_for_ten_seconds() {
         cluster.signal(master, "CONT");
     })
     .await;
-    // A lease may have ended meanwhile, of what had been started and could not be ended.
+    // A lease may have ended meanwhile, of tasks that had been started and could not be ended.
     assert_eq!(losses.but_taken_over(), Losses::NONE);
 }
 
@@ -193,7 +193,7 @@ async fn a_master_hangs_for_ten_seconds() {
 async fn a_change_waits_for_its_own_master_alone() {
     let _room = ROOM.acquire().await.unwrap();
     let cluster = block_in_place(RedisCluster::start);
-    // So long is a master waited for that hangs.
+    // How long a hanging master is waited for.
     let store = confirmed(&cluster.url(), Duration::from_secs(60));
     let scheduler = Scheduler::new(store);
     let master_of = |id: TaskId| cluster.master_of(cluster.slot_of(&tag(shard_of(id))));

@@ -1,4 +1,4 @@
-//! A master that sentinels replace.
+//! Tests a master that sentinels replace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::servers::RedisSentinel;
 use crate::shop::KIND;
 use crate::{ROOM, SAFETY, rate, until};
 
-/// Under load a master is lost by `lose`, which says which one it was. What its replica has comes to its
-/// end, and goes on.
+/// Loses a master under load by `lose`, which returns which one it was. Asserts that what its replica has comes to its
+/// end, and that the service goes on.
 async fn replaced(lose: impl FnOnce(&mut RedisSentinel) -> usize) {
     let _room = ROOM.acquire().await.unwrap();
     let mut servers = block_in_place(RedisSentinel::start);

@@ -1,4 +1,4 @@
-//! A service that has nothing but Redis.
+//! A service with Redis alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Run {
     late: Duration,
 }
 
-/// What a caller was told of a task.
+/// The answer to a caller about a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// When it is due.
@@ -41,7 +41,7 @@ pub(super) struct Told {
     pub(super) asked: Instant,
 }
 
-/// A scheduler and a worker in this process, with rows and wake-ups in nothing but Redis.
+/// A scheduler and a worker in this process, with rows and wake-ups in Redis alone.
 pub(super) struct Shop {
     pub(super) scheduler: Scheduler,
     told: Mutex<BTreeMap<TaskId, Told>>,
@@ -53,12 +53,12 @@ pub(super) struct Shop {
     working: JoinHandle<Result<(), Error>>,
 }
 
-/// What has become of all tasks, as far as that is not as callers were told.
+/// The differences between the outcomes of tasks and the answers to callers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Losses {
     /// They never ran.
     pub(super) lost: usize,
-    /// They ran before they were due, as callers were told; or as their rows said.
+    /// They ran before they were due, by the answers; or by their rows.
     pub(super) early: usize,
     /// They were started after callers were told that they are cancelled. What was started before that may have been, where
     /// its lease had ended.
@@ -78,7 +78,7 @@ impl Losses {
         taken_over: 0,
     };
 
-    /// Without what was started again because a lease had ended.
+    /// Leaves out tasks that were started again because a lease had ended.
     pub(super) fn but_taken_over(self) -> Self {
         Self {
             taken_over: 0,
@@ -86,7 +86,7 @@ impl Losses {
         }
     }
 
-    /// How much a promoted replica had not is not ours; but no more than what went on in the last moments.
+    /// The loss of a promoted replica is bounded only by the last moments.
     pub(super) fn assert_only_the_last_moments(&self) {
         let all = self.lost + self.cancelled + self.twice + self.early;
         assert!(all < rate().max(2_000), "{self:?}");
@@ -131,18 +131,18 @@ impl Shop {
         self.runs.lock().unwrap().len()
     }
 
-    /// Whether this machine is too slow for what callers ask for.
+    /// Says whether this machine is too slow for the load.
     pub(super) fn is_behind(&self) -> bool {
         let runs = self.runs.lock().unwrap();
         runs.last().is_some_and(|run| is_behind(run.late, run.at))
     }
 
-    /// Says what a caller was told.
+    /// Records the answer to a caller.
     pub(super) fn tell(&self, tasks: impl IntoIterator<Item = (TaskId, Told)>) {
         self.told.lock().unwrap().extend(tasks);
     }
 
-    /// What a verb answers, which is repeated while it fails for a reason that may pass.
+    /// Repeats a verb while it fails with a transient error, and returns its answer.
     pub(super) async fn repeat<T, F>(&self, verb: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -163,7 +163,7 @@ impl Shop {
         }
     }
 
-    /// Waits until those have run that callers were told of since then, then ends; says what was not as they were told.
+    /// Waits until the tasks that callers were told of since then have run, then ends; returns the differences.
     pub(super) async fn end(self, since: Option<Instant>) -> Losses {
         let told = self.told.lock().unwrap().clone();
         let is_meant = |told: &Told| since.is_none_or(|since| told.asked > since);
@@ -198,8 +198,8 @@ impl Shop {
         let (mut early, mut twice, mut taken_over, mut cancelled) = (0, 0, 0, BTreeSet::new());
         for run in runs.iter() {
             let told = told.get(&run.id).filter(|told| is_meant(told));
-            // Of what was asked for before, servers that forget everything forget the versions too: who asks once more for
-            // want of an answer has the same task anew, with the same versions.
+            // For earlier requests, servers that forget everything forget the versions too: a caller that repeats an
+            // unanswered request gets the same task again, with the same versions.
             let counts = usize::from(told.is_some() || since.is_none());
             if !claims.insert((run.id, run.version)) {
                 twice += counts;
@@ -225,7 +225,7 @@ impl Shop {
     }
 }
 
-/// How late tasks of each shard were of which any ran, of a hundred the last but one; the least late shard first.
+/// How late tasks of each shard were of which any ran, at the 99th percentile; the least late shard first.
 fn late_by_shard(runs: &[Run]) -> Vec<Duration> {
     let mut shards = vec![Vec::new(); usize::from(SHARDS)];
     for run in runs {
@@ -241,7 +241,7 @@ fn late_by_shard(runs: &[Run]) -> Vec<Duration> {
     shards
 }
 
-/// For how many ms no handler was started.
+/// The longest time in ms in which no handler was started.
 fn longest_pause(runs: &[Run]) -> i64 {
     let pauses = runs
         .windows(2)

@@ -1,4 +1,4 @@
-//! Workers over Redis that die, one after the other.
+//! Tests workers over Redis that die, one after the other.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::ROOM;
 use crate::kills::{Left, schedule_under_kills};
 use crate::servers::RedisCluster;
 
-/// How many handlers a worker runs at once, unless told: so many may have had their effect when it died, and not their end.
+/// How many handlers a worker runs at once by default: so many may have had their effect when it died, and not their
+/// end.
 const UNSETTLED: usize = delayline::defaults::CONCURRENCY;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

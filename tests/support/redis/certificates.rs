@@ -1,4 +1,4 @@
-//! Certificates of a private authority.
+//! Makes certificates of a private authority.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -87,7 +87,7 @@ impl Certificates {
         );
     }
 
-    /// Makes a key, which needs no time on this curve, and what is asked for with it.
+    /// Makes a key, which takes no time on this curve, and a certificate request with it.
     fn request(&self, whom: &str, subject: &str, args: &[&str]) {
         let key = format!("{whom}.key");
         let common = [

@@ -1,4 +1,4 @@
-//! A Redis Cluster.
+//! Runs a Redis Cluster.
 
 mod migration;
 mod view;
@@ -33,7 +33,7 @@ pub(crate) struct RedisCluster {
 #[derive(Debug)]
 struct Node {
     process: Process,
-    /// By which the nodes know it, in all its lives.
+    /// Its name in the cluster, across restarts.
     id: String,
 }
 
@@ -81,7 +81,7 @@ impl RedisCluster {
     /// Makes one cluster of nodes that do not know each other.
     fn join(&self) {
         for node in self.nodes() {
-            // Different ones, so that the nodes need not find out by themselves whose word counts.
+            // Different ones, so that the nodes need not find out by themselves which one prevails.
             let () = self.ask(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(node + 1).to_string()]);
         }
         for node in 0..MASTERS {
@@ -133,7 +133,7 @@ impl RedisCluster {
         format!("127.0.0.1:{}", self.nodes[node].process.port())
     }
 
-    /// The certificate of the authority that vouches for the nodes, in PEM, if they speak TLS.
+    /// The certificate of the nodes' authority, in PEM, if they speak TLS.
     pub(crate) fn ca(&self) -> PathBuf {
         let security = self.security.as_ref().expect("a cluster over TLS");
         security.certificates().ca()
@@ -161,7 +161,7 @@ impl RedisCluster {
         })
     }
 
-    /// The same of many slots, in their order, by one look.
+    /// The same for many slots, in their order, by one read.
     pub(crate) fn masters_of(&self, slots: &[u16]) -> Vec<usize> {
         until("all nodes agree on the masters of slots", || {
             let view = self.agreed()?;
@@ -179,7 +179,7 @@ impl RedisCluster {
             .collect()
     }
 
-    /// Asks all living masters the same, such as `FLUSHALL`, `SCRIPT FLUSH` or `CLIENT KILL TYPE normal`.
+    /// Sends all living masters the same command, such as `FLUSHALL`, `SCRIPT FLUSH` or `CLIENT KILL TYPE normal`.
     pub(crate) fn ask_masters(&self, command: &[&str]) {
         for node in self.masters() {
             let _: redis::Value = self.ask(node, command);
@@ -191,7 +191,7 @@ impl RedisCluster {
         self.nodes[node].process.kill();
     }
 
-    /// Starts a node again where it was, after it was killed: empty, but it knows the cluster.
+    /// Restarts a node after it was killed: empty, but it knows the cluster.
     pub(crate) fn restart(&mut self, node: usize) {
         self.nodes[node].process.restart();
     }
@@ -201,7 +201,7 @@ impl RedisCluster {
         self.nodes[node].process.signal(name);
     }
 
-    /// Waits until a slot has another, living master than `former`, and all living nodes agree; gives that master.
+    /// Waits until a slot has another, living master than `former`, and all living nodes agree; returns that master.
     pub(crate) fn wait_for_failover(&self, slot: u16, former: usize) -> usize {
         until("a replica takes over", || {
             let id = self.agreed().filter(|_| self.works())?.master_of(slot)?;
@@ -215,14 +215,14 @@ impl RedisCluster {
         until("the cluster is whole", || self.is_whole().then_some(()));
     }
 
-    /// Brings a slot with all its keys to another master, in the way that clients get redirections.
+    /// Moves a slot with all its keys to another master, so that clients get redirections.
     pub(crate) fn migrate_slot(&self, slot: u16, to: usize) {
         let migration = self.begin_migration(slot, to);
         migration.move_keys();
         migration.finish();
     }
 
-    /// Begins to bring a slot to another master.
+    /// Begins to move a slot to another master.
     pub(crate) fn begin_migration(&self, slot: u16, to: usize) -> Migration<'_> {
         Migration::begin(self, slot, to)
     }
@@ -248,7 +248,7 @@ impl RedisCluster {
         View::parse(&self.ask::<String>(node, &["CLUSTER", "NODES"]))
     }
 
-    /// What all living nodes see, if that is the same.
+    /// Returns what all living nodes see, if that is the same.
     fn agreed(&self) -> Option<View> {
         let mut views = self.living().map(|node| self.view(node));
         let view = views.next().expect("a living node");
@@ -305,11 +305,11 @@ fn settings(security: Option<&Security>, port: u16) -> Vec<String> {
         [
             ("--cluster-enabled", "yes"),
             ("--cluster-port", &bus),
-            // A dead master is replaced soon, and whatever its replica missed.
+            // A dead master is replaced soon, whatever its replica missed.
             ("--cluster-node-timeout", "2000"),
             ("--cluster-replica-validity-factor", "0"),
             ("--cluster-require-full-coverage", "no"),
-            // Who replicates whom changes only by what a test does.
+            // Replicas change their master only by a test's commands.
             ("--cluster-allow-replica-migration", "no"),
             ("--repl-diskless-sync-delay", "0"),
             ("--save", ""),

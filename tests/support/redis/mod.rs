@@ -1,4 +1,4 @@
-//! Redis servers of a test's own.
+//! Runs Redis servers of a test's own.
 #![allow(dead_code, unused_imports)] // Not every test that starts them asks everything of them.
 
 mod certificates;

@@ -1,4 +1,4 @@
-//! One process of redis-server.
+//! Runs one process of redis-server.
 
 use std::env;
 use std::fs::{self, File};
@@ -21,8 +21,8 @@ const LINES_SHOWN: usize = 30;
 
 /// A redis-server in a folder of its own; killed when this is dropped.
 ///
-/// Beside its port it listens on a socket in that folder: who answers there is this process and no other, and a test
-/// gets in there also where the port wants TLS.
+/// Beside its port it listens on a socket in that folder: only this process answers there, and a test gets in there
+/// also where the port wants TLS.
 #[derive(Debug)]
 pub(super) struct Process {
     folder: PathBuf,
@@ -45,7 +45,7 @@ impl Drop for Process {
     }
 }
 
-/// A child process that does not outlive what holds it, also while it starts.
+/// A child process that does not outlive its owner, also while it starts.
 #[derive(Debug)]
 struct Mortal(Child);
 
@@ -97,13 +97,13 @@ impl Process {
         self.port
     }
 
-    /// A blocking connection, as `account` if the server asks who one is.
+    /// Makes a blocking connection, as `account` if the server has accounts.
     pub(super) fn admin(&self, account: Option<&Account>) -> redis::Connection {
         self.try_admin(account)
             .expect("a connection to the test's server")
     }
 
-    /// The same, to a server whose connections a test may cut.
+    /// Makes a connection to a server whose connections a test may cut.
     pub(super) fn try_admin(&self, account: Option<&Account>) -> redis::RedisResult<redis::Connection> {
         let info = ConnectionAddr::Unix(socket(&self.folder))
             .into_connection_info()
@@ -117,7 +117,7 @@ impl Process {
         Ok(connection)
     }
 
-    /// Whether it neither has ended nor is stopped.
+    /// Says whether it neither has ended nor is stopped.
     pub(super) fn lives(&self) -> bool {
         !self.stopped.load(Ordering::SeqCst) && UnixStream::connect(socket(&self.folder)).is_ok()
     }
@@ -140,7 +140,7 @@ impl Process {
         self.child.0.wait().expect("the killed server");
     }
 
-    /// Starts it again on the same port, after it was killed.
+    /// Restarts it on the same port, after it was killed.
     pub(super) fn restart(&mut self) {
         self.child = match spawn(&self.folder, &self.args) {
             Ok(child) => child,
@@ -151,7 +151,7 @@ impl Process {
     }
 }
 
-/// A server that answers.
+/// Starts a server, and waits until it answers.
 fn spawn(folder: &Path, args: &[String]) -> Result<Mortal, Ended> {
     let log = File::create(folder.join("log")).expect("a log file");
     let child = Command::new(binary())

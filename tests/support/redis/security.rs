@@ -1,4 +1,4 @@
-//! Who may do what, and over which connections.
+//! Configures accounts and TLS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ pub(super) const ADMIN: Account = Account {
     password: "admin-secret",
 };
 
-/// Whom a test is about.
+/// The account of the client under test.
 pub(super) const USER: Account = Account {
     name: "delayline",
     password: "secret",
 };
 
-/// What lets servers speak TLS only, and only with those they know.
+/// Makes servers speak TLS only, and only with clients that they know.
 #[derive(Debug)]
 pub(super) struct Security {
     certificates: Certificates,
@@ -33,8 +33,8 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// Writes what is needed into `folder`: certificates, and a list of users in which [`USER`] may do what `rules`
-    /// say and nothing else, and who names no user may do nothing.
+    /// Writes the files into `folder`: certificates, and a list of users in which [`USER`] may do what `rules` say and
+    /// nothing else, and connections without a user may do nothing.
     pub(super) fn make(folder: &Path, rules: &str, demands_certificates: bool) -> Self {
         let users = folder.join("users.acl");
         let list = format!(
@@ -55,7 +55,7 @@ impl Security {
         &self.certificates
     }
 
-    /// The arguments of a server that is to listen on `port`.
+    /// The arguments of a server on `port`.
     pub(super) fn args(&self, port: u16) -> Vec<String> {
         let mut args = self.tls_args(port);
         args.extend(["--aclfile".to_owned(), text(self.users.clone())]);
@@ -63,7 +63,7 @@ impl Security {
         args
     }
 
-    /// The same of one that lets everybody in.
+    /// The same for a server without accounts.
     pub(super) fn tls_args(&self, port: u16) -> Vec<String> {
         let (certificate, key) = self.certificates.of("server");
         let demands = if self.demands_certificates { "yes" } else { "no" };

@@ -1,4 +1,4 @@
-//! A master, its replica, and sentinels that watch over them.
+//! Runs a master, its replica, and sentinels that watch over them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::security::{ADMIN, Account, Security, USER};
 const SENTINELS: usize = 3;
 const NAME: &str = "mymaster";
 
-/// Whom servers take those for who say only a password.
+/// The account of a connection that gives only a password.
 const DEFAULT: Account = Account {
     name: "default",
     password: "secret",
 };
 
-/// Two servers, of which three sentinels make the one a master that lives; killed when this is dropped.
+/// Two servers, of which three sentinels make a living one the master; killed when this is dropped.
 ///
 /// The servers are known by their number. The first begins as master.
 #[derive(Debug)]
@@ -30,18 +30,18 @@ pub(crate) struct RedisSentinel {
     _folder: TempDir,
 }
 
-/// Whom the servers let in.
+/// The clients that the servers accept.
 #[derive(Debug)]
 enum Access {
     All,
-    /// Who knows the password. The sentinels ask for none.
+    /// Clients with the password. The sentinels ask for none.
     Known,
     /// Users, over TLS, which the sentinels speak as well; these ask for no user.
     Users(Security),
 }
 
 impl Access {
-    /// As whom the test itself comes to a server.
+    /// The account of the test itself at a server.
     fn account(&self) -> Option<&Account> {
         match self {
             Self::All => None,
@@ -128,7 +128,7 @@ impl RedisSentinel {
         }
     }
 
-    /// The certificate of the authority that vouches for servers and sentinels, in PEM.
+    /// The certificate of the servers' and sentinels' authority, in PEM.
     pub(crate) fn ca(&self) -> PathBuf {
         match &self.access {
             Access::Users(security) => security.certificates().ca(),
@@ -140,7 +140,7 @@ impl RedisSentinel {
         self.access.account()
     }
 
-    /// Which server is the master, as soon as all sentinels agree on it.
+    /// Returns which server is the master, as soon as all sentinels agree on it.
     pub(crate) fn master(&self) -> usize {
         until("all sentinels agree on the master", || self.agreed())
     }
@@ -155,21 +155,21 @@ impl RedisSentinel {
         self.servers[server].admin(self.account())
     }
 
-    /// Ends the master at once, as a crash does, and says which server it was.
+    /// Kills the master at once, as a crash does, and returns which server it was.
     pub(crate) fn kill_master(&mut self) -> usize {
         let master = self.master();
         self.servers[master].kill();
         master
     }
 
-    /// Stops the master, so that it hangs, and says which server it was.
+    /// Stops the master, so that it hangs, and returns which server it was.
     pub(crate) fn stop_master(&mut self) -> usize {
         let master = self.master();
         self.signal(master, "STOP");
         master
     }
 
-    /// Starts a server again where it was, after it was killed: empty, and a master until the sentinels see it.
+    /// Restarts a server after it was killed: empty, and a master until the sentinels see it.
     pub(crate) fn restart(&mut self, server: usize) {
         self.servers[server].restart();
     }
@@ -179,12 +179,12 @@ impl RedisSentinel {
         self.servers[server].signal(name);
     }
 
-    /// Sends a sentinel a signal, such as `STOP`. Of one that is stopped nothing can be asked any more.
+    /// Sends a sentinel a signal, such as `STOP`. A stopped one cannot be asked any more.
     pub(crate) fn signal_sentinel(&self, sentinel: usize, name: &str) {
         self.sentinels[sentinel].signal(name);
     }
 
-    /// Waits until all sentinels name another master than `former`, and it is one; gives that master.
+    /// Waits until all sentinels name another master than `former`, and it is one; returns that master.
     pub(crate) fn wait_for_promotion(&self, former: usize) -> usize {
         until("the replica is promoted", || {
             let master = self.agreed().filter(|&master| master != former)?;
@@ -194,12 +194,12 @@ impl RedisSentinel {
     }
 
     /// Waits until one server is the master and the other has all that it has, so that the sentinels could promote it;
-    /// gives the master. That is the one last promoted, unless the machine stood still for so long that they thought it
-    /// dead.
+    /// returns the master. That is the one last promoted, unless the machine stood still for so long that they thought
+    /// it dead.
     pub(crate) fn wait_for_replica(&self) -> usize {
         until("one server follows the other", || {
             let master = self.agreed()?;
-            // Who makes the other a replica cuts its connections.
+            // A server that makes the other a replica cuts its connections.
             let mut admin = self.servers[1 - master].try_admin(self.account()).ok()?;
             let info: String = redis::cmd("INFO").arg("replication").query(&mut admin).ok()?;
             let follows = info.contains("master_link_status:up");
@@ -207,7 +207,7 @@ impl RedisSentinel {
         })
     }
 
-    /// Which server all sentinels name as master, if that is the same.
+    /// Returns which server all sentinels name as master, if that is the same.
     fn agreed(&self) -> Option<usize> {
         let named = |sentinel| {
             let (_, port): (String, u16) =
@@ -247,7 +247,7 @@ fn start_sentinel(folder: &Path, master: &str, access: &Access) -> Process {
         let file = [file, "--sentinel"].map(str::to_owned);
         file.into_iter().chain(access.of_sentinel(port)).collect()
     });
-    // They look at servers every ten seconds else, and believe only what they have seen for some looks.
+    // Otherwise they check servers every ten seconds, and believe only what they have seen several times.
     let () = ask(
         &sentinel,
         None,
@@ -256,7 +256,7 @@ fn start_sentinel(folder: &Path, master: &str, access: &Access) -> Process {
     sentinel
 }
 
-/// Whether a sentinel could replace the master: it knows the other sentinels, and a replica that has all.
+/// Says whether a sentinel could replace the master: it knows the other sentinels, and a replica that has all.
 fn knows_all(sentinel: &Process) -> bool {
     let number = |fields: &Value, name: &str| field(fields, name).and_then(|text| text.parse().ok());
     let master: Value = ask(sentinel, None, &["SENTINEL", "MASTER", NAME]);
@@ -269,7 +269,7 @@ fn knows_all(sentinel: &Process) -> bool {
         })
 }
 
-/// One of the fields that a sentinel tells of a server.
+/// Reads one of the fields that a sentinel reports of a server.
 fn field(fields: &Value, name: &str) -> Option<String> {
     let fields = Vec::<String>::from_redis_value(fields.clone()).ok()?;
     let mut pairs = fields.chunks_exact(2);

@@ -1,4 +1,4 @@
-//! A single server.
+//! Runs a single server.
 
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl RedisServer {
         self.process.kill();
     }
 
-    /// Starts it again on the same port, after it was killed.
+    /// Restarts it on the same port, after it was killed.
     pub(crate) fn restart(&mut self) {
         self.process.restart();
     }

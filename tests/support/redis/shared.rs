@@ -1,9 +1,9 @@
-//! Servers that tests share while they run.
+//! Shares servers between running tests.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Something that takes long to start, for all tests that run at the same time. It ends with the last of them, since
-/// what a static holds is never dropped.
+/// A value that takes long to start, for all tests that run at the same time. It ends with the last of them, since a
+/// static is never dropped.
 #[derive(Debug)]
 pub(crate) struct Shared<T>(Mutex<Weak<T>>);
 
@@ -12,7 +12,7 @@ impl<T> Shared<T> {
         Self(Mutex::new(Weak::new()))
     }
 
-    /// What another test holds, or else a new one.
+    /// Returns the value that another test holds, or else a new one.
     pub(crate) fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
         // A test whose start failed must not fail the others.
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A single server that speaks TLS only, and asks who one is.
+//! Runs a single server that speaks TLS only, with accounts.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::security::{ADMIN, Security, USER};
 
 /// A redis-server over TLS in which one user may do only what the test says; killed when this is dropped.
 ///
-/// Users who give no name may do nothing.
+/// Clients without a user may do nothing.
 #[derive(Debug)]
 pub(crate) struct RedisTlsServer {
     process: Process,
@@ -59,7 +59,7 @@ impl RedisTlsServer {
         self.process.port()
     }
 
-    /// The certificate of the authority that vouches for it, in PEM.
+    /// The certificate of its authority, in PEM.
     pub(crate) fn ca(&self) -> PathBuf {
         self.security.certificates().ca()
     }
@@ -69,8 +69,7 @@ impl RedisTlsServer {
         self.security.certificates().of("client")
     }
 
-    /// A blocking connection of the test's own, which may do everything, and is without TLS by another way than the
-    /// port.
+    /// Makes a blocking connection of the test's own, which may do everything, by the socket and without TLS.
     pub(crate) fn admin(&self) -> redis::Connection {
         self.process.admin(Some(&ADMIN))
     }
@@ -85,7 +84,7 @@ impl RedisTlsServer {
         self.process.kill();
     }
 
-    /// Starts it again on the same port, after it was killed.
+    /// Restarts it on the same port, after it was killed.
     pub(crate) fn restart(&mut self) {
         self.process.restart();
     }

@@ -1,4 +1,4 @@
-//! A process whose machine is suspended: it is stopped, and its clocks stand still meanwhile.
+//! Suspends the machine of a process: the process is stopped, and its clocks stand still meanwhile.
 #![allow(dead_code)] // Not every test that suspends does it in each way.
 
 #[path = "../root.rs"]
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Which clocks of a stopped process stand still, besides nothing of it running.
+/// Which clocks of a stopped process stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Still {
     /// None: it has only been stopped, as by a long pause for memory.
     Stopped,
     /// `CLOCK_MONOTONIC`: the machine was suspended.
     Suspended,
-    /// `CLOCK_BOOTTIME`, too: the machine was paused by what it runs on, and only its clock of the day was set right.
+    /// `CLOCK_BOOTTIME`, too: the virtual machine was paused by its host, and only its wall clock was set right.
     Paused,
 }
 
-/// The clocks of one process, which is told by its environment to look at these.
+/// The clocks of one process, whose environment names them.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     folder: TempDir,
@@ -34,7 +34,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Builds what gets between a process and its clocks.
+    /// Builds the library between a process and its clocks.
     pub(crate) fn build() -> Arc<Self> {
         let folder = TempDir::new().expect("a temporary folder");
         let source = root::root().join("tests/support/suspend/clocks.c");
@@ -54,7 +54,7 @@ impl Clocks {
         })
     }
 
-    /// What a process needs in its environment.
+    /// Returns the environment for a process.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
         let at = |name| self.folder.path().join(name);
         [
@@ -63,7 +63,7 @@ impl Clocks {
         ]
     }
 
-    /// Stops the process of this id until what is given back is dropped.
+    /// Stops the process of this id until the returned value is dropped.
     pub(crate) fn stop(self: &Arc<Self>, process: u32, still: Still) -> Stopped {
         signal(process, "STOP");
         while !is_stopped(process) {
@@ -109,7 +109,7 @@ impl Drop for Stopped {
         for &clock in clocks {
             self.clocks.stand_still(clock, span);
         }
-        // While a test unwinds the process may be gone, and a panic more would hide why.
+        // While a test unwinds the process may be gone, and another panic would hide why.
         if !std::thread::panicking() {
             signal(self.process, "CONT");
         }

@@ -1,4 +1,4 @@
-//! Bringing a slot to another master.
+//! Moves a slot to another master.
 
 use super::super::patience::until;
 use super::RedisCluster;
@@ -6,7 +6,7 @@ use super::RedisCluster;
 /// How many keys are moved at once: few, so that clients find slots of which each side has a part.
 const BATCH: usize = 10;
 
-/// A slot between two masters: of what is not there any more, or not yet, the former says `ASK`.
+/// A slot between two masters: for missing keys, the former answers `ASK`.
 #[derive(Debug)]
 #[must_use = "a slot whose move is not finished stays between two masters"]
 pub(crate) struct Migration<'a> {
@@ -25,7 +25,7 @@ impl<'a> Migration<'a> {
             to,
         };
         let [from, to] = [migration.from, to].map(|node| cluster.nodes[node].id.as_str());
-        // The new master first: it must take in whom the former sends away.
+        // The new master first: it must accept clients that the former redirects.
         migration.set_slot(migration.to, &["IMPORTING", from]);
         migration.set_slot(migration.from, &["MIGRATING", to]);
         migration
@@ -36,7 +36,7 @@ impl<'a> Migration<'a> {
         while self.move_some(BATCH) > 0 {}
     }
 
-    /// Moves at most so many keys, and says how many that were.
+    /// Moves at most so many keys, and returns how many that were.
     pub(crate) fn move_some(&self, at_most: usize) -> usize {
         let mut former = self.cluster.admin(self.from);
         let keys: Vec<Vec<u8>> = redis::cmd("CLUSTER")
@@ -58,7 +58,7 @@ impl<'a> Migration<'a> {
         if let Some(account) = self.cluster.account() {
             migrate.arg("AUTH2").arg(account.name).arg(account.password);
         }
-        // What a client took away meanwhile is no error.
+        // A key that a client removed meanwhile is no error.
         let _: String = migrate
             .arg("KEYS")
             .arg(&keys)
@@ -67,7 +67,7 @@ impl<'a> Migration<'a> {
         keys.len()
     }
 
-    /// Gives the slot, which has no more keys at the former master, to the new one, and waits until all know.
+    /// Gives the slot, which has no more keys at the former master, to the new one, and waits until all nodes know.
     pub(crate) fn finish(self) {
         let id = &self.cluster.nodes[self.to].id;
         let mut nodes = self.cluster.masters();

@@ -1,9 +1,9 @@
-//! What a node of a cluster knows of it.
+//! Parses what a node of a cluster knows of it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Who is there, who replicates whom, and who has which slots; equal where nodes agree.
+/// The nodes, who replicates whom, and the owners of slots; equal where nodes agree.
 #[derive(Debug, PartialEq)]
 pub(super) struct View {
     members: BTreeMap<String, Member>,
@@ -29,7 +29,7 @@ impl View {
             }
             let member = Member {
                 master: (master != "-").then(|| master.to_owned()),
-                // A slot in brackets is on its way, and mentioned only by the two nodes between which it is.
+                // A slot in brackets is being moved, and mentioned only by the two nodes between which it is.
                 slots: slots
                     .iter()
                     .filter(|slots| !slots.starts_with('['))
