@@ -285,7 +285,7 @@ impl Backend for RedisBackend {
                 .membership
                 .heartbeat(&parts.sender.names, &parts.sender.shards, false);
             if let Err(error) = Membership::send(call, &self.link).await {
-                tracing::debug!(%error, "the others were not told; they find out within a lease");
+                tracing::debug!(%error, "the other processes were not notified; they notice within a lease");
             }
         }
         self.link.close();

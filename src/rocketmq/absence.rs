@@ -54,7 +54,7 @@ impl Absence {
             tracing::warn!(
                 topic,
                 error = %explained,
-                "messages cannot be published, and what is due waits until they can: see that the topic is there, and its \
+                "messages cannot be published, so due tasks wait until they can: see that the topic exists, and that its \
                  brokers are up"
             );
         }

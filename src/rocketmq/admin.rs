@@ -194,7 +194,7 @@ impl Admin {
                 Err(error) => {
                     tracing::warn!(
                         broker = %name, topic, %error,
-                        "a broker refuses to make the topic, so it is not sent to: make the topic, or let the account do so"
+                        "a broker refuses to make the topic, so nothing is sent to it: make the topic, or let the account do so"
                     );
                     failed = Some(error);
                 }

@@ -364,7 +364,7 @@ impl Consumer {
                 Err(error) => {
                     tracing::warn!(
                         topics = ?self.topics, %error,
-                        "the brokers are there, and topics to be received are not: make them, or let the account do so"
+                        "the brokers lack topics that are to be received: create them, or let the account do so"
                     );
                 }
             }
@@ -380,7 +380,7 @@ impl Consumer {
             match self.fresh().await {
                 Ok(fresh) => break *self.in_use.lock().await = Some(fresh),
                 Err(error) => {
-                    tracing::debug!(%error, "the consumer cannot be started anew yet; it is tried again");
+                    tracing::debug!(%error, "the consumer cannot be restarted yet; it is tried again");
                 }
             }
             sleep(AGAIN).await;

@@ -247,7 +247,7 @@ impl CurrentProducer {
                 return Err(Error::invalid(
                     "topic",
                     topic,
-                    "allowed is a topic that is there: it is the service's own, so its operator makes it",
+                    "allowed is an existing topic: it is the service's own, so its operator creates it",
                 ));
             }
         }

@@ -373,7 +373,7 @@ impl Router {
                 carrier.healthy.store(true, Ordering::Relaxed);
                 info!(
                     backend = carrier.backend.name(),
-                    "the backend answers again and is sent to"
+                    "the backend answers again and receives wake-ups"
                 );
             }
         }

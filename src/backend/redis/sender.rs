@@ -68,7 +68,7 @@ impl Sender {
         {
             tracing::warn!(
                 %error, channel = self.names.hints,
-                "receivers are not told of the wake-ups that this process sends, and get those that are due soon up to \
+                "other processes are not notified of the wake-ups that this one sends, so tasks that are due soon start up to \
                  seconds late: the account needs `+publish`, and the channel"
             );
         }

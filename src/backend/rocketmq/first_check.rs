@@ -56,7 +56,7 @@ async fn first_check(admin: &Admin, options: &RocketMqOptions, mode: &DelayMode)
         let mut master = MasterState::new(address.clone());
         let reported = within(FIRST_ANSWER_WITHIN, address, mode.ask(admin, address)).await;
         if let Err(AskError::Unreachable(error)) = &reported {
-            tracing::warn!(broker = %name, %error, "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its wake-ups: see that it is up");
+            tracing::warn!(broker = %name, %error, "a broker does not answer, so nothing is sent to it until it does; others, or the precise backend, carry its wake-ups: see that it is up");
             master.circuit = Circuit::Unreachable;
             last_error = Some(error.once_more());
         }

@@ -228,7 +228,7 @@ impl HealthCheck {
                     {
                         tracing::warn!(
                             broker = %name, topic = self.topic, %error,
-                            "a broker lacks the topic and it cannot be made, so the broker is not sent to and others, or \
+                            "a broker lacks the topic and it cannot be made, so nothing is sent to the broker and others, or \
                              the precise backend, carry its wake-ups; it is tried again: make the topic, or let the \
                              account do so"
                         );
@@ -346,7 +346,7 @@ impl HealthCheck {
         if let Some(DelaySupport::Unsupported(why)) = &delay_support {
             tracing::warn!(
                 broker = %name, %why,
-                "a broker does not support timer messages, so it is not sent to; others, or the precise backend, carry its \
+                "a broker does not support timer messages, so nothing is sent to it; others, or the precise backend, carry its \
                  wake-ups: enable its timers, or use RocketMqBackend"
             );
         }
@@ -380,7 +380,7 @@ impl HealthCheck {
                         tracing::warn!(
                             broker = %name, ?level,
                             "a delay level of a broker has stopped delivering, so tasks in it wait for the sweep, half a \
-                             second or more; it is not sent to until it delivers again: see the broker's log, and its disk"
+                             second or more; nothing is sent to it until it delivers again: see the broker's log, and its disk"
                         );
                     } else {
                         tracing::info!(broker = %name, ?level, "a delay level of a broker delivers again");
@@ -406,7 +406,7 @@ impl HealthCheck {
             ) => {
                 tracing::warn!(
                     broker = %name, %error,
-                    "a broker does not answer, so it is not sent to until it does; others, or the precise backend, carry its \
+                    "a broker does not answer, so nothing is sent to it until it does; others, or the precise backend, carry its \
                      wake-ups, and tasks whose wake-ups are on it wait for the sweep: see that it is up"
                 );
             }
@@ -430,7 +430,7 @@ impl HealthCheck {
             return;
         }
         if !circuit.is_sent_to() {
-            tracing::info!(broker = %name, "a broker is sent to again");
+            tracing::info!(broker = %name, "a broker receives wake-ups again");
         }
         self.masters.change(|known| {
             if let Some(master) = known.get_mut(name) {

@@ -58,7 +58,7 @@ impl Masters {
         for broker in opened {
             tracing::warn!(
                 %broker,
-                "a broker confirmed nothing of several batches in a row, so it is not sent to until it answers a probe; \
+                "a broker confirmed nothing of several batches in a row, so nothing is sent to it until it answers a probe; \
                  others, or the precise backend, carry its wake-ups: see the broker's load, its disk and its log"
             );
         }

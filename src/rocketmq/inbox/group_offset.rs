@@ -21,7 +21,7 @@ pub(super) fn next_offset(factory: &ClientFactory, group: &str, queue: &Queue) -
     match runtime.block_on(Box::pin(ask(factory, group, queue))) {
         Ok(offset) => Some(offset),
         Err(error) => {
-            tracing::debug!(?queue, %error, "a broker does not say how far the group is in a queue");
+            tracing::debug!(?queue, %error, "a broker does not report the group's offset in a queue");
             None
         }
     }

@@ -3,7 +3,7 @@ package io.delayline;
 import java.util.Locale;
 import java.util.Optional;
 
-/** Tells what came of a command, and how the task is that it was about. */
+/** Holds the outcome of a command, and the state of its task. */
 public final class Answer {
     private final Outcome outcome;
     private final Task task;
@@ -13,7 +13,7 @@ public final class Answer {
         this.task = task;
     }
 
-    /** Reads an answer as it is on the wire. */
+    /** Reads an answer in its wire format. */
     static Answer read(String json) {
         String word = Json.text(json, "answer");
         if ("rejected".equals(word)) {
@@ -26,12 +26,12 @@ public final class Answer {
         }
     }
 
-    /** Returns what came of it. */
+    /** Returns the outcome. */
     public Outcome outcome() {
         return outcome;
     }
 
-    /** Returns whether what was asked for holds: it is scheduled, replaced, or done. */
+    /** Returns whether the command took effect: its task is scheduled, replaced, or done. */
     public boolean isDone() {
         return outcome == Outcome.NEW || outcome == Outcome.REPLACED || outcome == Outcome.DONE;
     }

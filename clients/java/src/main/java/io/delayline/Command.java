@@ -10,13 +10,13 @@ import java.util.Objects;
 import java.util.UUID;
 
 /**
- * Says what is to be done: schedule something, or change what waits.
+ * Describes what to do: schedule a message or task, or change a waiting one.
  *
  * <pre>{@code
  * Command.schedule("order_timeouts", "order-42", body).after(Duration.ofMinutes(15)).tag("cancel").header("source", "shop")
  * }</pre>
  *
- * <p>A command that is asked again, as its answer was lost, is the same command, and has its effect once. To do the same a
+ * <p>A command that is repeated after a lost answer is the same command, and has its effect once. To do the same a
  * second time takes a new one.
  */
 public final class Command {
@@ -27,9 +27,9 @@ public final class Command {
     final String key;
     final byte[] body;
     final Map<String, String> headers = new LinkedHashMap<>();
-    /** What it is known by when it comes again. */
+    /** Identifies it when it is repeated. */
     final String id = UUID.randomUUID().toString();
-    /** The id of its message, which it gets when it is sent first. */
+    /** The id of its message, which it gets with the first send. */
     String messageId;
     String kind;
     String tag;
@@ -44,7 +44,7 @@ public final class Command {
         this.body = body;
     }
 
-    /** Messages have a body, and verbs say nothing by it. */
+    /** Messages need a body; verbs do not use it. */
     private Command(Action action, String key) {
         this(action, null, Objects.requireNonNull(key, "key is null: allowed is one that something was scheduled by"), new byte[] {'-'});
     }
@@ -54,40 +54,40 @@ public final class Command {
      *
      * @param target the topic that the message goes to (null for messages of a route); over HTTP the kind of the task
      * @param key the caller's own name for it, by which it can be changed; or null
-     * @param body what the message says, 1 byte at least; over HTTP it is JSON
+     * @param body the body of the message, 1 byte at least; over HTTP it is JSON
      */
     public static Command schedule(String target, String key, byte[] body) {
         return new Command(Action.SCHEDULE, target, key, body);
     }
 
-    /** Schedules the same in the place of what waits under this key, if something does. */
+    /** Schedules the same in place of the message or task that waits under this key, if there is one. */
     public static Command replace(String target, String key, byte[] body) {
         return new Command(Action.REPLACE, target, key, body);
     }
 
-    /** Cancels what waits under this key. */
+    /** Cancels the message or task that waits under this key. */
     public static Command cancel(String key) {
         return new Command(Action.CANCEL, key);
     }
 
-    /** Moves what waits under this key to the time that is said then. */
+    /** Moves the message or task that waits under this key to the time that is set afterwards. */
     public static Command reschedule(String key) {
         return new Command(Action.RESCHEDULE, key);
     }
 
-    /** Moves what waits under this key by so much; a negative duration makes it earlier. */
+    /** Moves the message or task that waits under this key by so much; a negative duration makes it earlier. */
     public static Command shift(String key, Duration by) {
         Command shift = new Command(Action.SHIFT, key);
         shift.after = (by.isNegative() ? "-" : "+") + by.abs().toMillis() + "ms";
         return shift;
     }
 
-    /** Makes what waits under this key happen now. */
+    /** Runs the message or task that waits under this key now. */
     public static Command runNow(String key) {
         return new Command(Action.RUN, key);
     }
 
-    /** Says when, counted from when the broker or the server takes it. */
+    /** Sets the delay, counted from when the broker or the server takes the command. */
     public Command after(Duration delay) {
         if (delay.isNegative()) {
             throw new IllegalArgumentException("after is " + delay + ": allowed are 0 and more");
@@ -96,7 +96,7 @@ public final class Command {
         return this;
     }
 
-    /** Says when; a time that has passed means now. */
+    /** Sets the time; a time that has passed means now. */
     public Command at(Instant time) {
         at = time.truncatedTo(ChronoUnit.MILLIS).toString();
         return this;
@@ -127,12 +127,12 @@ public final class Command {
         return action == Action.SCHEDULE || action == Action.REPLACE;
     }
 
-    /** What it does, in the word of the wire. */
+    /** The action, in its wire format. */
     String verb() {
         return action.name().toLowerCase(Locale.ROOT);
     }
 
-    /** Refuses what says no time, or two: a gateway could only keep it as a dead task. */
+    /** Refuses a command with no time, or two: a gateway could only keep it as a dead task. */
     Command checked() {
         boolean isTimed = action != Action.CANCEL && action != Action.RUN;
         if (isTimed ? (after == null) == (at == null) : after != null || at != null) {

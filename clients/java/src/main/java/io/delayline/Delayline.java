@@ -4,14 +4,14 @@ import java.time.Duration;
 import java.time.Instant;
 
 /**
- * Schedules what is to happen later, and moves or cancels it by the caller's own key, with a definite answer.
+ * Schedules delayed messages and tasks, and moves or cancels them by the caller's own key, with a definite answer.
  *
  * <p>Implementations may be used by any number of threads; a service has one, and closes it when it ends.
  */
 public interface Delayline extends AutoCloseable {
 
     /**
-     * Does what a command says, and waits for the answer.
+     * Carries out a command, and waits for the answer.
      *
      * @throws NoAnswerException if none came in time: the command may have been carried out or not. The same command may be
      *     asked again, and has its effect once
@@ -21,7 +21,7 @@ public interface Delayline extends AutoCloseable {
     Answer ask(Command command);
 
     /**
-     * Hands a command over, and waits for no answer, but over HTTP, where there always is one.
+     * Hands a command over, and does not wait for the answer, except over HTTP, where there always is one.
      *
      * @throws DelaylineException if it could not be handed over, or if that is not known
      */
@@ -43,32 +43,32 @@ public interface Delayline extends AutoCloseable {
         return ask(Command.schedule(target, key, body).at(at));
     }
 
-    /** Cancels what waits under a key. After {@link Outcome#DONE} it does not happen. */
+    /** Cancels the message or task that waits under a key. After {@link Outcome#DONE} it does not run. */
     default Answer cancel(String key) {
         return ask(Command.cancel(key));
     }
 
-    /** Moves what waits under a key to a time. */
+    /** Moves the message or task that waits under a key to a time. */
     default Answer reschedule(String key, Instant at) {
         return ask(Command.reschedule(key).at(at));
     }
 
-    /** Moves what waits under a key to a delay from now. */
+    /** Moves the message or task that waits under a key to a delay from now. */
     default Answer reschedule(String key, Duration after) {
         return ask(Command.reschedule(key).after(after));
     }
 
-    /** Moves what waits under a key by so much; a negative duration makes it earlier. */
+    /** Moves the message or task that waits under a key by so much; a negative duration makes it earlier. */
     default Answer shift(String key, Duration by) {
         return ask(Command.shift(key, by));
     }
 
-    /** Makes what waits under a key happen now. */
+    /** Runs the message or task that waits under a key now. */
     default Answer runNow(String key) {
         return ask(Command.runNow(key));
     }
 
-    /** Ends the connections. What was scheduled stays. */
+    /** Closes the connections. Scheduled messages and tasks stay. */
     @Override
     default void close() {
     }

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Keeps which messages were handled, for {@link Once}: in memory, or in a table of the service's own.
+ * Remembers which messages were handled, for {@link Once}: in memory, or in a table of the service's own.
  *
  * <p>A table holds also across restarts and instances. Where the claim is a row that is written in the transaction of the
  * effect, the effect happens once, whatever crashes:
@@ -28,7 +28,7 @@ import java.util.Map;
  * }</pre>
  *
  * <p>In PostgreSQL an insert that fails ends its transaction: there it is {@code insert … on conflict do nothing}, and
- * {@code executeUpdate} says 0. Rows may be deleted after a week, when no message comes again.
+ * {@code executeUpdate} returns 0. Rows may be deleted after a week, when no message comes again.
  */
 public interface Handled {
     /**
@@ -41,7 +41,7 @@ public interface Handled {
     /** Gives a claim back, as the handler failed and the message will come again. */
     void release(String id);
 
-    /** Keeps so many in memory, and forgets those that came longest ago. */
+    /** Remembers so many in memory, and forgets the oldest. */
     static Handled inMemory(int capacity) {
         Map<String, Boolean> ids = Collections.synchronizedMap(new LinkedHashMap<String, Boolean>() {
             @Override

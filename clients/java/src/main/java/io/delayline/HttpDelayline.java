@@ -17,7 +17,7 @@ import java.util.stream.Collectors;
 
 /**
  * Schedules and changes tasks by the HTTP interface of {@code delayline serve}, for services without RocketMQ, or for what
- * RocketMQ cannot say, such as how a task stands.
+ * RocketMQ cannot tell, such as the state of a task.
  *
  * <pre>{@code
  * HttpDelayline delayline = new HttpDelayline("http://127.0.0.1:7700").kind("order.cancel").token(token);
@@ -45,13 +45,13 @@ public final class HttpDelayline implements Delayline {
         return this;
     }
 
-    /** Takes this kind for all commands that say none. */
+    /** Uses this kind for all commands that name none. */
     public HttpDelayline kind(String kind) {
         this.kind = kind;
         return this;
     }
 
-    /** Waits for so long for a connection, and for an answer; 3 s unless it is said. */
+    /** Waits for so long for a connection, and for an answer; 3 s by default. */
     public HttpDelayline timeout(Duration timeout) {
         this.timeout = timeout;
         return this;
@@ -72,7 +72,7 @@ public final class HttpDelayline implements Delayline {
         return Answer.read(exchange("POST", path, command, body));
     }
 
-    /** Finds the task of a kind and key, whatever has become of it. */
+    /** Finds the task of a kind and key, whatever its state. */
     public Optional<Task> find(String kind, String key) {
         return Optional.ofNullable(Task.read(exchange("GET", path(kind, key), null, null)));
     }
@@ -107,7 +107,7 @@ public final class HttpDelayline implements Delayline {
         }
     }
 
-    /** Returns what was answered: also that a verb could not be done, or that there is no such task. */
+    /** Returns the answer: also that a verb could not be done, or that there is no such task. */
     private String exchange(String method, String path, Command command, String body) {
         String asked = command == null ? path : command.toString();
         try {
@@ -138,7 +138,7 @@ public final class HttpDelayline implements Delayline {
     private static void send(HttpURLConnection connection, byte[] body) throws IOException {
         connection.setDoOutput(true);
         connection.setRequestProperty("Content-Type", "application/json");
-        // Else the JDK sends it a second time by itself when a connection breaks.
+        // Otherwise the JDK sends it a second time by itself when a connection breaks.
         connection.setFixedLengthStreamingMode(body.length);
         try (OutputStream out = connection.getOutputStream()) {
             out.write(body);

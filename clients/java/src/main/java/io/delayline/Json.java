@@ -8,7 +8,7 @@ final class Json {
     /**
      * Returns a text of a task or an answer by its name, or null.
      *
-     * <p>Within a text each quote is behind a backslash, so none can look like a name; and what callers have put in, which
+     * <p>Within a text each quote is behind a backslash, so none can look like a name; and callers' data, which
      * may have such names as well, comes behind all that is asked for here.
      */
     static String text(String json, String name) {

@@ -7,11 +7,11 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Drops messages that were handled before, at a consumer of what Delayline publishes.
+ * Drops messages that were handled before, at a consumer of Delayline's messages.
  *
  * <p>Messages come at least once. Those that are copies of one another have the same property {@code DELAYLINE_ID}, whatever
- * {@code DELAYLINE_ATTEMPT} published them, so that is what they are known by; one without it, which did not come by Delayline,
- * is known by its message id.
+ * {@code DELAYLINE_ATTEMPT} published them, which identifies them; one without it, which did not come by Delayline,
+ * is identified by its message id.
  *
  * <pre>{@code
  * consumer.registerMessageListener(new Once(Handled.inMemory(100_000)).listener(message -> cancel(message)));
@@ -22,13 +22,13 @@ import org.apache.rocketmq.common.message.MessageExt;
 public final class Once {
     private final Handled handled;
 
-    /** Handles a message; what it throws has the message come again. */
+    /** Handles a message; if it throws, the message comes again. */
     public interface Handler {
         /** Handles a message that was not handled before. */
         void handle(MessageExt message) throws Exception;
     }
 
-    /** Makes one that knows by this what was handled. */
+    /** Makes one that uses this memory of handled messages. */
     public Once(Handled handled) {
         this.handled = handled;
     }
@@ -54,7 +54,7 @@ public final class Once {
         }
     }
 
-    /** Makes a listener that handles each message once, and has the broker send again what failed, from there on. */
+    /** Makes a listener that handles each message once, and makes the broker redeliver from the first failed one on. */
     public MessageListenerConcurrently listener(Handler handler) {
         return (List<MessageExt> messages, ConsumeConcurrentlyContext context) -> {
             for (int at = 0; at < messages.size(); at++) {
@@ -62,10 +62,10 @@ public final class Once {
                     handle(messages.get(at), handler);
                 } catch (Exception failed) {
                     if (at == 0) {
-                        // RocketMQ's client logs it, and gives all back.
+                        // RocketMQ's client logs it, and gives all messages back.
                         throw new IllegalStateException(failed);
                     }
-                    // What follows is given back, and then this one is the first.
+                    // The following ones are given back, and then this one is the first.
                     context.setAckIndex(at - 1);
                     break;
                 }

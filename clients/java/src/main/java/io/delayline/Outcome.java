@@ -1,6 +1,6 @@
 package io.delayline;
 
-/** Says what came of a command. */
+/** The outcome of a command. */
 public enum Outcome {
     /** It is scheduled. */
     NEW,

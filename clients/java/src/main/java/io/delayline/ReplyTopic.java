@@ -16,7 +16,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Reads the topic that answers come by: every queue of it, from its end on, in each process.
+ * Reads the topic for answers: every queue of it, from its end on, in each process.
  *
  * <p>By the client that pulls, as it needs neither a rebalance nor a place that was kept, and says when it has begun. The one
  * that came after it (lite pull) asks, since 5.0, by a code that brokers of 4.x do not know.
@@ -26,7 +26,7 @@ final class ReplyTopic {
     private static final int AT_ONCE = 32;
     private static final long AGAIN_MS = 500;
 
-    /** Who waits for an answer, by the ids of their messages. */
+    /** The callers that wait for an answer, by the ids of their messages. */
     final Map<String, Consumer<String>> waiting = new ConcurrentHashMap<>();
     private final Set<MessageQueue> queues = ConcurrentHashMap.newKeySet();
     final String topic;
@@ -39,7 +39,7 @@ final class ReplyTopic {
         this.threads = threads;
     }
 
-    /** Makes sure that what comes from now on is read, also by queues that have been added. */
+    /** Makes sure that answers from now on are read, also from queues that were added. */
     synchronized void open() throws MQClientException {
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
             if (!queues.contains(queue)) {
@@ -57,7 +57,7 @@ final class ReplyTopic {
         consumer.shutdown();
     }
 
-    /** Waits at the broker for what comes, and goes on from there. */
+    /** Waits at the broker for the next messages, and continues from there. */
     private void pull(MessageQueue queue, long from) {
         PullCallback callback = new PullCallback() {
             @Override

@@ -35,17 +35,17 @@ import org.apache.rocketmq.common.message.MessageConst;
  * if (delayline.cancel("order-42").isDone()) { … }                                // then it does not come out
  * }</pre>
  *
- * <p>Answers come as replies to the producer, or, with {@link #replyTopic}, by a topic. What clients do wrong there is
- * dealt with in here:
+ * <p>Answers come as replies to the producer, or, with {@link #replyTopic}, by a topic. This class works around these
+ * faults of clients:
  *
  * <ul>
  *   <li>From 5.3.1 to 5.3.3 {@code request(message, timeout)} gives up as soon as the message is sent; since 4.9.4 the one with
  *       a callback and no selector is called back then, with null. So it is the one with a selector and a callback.
  *   <li>A broker replies only to producers that it knows by a heartbeat, which a client sends every 30 s; and a reply that it
- *       cannot hand over is gone. So a question without an answer is repeated each second until its time is over, behind a
+ *       cannot hand over is gone. So an unanswered command is repeated each second until its time is over, after a
  *       heartbeat: as the same message, which has its effect once.
  *   <li>A push consumer of a new group reads nothing until its first rebalance, and one that starts before its topic is there
- *       waits for up to 30 s for the next look at the route. So the topic for answers is read without a group's rebalance, from
+ *       waits for up to 30 s for the next look-up of the route. So the topic for answers is read without a group's rebalance, from
  *       the end that it has when it is named.
  * </ul>
  *
@@ -54,7 +54,7 @@ import org.apache.rocketmq.common.message.MessageConst;
 public final class RocketMqDelayline implements Delayline {
     private static final long REPEAT_MS = 1_000;
     private static final int THREADS = 4;
-    /** Messages of one key are dealt with in their order if they are in one queue. */
+    /** Messages of one key are processed in their order if they are in one queue. */
     private static final MessageQueueSelector BY_KEY = new SelectMessageQueueByHash();
 
     private final DefaultMQProducer producer;
@@ -78,7 +78,7 @@ public final class RocketMqDelayline implements Delayline {
     /**
      * Sends by a producer of its own, which ends with this.
      *
-     * @param nameserver such as {@code 10.0.0.1:9876;10.0.0.2:9876}; it may be away, and then what is asked fails until it comes
+     * @param nameserver such as {@code 10.0.0.1:9876;10.0.0.2:9876}; it may be away, and then commands fail until it comes
      * @param group the producer's group, such as the name of the service
      */
     public static RocketMqDelayline connect(String nameserver, String group) {
@@ -101,19 +101,19 @@ public final class RocketMqDelayline implements Delayline {
         return this;
     }
 
-    /** Waits for an answer for so long; 3 s unless it is said. */
+    /** Waits for an answer for so long; 3 s by default. */
     public RocketMqDelayline timeout(Duration timeout) {
         this.timeout = timeout;
         return this;
     }
 
     /**
-     * Has answers come by this topic, one of {@code gateway.replies}, and not as replies to the producer. Services may share it;
-     * each instance reads all of it from now on, as the group {@code GROUP_delayline_answers}. It must be there.
+     * Takes answers from this topic, one of {@code gateway.replies}, and not as replies to the producer. Services may share it;
+     * each instance reads all of it from now on, as the group {@code GROUP_delayline_answers}. It must exist.
      */
     @SuppressWarnings("deprecation")
     public RocketMqDelayline replyTopic(String topic) {
-        // Not the group of a consumer of the service, of whose queues it would be given some.
+        // Not the group of a consumer of the service, some of whose queues it would be given.
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(producer.getProducerGroup() + "_delayline_answers");
         // As it is one client with the producer, it has its account as well.
         consumer.resetClientConfig(producer);
@@ -126,7 +126,7 @@ public final class RocketMqDelayline implements Delayline {
         try {
             replies.open();
         } catch (MQClientException | RuntimeException away) {
-            // Told to those who ask.
+            // Reported to the callers.
         }
         return this;
     }
@@ -144,7 +144,7 @@ public final class RocketMqDelayline implements Delayline {
         }
     }
 
-    /** Does what a command says, and completes with the answer, or with an exception as {@link #ask} throws it. */
+    /** Carries out a command, and completes with the answer, or with an exception as {@link #ask} throws it. */
     public CompletableFuture<Answer> askAsync(Command command) {
         Question question = new Question(command);
         threads.execute(question);
@@ -180,13 +180,13 @@ public final class RocketMqDelayline implements Delayline {
                 + (failure == null ? "" : ": " + failure), failure);
     }
 
-    /** Has the brokers of the inbox know this producer. The method has another result since 5.1. */
+    /** Makes this producer known to the brokers of the inbox. The method has another result since 5.1. */
     private void introduce() {
         client.updateTopicRouteInfoFromNameServer(inbox);
         try {
             MQClientInstance.class.getMethod("sendHeartbeatToAllBrokerWithLock").invoke(client);
         } catch (ReflectiveOperationException unknown) {
-            // Then those that it sends by itself have to do.
+            // Then the heartbeats that it sends by itself have to do.
         }
     }
 
@@ -289,7 +289,7 @@ public final class RocketMqDelayline implements Delayline {
         private void read(String json) {
             try {
                 Answer come = Answer.read(json);
-                // One to a repeat, whose first message has made the task.
+                // An answer to a repeat, whose first message has made the task.
                 boolean isRepeat = come.outcome() == Outcome.EXISTING
                         && come.task().get().id().equals(taskId(message.getTopic(), command.messageId));
                 answer.complete(isRepeat ? new Answer(Outcome.NEW, come.task().get()) : come);

@@ -2,7 +2,7 @@ package io.delayline;
 
 import java.time.Instant;
 
-/** Shows a task as the server does: a message or a job that waits, runs or has ended. */
+/** A task as the server shows it: a message or a job that waits, runs or has ended. */
 public final class Task {
     private final String json;
 
@@ -10,7 +10,7 @@ public final class Task {
         this.json = json;
     }
 
-    /** Reads the task that is or is in this, if one is. */
+    /** Reads the task in this JSON, if there is one. */
     static Task read(String json) {
         return Json.text(json, "id") == null ? null : new Task(json);
     }
@@ -20,7 +20,7 @@ public final class Task {
         return Json.text(json, "id");
     }
 
-    /** Returns its kind: {@code message} for messages of the gateway, unless they say another. */
+    /** Returns its kind: {@code message} for messages of the gateway, unless they name another. */
     public String kind() {
         return Json.text(json, "kind");
     }
@@ -30,7 +30,7 @@ public final class Task {
         return Json.text(json, "key");
     }
 
-    /** Returns where it stands: {@code scheduled}, {@code running}, {@code done}, {@code dead} or {@code cancelled}. */
+    /** Returns its state: {@code scheduled}, {@code running}, {@code done}, {@code dead} or {@code cancelled}. */
     public String state() {
         return Json.text(json, "state");
     }
@@ -40,7 +40,7 @@ public final class Task {
         return Instant.parse(Json.text(json, "due_at"));
     }
 
-    /** Returns what the server said, for the JSON library of the service: its payload, attempts and so on. */
+    /** Returns the server's JSON, for the JSON library of the service: its payload, attempts and so on. */
     public String json() {
         return json;
     }

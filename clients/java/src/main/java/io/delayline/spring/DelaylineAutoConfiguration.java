@@ -13,7 +13,7 @@ import org.springframework.core.env.Environment;
 
 /**
  * Makes a {@link RocketMqDelayline} where {@code delayline.nameserver} is set, and a {@link HttpDelayline} where
- * {@code delayline.url} is. Where both are, what wants a {@link Delayline} gets the first.
+ * {@code delayline.url} is. Where both are, a dependency on {@link Delayline} gets the first.
  *
  * <p>Further properties, all of them optional: {@code delayline.group} (the name of the application), {@code delayline.inbox},
  * {@code delayline.reply-topic}, {@code delayline.token}, {@code delayline.kind} and {@code delayline.timeout}. A bean of an
