@@ -30,7 +30,12 @@ pub(crate) trait MessageListener: Send + Sync + 'static {
 }
 
 /// Listens on a channel until it is aborted, and reconnects whenever the connection is lost.
-pub(crate) async fn listen(address: &Address, role: Role, channel: &str, listener: Arc<impl MessageListener>) {
+pub(crate) async fn listen(
+    address: &Address,
+    role: Role,
+    channel: &str,
+    listener: Arc<impl MessageListener>,
+) {
     let mut backoff = Backoff::CALLS;
     loop {
         let mut has_begun = false;

@@ -286,7 +286,10 @@ mod tests {
         while delivery_queue.state().open.is_empty() {
             std::thread::yield_now();
         }
-        assert!(!listener.is_finished(), "a batch without a receiver must not be answered");
+        assert!(
+            !listener.is_finished(),
+            "a batch without a receiver must not be answered"
+        );
         delivery_queue.release();
         assert!(!joined(listener).await);
         // One that comes later is not held.

@@ -274,7 +274,8 @@ impl Listener for InboxListener {
             ..
         } = &*self.intake;
         let span = (first.queue_offset(), last.queue_offset());
-        let next_offset = || group_offset::next_offset(self.intake.factory.get()?, &self.intake.group, &queue);
+        let next_offset =
+            || group_offset::next_offset(self.intake.factory.get()?, &self.intake.group, &queue);
         let held = order.in_turn(self.consumer, &queue, span, next_offset, || {
             delivery_queue.hand_over(batch)
         });

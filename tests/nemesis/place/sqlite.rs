@@ -71,10 +71,7 @@ impl Place for Sqlite {
             Harm::RowsLocked => {
                 // A writer locks all of it.
                 let mut other = self.admin().await;
-                sqlx::query("BEGIN IMMEDIATE")
-                    .execute(&mut other)
-                    .await
-                    .unwrap();
+                sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
                 self.held = Some(other);
             }
             Harm::Full => block_in_place(|| self.space.as_ref().unwrap().fill()),
