@@ -1,4 +1,4 @@
-//! What tests of this crate, and of backends and stores written elsewhere, are made of.
+//! Suites and helpers for tests of this crate, and of backends and stores written elsewhere.
 
 pub mod backend;
 mod faulty;

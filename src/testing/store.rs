@@ -1,4 +1,4 @@
-//! Holds a store to the contract of [`Store`]: one named test per case.
+//! Checks a store against the contract of [`Store`]: one named test per case.
 //!
 //! ```text
 //! // tests/store.rs of the crate that has the store, with tokio's features `macros` and `rt-multi-thread`
@@ -34,20 +34,20 @@ use crate::store::Store;
 #[doc(inline)]
 pub use crate::store_conformance;
 
-/// What the cases need of the store that they try.
+/// Makes the stores for the cases.
 #[async_trait]
 pub trait StoreFixture: Debug + Send + Sync {
-    /// A fresh, empty store, which keeps history for `history`.
+    /// Makes a fresh, empty store, which keeps history for `history`.
     async fn store(&self, history: Duration) -> Arc<dyn Store>;
 
-    /// Lets at least `time` pass by the clock of the stores: it steps the clock that they were given, or sleeps when
+    /// Lets at least `time` pass by the clock of the stores: it steps their clock, or sleeps when
     /// the clock is a server's. At most 350 ms.
     async fn pass(&self, time: Duration);
 }
 
 /// Makes a module of one test per case: `store_conformance!(name, fixture)`.
 ///
-/// The fixture is an expression, evaluated anew for every test and within its async function.
+/// The fixture is an expression, evaluated for every test and within its async function.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! store_conformance {
@@ -75,7 +75,7 @@ macro_rules! store_tests {
     };
 }
 
-/// What the tests call. As the cases are private to their modules, one that is in no test is dead code.
+/// The functions for the tests. As the cases are private to their modules, one that is in no test is dead code.
 macro_rules! public_cases {
     ([] $($group:ident { $($case:ident)* })*) => {
         #[doc(hidden)]
@@ -91,7 +91,7 @@ macro_rules! public_cases {
     };
 }
 
-/// Every case, in its group, handed to a macro.
+/// Passes every case, in its group, to a macro.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! store_cases {

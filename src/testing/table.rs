@@ -1,4 +1,4 @@
-//! Holds a table to the contract of [`Table`]: one named test per case.
+//! Checks a table against the contract of [`Table`]: one named test per case.
 //!
 //! ```text
 //! // tests/table.rs of the crate that has the table, with tokio's features `macros` and `rt-multi-thread`

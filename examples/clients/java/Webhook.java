@@ -19,7 +19,7 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * A receiver of webhooks: what is due is posted to it, and it does so only what is signed, and once. With the JDK alone:
+ * A receiver of webhooks: due tasks are posted to it, and it handles only signed ones, each once. With the JDK alone:
  * {@code HOOK_SECRET=whsec_… java Webhook.java 8000}. A service would read the payload with the JSON library that it has.
  */
 public final class Webhook {

@@ -1,4 +1,4 @@
-"""A receiver of webhooks: what is due is posted to it, and it does so only what is signed, and once.
+"""A receiver of webhooks: due tasks are posted to it, and it handles only signed ones, each once.
 
     HOOK_SECRET=whsec_… python3 webhook.py 8000
 """

@@ -1,4 +1,4 @@
-"""A worker: claims what is due, extends what takes long, and says what came of it.
+"""A worker: claims due tasks, extends claims that take long, and reports the outcome.
 
     python3 worker.py http://127.0.0.1:7700 report.build 30
 """

@@ -146,7 +146,7 @@ fn state_for(verb: &Verb) -> State {
     }
 }
 
-/// Asserts that but for its times, `task` is what `before` was when it was written.
+/// Asserts that except for its times, `task` is as `before` was when it was first written.
 #[track_caller]
 fn assert_anew(before: &Task, task: &Task, span: (Timestamp, Timestamp)) {
     assert_after(span, NONE, task.updated_at);

@@ -1,4 +1,4 @@
-//! Cases of what is noted of transitions, and of [`Store::history`](crate::store::Store::history).
+//! Cases of history entries, and of [`Store::history`](crate::store::Store::history).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn end(task: &Task, ending: Ending, event: &str) -> Step {
     Step::end(task.id, task.version, ending).noting(note(event))
 }
 
-/// A line of a history, but for when it was, which is checked.
+/// A line of a history, without its time, which is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     version: u64,
@@ -209,7 +209,7 @@ pub(super) async fn what_did_not_happen_is_not_noted(fixture: &dyn StoreFixture)
     assert_eq!(trial.advance(&[late]).await, [false]);
     assert_eq!(trial.noted(id(1)).await, before);
     assert_eq!(trial.noted(id(2)).await, Noted::default());
-    // Nor does a transition of which nothing is noted change what was.
+    // Nor does a transition without an entry change earlier ones.
     assert!(trial.hop_once(&task).await);
     assert!(trial.change(id(1), Verb::Cancel).await.is_done());
     assert_eq!(trial.noted(id(1)).await, before);

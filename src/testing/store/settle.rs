@@ -52,7 +52,7 @@ async fn ended_as(fixture: &dyn StoreFixture, ending: Ending, goes_on: bool) -> 
 }
 
 impl Ended {
-    /// What the row is but for what its ending says: one transition on.
+    /// The row without the changes of its ending: one transition on.
     fn moved_on(&self, state: State) -> Task {
         Task {
             state,

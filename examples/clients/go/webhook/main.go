@@ -1,4 +1,4 @@
-// A receiver of webhooks: what is due is posted to it, and it does so only what is signed, and once.
+// A receiver of webhooks: due tasks are posted to it, and it handles only signed ones, each once.
 //
 //	HOOK_SECRET=whsec_… go run ./webhook 8000
 package main
@@ -38,7 +38,7 @@ type receiver struct {
 }
 
 func (r *receiver) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
-	// The largest payload, unless the store is told otherwise.
+	// The largest payload by default.
 	body, err := io.ReadAll(http.MaxBytesReader(answer, request.Body, 1<<20))
 	if err != nil {
 		http.Error(answer, "no body", http.StatusBadRequest)

@@ -1,4 +1,4 @@
-// A worker: claims what is due, extends what takes long, and says what came of it.
+// A worker: claims due tasks, extends claims that take long, and reports the outcome.
 //
 //	go run ./worker http://127.0.0.1:7700 report.build 30
 package main
@@ -62,7 +62,7 @@ func work(server *delayline.Client, claim delayline.Claim, lease time.Duration) 
 	switch {
 	case err != nil:
 		// Its lease ends, and another worker does it again.
-		log.Println("the end of", claim.Task.ID, "could not be told:", err)
+		log.Println("the end of", claim.Task.ID, "could not be reported:", err)
 	case !held:
 		fmt.Println("lost the claim of", claim.Task.ID)
 	}
