@@ -26,7 +26,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How many arrivals are taken at once.
 const BATCH: usize = 1_000;
 /// How often progress is reported.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+const REPORT_EVERY: Duration = Duration::from_millis(200);
 
 /// What to send.
 #[derive(Debug)]
@@ -99,16 +99,16 @@ impl fmt::Display for Progress {
 pub(crate) async fn probe(
     backend: Arc<dyn Backend>,
     order: &Order<'_>,
-    mut tell: impl FnMut(Progress),
+    mut report: impl FnMut(Progress),
 ) -> Result<Vec<Probed>, Error> {
     if let Some((level, count)) = order.warm_up {
-        tell(Progress::Warming);
+        report(Progress::Warming);
         let at_once = (0..count).map(|_| Flight::new(level, Duration::ZERO));
         Flights::new(at_once.collect()).fly(&backend, |_| {}).await?;
     }
     let mut flights = Flights::new(schedule(order));
-    let flown = flights.fly(&backend, &mut tell).await;
-    tell(Progress::Ended);
+    let flown = flights.fly(&backend, &mut report).await;
+    report(Progress::Ended);
     flown?;
     Ok(flights.by_level(order.levels))
 }
@@ -187,7 +187,11 @@ impl Flights {
     }
 
     /// Sends all of them, each at its time, and waits until none is in flight or those that are have no more time.
-    async fn fly(&mut self, backend: &Arc<dyn Backend>, mut tell: impl FnMut(Progress)) -> Result<(), Error> {
+    async fn fly(
+        &mut self,
+        backend: &Arc<dyn Backend>,
+        mut report: impl FnMut(Progress),
+    ) -> Result<(), Error> {
         let begun = Instant::now();
         let total = self.flights.len();
         let ends = self
@@ -197,7 +201,7 @@ impl Flights {
         let end = ends.max().unwrap_or(begun);
         let mut sent = 0;
         let mut sending = JoinSet::new();
-        let mut telling = interval(TELL_EVERY);
+        let mut telling = interval(REPORT_EVERY);
         while self.landed < total {
             let first = self.flights.get(sent).map(|flight| (begun + flight.at, sent));
             let next = first.into_iter().chain(self.again.front().copied()).min();
@@ -227,7 +231,7 @@ impl Flights {
                     }
                 }
                 _ = telling.tick() => {
-                    tell(Progress::Probing {
+                    report(Progress::Probing {
                         sent,
                         arrived: self.landed,
                         total,

@@ -114,7 +114,7 @@ fn of_node(node: &Node, has_rows: bool, findings: &mut Vec<Finding>) {
         .unwrap_or(0);
     if major < 6 {
         problem(format!(
-            "Redis {} does not tell receivers of earlier wake-ups; they look every 250 ms instead",
+            "Redis {} does not notify receivers of earlier wake-ups; they poll every 250 ms instead",
             node.version
         ));
     }

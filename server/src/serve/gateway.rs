@@ -140,7 +140,7 @@ impl Gateway {
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(AGAIN_AT_MOST);
             }
-            asked.iter().for_each(|asked| self.tell(asked));
+            asked.iter().for_each(|asked| self.record(asked));
             let answers = asked.iter().filter_map(|asked| self.answer(asked));
             let answers: Vec<_> = answers
                 .map(|(to, answer)| send(self.publisher.clone(), to, answer))
@@ -172,7 +172,7 @@ impl Gateway {
     }
 
     /// Counts a message, and logs if it will not come out, though it was to be scheduled.
-    fn tell(&self, asked: &Asked<'_>) {
+    fn record(&self, asked: &Asked<'_>) {
         let (Some(reply), message) = (&asked.reply, asked.message) else {
             return;
         };

@@ -230,25 +230,25 @@ impl Figures {
 
 /// Records the figures of one subject.
 #[derive(Debug)]
-struct Ear {
+struct Instrument {
     kept: Arc<Kept>,
     about: About,
 }
 
-impl Ear {
+impl Instrument {
     fn hear(&self, value: f64) {
         let now = self.kept.now();
         self.kept.figures().hear(&self.about, value, now);
     }
 }
 
-impl HistogramFn for Ear {
+impl HistogramFn for Instrument {
     fn record(&self, value: f64) {
         self.hear(value);
     }
 }
 
-impl CounterFn for Ear {
+impl CounterFn for Instrument {
     fn increment(&self, value: u64) {
         self.hear(value as f64);
     }
@@ -257,7 +257,7 @@ impl CounterFn for Ear {
     fn absolute(&self, _: u64) {}
 }
 
-impl GaugeFn for Ear {
+impl GaugeFn for Instrument {
     fn increment(&self, _: f64) {}
 
     fn decrement(&self, _: f64) {}
@@ -268,10 +268,10 @@ impl GaugeFn for Ear {
 }
 
 impl Recent {
-    fn ear(&self, key: &Key) -> Option<Arc<Ear>> {
+    fn instrument(&self, key: &Key) -> Option<Arc<Instrument>> {
         let about = About::of(key)?;
         let kept = Arc::clone(&self.0);
-        Some(Arc::new(Ear { kept, about }))
+        Some(Arc::new(Instrument { kept, about }))
     }
 }
 
@@ -283,15 +283,16 @@ impl Recorder for Recent {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        self.ear(key).map_or_else(Counter::noop, Counter::from_arc)
+        self.instrument(key).map_or_else(Counter::noop, Counter::from_arc)
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        self.ear(key).map_or_else(Gauge::noop, Gauge::from_arc)
+        self.instrument(key).map_or_else(Gauge::noop, Gauge::from_arc)
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        self.ear(key).map_or_else(Histogram::noop, Histogram::from_arc)
+        self.instrument(key)
+            .map_or_else(Histogram::noop, Histogram::from_arc)
     }
 }
 
@@ -308,7 +309,7 @@ mod tests {
     }
 
     /// Returns what was recorded now, and an hour later.
-    fn heard(tell: impl FnOnce()) -> (Recent, Duration) {
+    fn recorded(tell: impl FnOnce()) -> (Recent, Duration) {
         let recent = Recent::start();
         metrics::with_local_recorder(&recent, tell);
         let now = recent.0.now();
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_comes_of_each_kind_is_kept_for_an_hour() {
-        let (recent, now) = heard(|| {
+        let (recent, now) = recorded(|| {
             for (kind, woken_by, late) in [("a", "claim", 10), ("a", "sweep", 20), ("b", "claim", 30)] {
                 histogram!("delayline.task.lateness", "kind" => kind, "woken_by" => woken_by)
                     .record(ms(late));
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_a_kind_that_is_told_together_with_others() {
-        let (recent, now) = heard(|| {
+        let (recent, now) = recorded(|| {
             counter!("delayline.attempts", "kind" => "idle", "outcome" => "dead").increment(0);
             histogram!("delayline.task.lateness", "kind" => "other", "woken_by" => "claim").record(1.0);
         });
@@ -359,7 +360,7 @@ mod tests {
         let stuck = |level, is| {
             gauge!("delayline.level.stuck", "master" => "a", "delay" => level).set(f64::from(u8::from(is)));
         };
-        let (recent, now) = heard(|| {
+        let (recent, now) = recorded(|| {
             for (master, delay, late) in [("a", "1m", 50), ("a", "1m", 70), ("b", "1m", 90)] {
                 histogram!("delayline.level.lateness", "master" => master, "delay" => delay).record(ms(late));
             }

@@ -27,12 +27,12 @@ enum Next {
     /// Write its task.
     Write { replaces: bool },
     /// Write nothing, and answer this.
-    Tell(Box<Reply>),
+    Answer(Box<Reply>),
 }
 
 impl Next {
-    fn tell(reply: Reply) -> Self {
-        Self::Tell(Box::new(reply))
+    fn answer(reply: Reply) -> Self {
+        Self::Answer(Box::new(reply))
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn schedule(
                 written.push((asked, rejected, replaces));
                 told.push(None);
             }
-            Ok(Next::Tell(reply)) => told.push(Some(Ok(*reply))),
+            Ok(Next::Answer(reply)) => told.push(Some(Ok(*reply))),
             Err(error) => told.push(Some(Err(error))),
         }
     }
@@ -104,7 +104,7 @@ async fn after_schedule(
             Scheduled::Existing(_) | Scheduled::Running(_) => tokio::time::sleep(AGAIN).await,
         }
         match look(scheduler, asked).await? {
-            Next::Tell(reply) => return Ok(*reply),
+            Next::Answer(reply) => return Ok(*reply),
             Next::Write { replaces: does } => replaces = does,
         }
         answer = scheduler.schedule(asked.to_write().0).await;
@@ -129,7 +129,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
         };
         let task = &known.task;
         if task.id == asked.id() {
-            return Ok(Next::tell(Reply::again(known.task)));
+            return Ok(Next::answer(Reply::again(known.task)));
         }
         let is_mark = overtaken::is_mark(task);
         let is_over = match is_mark {
@@ -140,10 +140,10 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
         if (is_over || takes_its_place)
             && let Some(own) = scheduler.find(asked.id()).await?
         {
-            return Ok(Next::tell(Reply::again(own)));
+            return Ok(Next::answer(Reply::again(own)));
         }
         if is_over && is_mark {
-            return Ok(Next::tell(Reply::cancelled()));
+            return Ok(Next::answer(Reply::cancelled()));
         }
         if takes_its_place && !is_over {
             let by_message = scheduler.because(&origin.to_string());
@@ -153,9 +153,9 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
             continue;
         }
         return Ok(match task.state {
-            State::Running if !is_mark => Next::tell(Reply::running(known.task)),
-            State::Scheduled if !*replace => Next::tell(Reply::existing(known.task)),
-            _ if is_over => Next::tell(Reply::conflict(known.task)),
+            State::Running if !is_mark => Next::answer(Reply::running(known.task)),
+            State::Scheduled if !*replace => Next::answer(Reply::existing(known.task)),
+            _ if is_over => Next::answer(Reply::conflict(known.task)),
             // Cancelled for this message, which was then interrupted.
             State::Cancelled if known.is_done && !is_mark => Next::Write { replaces: true },
             _ => Next::Write { replaces: false },

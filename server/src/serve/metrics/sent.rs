@@ -44,8 +44,8 @@ impl Sent {
         })
     }
 
-    pub(super) fn recorder(&self) -> Heard {
-        Heard {
+    pub(super) fn recorder(&self) -> OtlpRecorder {
+        OtlpRecorder {
             figures: Registry::new(Arc::clone(&self.instruments)),
             instruments: Arc::clone(&self.instruments),
         }
@@ -63,12 +63,12 @@ impl Sent {
 
 /// The recorder of figures.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct OtlpRecorder {
     figures: Registry<Key, Arc<Instruments>>,
     instruments: Arc<Instruments>,
 }
 
-impl Recorder for Heard {
+impl Recorder for OtlpRecorder {
     fn describe_counter(&self, name: KeyName, unit: Option<Unit>, what: SharedString) {
         self.instruments.describe(name, unit, what);
     }
