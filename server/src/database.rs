@@ -216,7 +216,7 @@ impl Address {
         Ok(store)
     }
 
-    /// What the driver makes of a URL. It would take any scheme, and then go where nobody has meant.
+    /// What the driver makes of a URL. It would take any scheme, and then connect to an unintended place.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn options<O: std::str::FromStr>(&self, schemes: [&str; 2]) -> Result<O, Failure> {
         let scheme = self.text.split_once("://").map(|(scheme, _)| scheme);

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 
-/// Ends when somebody wants the tool to end. From the call on, no signal ends it in any other way.
+/// Ends when a signal asks the tool to end. From the call on, no signal ends it in any other way.
 #[cfg(unix)]
 pub(crate) fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +18,7 @@ pub(crate) fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
     })
 }
 
-/// Ends when somebody wants the tool to end.
+/// Ends when a signal asks the tool to end.
 #[cfg(not(unix))]
 pub(crate) fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
     Ok(async {

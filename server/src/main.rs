@@ -113,7 +113,7 @@ enum Failure {
     #[cfg(feature = "_servers")]
     #[error("{0}")]
     Found(String),
-    /// Somebody wanted it to end.
+    /// A signal asked it to end.
     #[cfg(feature = "_servers")]
     #[error("interrupted")]
     Interrupted,
@@ -369,7 +369,7 @@ impl Named {
         }
         Self {
             command: command.clone(),
-            // Whoever names no command may have forgotten it, and given all the rest.
+            // A call without a command may lack only that.
             takes_address: command.get_name() != "plan",
         }
     }

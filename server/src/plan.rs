@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::span::Span;
 
-/// More hops than this are refused: nobody reads them, and a long delay through short levels would fill the memory.
+/// More hops than this are refused: they are not readable, and a long delay through short levels would fill the memory.
 const MOST_HOPS: usize = 10_000;
 /// More hops than this are worth a word.
 const MANY_HOPS: usize = 100;

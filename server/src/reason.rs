@@ -1,4 +1,4 @@
-//! Why somebody changes a task.
+//! The reason of a change, as its caller gives it.
 
 use std::fmt;
 

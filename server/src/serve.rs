@@ -185,7 +185,7 @@ impl Serve {
             trace_url: config.http.trace_url.clone(),
         });
         let stopped = move |mut stopping: watch::Receiver<bool>| async move {
-            // Also when nobody can say so any more.
+            // Also when the sender of the stop is gone.
             let _ = stopping.wait_for(|stop| *stop).await;
         };
         let working = worker.run_until(stopped(stopping.clone()));
@@ -203,7 +203,7 @@ impl Serve {
             .demo
             .then(|| tokio::spawn(demo::callers(scheduler.by("demo"), stopped(stopping))));
         tracing::info!(url = %format_args!("http://{address}{base_path}"), "serving");
-        // For whoever starts the server and waits until it can be asked; its log may be anywhere.
+        // For a program that starts the server and waits until it is ready; its log may be anywhere.
         crate::print(&format!("serving http://{address}{base_path}\n"))?;
 
         tokio::select! {
@@ -372,7 +372,7 @@ fn asked_to_stop() -> impl Future<Output = ()> {
             return;
         }
         if tokio::signal::ctrl_c().await.is_err() {
-            // Nobody can ask.
+            // Without signals nothing can ask it to stop.
             std::future::pending().await
         }
     }

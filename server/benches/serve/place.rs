@@ -115,7 +115,7 @@ impl Fresh {
                 let mut connection = PgConnection::connect(&self.url).await?;
                 sqlx::query_as(count).fetch_one(&mut connection).await?
             }
-            Place::Redis(_) => return Err("nobody counts the rows in a Redis".into()),
+            Place::Redis(_) => return Err("the rows in a Redis are not counted".into()),
         };
         let expected = i64::try_from(expected)?;
         match counted == (expected, expected) {

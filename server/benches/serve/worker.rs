@@ -15,7 +15,7 @@ pub(crate) const ROLE: &str = "--worker";
 pub(crate) async fn work(url: &str) -> Result<(), Error> {
     let scheduler = scheduler(url).await?;
     let worker = Worker::new(&scheduler).handle_bytes(KIND, Policy::new(), |_| async { Ok(Outcome::Done) });
-    println!("serving nobody");
+    println!("serving no address");
     Ok(worker.run().await?)
 }
 
