@@ -149,7 +149,7 @@ impl SchedulerBuilder {
             clock.spawn(async move { router.watch().await })
         };
         let sender = BackgroundSender::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
-        let claims = Shared::start(&store, &clock);
+        let claims = Arc::new(Shared::start(&store, &clock));
         let kernel = Kernel {
             store,
             router,
@@ -159,7 +159,7 @@ impl SchedulerBuilder {
             counters,
             listening: Default::default(),
             sender,
-            claims,
+            due: Default::default(),
             pauses: Default::default(),
             events: Teller::new(defaults::EVENTS),
             failures: Default::default(),
@@ -169,6 +169,7 @@ impl SchedulerBuilder {
         };
         Ok(Scheduler {
             kernel: Arc::new(kernel),
+            claims,
             actor: Actor::default(),
             payload_limit,
         })

@@ -13,13 +13,13 @@ use crate::observe::events::Teller;
 use crate::observe::metrics::{self, Metrics};
 use crate::route::background_sender::BackgroundSender;
 use crate::route::router::Router;
+use crate::schedule::due_signals::DueSignals;
 use crate::schedule::pauses::Pauses;
 use crate::stats::Counters;
 use crate::store::receipt::Follow;
 use crate::store::store_time::{Heard, StoreTime};
 use crate::store::{Ending, History, Store};
 use crate::task::claim_id::ClaimId;
-use crate::work::claims::shared::Shared;
 use crate::work::failure_log::FailureLog;
 use crate::{Error, Kind, State, Task, defaults};
 
@@ -36,8 +36,8 @@ pub(crate) struct Kernel {
     /// Of its workers one at a time listens to what other processes say, and looks on behalf of all.
     pub(crate) listening: Mutex<()>,
     pub(crate) sender: BackgroundSender,
-    /// Of claims that are taken without a worker.
-    pub(crate) claims: Shared,
+    /// For callers who wait for due tasks without a worker.
+    pub(crate) due: DueSignals,
     pub(crate) pauses: Pauses,
     pub(crate) events: Teller,
     pub(crate) failures: FailureLog,
@@ -100,7 +100,7 @@ impl Kernel {
     pub(crate) async fn send_soon(&self, due_wakes: Vec<DueWake>) {
         let now = self.clock.instant();
         let due = due_wakes.iter().filter(|due_wake| due_wake.due <= now);
-        self.claims.waiting.tell(due.map(|due_wake| &due_wake.wake.kind));
+        self.due.raise_all(due.map(|due_wake| &due_wake.wake.kind));
         self.sender.send(due_wakes).await;
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod actor;
 mod batches;
 mod builder;
 mod changing;
+pub(crate) mod due_signals;
 mod explain;
 pub(crate) mod follow;
 mod forecast;
@@ -30,6 +31,7 @@ use crate::stats::Stats;
 use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
+use crate::work::claims::shared::Shared;
 use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, defaults};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -61,6 +63,7 @@ use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, 
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     pub(crate) kernel: Arc<Kernel>,
+    claims: Arc<Shared>,
     actor: Actor,
     payload_limit: usize,
 }
@@ -390,7 +393,7 @@ impl Scheduler {
 
     /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for those who run tasks elsewhere.
     pub fn claims(&self) -> Claims {
-        Claims::new(&self.kernel)
+        Claims::new(&self.kernel, &self.claims)
     }
 
     /// What this scheduler, and the worker beside it, did so far.

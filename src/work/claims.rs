@@ -1,22 +1,24 @@
 //! Claims that are taken and ended without a worker.
 
-mod apart;
 mod claimed;
+mod detached;
 mod ending;
 mod guarded_writes;
+mod line;
 mod offered;
 mod request;
 pub(crate) mod shared;
 mod shares;
 mod taking;
-mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::claimed::Claimed;
+use self::offered::Offered;
 use self::request::Request;
+use self::shared::Shared;
 use crate::clock::instant_after;
 use crate::observe::metrics;
 use crate::schedule::kernel::Kernel;
@@ -87,6 +89,7 @@ use crate::{Error, Kind, defaults};
 #[derive(Clone, Debug)]
 pub struct Claims {
     kernel: Arc<Kernel>,
+    shared: Arc<Shared>,
     terms: Arc<Terms>,
 }
 
@@ -100,9 +103,10 @@ struct Terms {
 }
 
 impl Claims {
-    pub(crate) fn new(kernel: &Arc<Kernel>) -> Self {
+    pub(crate) fn new(kernel: &Arc<Kernel>, shared: &Arc<Shared>) -> Self {
         Self {
             kernel: Arc::clone(kernel),
+            shared: Arc::clone(shared),
             terms: Arc::new(Terms {
                 policies: BTreeMap::new(),
                 bytes: defaults::CLAIM_BYTES,
@@ -163,14 +167,14 @@ impl Claims {
         lease: Duration,
         owner: &str,
     ) -> Result<Vec<Claimed>, Error> {
-        told_taken(taking::take_apart(Request::new(self, kinds, max, lease, owner)?).await)
+        let request = Request::new(self, kinds, max, lease, owner)?;
+        told_taken(taking::offer(request).await)
     }
 
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
     /// nothing if nothing was.
     ///
-    /// Of all who wait in one process for the same kinds one asks the store on behalf of all, every
-    /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
+    /// For all who wait in one process for the same kinds one poll asks the store, every [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
     /// found due by a worker beside it. One call claims for all who wait through clones of one handle for the same lease
     /// and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. Who has waited longest
     /// is served first. Where nobody waits nobody asks.
@@ -185,29 +189,9 @@ impl Claims {
         owner: &str,
         max_wait: Duration,
     ) -> Result<Vec<Claimed>, Error> {
-        let request = Arc::new(Request::new(self, kinds, max, lease, owner)?);
-        let clock = &self.kernel.clock;
-        let until = instant_after(clock.instant(), max_wait);
-        let room = self.kernel.claims.waiting.enter(&request.kinds);
-        let offered = room.line_up(&request);
-        let asking = async {
-            let Some(mut turn) = clock.timeout(max_wait, room.turn()).await else {
-                return room.nothing();
-            };
-            loop {
-                let left = until.saturating_duration_since(clock.instant());
-                if clock.timeout(left, room.may_be_due(clock)).await.is_none() {
-                    return room.nothing();
-                }
-                turn = taking::share(&request, &room, turn).await?;
-            }
-        };
-        let taken = tokio::select! {
-            biased;
-            Ok(offered) = offered => Ok(offered.accept(&self.kernel)),
-            in_vain = asking => in_vain,
-        };
-        told_taken(taken)
+        let request = Request::new(self, kinds, max, lease, owner)?;
+        let until = instant_after(self.kernel.clock.instant(), max_wait);
+        told_taken(line::wait(request, until).await)
     }
 
     /// The task is done. Says whether the claim still held, as all ends do.
@@ -215,7 +199,7 @@ impl Claims {
     /// After an error an end may be repeated. Then false may mean as well that the earlier call had its effect:
     /// [`Scheduler::find`](crate::Scheduler::find) tells.
     pub async fn done(&self, claim: ClaimId) -> Result<bool, Error> {
-        told("done", ending::done(&self.kernel, claim).await)
+        told("done", ending::done(self, claim).await)
     }
 
     /// The attempt failed for this reason: try again `after` this long, or else after the policy's pause. If that was
@@ -255,7 +239,7 @@ impl Claims {
             version: claim.version(),
             started: true,
         };
-        told("extend", ending::extend(&self.kernel, renewal, lease).await)
+        told("extend", ending::extend(self, renewal, lease).await)
     }
 
     async fn end(&self, verb: &'static str, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
@@ -267,8 +251,9 @@ impl Claims {
     }
 }
 
-/// Tells how many tasks somebody was given, or that he asked in vain.
-fn told_taken(taken: Result<Vec<Claimed>, Error>) -> Result<Vec<Claimed>, Error> {
+/// Gives the caller what was claimed for it, and records how much that is.
+fn told_taken(offered: Result<Offered, Error>) -> Result<Vec<Claimed>, Error> {
+    let taken = offered.map(Offered::accept);
     let (answer, count) = match &taken {
         Ok(taken) if taken.is_empty() => ("nothing", 1),
         Ok(taken) => ("given", taken.len()),

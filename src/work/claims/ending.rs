@@ -1,10 +1,9 @@
 //! Ends and extends claims.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::apart::apart;
+use super::detached::detached;
 use super::taking::ended;
 use super::{ClaimId, Claims};
 use crate::clock::backoff::Backoff;
@@ -17,20 +16,20 @@ use crate::{Error, State, Task};
 const LOCKED_FOR: Duration = Duration::from_secs(3);
 
 /// Ends a claim as done, which needs no look at its row.
-pub(super) async fn done(kernel: &Arc<Kernel>, claim: ClaimId) -> Result<bool, Error> {
-    let inside = Arc::clone(kernel);
-    apart(kernel, async move {
+pub(super) async fn done(claims: &Claims, claim: ClaimId) -> Result<bool, Error> {
+    let inside = claims.clone();
+    detached(&claims.kernel, async move {
         let held = write(&inside, claim, None, Ending::Done).await?;
         if held {
-            inside.given_ended(claim, None, &Ending::Done);
-            tell_done(&inside, claim).await;
+            inside.kernel.given_ended(claim, None, &Ending::Done);
+            tell_done(&inside.kernel, claim).await;
         }
         Ok(held)
     })
     .await
 }
 
-/// Tells who listens what is done, of which only the name is known here.
+/// Publishes what is done, of which only the name is known here, if there is a listener.
 async fn tell_done(kernel: &Kernel, claim: ClaimId) {
     if !kernel.events.is_heard() {
         return;
@@ -45,7 +44,7 @@ async fn tell_done(kernel: &Kernel, claim: ClaimId) {
 /// Ends a claim by what came of it, as its task and the policy of its kind say.
 pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
     let inside = claims.clone();
-    apart(&claims.kernel, async move {
+    detached(&claims.kernel, async move {
         let kernel = &inside.kernel;
         let Some(task) = held(kernel, claim).await? else {
             kernel.counters.lost_claims.add(1);
@@ -56,7 +55,7 @@ pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Re
             None => kernel.time.ask(&*kernel.store).await?.now,
         };
         let ending = verdict.ending(&task, &inside.policy_of(&task.kind), now, kernel);
-        let held = write(kernel, claim, Some(&task), ending.clone()).await?;
+        let held = write(&inside, claim, Some(&task), ending.clone()).await?;
         if held {
             ended(kernel, &task, &ending).await;
         }
@@ -66,18 +65,19 @@ pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Re
 }
 
 /// Moves the end of a lease.
-pub(super) async fn extend(kernel: &Arc<Kernel>, renewal: Renewal, lease: Duration) -> Result<bool, Error> {
-    let inside = Arc::clone(kernel);
-    apart(kernel, async move {
-        until_known(&inside, || inside.claims.renewals.write((renewal, lease))).await
+pub(super) async fn extend(claims: &Claims, renewal: Renewal, lease: Duration) -> Result<bool, Error> {
+    let inside = claims.clone();
+    detached(&claims.kernel, async move {
+        until_known(&inside.kernel, || inside.shared.renewals.write((renewal, lease))).await
     })
     .await
 }
 
-async fn write(kernel: &Kernel, claim: ClaimId, task: Option<&Task>, ending: Ending) -> Result<bool, Error> {
+async fn write(claims: &Claims, claim: ClaimId, task: Option<&Task>, ending: Ending) -> Result<bool, Error> {
+    let kernel = &claims.kernel;
     let note = kernel.note_end(task, &ending, kernel.time.now().unwrap_or_default());
     let step = Step::end(claim.task_id(), claim.version(), ending).noting(note);
-    until_known(kernel, || kernel.claims.ends.write(step.clone())).await
+    until_known(kernel, || claims.shared.ends.write(step.clone())).await
 }
 
 /// The task of a claim that still holds.

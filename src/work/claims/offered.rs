@@ -3,43 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 use tracing::warn;
 
 use super::Claimed;
-use super::apart::start;
+use super::detached::start;
+use crate::Task;
 use crate::observe::metrics::CLAIM;
 use crate::schedule::kernel::Kernel;
-use crate::store::{Ending, Event, Guarded, Step};
+use crate::store::{Ending, Guarded, Step};
 use crate::task::timestamp::duration;
-use crate::{Kind, Task};
 
-/// Claims that are their caller's once it accepts them. If this is dropped they are given back: whoever goes away before
-/// has lost nothing.
+/// Claims that are their caller's once it accepts them. Dropped before, as its caller has gone away, they are given back.
 #[derive(Debug)]
 pub(super) struct Offered {
+    kernel: Arc<Kernel>,
     claimed: Vec<Claimed>,
-    confirm: oneshot::Sender<()>,
 }
 
 impl Offered {
     pub(super) fn new(kernel: &Arc<Kernel>, claimed: Vec<Claimed>) -> Self {
-        let (confirm, confirmed) = oneshot::channel();
-        let own = claimed.iter().map(|one| release(kernel, one)).collect();
-        let inside = Arc::clone(kernel);
-        start(kernel, async move {
-            if confirmed.await.is_err() {
-                give_back(&inside, own).await;
-            }
-        });
-        Self { claimed, confirm }
+        Self {
+            kernel: Arc::clone(kernel),
+            claimed,
+        }
     }
 
     /// For a caller who is there: between this and its having them there is no await.
-    pub(super) fn accept(self, kernel: &Kernel) -> Vec<Claimed> {
-        let Self { claimed, confirm } = self;
-        // Where the runtime ends nobody hears it, and nobody gives back either.
-        let _ = confirm.send(());
+    pub(super) fn accept(mut self) -> Vec<Claimed> {
+        let claimed = std::mem::take(&mut self.claimed);
+        let kernel = &self.kernel;
         for Claimed { claim, task, .. } in &claimed {
             kernel.events.tell(|| task.clone());
             kernel.started(&task.kind, CLAIM, lateness(kernel, task));
@@ -49,36 +42,42 @@ impl Offered {
     }
 }
 
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let left = std::mem::take(&mut self.claimed);
+        // Where the runtime has ended no store can be called any more.
+        if !left.is_empty() && Handle::try_current().is_ok() {
+            let kernel = Arc::clone(&self.kernel);
+            start(&self.kernel, async move { give_back(&kernel, &left).await });
+        }
+    }
+}
+
 fn lateness(kernel: &Kernel, task: &Task) -> Duration {
     let now = kernel.time.now().unwrap_or(task.updated_at);
     duration(now.millis_since(task.due_at))
 }
 
-/// What gives a claim back as it was.
-pub(super) fn release(kernel: &Kernel, claimed: &Claimed) -> (Kind, Step) {
-    let task = &claimed.task;
-    let note = kernel.note_end(Some(task), &Ending::Release, task.updated_at);
-    let step = Step::end(task.id, task.version, Ending::Release).noting(note);
-    (claimed.task.kind.clone(), step)
-}
-
-/// Gives claims back, so that somebody else may have their tasks at once.
-pub(super) async fn give_back(kernel: &Kernel, own: Vec<(Kind, Step)>) {
-    let (kinds, steps): (Vec<_>, Vec<_>) = own.into_iter().unzip();
-    if steps.is_empty() {
+/// Gives claims back as they were, so that other callers may have their tasks at once.
+pub(super) async fn give_back(kernel: &Kernel, left: &[Claimed]) {
+    if left.is_empty() {
         return;
     }
+    let release = |Claimed { task, .. }: &Claimed| {
+        let note = kernel.note_end(Some(task), &Ending::Release, task.updated_at);
+        Step::end(task.id, task.version, Ending::Release).noting(note)
+    };
+    let steps: Vec<_> = left.iter().map(release).collect();
     match kernel.store.advance(&steps).await {
         Ok(came) => {
-            for ((step, kind), came) in steps.iter().zip(&kinds).zip(came) {
-                if let (Guarded::Done, Event::End { ending, .. }) = (came, &step.event) {
-                    kernel.ended(kind, ending);
-                }
+            let given_back = left.iter().zip(came);
+            for (Claimed { task, .. }, _) in given_back.filter(|(_, came)| *came == Guarded::Done) {
+                kernel.ended(&task.kind, &Ending::Release);
             }
-            kernel.claims.waiting.tell(&kinds);
+            kernel.due.raise_all(left.iter().map(|one| &one.task.kind));
         }
         Err(error) => warn!(
-            %error, claims = steps.len(),
+            %error, claims = left.len(),
             "claims of a caller who has gone away could not be given back; their tasks wait for the end of their leases"
         ),
     }

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::guarded_writes::GuardedWrites;
-use super::waiting::Waiting;
+use super::line::Lines;
 use crate::clock::Clock;
 use crate::store::{Renewal, Step, Store};
 
-/// Who waits for due tasks, and the ends and renewals that are on their way.
+/// The callers who wait for due tasks, and the ends and renewals that are on their way.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) waiting: Waiting,
+    pub(super) lines: Lines,
     pub(super) ends: GuardedWrites<Step>,
     pub(super) renewals: GuardedWrites<(Renewal, Duration)>,
     turn: AtomicUsize,
@@ -22,7 +22,7 @@ impl Shared {
     /// Within a runtime.
     pub(crate) fn start(store: &Arc<dyn Store>, clock: &Clock) -> Self {
         Self {
-            waiting: Waiting::default(),
+            lines: Lines::default(),
             ends: GuardedWrites::of_ends(Arc::clone(store), clock),
             renewals: GuardedWrites::of_renewals(Arc::clone(store), clock),
             turn: AtomicUsize::new(0),

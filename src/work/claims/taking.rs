@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use super::apart::apart;
-use super::offered::{Offered, give_back, release};
+use super::detached::detached;
+use super::offered::{Offered, give_back};
 use super::request::Request;
 use super::shares::Shares;
-use super::waiting::{Room, Turn};
 use super::{ClaimId, Claimed, Claims};
 use crate::observe::metrics::{CLAIM, wakeups};
 use crate::schedule::kernel::Kernel;
@@ -19,60 +18,35 @@ use crate::store::{Claim, Ending, Guarded, Renewal, Step};
 use crate::work::verdict::{needs_note, next_wake, refusal, tell_dead};
 use crate::{Error, Kind, Task, store};
 
-/// Claims for one who does not wait.
+/// Claims for a caller that does not wait.
 ///
 /// The store is asked apart from the caller: in the midst of its call nobody knows what is claimed, and what a caller has
 /// not accepted is not its own.
-pub(super) async fn take_apart(request: Request) -> Result<Vec<Claimed>, Error> {
+pub(super) async fn offer(request: Request) -> Result<Offered, Error> {
     let kernel = Arc::clone(&request.claims.kernel);
     let inside = Arc::clone(&kernel);
-    let offered = apart(&kernel, async move {
+    detached(&kernel, async move {
         let taken = take(&request, request.max).await?;
         Ok(Offered::new(&inside, taken.claimed))
-    });
-    Ok(offered.await?.accept(&kernel))
-}
-
-/// Claims for all in the room for whom one call can, this request's caller among them, and hands it out to them.
-///
-/// It has the turn until it ends, also if its caller goes away: else the next would claim for the same callers again.
-pub(super) async fn share(request: &Arc<Request>, room: &Arc<Room>, turn: Turn) -> Result<Turn, Error> {
-    let (request, room) = (Arc::clone(request), Arc::clone(room));
-    let kernel = Arc::clone(&request.claims.kernel);
-    let inside = Arc::clone(&kernel);
-    let sharing = async move {
-        let Some(asking) = room.ask(&request) else {
-            return Ok(turn);
-        };
-        match take(&request, asking.places).await {
-            Ok(Taken { claimed, more }) => {
-                room.answered(&asking, more && !claimed.is_empty());
-                let left = room.hand_out(&request, claimed);
-                give_back(&inside, left.iter().map(|one| release(&inside, one)).collect()).await;
-            }
-            Err(error) if error.is_transient() => room.failed(error, &inside.clock),
-            Err(error) => return Err(error),
-        }
-        Ok(turn)
-    };
-    apart(&kernel, sharing).await
+    })
+    .await
 }
 
 /// What was claimed, and whether more may be due.
-struct Taken {
-    claimed: Vec<Claimed>,
-    more: bool,
+pub(super) struct Taken {
+    pub(super) claimed: Vec<Claimed>,
+    pub(super) more: bool,
 }
 
 /// Claims due tasks, as many as there are places; then ends those that may not be attempted, and notes starts.
-async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
+pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
     let claims = &request.claims;
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
     kernel.pauses.hear(&*kernel.store, &kernel.clock).await?;
     let now = kernel.time.now();
     let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
-    let mut shares = Shares::among(kinds, kernel.claims.next_turn());
+    let mut shares = Shares::among(kinds, claims.shared.next_turn());
     let reserved = claims.terms.budget.take_up_to(claims.terms.bytes);
     let mut bytes = reserved.bytes();
     let mut taken: Vec<Task> = Vec::new();
@@ -118,7 +92,7 @@ async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
         let now = kernel.time.now();
         let may_start = |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, now);
         let (given, kept) = claimed.into_iter().partition::<Vec<_>, _>(may_start);
-        give_back(kernel, kept.iter().map(|one| release(kernel, one)).collect()).await;
+        give_back(kernel, &kept).await;
         claimed = given;
     }
     let more = !shares.of(1).is_empty();

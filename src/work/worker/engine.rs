@@ -151,7 +151,7 @@ impl Engine {
     /// Due tasks were seen that were not claimed.
     pub(crate) fn waiting(&self, waiting: &BTreeMap<Kind, usize>) {
         for (kind, &count) in waiting {
-            let is_awaited = self.kernel.claims.waiting.may_be_due(kind);
+            let is_awaited = self.kernel.due.raise(kind);
             if let Some(lane) = self.lanes.get(kind) {
                 if lane.is_paused() {
                     continue;

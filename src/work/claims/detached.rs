@@ -8,18 +8,17 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::schedule::kernel::Kernel;
 
-/// What `work` gives, which comes to its end also if its caller goes away: whoever speaks to us over a network may, at any
-/// moment.
-pub(super) async fn apart<T: Send + 'static>(
+/// Runs `work` to its end, also if its caller goes away meanwhile, as a client over a network may at any moment.
+pub(super) async fn detached<T: Send + 'static>(
     kernel: &Kernel,
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
-    let (give, given) = oneshot::channel();
+    let (answer, answered) = oneshot::channel();
     start(kernel, async move {
-        // Who does not wait any more has gone away.
-        let _ = give.send(work.await);
+        // A caller that does not wait any more has gone away.
+        let _ = answer.send(work.await);
     });
-    given
+    answered
         .await
         .unwrap_or_else(|_| Err(Error::unanswered(kernel.store.name())))
 }
