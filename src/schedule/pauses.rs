@@ -11,7 +11,7 @@ use crate::store::{Store, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
 /// What this process has heard of pauses. The store is asked only where something is about to start, so an idle process
-/// asks for nothing. Nothing starts unless it has answered lately: who cannot hear a pause must not miss it.
+/// asks for nothing. Nothing starts unless it has answered lately: a process that cannot hear of a pause must not miss it.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     heard: Mutex<Heard>,
@@ -28,24 +28,14 @@ struct Heard {
     failed: Option<(Moment, Error)>,
 }
 
-/// How old what is known is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Age {
-    Fresh,
-    /// It holds, and is to be asked for anew.
-    Aging,
-    /// Nothing may start by it.
-    Old,
-}
-
 impl Pauses {
-    /// How old what is known is.
-    pub(crate) fn age(&self, now: &Moment) -> Age {
-        match self.heard().asked.map(|asked| asked.until(now)) {
-            Some(age) if age < defaults::PAUSE_SEEN / 2 => Age::Fresh,
-            Some(age) if age < defaults::PAUSE_SEEN => Age::Aging,
-            _ => Age::Old,
-        }
+    /// Whether what is known is fresh. If not, the store is to be asked before it is too old for a start.
+    pub(crate) fn is_fresh(&self, now: &Moment) -> bool {
+        self.is_younger(defaults::PAUSE_SEEN / 2, now)
+    }
+
+    fn is_younger(&self, age: Duration, now: &Moment) -> bool {
+        self.heard().asked.is_some_and(|asked| asked.until(now) < age)
     }
 
     /// Whether a kind is paused, as far as is known.
@@ -59,7 +49,7 @@ impl Pauses {
 
     /// Whether it is known that a kind is not paused.
     pub(crate) fn allow(&self, kind: &Kind, moment: &Moment, now: Option<Timestamp>) -> bool {
-        self.age(moment) < Age::Old && !self.has(kind, now)
+        self.is_younger(defaults::PAUSE_SEEN, moment) && !self.has(kind, now)
     }
 
     /// Whether any kind is paused, as far as is known.
@@ -67,20 +57,13 @@ impl Pauses {
         !self.heard().until.is_empty()
     }
 
-    /// Sees to it that what is known is new enough for a start, or says why it is not.
-    pub(crate) async fn hear(&self, store: &dyn Store, clock: &Clock) -> Result<(), Error> {
-        match self.refresh(store, clock).await {
-            Err(error) if self.age(&clock.moment()) == Age::Old => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Asks the store, unless what is known is fresh. If it does not answer, what is known grows old.
+    /// Asks the store, unless what is known is fresh. If it does not answer, nothing may start by what is known as soon as
+    /// that is too old.
     pub(crate) async fn refresh(&self, store: &dyn Store, clock: &Clock) -> Result<(), Error> {
         let came = clock.moment();
         let _asking = self.asking.lock().await;
         let asked = clock.moment();
-        if self.age(&asked) == Age::Fresh {
+        if self.is_fresh(&asked) {
             return Ok(());
         }
         if let Some(error) = self.failed_since(&came) {
@@ -115,7 +98,7 @@ impl Pauses {
         }
     }
 
-    /// Why the store has not answered one who asked at the same time.
+    /// Why the store has not answered a caller that asked at the same time.
     fn failed_since(&self, came: &Moment) -> Option<Error> {
         let heard = self.heard();
         let (at, error) = heard.failed.as_ref()?;

@@ -10,12 +10,11 @@ use super::lane::{Lane, Settled};
 use super::lease::Now;
 use crate::clock::Moment;
 use crate::defaults;
-use crate::schedule::pauses::Age;
 
-/// Asks the store, if what is known of pauses is not fresh: something is about to be claimed, and it is to be known by
+/// Has the store asked if what is known of pauses is not fresh: something is about to be claimed, and it is to be known by
 /// then whether it may start.
 pub(crate) fn ask_ahead(engine: &Engine, now: &Moment) {
-    if engine.kernel.pauses.age(now) > Age::Fresh {
+    if !engine.kernel.pauses.is_fresh(now) {
         engine.pauses.notify_one();
     }
 }
