@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ pub enum Outcome {
     Done,
     /// The attempt failed for this reason: try again after the policy's pause, as long as the policy allows.
     Retry(String),
-    /// The attempt failed for this reason, and whoever was asked said not to come back within this time: try again as with
+    /// The attempt failed for this reason, and the service that was asked said not to come back within this time: try again as with
     /// `Retry`, but let the policy's pause begin only then.
     RetryAfter(String, Duration),
     /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
@@ -112,7 +112,7 @@ impl fmt::Debug for Failure {
 ///     if context.attempt() > 3 {
 ///         return Ok(Outcome::Discard(format!("order {order} could not be charged")));
 ///     }
-///     // The same for every attempt, so that whoever is asked twice charges once.
+///     // The same for every attempt, so that a payment service that is asked twice charges once.
 ///     let idempotency_key = context.id();
 ///     println!("charge order {order}, as {idempotency_key}, {:?} late", context.lateness());
 ///     Ok(Outcome::Done)
@@ -141,39 +141,16 @@ pub struct Context {
 }
 
 /// Whether a handler has finished its task in a transaction of its own, which commits or does not.
-#[derive(Clone, Debug)]
-pub(crate) struct Finishing(Arc<FinishingState>);
-
-#[derive(Debug)]
-struct FinishingState {
-    begun: AtomicBool,
-    /// By which the store knows the claim.
-    version: AtomicU64,
-}
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finishing(Arc<AtomicBool>);
 
 impl Finishing {
-    pub(crate) fn new(version: u64) -> Self {
-        Self(Arc::new(FinishingState {
-            begun: AtomicBool::new(false),
-            version: AtomicU64::new(version),
-        }))
-    }
-
     pub(crate) fn has_begun(&self) -> bool {
-        self.0.begun.load(Ordering::Acquire)
-    }
-
-    /// The claim was lost and taken back.
-    pub(crate) fn set_version(&self, version: u64) {
-        self.0.version.store(version, Ordering::Release);
+        self.0.load(Ordering::Acquire)
     }
 
     fn set(&self, begun: bool) {
-        self.0.begun.store(begun, Ordering::Release);
-    }
-
-    fn version(&self) -> u64 {
-        self.0.version.load(Ordering::Acquire)
+        self.0.store(begun, Ordering::Release);
     }
 }
 
@@ -207,7 +184,7 @@ impl Context {
         let note = Note::kept(self.history, History::All, None, || {
             Line::ended(Some(&self.task), &Ending::Done)
         });
-        let finished = transaction.finish(id, self.finishing.version(), note).await;
+        let finished = transaction.finish(id, self.task.version, note).await;
         if !matches!(finished, Ok(true)) {
             self.finishing.set(false);
         }

@@ -103,9 +103,6 @@ struct Held {
     started: bool,
     /// It is among the starts of its task: its handler was started, or the store was told that it was about to.
     counted: bool,
-    /// The claim before it, if its worker may have taken this one back for the handler of that: as that is known to its
-    /// handler.
-    goes_on: Option<u64>,
     came_of_it: Option<CameOfIt>,
     /// Its handler finishes it in a transaction.
     finishing: bool,
@@ -298,9 +295,7 @@ impl Ledger {
                 {
                     (held.given_after, held.mended_after) = (given_after, None);
                     held.lease_until = at + between(now, after.wake_at);
-                    // A handler that goes on was counted when it started; where it has ended, this may be another.
-                    let counts = held.goes_on.is_none() || held.came_of_it.is_some();
-                    if after.started && counts && !std::mem::replace(&mut held.counted, true) {
+                    if after.started && !std::mem::replace(&mut held.counted, true) {
                         story.starts += 1;
                     }
                 }
@@ -316,9 +311,6 @@ impl Ledger {
                     .as_deref()
                     .and_then(|name| name.parse().ok())
                     .unwrap_or(0);
-                let before = story.claims.get(&(after.version - 2));
-                let before = before
-                    .filter(|before| before.life == life && (before.started || before.goes_on.is_some()));
                 let held = Held {
                     life,
                     claimed_at: at,
@@ -327,10 +319,9 @@ impl Ledger {
                     lease_until: at + between(now, after.wake_at),
                     started: false,
                     counted: false,
-                    goes_on: before.map(|before| before.goes_on.unwrap_or(after.version - 2)),
-                    came_of_it: before.and_then(|before| before.came_of_it.clone()),
+                    came_of_it: None,
                     finishing: false,
-                    settling: before.and_then(|before| before.settling),
+                    settling: None,
                     lost: None,
                 };
                 story.claims.insert(after.version, held);

@@ -9,9 +9,10 @@ use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
 use super::check_queue::CheckQueue;
-use super::lane::{Finished, Lane, Settled};
+use super::lane::Lane;
 use super::lease::{Lease, Now};
 use super::options::{Alarm, Options};
+use super::settle::{Finished, Settled};
 use super::stop::Stop;
 use crate::expected::Check;
 use crate::schedule::kernel::Kernel;

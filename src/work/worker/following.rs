@@ -10,7 +10,8 @@ use super::arrivals::record;
 use super::attempt::Attempt;
 use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
-use super::lane::{Finished, Lane, Settled};
+use super::lane::Lane;
+use super::settle::{Finished, Settled};
 use crate::backend::DueWake;
 use crate::expected::{Course, Expected};
 use crate::schedule::follow::due_wake;
@@ -146,7 +147,7 @@ async fn obey(
         let heard = kernel.time.heard(&asked, kernel.store.change(changes).await?);
         let mut due_wakes = Vec::new();
         for answer in &heard.found {
-            // Any other answer: somebody else was faster, and sends what follows. An error: the sweep finds the row.
+            // Any other answer: another process was faster, and sends what follows. An error: the sweep finds the row.
             if let Ok(Answer::Done(task)) = answer {
                 kernel.counters.followed.add(1);
                 due_wakes.extend((task.state == State::Scheduled).then(|| due_wake(&heard, task)));
@@ -172,7 +173,7 @@ fn change(row: &Pending, verb: Verb, note: Note) -> Change {
     }
 }
 
-/// Nobody knows what is expected: nothing runs, and all of it is asked about again soon.
+/// It is not known what is expected: nothing runs, and all of it is asked about again soon.
 async fn put_off(
     engine: &Engine,
     check_queue: &CheckQueue,

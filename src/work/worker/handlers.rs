@@ -8,9 +8,10 @@ use tokio::task::{Id, JoinSet};
 
 use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::{Finished, Lane, Next, Settled};
+use super::lane::{Lane, Next};
 use super::pausing;
 use super::renewing::Note;
+use super::settle::{Finished, Settled};
 use super::stop::Stage;
 use crate::observe::metrics::{LOST, Stopwatch, outcome};
 use crate::store::Ending;

@@ -1,21 +1,20 @@
 //! A claim that a worker holds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::lease::Lease;
-use crate::Task;
 use crate::clock::Moment;
+use crate::store::Renewal;
 
 /// A claim that this worker holds.
 pub(super) struct Held {
     /// What its handler is, or will be.
     pub(super) attempt: Arc<Attempt>,
-    /// The task as it was claimed last: later than the attempt, where that was lost and taken back meanwhile.
-    pub(super) claim: Arc<Task>,
     pub(super) lease: Lease,
     pub(super) phase: Phase,
     /// When the check of its kind said that it is to run.
@@ -48,25 +47,32 @@ impl Held {
         self.phase = Phase::Settling { since, ran };
     }
 
-    /// Whether its handler was started by an earlier claim, which the store counts as its attempt. Then this claim is to be
-    /// none: it is given back when it is settled, and when its lease ends as long as no start is noted for it.
-    pub(super) fn goes_on(&self) -> bool {
-        self.claim.attempt > self.attempt.task.attempt
+    /// By which the store knows the claim.
+    pub(super) fn version(&self) -> u64 {
+        self.attempt.task.version
+    }
+
+    /// How it is renewed, if it is to be: while its handler may still run, and for `patience` while its end is not settled, as
+    /// what cannot be settled must not be kept from others for ever.
+    pub(super) fn renewal(&self, now: &Moment, patience: Duration) -> Option<Renewal> {
+        let started = match self.phase {
+            Phase::Asking | Phase::Queued => false,
+            Phase::Running {
+                until: Some(until), ..
+            } if now.instant() >= until => return None,
+            Phase::Noting | Phase::Running { .. } => true,
+            Phase::Settling { since, .. } if since.until(now) >= patience => return None,
+            Phase::Settling { ran, .. } => ran,
+        };
+        Some(Renewal {
+            id: self.attempt.task.id,
+            version: self.version(),
+            started,
+        })
     }
 
     /// Whether its row may have ended by this worker's own doing.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Settling { .. }) || self.attempt.finishing.has_begun()
-    }
-
-    /// Whether `task` is a claim of the same task right after this one, whose handler has been started: its lease has
-    /// ended, which is one transition and a stall, and nothing else has happened to it. What this worker had settled
-    /// without having heard of it is another matter.
-    pub(super) fn is_followed_by(&self, task: &Task) -> bool {
-        matches!(
-            self.phase,
-            Phase::Running { .. } | Phase::Settling { ran: true, .. }
-        ) && task.version == self.claim.version + 2
-            && task.stalls == self.claim.stalls + 1
     }
 }

@@ -12,11 +12,11 @@ use super::attempt::Attempt;
 use super::held::{Held, Phase};
 use super::lease::{Lease, Now};
 use crate::clock::Moment;
-use crate::store::{Ending, Renewal};
+use crate::store::Renewal;
 use crate::work::handler::Handler;
 use crate::work::retry::Policy;
 use crate::work::verdict::needs_note;
-use crate::{Kind, Task, TaskId, Timestamp};
+use crate::{Kind, TaskId, Timestamp};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
 pub(crate) struct Lane {
@@ -56,34 +56,8 @@ pub(crate) enum Next {
     Note(Arc<Attempt>),
     /// A claim whose check said so long ago that it is to run that it is asked once more.
     Ask(Arc<Attempt>),
-    /// Only claims that must be renewed first, as nobody knows whether they still hold.
+    /// Only claims that must be renewed first, as they may not hold any more.
     Unsure,
-}
-
-/// A claim as the store knows it.
-pub(crate) struct Current {
-    pub(crate) claim: Arc<Task>,
-    /// Whether its handler was started by an earlier claim, which counts as its attempt.
-    pub(crate) goes_on: bool,
-}
-
-/// An attempt that has ended.
-pub(crate) struct Settled {
-    pub(crate) lane: Arc<Lane>,
-    pub(crate) attempt: Arc<Attempt>,
-    pub(crate) ending: Ending,
-    pub(crate) finished: Finished,
-    pub(crate) since: Moment,
-}
-
-/// Whether a claim has been finished in a transaction of its handler's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finished {
-    No,
-    /// The handler says so: then its row is done, and the ending applies only if it never committed.
-    Yes,
-    /// The handler failed after it: perhaps the answer to its commit was lost.
-    Perhaps,
 }
 
 impl Lane {
@@ -160,8 +134,6 @@ impl Lane {
 
     /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
     /// [`passed`](Self::passed). Says how many older claims are thereby known to be lost.
-    ///
-    /// A claim that this worker had lost without knowing, and whose handler has been at it all the time, is taken back.
     pub(crate) fn accept(&self, claims: &[Arc<Attempt>], lease: Lease, ask_first: bool) -> usize {
         let mut replaced = 0;
         {
@@ -170,15 +142,10 @@ impl Lane {
                 state.reserved -= 1;
                 let task = &attempt.task;
                 let id = task.id;
-                if let Some(held) = state.claims.get_mut(&id) {
-                    if held.claim.version > task.version {
+                if let Some(held) = state.claims.get(&id) {
+                    if held.version() > task.version {
                         // Its answer was late: it has been lost, and the task claimed again since.
                         replaced += 1;
-                        continue;
-                    }
-                    if held.is_followed_by(task) {
-                        held.attempt.finishing.set_version(task.version);
-                        (held.claim, held.lease, held.noted) = (Arc::clone(task), lease, false);
                         continue;
                     }
                     // If it is being settled, that will be refused, and tells.
@@ -187,7 +154,6 @@ impl Lane {
                 }
                 let held = Held {
                     attempt: Arc::clone(attempt),
-                    claim: Arc::clone(task),
                     lease,
                     phase: if ask_first { Phase::Asking } else { Phase::Queued },
                     passed: None,
@@ -225,34 +191,17 @@ impl Lane {
         held.map(|held| held.settle(since)).is_some()
     }
 
-    /// The claims to renew: those whose handler may still run; and those whose end is not settled yet, for `patience`
-    /// at the most: what cannot be settled must not be kept from others for ever.
+    /// The claims to renew; those whose end is not settled yet for `patience` at the most.
     pub(crate) fn renewable(&self, now: &Moment, patience: Duration) -> Vec<Renewal> {
         let state = self.state();
-        let renewals = state.claims.iter().filter_map(|(&id, held)| {
-            let started = match held.phase {
-                Phase::Asking | Phase::Queued => false,
-                Phase::Noting => true,
-                Phase::Running { until, .. } => {
-                    if until.is_some_and(|until| now.instant() >= until) {
-                        return None;
-                    }
-                    !held.goes_on()
-                }
-                Phase::Settling { since, ran } => {
-                    if since.until(now) >= patience {
-                        return None;
-                    }
-                    ran && !held.goes_on()
-                }
-            };
-            let version = held.claim.version;
-            Some(Renewal { id, version, started })
-        });
+        let renewals = state
+            .claims
+            .values()
+            .filter_map(|held| held.renewal(now, patience));
         renewals.collect()
     }
 
-    /// Whether there is a claim of which nobody knows whether it still holds.
+    /// Whether there is a claim that may not hold any more.
     pub(crate) fn is_unsure(&self, now: &Now) -> bool {
         let state = self.state();
         let mut claims = state.claims.values();
@@ -263,7 +212,7 @@ impl Lane {
     pub(crate) fn renewed(&self, renewal: &Renewal, lease: Lease) {
         let mut state = self.state();
         let held = state.claims.get_mut(&renewal.id);
-        if let Some(held) = held.filter(|held| held.claim.version == renewal.version) {
+        if let Some(held) = held.filter(|held| held.version() == renewal.version) {
             held.lease.renew(lease);
             held.noted |= renewal.started;
         }
@@ -301,13 +250,13 @@ impl Lane {
         self.state().noting
     }
 
-    /// The claim is somebody else's now: stops its handler and forgets it. Says whether that is news: a claim that
+    /// The claim is lost: stops its handler and forgets it. Says whether that is news: a claim that
     /// is being settled may be refused because it has just been settled, and one whose handler finishes it in a
     /// transaction because that has just committed.
     pub(crate) fn lost(&self, id: TaskId, version: u64) -> bool {
         let mut state = self.state();
         let held = state.claims.get(&id);
-        if !held.is_some_and(|held| held.claim.version == version && !held.is_ending()) {
+        if !held.is_some_and(|held| held.version() == version && !held.is_ending()) {
             return false;
         }
         state.forget(id);
@@ -319,20 +268,6 @@ impl Lane {
         let mut state = self.state();
         if state.held(attempt).is_some() {
             state.forget(attempt.task.id);
-        }
-    }
-
-    /// The claim by which the store knows an attempt now. Of one that is lost, the claim that it was.
-    pub(crate) fn current(&self, attempt: &Arc<Attempt>) -> Current {
-        match self.state().held(attempt) {
-            Some(held) => Current {
-                claim: Arc::clone(&held.claim),
-                goes_on: held.goes_on(),
-            },
-            None => Current {
-                claim: Arc::clone(&attempt.task),
-                goes_on: false,
-            },
         }
     }
 
@@ -365,7 +300,7 @@ impl Lane {
                 held.phase = Phase::Asking;
                 return Some(Next::Ask(Arc::clone(&held.attempt)));
             }
-            if !held.noted && needs_note(&held.claim, &self.policy) {
+            if !held.noted && needs_note(&held.attempt.task, &self.policy) {
                 held.phase = Phase::Noting;
                 state.noting += 1;
                 return Some(Next::Note(Arc::clone(&held.attempt)));
@@ -392,8 +327,6 @@ impl Lane {
         let mut state = self.state();
         if let Some(held) = state.held(attempt) {
             held.phase = Phase::Queued;
-            // Perhaps it was lost and taken back meanwhile: then that is the claim by which it starts.
-            held.attempt = held.attempt.anew(&held.claim);
             state.queue.push_front(attempt.task.id);
         }
     }
@@ -449,7 +382,7 @@ impl LaneState {
         match &held.phase {
             Phase::Running { handler, .. } => {
                 handler.abort();
-                self.stopping.insert((id, held.attempt.task.version));
+                self.stopping.insert((id, held.version()));
             }
             // Left here it would start its task a second time, should this worker claim it again.
             Phase::Queued => self.queue.retain(|&queued| queued != id),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::engine::Engine;
-use super::lane::{Lane, Settled};
+use super::lane::Lane;
 use super::lease::Now;
+use super::settle::Settled;
 use crate::clock::Moment;
 use crate::defaults;
 

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::{Current, Lane};
+use super::lane::Lane;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
 use crate::store::{Guarded, Renewal, unanswered};
 use crate::work::panics::pass_on;
@@ -104,14 +104,14 @@ pub(crate) struct Note {
     pub(crate) attempt: Arc<Attempt>,
 }
 
-/// Tells the store which handlers are about to start, as many at once as are waiting, until nobody can ask for more.
+/// Tells the store which handlers are about to start, as many at once as are waiting, until no more can come.
 pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<Note>) {
     let clock = &engine.kernel.clock;
     let call = |batch, turn: Turn| {
         let engine = Arc::clone(&engine);
         async move { turn.take(note_batch(&engine, batch)).await }
     };
-    // Bounded by the lanes: no more than may run at once. What is in flight at the end nobody waits for any more.
+    // Bounded by the lanes: no more than may run at once. What is in flight at the end is not waited for.
     take_turns(
         clock,
         CALLS,
@@ -127,13 +127,10 @@ pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<
 
 async fn note_batch(engine: &Engine, batch: Vec<Note>) {
     let now = engine.now();
-    let renewal = |Note { lane, attempt }: &Note| {
-        let Current { claim, .. } = lane.current(attempt);
-        Renewal {
-            id: claim.id,
-            version: claim.version,
-            started: true,
-        }
+    let renewal = |Note { attempt, .. }: &Note| Renewal {
+        id: attempt.task.id,
+        version: attempt.task.version,
+        started: true,
     };
     let renewals: Vec<_> = batch.iter().map(renewal).collect();
     let noted = match extend(engine, &renewals).await {

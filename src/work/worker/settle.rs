@@ -5,17 +5,38 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
+use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::{Current, Finished, Settled};
+use super::lane::Lane;
+use crate::clock::Moment;
 use crate::clock::backoff::Backoff;
 use crate::observe::metrics::LOST;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
-use crate::store::{Ending, Event, Guarded, Step, Target, ended};
+use crate::store::{Ending, Guarded, Step, Target, ended};
 use crate::work::panics::pass_on;
 use crate::work::verdict::next_wake;
 use crate::{Error, Kind, State, Task};
 
-/// Settles what has ended, as much at once as is waiting, until nobody can send more.
+/// An attempt that has ended.
+pub(crate) struct Settled {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) attempt: Arc<Attempt>,
+    pub(crate) ending: Ending,
+    pub(crate) finished: Finished,
+    pub(crate) since: Moment,
+}
+
+/// Whether a claim has been finished in a transaction of its handler's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    No,
+    /// The handler says so: then its row is done, and the ending applies only if it never committed.
+    Yes,
+    /// The handler failed after it: perhaps the answer to its commit was lost.
+    Perhaps,
+}
+
+/// Settles what has ended, as much at once as is waiting, until nothing more can be sent.
 ///
 /// A few calls are in flight at once, and a row that is locked or out of reach is tried again apart from the others: no
 /// end waits for another.
@@ -80,29 +101,19 @@ async fn write(engine: &Engine, batch: Vec<Settled>, repeated: bool) -> Vec<Sett
     }
 }
 
-/// The claims that were to be ended of a batch, and the store's answer for each.
-async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<(Current, Guarded)>, Error> {
-    let claims: Vec<_> = batch.iter().map(current).collect();
+/// The store's answer for each of a batch.
+async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<Guarded>, Error> {
     let kernel = &engine.kernel;
     let now = kernel.time.now().unwrap_or_default();
-    let end = |(settled, Current { claim, goes_on }): (&Settled, &Current)| Step {
-        note: kernel.note_end(Some(&settled.attempt.task), &settled.ending, now),
-        id: claim.id,
-        version: claim.version,
-        event: Event::End {
-            ending: settled.ending.clone(),
-            goes_on: *goes_on,
-        },
-        claimed: Some(Arc::clone(&settled.attempt.task)),
+    let end = |Settled { attempt, ending, .. }: &Settled| {
+        let task = &attempt.task;
+        let note = kernel.note_end(Some(task), ending, now);
+        let mut step = Step::end(task.id, task.version, ending.clone()).noting(note);
+        step.claimed = Some(Arc::clone(task));
+        step
     };
-    let ends: Vec<_> = batch.iter().zip(&claims).map(end).collect();
-    let came = engine.kernel.store.advance(&ends).await?;
-    Ok(claims.into_iter().zip(came).collect())
-}
-
-/// The claim as the store knows it: it may have been lost and taken back meanwhile.
-fn current(Settled { lane, attempt, .. }: &Settled) -> Current {
-    lane.current(attempt)
+    let ends: Vec<_> = batch.iter().map(end).collect();
+    kernel.store.advance(&ends).await
 }
 
 /// Writes each ending by itself. Where others can be written, one that the store refuses for good never will be; where
@@ -160,9 +171,9 @@ async fn given_up_in_the_end(engine: &Engine, batch: Vec<Settled>, cause: &Error
 
 /// The row cannot be written; when its lease ends the task is tried again. Unless an earlier try has had its effect.
 async fn give_up(engine: &Engine, settled: &Settled, cause: &Error) {
-    let Current { claim, goes_on } = current(settled);
-    if was_settled(engine, &claim, &settled.ending).await {
-        count(engine, &claim, goes_on, &settled.ending);
+    let claim = &settled.attempt.task;
+    if was_settled(engine, claim, &settled.ending).await {
+        count(engine, claim, &settled.ending);
     } else {
         error!(
             %cause, id = %claim.id, kind = %claim.kind,
@@ -179,33 +190,25 @@ fn lost(engine: &Engine, kind: &Kind) {
     engine.kernel.metrics.attempted(kind, LOST);
 }
 
-/// Does what follows when claims were settled, or were somebody else's; gives those of which it is not known.
-async fn conclude(
-    engine: &Engine,
-    batch: Vec<Settled>,
-    came: Vec<(Current, Guarded)>,
-    repeated: bool,
-) -> Vec<Settled> {
+/// Does what follows when claims were settled or lost; gives those of which it is not known.
+async fn conclude(engine: &Engine, batch: Vec<Settled>, came: Vec<Guarded>, repeated: bool) -> Vec<Settled> {
     let settled_at = engine.kernel.clock.instant();
     let mut due_wakes = Vec::new();
     let mut left = Vec::new();
-    for (settled, (Current { claim, goes_on }, came)) in batch.into_iter().zip(came) {
+    for (settled, came) in batch.into_iter().zip(came) {
+        let claim = &settled.attempt.task;
         let won = match came {
             Guarded::Done => true,
-            Guarded::Lost => repeated && was_settled(engine, &claim, &settled.ending).await,
+            Guarded::Lost => repeated && was_settled(engine, claim, &settled.ending).await,
             Guarded::Blocked => {
                 left.push(settled);
                 continue;
             }
         };
         if won {
-            count(engine, &claim, goes_on, &settled.ending);
+            count(engine, claim, &settled.ending);
             let now = engine.kernel.time.now().unwrap_or(claim.updated_at);
-            due_wakes.extend(next_wake(&claim, &settled.ending, now, settled_at));
-        } else if current(&settled).claim.version != claim.version {
-            // Lost and taken back while this was on its way: the end is for the claim that there is now.
-            left.push(settled);
-            continue;
+            due_wakes.extend(next_wake(claim, &settled.ending, now, settled_at));
         } else if has_finished(engine, &settled).await {
             engine.kernel.ended(&claim.kind, &Ending::Done);
         } else {
@@ -228,7 +231,7 @@ async fn has_finished(engine: &Engine, settled: &Settled) -> bool {
         Finished::No => false,
         // Asking the store for each would cost more than settling did.
         Finished::Yes => true,
-        Finished::Perhaps => became(engine, &current(settled).claim, State::Done).await,
+        Finished::Perhaps => became(engine, &settled.attempt.task, State::Done).await,
     }
 }
 
@@ -263,15 +266,12 @@ async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
     }
 }
 
-fn count(engine: &Engine, task: &Task, goes_on: bool, ending: &Ending) {
+fn count(engine: &Engine, task: &Task, ending: &Ending) {
     engine.kernel.ended(&task.kind, ending);
     engine.kernel.log_failure(task, ending);
     let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
-    engine
-        .kernel
-        .events
-        .tell(|| ended(task, ending, goes_on, ended_at));
+    engine.kernel.events.tell(|| ended(task, ending, false, ended_at));
     if let Ending::Dead { error, give_back } = ending {
-        engine.dead(task, error, u32::from(*give_back) + u32::from(goes_on), ended_at);
+        engine.dead(task, error, u32::from(*give_back), ended_at);
     }
 }

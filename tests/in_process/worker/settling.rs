@@ -36,25 +36,22 @@ fn answering(world: &World) -> (Worker, tokio::sync::mpsc::UnboundedReceiver<Tas
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_is_written_once_the_store_is_back_though_the_lease_has_ended_meanwhile() {
+async fn what_cannot_be_settled_for_a_lease_is_run_again() {
     let world = World::new();
     let ended = Ended::default();
     let worker = worker_that(&world, Policy::new(), working(&world, &ended));
     let _worker = Running::start(worker.lease(secs(3)));
     world.store.fail(Op::Settle, 20);
     let row = schedule(&world, 0).await;
-    world.pass(secs(10)).await;
-    assert_eq!(world.row(row.id).await.state, State::Running);
-    world.settle().await;
-    // This worker's own sweep has ended the lease and claimed the task again: it knows that it has done it.
+    world.pass(secs(3)).await;
     assert_eq!(world.runs.times(), [0]);
+    world.settle().await;
+    // What cannot be settled is not kept from others for longer than a lease: this worker's own sweep has claimed it again.
+    assert!(world.runs.count() >= 2, "{:?}", world.runs.times());
     assert_eq!(world.row(row.id).await.state, State::Done);
     let stats = world.scheduler.stats();
-    assert_eq!((stats.done, stats.lost_claims), (1, 0));
-    assert!(
-        stats.expired > 0,
-        "what cannot be settled is not kept from others for longer than a lease"
-    );
+    assert_eq!(stats.done, 1);
+    assert!(stats.expired > 0 && stats.lost_claims > 0, "{stats:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +116,7 @@ async fn an_end_whose_row_is_locked_holds_up_no_other_and_is_written_when_it_is_
     let world = World::new();
     let (worker, _alarms) = answering(&world);
     let handler = world.runs.handler(&world.store_clock);
-    let _worker = Running::start(worker.handle("other", handler).lease(secs(10)));
+    let _worker = Running::start(worker.handle("other", handler).lease(secs(30)));
     let locked = NewTask::new(KIND, "done").after(ms(10));
     let locked = world.scheduler.schedule(locked).await.unwrap().task().id;
     world.store.lock(locked);
@@ -128,7 +125,6 @@ async fn an_end_whose_row_is_locked_holds_up_no_other_and_is_written_when_it_is_
     world.pass(secs(1)).await;
     assert_eq!(world.rows_in("other", State::Done).await.len(), 100);
     assert_eq!(world.row(locked).await.state, State::Running);
-    // Its lease ends meanwhile, and the worker knows that it has done it.
     world.pass(secs(11)).await;
     world.store.unlock(locked);
     world.pass(secs(5)).await;

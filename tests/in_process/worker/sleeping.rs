@@ -135,27 +135,6 @@ async fn a_step_of_the_stores_clock_is_heard_of_though_the_sweep_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_on_its_way_when_its_claim_is_taken_back_ends_that() {
-    let world = World::new();
-    let policy = Policy::new().concurrency(1).prefetch(10);
-    let worker = worker_that(&world, policy, working(&world, &Ended::default()));
-    let _worker = Running::start(worker.lease(secs(30)));
-    world.pass(ms(1)).await;
-    world.store.hold(Op::Settle);
-    let task = schedule(&world, 1).await;
-    world.pass(secs(2)).await;
-    assert_eq!(world.store.waiting(Op::Settle), 1);
-    // Its lease has ended by the store's clock, and the worker's own sweep claims it again.
-    world.store_clock.step(60_000);
-    world.pass(secs(2)).await;
-    assert_eq!(world.row(task.id).await.version, task.version + 3);
-    world.store.free(Op::Settle);
-    world.pass(secs(2)).await;
-    assert_eq!(world.row(task.id).await.state, State::Done);
-    assert_eq!(world.runs.of(task.id).len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_was_mended_while_the_stores_clock_was_behind_does_not_start_by_its_old_lease() {
     let world = World::new();
     let policy = Policy::new().concurrency(1).prefetch(10);
@@ -177,67 +156,48 @@ async fn what_was_mended_while_the_stores_clock_was_behind_does_not_start_by_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_takes_its_own_claim_back_and_does_not_run_it_twice() {
-    for stepped in [true, false] {
-        let world = World::new();
-        let ended = Ended::default();
-        let worker = worker_that(&world, Policy::new(), working(&world, &ended));
-        let _worker = Running::start(worker.lease(secs(30)));
-        world.pass(ms(1)).await;
-        let row = schedule(&world, 60).await;
-        world.pass(secs(1)).await;
-        if stepped {
-            world.store_clock.step(60_000);
-        } else {
-            // Nothing reaches the store for longer than the lease; the first to reach it again is the sweep.
-            world.store.hold(Op::Renew);
-            world.store.hold(Op::Sweep);
-            world.pass_until(37_000).await;
-            world.store.free(Op::Sweep);
-            world.pass(secs(5)).await;
-            world.store.free(Op::Renew);
-        }
-        world.settle().await;
-        assert_eq!(world.runs.times().len(), 1, "stepped: {stepped}");
-        assert_eq!(ended.times().len(), 1);
-        let row = world.row(row.id).await;
-        assert_eq!(row.state, State::Done);
-        // By the stepped clock its lease had ended, and it was claimed again; after the outage it was renewed first.
-        assert_eq!(row.version, if stepped { 5 } else { 3 });
-    }
+async fn a_worker_that_was_cut_off_renews_before_it_sweeps_and_runs_nothing_twice() {
+    let world = World::new();
+    let ended = Ended::default();
+    let worker = worker_that(&world, Policy::new(), working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(30)));
+    world.pass(ms(1)).await;
+    let row = schedule(&world, 60).await;
+    world.pass(secs(1)).await;
+    // Nothing reaches the store for longer than the lease; the first to reach it again is the sweep.
+    world.store.hold(Op::Renew);
+    world.store.hold(Op::Sweep);
+    world.pass_until(37_000).await;
+    world.store.free(Op::Sweep);
+    world.pass(secs(5)).await;
+    world.store.free(Op::Renew);
+    world.settle().await;
+    assert_eq!((world.runs.count(), ended.times().len()), (1, 1));
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.version), (State::Done, 3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_one_attempt_however_often_its_claim_is_taken_back() {
+async fn what_a_step_of_the_stores_clock_has_ended_runs_again_once_its_handler_has_stopped() {
+    const STEP: i64 = 60_000;
     let world = World::new();
-    let clock = world.clock.clone();
-    let policy = Policy::new().max_attempts(2).backoff(ms(0), ms(0));
-    let worker = worker_that(&world, policy, move |context| {
-        let clock = clock.clone();
-        Box::pin(async move {
-            clock.sleep(secs(40)).await;
-            match context.attempt() {
-                1 => Err("no luck".into()),
-                _ => Ok(Outcome::Done),
-            }
-        })
-    });
+    let ended = Ended::default();
+    let worker = worker_that(&world, Policy::new(), working(&world, &ended));
     let _worker = Running::start(worker.lease(secs(30)));
     world.pass(ms(1)).await;
-    let row = schedule(&world, 0).await;
-    // The store has been told of the start.
-    world.pass(secs(15)).await;
-    assert!(world.row(row.id).await.started);
-    for taken_back in 1..=2 {
-        world.store_clock.step(60_000);
-        world.pass(secs(11)).await;
-        let row = world.row(row.id).await;
-        assert_eq!((row.version, row.started), (2 + 2 * taken_back, false));
-    }
+    let row = schedule(&world, 60).await;
+    world.pass(secs(1)).await;
+    world.store_clock.step(STEP);
     world.settle().await;
-    let row = world.row(row.id).await;
-    assert_eq!((row.state, row.attempt), (State::Done, 2));
-    assert_eq!(world.runs.count(), 2);
+    let (runs, ends) = (world.runs.of(row.id), ended.times());
+    let ([first, second], [stopped, done]) = (&runs[..], &ends[..]) else {
+        panic!("{runs:?}, {ends:?}");
+    };
+    // By the store's clock, which the handlers' ends are not told by.
+    assert_eq!((first.at, second.at), (1, stopped + STEP));
+    assert_eq!(*done, stopped + 60_000);
+    assert_eq!(world.row(row.id).await.state, State::Done);
+    assert_eq!(world.scheduler.stats().lost_claims, 1);
 }
 
 #[tokio::test(start_paused = true)]

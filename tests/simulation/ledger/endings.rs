@@ -40,8 +40,7 @@ impl Ledger {
             return;
         };
         if what == "commit" {
-            let handler = story.claims.get(&held.goes_on.unwrap_or(task.version));
-            if !handler.is_some_and(|handler| handler.finishing) {
+            if !held.finishing {
                 let text = format!("{task:?} was finished by the transaction of another claim: {held:?}");
                 drop(book);
                 self.broken("4 one owner", text);
@@ -49,11 +48,7 @@ impl Ledger {
             return;
         }
         let starts = story.starts;
-        // Taken back, it is its handler's; else it is one of its own, not started.
-        let goes_on = held.goes_on.is_some();
-        // Its handler is the attempt that it was started as, however often its claim was taken back.
-        let began = held.goes_on.and_then(|version| story.versions.get(&version));
-        let attempt = began.map_or(task.attempt, |seen| seen.task.attempt);
+        let attempt = task.attempt;
         let (started, came_of_it) = (held.started, held.came_of_it.clone());
         let life = held.life;
         let was_paused = book.was_paused(&task.kind, held.claimed_at);
@@ -97,8 +92,8 @@ impl Ledger {
             (Some(CameOfIt::Failed | CameOfIt::TimedOut | CameOfIt::Finished), _) => has_failed(),
             _ => false,
         };
-        // What the row says of them is what is left of the attempts of the handler, or of the claim that had none.
-        let is_left = |attempt: u32| match ending {
+        // What the row says of them is what is left of the claim's attempts.
+        let is_left = match ending {
             Ending::Again { .. } | Ending::Moved { .. } => after.attempt == 0,
             Ending::Snooze { .. }
             | Ending::Release
@@ -106,8 +101,7 @@ impl Ledger {
             | Ending::Dead { give_back: true, .. } => after.attempt + 1 == attempt,
             Ending::Done | Ending::Dead { .. } | Ending::Retry { .. } => after.attempt == attempt,
         };
-        let is_right = (started || goes_on) && of_started() && is_left(attempt)
-            || !started && of_unstarted() && is_left(task.attempt);
+        let is_right = is_left && if started { of_started() } else { of_unstarted() };
         if !is_right {
             let text = format!(
                 "{task:?} ended by {ending:?} at {now}: started {started}, attempt {attempt}, {starts} starts of {limit}, \
@@ -131,7 +125,7 @@ impl Ledger {
                 && let (Some(settling), Some(came_of_it)) = (held.settling, &held.came_of_it)
                 && *came_of_it != CameOfIt::Stopped
                 // Perhaps it never heard of this one.
-                && (held.goes_on, held.lost) == (None, None)
+                && held.lost.is_none()
             {
                 let left_for = process.clock.instant() - settling;
                 // Near its end, by its own reckoning, it may give up; and a call may hang for as long as calls may.

@@ -155,7 +155,7 @@ impl Ledger {
                     ));
                 }
                 story.starts += u32::from(!std::mem::replace(&mut held.counted, true));
-                (held.started, held.goes_on, held.came_of_it, held.settling) = (true, None, None, None);
+                (held.started, held.came_of_it, held.settling) = (true, None, None);
                 if at >= held.lease_until {
                     wrong.push((
                         "4 one owner",
@@ -204,11 +204,6 @@ impl Ledger {
                     }
                 }
             }
-        }
-        // Where it was lost and taken back before it started, the claims after it are for this handler.
-        let later = story.claims.range_mut(task.version + 1..);
-        for (_, later) in later.filter(|(_, later)| later.life == life && !later.started) {
-            (later.goes_on, later.came_of_it) = (Some(task.version), None);
         }
         match story.versions.get(&task.version) {
             Some(seen) if seen.task == *task => {}
@@ -306,13 +301,6 @@ impl Ledger {
                 .retain(|id, version| (*id, *version) != (task.id, task.version));
             let (is_alive, now) = (process.is_alive, process.clock.instant());
             let story = book.stories.entry(task.id).or_default();
-            let taken_back = story
-                .claims
-                .values_mut()
-                .filter(|held| held.goes_on == Some(task.version));
-            for held in taken_back {
-                (held.settling, held.came_of_it) = (Some(now), Some(came_of_it.clone()));
-            }
             if let Some(held) = story.claims.get_mut(&task.version) {
                 if is_alive && held.lost.is_some_and(|told| now - told > STOPS_WITHIN) {
                     wrong = Some((
@@ -345,22 +333,11 @@ impl Ledger {
             .versions
             .get(&(version + 1))
             .is_some_and(|seen| seen.task.state == State::Done);
-        let root = story
-            .claims
-            .get(&version)
-            .and_then(|held| held.goes_on)
-            .unwrap_or(version);
-        // It may have been taken back by now.
-        let goes_on = story
-            .claims
-            .range(version + 1..)
-            .any(|(_, held)| held.goes_on == Some(root));
-        if let Some(held) = story.claims.get_mut(&root)
+        if let Some(held) = story.claims.get_mut(&version)
             && held.life == life
             && held.came_of_it.is_none()
             && !held.finishing
             && !is_done
-            && !goes_on
         {
             held.lost = held.lost.or(now);
         }
