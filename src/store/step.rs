@@ -28,10 +28,9 @@ impl Step {
         Self::of(id, version, Event::Hop { look_in })
     }
 
-    /// The end of a claim whose handler no earlier claim has started.
+    /// The end of a claim.
     pub const fn end(id: TaskId, version: u64, ending: Ending) -> Self {
-        let goes_on = false;
-        Self::of(id, version, Event::End { ending, goes_on })
+        Self::of(id, version, Event::End { ending })
     }
 
     const fn of(id: TaskId, version: u64, event: Event) -> Self {
@@ -67,9 +66,6 @@ pub enum Event {
     End {
         /// How it ended.
         ending: Ending,
-        /// Whether its handler was started by an earlier claim, which was lost and counts as its attempt: then this one is
-        /// none, and is given back, beside what the ending gives back.
-        goes_on: bool,
     },
 }
 

@@ -27,11 +27,9 @@ pub(super) struct Transition<'e> {
 }
 
 /// What the end of a claim makes of its task, for people: the store does it by itself.
-pub(crate) fn ended(claimed: &Task, ending: &Ending, goes_on: bool, now: Timestamp) -> Task {
+pub(crate) fn ended(claimed: &Task, ending: &Ending, now: Timestamp) -> Task {
     let mut task = claimed.clone();
-    let end = Transition::by_ending(ending, Duration::ZERO);
-    let given_back = end.given_back + u8::from(goes_on);
-    Transition { given_back, ..end }.apply(&mut task, now);
+    Transition::by_ending(ending, Duration::ZERO).apply(&mut task, now);
     task
 }
 
@@ -43,11 +41,7 @@ impl<'e> Transition<'e> {
                 hop: true,
                 ..Self::to(State::Scheduled, *look_in)
             },
-            Event::End { ending, goes_on } => {
-                let end = Self::by_ending(ending, history);
-                let given_back = end.given_back + u8::from(*goes_on);
-                Self { given_back, ..end }
-            }
+            Event::End { ending } => Self::by_ending(ending, history),
         }
     }
 

@@ -203,7 +203,6 @@ macro_rules! store_cases {
                 a_moved_claim_is_scheduled_anew_for_its_time
                 a_claim_that_is_moved_to_the_past_was_planned_for_now
                 a_cancelled_claim_is_kept_as_history_and_was_no_attempt
-                a_claim_whose_handler_an_earlier_one_started_is_given_back
                 only_a_running_row_can_be_settled
                 a_claim_settles_once
                 a_claim_settles_by_its_version_only

@@ -205,8 +205,8 @@ impl Model {
             Event::Hop { look_in } if self.is(*id, State::Scheduled, *version) => {
                 self.hop(*id, *look_in, now)
             }
-            Event::End { ending, goes_on } if self.is(*id, State::Running, *version) => {
-                self.end(*id, ending, *goes_on, now);
+            Event::End { ending } if self.is(*id, State::Running, *version) => {
+                self.end(*id, ending, now);
             }
             _ => return Guarded::Lost,
         }
@@ -221,46 +221,43 @@ impl Model {
         });
     }
 
-    fn end(&mut self, id: TaskId, ending: &Ending, goes_on: bool, now: Timestamp) {
+    fn end(&mut self, id: TaskId, ending: &Ending, now: Timestamp) {
         let history = self.history;
-        self.enter(id, Cause::Settled(ending.clone()), now, |row| {
-            row.attempt -= u32::from(goes_on);
-            match ending {
-                Ending::Done => finish(row, State::Done, Some(now.after(history)), now),
-                Ending::Cancelled => {
-                    finish(row, State::Cancelled, Some(now.after(history)), now);
-                    row.attempt -= 1;
-                }
-                Ending::Dead { error, give_back } => {
-                    finish(row, State::Dead, None, now);
-                    row.last_error = Some(error.clone());
-                    row.attempt -= u32::from(*give_back);
-                }
-                Ending::Retry {
-                    after,
-                    look_in,
-                    error,
-                } => {
-                    later(row, *after, *look_in, now);
-                    row.last_error = Some(error.clone());
-                }
-                Ending::Snooze {
-                    after,
-                    look_in,
-                    reason,
-                } => {
-                    later(row, *after, *look_in, now);
-                    row.attempt -= 1;
-                    row.last_error = reason.clone().or(row.last_error.take());
-                }
-                Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
-                Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),
-                Ending::Release => {
-                    row.state = State::Scheduled;
-                    row.wake_at = Some(now);
-                    row.attempt -= 1;
-                    row.started = false;
-                }
+        self.enter(id, Cause::Settled(ending.clone()), now, |row| match ending {
+            Ending::Done => finish(row, State::Done, Some(now.after(history)), now),
+            Ending::Cancelled => {
+                finish(row, State::Cancelled, Some(now.after(history)), now);
+                row.attempt -= 1;
+            }
+            Ending::Dead { error, give_back } => {
+                finish(row, State::Dead, None, now);
+                row.last_error = Some(error.clone());
+                row.attempt -= u32::from(*give_back);
+            }
+            Ending::Retry {
+                after,
+                look_in,
+                error,
+            } => {
+                later(row, *after, *look_in, now);
+                row.last_error = Some(error.clone());
+            }
+            Ending::Snooze {
+                after,
+                look_in,
+                reason,
+            } => {
+                later(row, *after, *look_in, now);
+                row.attempt -= 1;
+                row.last_error = reason.clone().or(row.last_error.take());
+            }
+            Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
+            Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),
+            Ending::Release => {
+                row.state = State::Scheduled;
+                row.wake_at = Some(now);
+                row.attempt -= 1;
+                row.started = false;
             }
         });
     }

@@ -303,7 +303,6 @@ pub(super) async fn every_ending_is_noted_with_its_due_times(fixture: &dyn Store
         let step = Step {
             event: Event::End {
                 ending: ending.clone(),
-                goes_on: false,
             },
             ..end(&task, Ending::Done, "ended")
         };

@@ -21,10 +21,6 @@ struct Ended {
 }
 
 async fn ended(fixture: &dyn StoreFixture, ending: Ending) -> Ended {
-    ended_as(fixture, ending, false).await
-}
-
-async fn ended_as(fixture: &dyn StoreFixture, ending: Ending, goes_on: bool) -> Ended {
     let trial = Trial::keeping(fixture, HISTORY).await;
     let task = tried(&trial, due(1).named("a")).await;
     // Its due time comes back, but as the time that it was planned for: nothing else makes them differ from now.
@@ -44,7 +40,7 @@ async fn ended_as(fixture: &dyn StoreFixture, ending: Ending, goes_on: bool) -> 
     trial.pass(NONE).await;
 
     let start = trial.now().await;
-    assert!(trial.end_as(&before, ending, goes_on).await);
+    assert!(trial.end(&before, ending).await);
     let span = (start, trial.now().await);
     let after = trial.get(id(1)).await;
     assert_after(span, NONE, after.updated_at);
@@ -203,18 +199,6 @@ pub(super) async fn a_cancelled_claim_is_kept_as_history_and_was_no_attempt(fixt
         ..ended.moved_on(State::Cancelled)
     };
     assert_eq!(ended.after, expected);
-}
-
-pub(super) async fn a_claim_whose_handler_an_earlier_one_started_is_given_back(fixture: &dyn StoreFixture) {
-    for ending in endings() {
-        let attempt = match ending {
-            Ending::Done | Ending::Dead { give_back: false, .. } | Ending::Retry { .. } => 1,
-            // Of two, these give one back as well, or are as a new task.
-            _ => 0,
-        };
-        let after = ended_as(fixture, ending, true).await.after;
-        assert_eq!(after.attempt, attempt, "{after:?}");
-    }
 }
 
 pub(super) async fn only_a_running_row_can_be_settled(fixture: &dyn StoreFixture) {

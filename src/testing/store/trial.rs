@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::StoreFixture;
 use crate::backend::Wake;
 use crate::store::{
-    Ahead, Change, Claim, Ending, Event, Expect, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped,
-    Step, Store, Sweep, Target, Verb, When,
+    Ahead, Change, Claim, Ending, Expect, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step,
+    Store, Sweep, Target, Verb, When,
 };
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
@@ -287,15 +287,7 @@ impl<'a> Trial<'a> {
 
     /// Ends the claim of a row as it is; says whether it was so.
     pub(super) async fn end(&self, task: &Task, ending: Ending) -> bool {
-        self.end_as(task, ending, false).await
-    }
-
-    /// Does the same; `goes_on`: its handler was started by an earlier claim.
-    pub(super) async fn end_as(&self, task: &Task, ending: Ending, goes_on: bool) -> bool {
-        let end = Step {
-            event: Event::End { ending, goes_on },
-            ..Step::end(task.id, task.version, Ending::Done)
-        };
+        let end = Step::end(task.id, task.version, ending);
         self.advance(&[end]).await == [true]
     }
 

@@ -264,10 +264,8 @@ impl Walk<'_> {
 
     async fn settle(&mut self, id: TaskId, version: u64) {
         let ending = endings()[self.rng.usize(..9)].clone();
-        let goes_on = self.rng.u8(..4) == 0;
         let event = Event::End {
             ending: ending.clone(),
-            goes_on,
         };
         let ended = self
             .trial
@@ -286,9 +284,6 @@ impl Walk<'_> {
             return;
         }
         let give_back = |row: &mut Row| row.attempt = row.attempt.saturating_sub(1);
-        if goes_on {
-            give_back(row);
-        }
         match ending {
             Ending::Done => row.enter(State::Done),
             Ending::Dead { give_back: gives, .. } => {

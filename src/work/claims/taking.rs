@@ -20,7 +20,7 @@ use crate::{Error, Kind, Task, store};
 
 /// Claims for a caller that does not wait.
 ///
-/// The store is asked apart from the caller: in the midst of its call nobody knows what is claimed, and what a caller has
+/// The store is asked apart from the caller: in the midst of its call it is not known what is claimed, and what a caller has
 /// not accepted is not its own.
 pub(super) async fn offer(request: Request) -> Result<Offered, Error> {
     let kernel = Arc::clone(&request.claims.kernel);
@@ -181,7 +181,7 @@ pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
         tell_dead(task, task.attempt.saturating_sub(u32::from(*give_back)), error);
     }
     let now = kernel.time.now().unwrap_or(task.updated_at);
-    kernel.events.tell(|| store::ended(task, ending, false, now));
+    kernel.events.tell(|| store::ended(task, ending, now));
     let wake = next_wake(task, ending, now, kernel.clock.instant());
     kernel.send_soon(wake.into_iter().collect()).await;
 }

@@ -270,7 +270,7 @@ fn count(engine: &Engine, task: &Task, ending: &Ending) {
     engine.kernel.ended(&task.kind, ending);
     engine.kernel.log_failure(task, ending);
     let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
-    engine.kernel.events.tell(|| ended(task, ending, false, ended_at));
+    engine.kernel.events.tell(|| ended(task, ending, ended_at));
     if let Ending::Dead { error, give_back } = ending {
         engine.dead(task, error, u32::from(*give_back), ended_at);
     }
