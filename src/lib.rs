@@ -49,7 +49,6 @@ mod pages {
     mod databases {}
     #[doc = include_str!("../docs/guarantees.md")]
     mod guarantees {}
-    #[cfg(feature = "metrics")]
     #[doc = include_str!("../docs/metrics.md")]
     mod metrics {}
     #[doc = include_str!("../docs/performance.md")]

@@ -51,7 +51,7 @@ on_version() {
 # Each feature alone, as users build it. RocketMQ's client takes minutes each time that it is built with other features.
 lints_of_features() {
     local features
-    for features in "" sqlite postgres mysql redis rocketmq metrics testing postgres,mysql,sql-tls redis-tls rocketmq-tls; do
+    for features in "" sqlite postgres mysql redis rocketmq testing postgres,mysql,sql-tls redis-tls rocketmq-tls; do
         cargo clippy --quiet --package delayline --lib --no-default-features --features "$features" -- --deny warnings || return
     done
     for features in "" sqlite postgres mysql redis rocketmq; do

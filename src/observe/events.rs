@@ -9,7 +9,7 @@ use crate::Task;
 /// [`Claims`](crate::claims::Claims), from when it was made on.
 ///
 /// It is for pages and people, and no part of any promise: what other processes do, hops, and what is done in a
-/// transaction of the service's own are not told; and who listens slowly misses what is more than
+/// transaction of the service's own are not told; and a slow listener misses what is more than
 /// [`defaults::EVENTS`](crate::defaults::EVENTS) events old.
 ///
 /// ```
@@ -53,7 +53,7 @@ impl Events {
     }
 }
 
-/// Tells those who listen. Costs nothing where nobody does.
+/// Publishes events. Costs nothing without a listener.
 #[derive(Debug)]
 pub(crate) struct Teller(Sender<Task>);
 
@@ -69,16 +69,16 @@ impl Teller {
         }
     }
 
-    /// Tells what a task has become, if anybody listens.
+    /// Publishes what a task has become, if there is a listener.
     pub(crate) fn tell(&self, became: impl FnOnce() -> Task) {
         if self.is_heard() {
             let payload = Vec::new();
-            // Whoever listened may just have gone.
+            // The listener may just have gone.
             let _ = self.0.send(Task { payload, ..became() });
         }
     }
 
-    /// Whether anybody listens.
+    /// Whether there is a listener.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.receiver_count() > 0
     }

@@ -128,7 +128,7 @@ fn entry(line: &str) -> Option<Entry> {
         attempt,
         wake,
     } = serde_json::from_str(parts.next()?).ok()?;
-    // Who schedules does not know whether a row is there that it replaces.
+    // A caller that schedules does not know whether a row is there that it replaces.
     let event = match (&*event, due_before) {
         ("scheduled", Some(_)) => "replaced".to_owned(),
         _ => event.into_owned(),

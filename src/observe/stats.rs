@@ -20,7 +20,7 @@ pub struct Stats {
     /// Wake-ups that the carrier did not take, or was not asked to because it was unwell, and that went to the
     /// precise one instead.
     pub rerouted: u64,
-    /// Wake-ups that nobody took: the sweep finds their tasks.
+    /// Wake-ups that no backend took: the sweep finds their tasks.
     pub left_to_sweep: u64,
     /// Wake-ups received.
     pub received: u64,

@@ -12,7 +12,6 @@ pub(crate) mod kernel;
 pub(crate) mod noting;
 pub(crate) mod pauses;
 mod pausing;
-#[cfg(feature = "metrics")]
 mod sampling;
 mod scheduling;
 mod transaction;

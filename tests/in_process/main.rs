@@ -8,7 +8,6 @@ mod claims;
 mod delay;
 #[path = "../support/logged.rs"]
 mod logged;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod own_backend;
 mod own_table;

@@ -296,7 +296,6 @@ mod tests {
         assert_eq!(table(&masters), "1s 3s");
     }
 
-    #[cfg(feature = "metrics")]
     #[test]
     fn each_level_that_has_figures_is_told_to_be_stuck_or_not() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
