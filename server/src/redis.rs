@@ -3,6 +3,8 @@
 mod doctor;
 mod findings;
 mod rebuild;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod resend;
 mod rows;
 
 use delayline::backend::{RedisBackend, RedisBackendBuilder};

@@ -4,7 +4,6 @@ mod due_wake;
 mod in_process;
 mod levels;
 mod look_ahead;
-mod rearm;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "rocketmq")]
@@ -22,7 +21,6 @@ use async_trait::async_trait;
 pub(crate) use self::due_wake::DueWake;
 pub use self::levels::LevelsBackend;
 pub(crate) use self::look_ahead::{LookAhead, NAME as LOOK_AHEAD};
-pub use self::rearm::{Rearming, rearm};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardCheckup};
 #[cfg(feature = "rocketmq")]

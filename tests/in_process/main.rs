@@ -11,7 +11,6 @@ mod logged;
 mod metrics;
 mod own_backend;
 mod own_table;
-mod rearm;
 mod scheduler;
 #[path = "../support/mod.rs"]
 mod support;

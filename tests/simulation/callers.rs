@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use delayline::backend::rearm;
+use delayline::backend::{Backend, Departure, Wake};
 use delayline::expected::Expected;
-use delayline::store::{Expect, Page, Receipt, Target, When};
-use delayline::{Answer, Error, Key, NewTask, Scheduled, Scheduler, Shift, State, TaskId};
+use delayline::store::{Expect, Page, Receipt, Store, Target, When};
+use delayline::{Answer, Error, Key, NewTask, Scheduled, Scheduler, Shift, State, Task, TaskId};
 use tokio::task::JoinSet;
 
 use crate::gate::{GatedTransaction, Hearer};
@@ -191,7 +191,7 @@ impl Caller {
             4 => self.schedule_all().await,
             5 => self.change_all().await,
             6..=9 => self.transact().await,
-            10 => self.rearm().await,
+            10 => self.resend().await,
             11 => self.look().await,
             12 | 13 => self.move_in_table(),
             14 if !self.process.world.plan.calm => {
@@ -413,7 +413,7 @@ impl Caller {
     }
 
     /// Wake-ups once more, for a backend that may have lost them.
-    async fn rearm(&self) {
+    async fn resend(&self) {
         if self.process.world.plan.precise == Precise::Table {
             return;
         }
@@ -422,13 +422,9 @@ impl Caller {
         };
         let store = crate::gate::GatedStore(self.process.gate.clone(), Hearer::Other);
         let limit = Duration::from_secs(5);
-        let rearmed = self
-            .process
-            .clock
-            .timeout(limit, rearm(&store, &*backend, |_| {}))
-            .await;
-        if let Some(Err(error)) = rearmed {
-            self.failed("rearm", &error);
+        let resent = self.process.clock.timeout(limit, resend(&store, &*backend)).await;
+        if let Some(Err(error)) = resent {
+            self.failed("resend", &error);
         }
     }
 
@@ -459,4 +455,23 @@ fn is_superseded(id: &TaskId, changed: &[(Asked, Receipt<Answer>)]) -> bool {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap()
+}
+
+/// Sends a wake-up for every scheduled row that one page shows of its kind.
+async fn resend(store: &dyn Store, backend: &dyn Backend) -> Result<(), Error> {
+    for kind in KINDS {
+        let rows = store.list(&Page::new(kind, State::Scheduled)).await?;
+        let now = store.now().await?;
+        let departure = |row: Task| Departure {
+            delay: Duration::from_millis(u64::try_from(row.due_at.millis_since(now)).unwrap_or(0)),
+            wake: Wake {
+                id: row.id,
+                kind: row.kind,
+                version: row.version,
+            },
+        };
+        let batch: Vec<_> = rows.into_iter().map(departure).collect();
+        backend.send(&batch).await.map_err(|refused| refused.cause)?;
+    }
+    Ok(())
 }

@@ -365,7 +365,7 @@ pub(crate) struct GatedBackend {
     /// `levels` or `precise`.
     pub(crate) role: &'static str,
     /// Whether it is armed anew, with wake-ups that were sent before.
-    pub(crate) rearming: bool,
+    pub(crate) resending: bool,
     /// How many sends hang, in per mille.
     pub(crate) hang: u64,
 }
@@ -384,7 +384,7 @@ impl Backend for GatedBackend {
         let Gate { life, ground, .. } = &*self.gate;
         ground
             .ledger
-            .sending(ground, *life, self.role, batch, self.rearming);
+            .sending(ground, *life, self.role, batch, self.resending);
         self.gate.step().await;
         if self.hang > 0 && self.gate.clock.random_below(1_000) < self.hang {
             return std::future::pending().await;

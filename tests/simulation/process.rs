@@ -32,7 +32,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn backend(&self, role: &'static str, rearming: bool) -> Option<Arc<dyn Backend>> {
+    pub(crate) fn backend(&self, role: &'static str, resending: bool) -> Option<Arc<dyn Backend>> {
         let backend = match role {
             "levels" => self.world.levels.clone()?,
             _ => self.world.precise.clone(),
@@ -41,7 +41,7 @@ impl Process {
             gate: Arc::clone(&self.gate),
             backend,
             role,
-            rearming,
+            resending,
             hang: self.world.plan.store.hang,
         }))
     }

