@@ -59,7 +59,7 @@ impl Chance {
 
     fn below(&self, bound: u64) -> u64 {
         match self {
-            // Nobody minds who guesses a pause.
+            // A pause may be guessed.
             Self::System => fastrand::u64(..bound),
             Self::Seeded(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).u64(..bound),
         }

@@ -29,7 +29,7 @@ impl Moment {
             .max(duration(later.wall.millis_since(self.wall)))
     }
 
-    /// The same by those clocks that nobody steps.
+    /// The same by those clocks that are never stepped.
     pub(crate) fn steadily_until(&self, later: &Self) -> Duration {
         let monotonic = later.instant.saturating_duration_since(self.instant);
         let since_boot = match (self.since_boot, later.since_boot) {

@@ -113,7 +113,7 @@ impl TestClock {
     }
 }
 
-/// How far a clock has been turned, who sleeps by it, and how much is under way.
+/// How far a clock has been turned, the sleepers by it, and how much is under way.
 #[derive(Debug)]
 pub(super) struct Turned {
     start: Timestamp,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::store::line::Line;
 
-/// Who uses a scheduler, and why, as it is noted of what he does.
+/// The user of a scheduler, and the reason, as they are noted of each verb.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
     name: Arc<str>,
@@ -12,7 +12,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// Another one, who has not said why.
+    /// Another user, without a reason.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: name.into(),

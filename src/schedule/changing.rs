@@ -21,7 +21,7 @@ impl Scheduler {
     /// let scheduler = Scheduler::new(MemoryStore::new());
     /// scheduler.schedule_all((0..5).map(|post| NewTask::new("post.publish", &post))).await?;
     ///
-    /// // All that are due by now, but none that somebody has moved meanwhile.
+    /// // All that are due by now, but none that was moved meanwhile.
     /// let due = scheduler.list(&Page::new("post.publish", State::Scheduled)).await?;
     /// let cancels = due.iter().map(|task| (task.id.into(), Expect::Due(task.due_at), Action::Cancel));
     /// for answer in scheduler.change_each(cancels).await {

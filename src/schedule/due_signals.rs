@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::Kind;
 
-/// Signals that tasks may be due to callers who wait for them in this process, by the kinds that they wait for.
+/// Signals that tasks may be due to callers that wait for them in this process, by the kinds that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct DueSignals(Mutex<Vec<(BTreeSet<Kind>, watch::Sender<()>)>>);
 

@@ -36,7 +36,7 @@ pub(crate) struct Kernel {
     /// Of its workers one at a time listens to what other processes say, and looks on behalf of all.
     pub(crate) listening: Mutex<()>,
     pub(crate) sender: BackgroundSender,
-    /// For callers who wait for due tasks without a worker.
+    /// For callers that wait for due tasks without a worker.
     pub(crate) due: DueSignals,
     pub(crate) pauses: Pauses,
     pub(crate) events: Teller,
@@ -96,7 +96,7 @@ impl Kernel {
         self.send_soon(due_wakes).await;
     }
 
-    /// Sends wake-ups behind the caller's back; who waits here for what is due now need not wait for them.
+    /// Sends wake-ups in the background; callers that wait here for what is due now need not wait for them.
     pub(crate) async fn send_soon(&self, due_wakes: Vec<DueWake>) {
         let now = self.clock.instant();
         let due = due_wakes.iter().filter(|due_wake| due_wake.due <= now);

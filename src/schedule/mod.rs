@@ -84,7 +84,7 @@ impl Scheduler {
         SchedulerBuilder::over(store)
     }
 
-    /// The same scheduler, for use on behalf of somebody: `actor` is noted of what is done through it, where history is kept
+    /// The same scheduler, for use on behalf of another: `actor` is noted of what is done through it, where history is kept
     /// ([`SchedulerBuilder::history`]), in place of `rust`. `api:NAME`, say.
     #[must_use]
     pub fn by(&self, actor: &str) -> Self {
@@ -182,7 +182,7 @@ impl Scheduler {
                 Err(answer) => return Ok(answer),
             };
             match only(self.change_batch(vec![change]).await?)?? {
-                // Somebody else moved it in between: look again, by the caller's own expectation.
+                // It was moved in between: look again, by the caller's own expectation.
                 Answer::Conflict(_) => {}
                 answer => return Ok(answer),
             }
@@ -385,12 +385,12 @@ impl Scheduler {
         result
     }
 
-    /// An id for [`NewTask::id`](crate::NewTask::id): who chooses the id before the call can repeat the call.
+    /// An id for [`NewTask::id`](crate::NewTask::id): a caller that chooses the id before the call can repeat the call.
     pub fn new_id(&self) -> TaskId {
         self.kernel.clock.new_id()
     }
 
-    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for those who run tasks elsewhere.
+    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for tasks that run elsewhere.
     pub fn claims(&self) -> Claims {
         Claims::new(&self.kernel, &self.claims)
     }

@@ -32,7 +32,7 @@ impl Scheduler {
     /// due soon (`delayline.tasks.due`), for how long the oldest has been due that waits (`delayline.overdue.oldest`), and for
     /// how long the oldest whose attempts fail (`delayline.failing.oldest`), of kinds that are not paused.
     ///
-    /// For whoever is about to export metrics: nothing is asked unless somebody wants to see it. Kinds are counted one by
+    /// To be called before metrics are exported: nothing is asked unless they are to be seen. Kinds are counted one by
     /// one, by an index and up to [`defaults::FORECAST_LIMIT`] tasks, never by going through a table. The store is asked
     /// every [`defaults::SAMPLE_EVERY`] at the most, and less often, down to once a minute, where it takes longer than half
     /// a second to answer; what was recorded stands until then.

@@ -1,11 +1,11 @@
-//! Who may claim, and for how long.
+//! Names and leases of claims.
 
 use std::time::Duration;
 
 use crate::Error;
 use crate::task::is_hidden;
 
-/// The longest name of who claims, in bytes.
+/// The longest name of a claimant, in bytes.
 const LONGEST_NAME: usize = 255;
 
 /// Refuses a lease that no claim may have.

@@ -31,27 +31,27 @@ use crate::work::retry::Policy;
 use crate::work::verdict::Verdict;
 use crate::{Error, Kind, defaults};
 
-/// Claims due tasks for whoever runs them elsewhere, and ends these claims: what a server stands on whose workers are
-/// programs in any language.
+/// Claims due tasks that run elsewhere, and ends these claims: what a server stands on whose workers are programs in any
+/// language.
 ///
 /// Made by [`Scheduler::claims`](crate::Scheduler::claims); a cheap handle: clone it. A claim is known by its
-/// [`ClaimId`] alone, so any process over the same store may end it, whoever took it. To take and to end need no
+/// [`ClaimId`] alone, so any process over the same store may end it. To take and to end need no
 /// [`Worker`](crate::Worker). But wake-ups that are not due go on, and leases that have ended are noticed, only where one
 /// runs: at least one, in any process, which need have no handler for these kinds, nor any at all. Where it runs
 /// beside the scheduler that these claims are made from, it also ends waits to the millisecond.
 ///
 /// # The claimant
 ///
-/// Whoever is given a task starts it at once, and begins no task whose lease may have ended, counted from before it
+/// A claimant starts what it is given at once, and begins no task whose lease may have ended, counted from before it
 /// asked. What takes longer it [extends](Self::extend), three times in a lease, say. An end that answers false came too
-/// late: the task is somebody else's, was moved, or has ended.
+/// late: the task is another claimant's, was moved, or has ended.
 ///
 /// What counts as an attempt is as with a worker: the start of a task is noted before it is given away where the store has
 /// to know of it (it may be the last attempt, or an earlier claim was lost), and else by the first `extend`. So when a
 /// claimant goes away at once, the first such loss may not count. Attempts, deadline, backoff and stalls are those of the
 /// kind's [`policy`](Self::policy); its concurrency, prefetch and execution timeout are the claimant's own affair.
 ///
-/// # Callers who go away
+/// # Callers that go away
 ///
 /// Each call comes to its end also if its future is dropped: an end is written, and its wake-up sent. What is claimed for
 /// a caller who is gone is given back at once, as it was. Only if the process dies between a claim and its answer, or the
@@ -174,13 +174,15 @@ impl Claims {
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
     /// nothing if nothing was.
     ///
-    /// For all who wait in one process for the same kinds one poll asks the store, every [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
-    /// found due by a worker beside it. One call claims for all who wait through clones of one handle for the same lease
-    /// and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. Who has waited longest
-    /// is served first. Where nobody waits nobody asks.
+    /// For all callers that wait in one process for the same kinds one poll asks the store: every
+    /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
+    /// found due by a worker beside it. One call claims for all of them that wait through clones of one handle for the same
+    /// lease and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. Whichever has
+    /// waited longest is served first. While no caller waits, the store is not asked.
     ///
-    /// A store that is away is waited for, too: if it still is at the end, that is an error. Whoever drops the wait before
-    /// anything was claimed has taken nothing.
+    /// A store that is away is waited for, too: if it still is at the end, that is an error. A call of the store that is
+    /// under way at the end is waited for, so a wait may take longer by that. A caller that drops the wait before anything
+    /// was claimed has taken nothing.
     pub async fn wait(
         &self,
         kinds: &[Kind],
@@ -231,7 +233,7 @@ impl Claims {
             .await
     }
 
-    /// The claim holds for `lease` from now on, also if its lease has ended and nobody has taken the task.
+    /// The claim holds for `lease` from now on, also if its lease has ended, unless the task was taken meanwhile.
     pub async fn extend(&self, claim: ClaimId, lease: Duration) -> Result<bool, Error> {
         claimant::check_lease(lease)?;
         let renewal = Renewal {

@@ -33,7 +33,7 @@ pub enum Expected {
 /// when it is due and before its handler starts; and no wake-up of its kind is away for longer than
 /// [`every`](Self::every). So a later time and a removal are seen in time, always, and an earlier time within that.
 ///
-/// The table has the last word. Who reschedules or shifts a task, or makes it run now, changes the table too (else the
+/// The table has the last word. A caller that reschedules or shifts a task, or makes it run now, changes the table too (else the
 /// verb answers `Done`, and the task is moved back), and so does a handler that answers
 /// [`Outcome::Again`](crate::Outcome::Again), before it answers; retries and snoozes keep their pauses as long as
 /// the table says what it said. A task is known by its key, so each of such a kind needs one.

@@ -18,7 +18,7 @@ use crate::{Failure, Outcome, Task, Timestamp};
 pub(crate) enum Verdict {
     /// The handler answered.
     Answered(Result<Outcome, Failure>),
-    /// The attempt failed for this reason, and whoever made it may say when the next is due.
+    /// The attempt failed for this reason, and its claimant may say when the next is due.
     Failed {
         /// Why.
         reason: String,

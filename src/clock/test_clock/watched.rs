@@ -78,7 +78,7 @@ struct State {
     /// Since it was polled last.
     is_woken: bool,
     has_ended: bool,
-    /// Who polls it.
+    /// Of its last poll.
     outer: Option<Waker>,
 }
 

@@ -92,7 +92,7 @@ async fn write<T, C>(
     };
     let mut left = batch;
     while !left.is_empty() {
-        // A caller who repeats a call that is still on its way comes after it: a row is once in a call.
+        // A caller that repeats a call that is still on its way comes after it: a row is once in a call.
         let mut ids = BTreeSet::new();
         let (first, again) = left
             .into_iter()

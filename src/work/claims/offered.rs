@@ -14,7 +14,7 @@ use crate::schedule::kernel::Kernel;
 use crate::store::{Ending, Guarded, Step};
 use crate::task::timestamp::duration;
 
-/// Claims that are their caller's once it accepts them. Dropped before, as its caller has gone away, they are given back.
+/// Claims that are their caller's once it accepts them. Dropped before, when its caller has gone away, they are given back.
 #[derive(Debug)]
 pub(super) struct Offered {
     kernel: Arc<Kernel>,
@@ -29,7 +29,7 @@ impl Offered {
         }
     }
 
-    /// For a caller who is there: between this and its having them there is no await.
+    /// For a caller that is there: between this and its having them there is no await.
     pub(super) fn accept(mut self) -> Vec<Claimed> {
         let claimed = std::mem::take(&mut self.claimed);
         let kernel = &self.kernel;

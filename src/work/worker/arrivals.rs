@@ -35,7 +35,7 @@ pub(crate) async fn receive(engine: Arc<Engine>, woken_by: WokenBy, backend: Arc
             Ok(arrivals) => {
                 engine.kernel.counters.received.add(arrivals.len());
                 look_with_patience(&engine, woken_by, &arrivals).await;
-                // Also when the store could not be asked: the sweep finds their tasks, redelivery helps nobody.
+                // Also when the store could not be asked: the sweep finds their tasks, redelivery would not help.
                 let acknowledged = backend.acknowledge(arrivals);
                 if clock.timeout(ACKNOWLEDGE_TIMEOUT, acknowledged).await.is_none() {
                     warn!(
@@ -147,7 +147,7 @@ fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, us
     (within, waiting)
 }
 
-/// What follows from a look, whoever took it: the wake-up's arrival or the sweep. Says how many rows had no place and
+/// What follows from a look, at a wake-up's arrival or by the sweep. Says how many rows had no place and
 /// are left to a later sweep.
 pub(crate) async fn act(
     engine: &Engine,
@@ -198,7 +198,7 @@ fn ask_first(engine: &Engine, early: Vec<Pending>) -> (Vec<Pending>, usize) {
     let mut rest = Vec::with_capacity(early.len());
     let mut left = 0;
     for row in early {
-        // One without a key was scheduled by a process that has no check: nobody knows what to ask.
+        // One without a key was scheduled by a process that has no check: it is not known what to ask.
         match (engine.check_queues.get(&row.wake.kind), row.key.clone()) {
             (Some(check_queue), Some(key)) => left += usize::from(!check_queue.add_early(key, row)),
             _ => rest.push(row),
@@ -260,7 +260,7 @@ pub(crate) fn accept(
     Heard { now, at, found: () }
 }
 
-/// Records hops, each to the due time or at the most `within` far: whoever wins the write is to send the next wake-up,
+/// Records hops, each to the due time or at the most `within` far: only the process that wins the write sends the next wake-up,
 /// of the new version; the others send nothing.
 pub(crate) async fn record(
     engine: &Engine,

@@ -46,7 +46,7 @@ impl Lease {
         }
     }
 
-    /// Whether nobody else can have the claim by now. If not, nothing may start by it until it has been renewed.
+    /// Whether the claim is surely still this worker's. If not, nothing may start by it until it has been renewed.
     pub(crate) fn holds(&self, now: &Now) -> bool {
         self.asked.until(&now.moment) < self.length
             && now
@@ -54,7 +54,7 @@ impl Lease {
                 .is_none_or(|store| store < self.until && !self.is_from_the_future(store))
     }
 
-    /// Whether the store's clock was stepped back since it was given. Then whoever removes history may mend it, to end
+    /// Whether the store's clock was stepped back since it was given. Then a worker that removes history may mend it, to end
     /// earlier by that clock than is known here, and a step forwards may end it unseen; until it has been renewed.
     fn is_from_the_future(&self, store: Timestamp) -> bool {
         store < self.until.shifted(-millis(self.length + UNSTEPPED))
