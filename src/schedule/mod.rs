@@ -4,6 +4,7 @@ pub(crate) mod actor;
 mod batches;
 mod builder;
 mod changing;
+mod closing;
 pub(crate) mod due_signals;
 mod explain;
 pub(crate) mod follow;
@@ -31,7 +32,7 @@ use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
 use crate::work::claims::shared::Shared;
-use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp, defaults};
+use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
 ///
@@ -355,36 +356,6 @@ impl Scheduler {
         Ok(found)
     }
 
-    /// Sends the wake-ups that are still waiting, and closes the backends: for a process that ends in an orderly way.
-    ///
-    /// Not needed for safety: what was not sent is found by the sweep. Stop the worker first; verbs still work
-    /// afterwards, but their wake-ups are left to the sweep. A backend that does not close within
-    /// [`defaults::STOP_TIMEOUT`] is an error; the others are closed all the same.
-    pub async fn close(&self) -> Result<(), Error> {
-        let kernel = &self.kernel;
-        // A backend that hangs must not keep a process from ending.
-        if kernel
-            .clock
-            .timeout(defaults::STOP_TIMEOUT, kernel.sender.flush())
-            .await
-            .is_none()
-        {
-            tracing::warn!(
-                "wake-ups could not be sent before the scheduler was closed, so their tasks wait for the sweep of \
-                 a worker"
-            );
-        }
-        let mut result = Ok(());
-        for (_, backend) in kernel.router.backends() {
-            let closed = kernel
-                .clock
-                .timeout(defaults::STOP_TIMEOUT, backend.close())
-                .await;
-            result = result.and(closed.unwrap_or_else(|| Err(not_closed(backend.name()))));
-        }
-        result
-    }
-
     /// An id for [`NewTask::id`](crate::NewTask::id): a caller that chooses the id before the call can repeat the call.
     pub fn new_id(&self) -> TaskId {
         self.kernel.clock.new_id()
@@ -412,12 +383,4 @@ impl Scheduler {
 /// What is told of an answer.
 fn told(answer: &Result<Answer, Error>) -> &'static str {
     answer.as_ref().map_or(metrics::ERROR, Answer::word)
-}
-
-fn not_closed(backend: &'static str) -> Error {
-    Error::Backend {
-        backend,
-        transient: false,
-        source: format!("not closed within {:?}", defaults::STOP_TIMEOUT).into(),
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline::claims::Claims;
 use delayline::store::Store;
-use delayline::{NewTask, State, Worker};
+use delayline::{Error, NewTask, State, Worker};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -232,6 +232,37 @@ async fn what_becomes_due_while_the_store_is_asked_is_not_missed() {
     world.pass(ms(10)).await;
     world.store.free_answers(Op::Ready);
     assert_eq!(all(callers).await[0].at, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_claimed_when_a_wait_ends_is_given() {
+    let world = World::new();
+    world.store.hold_answers(Op::Ready);
+    schedule(&world, Duration::ZERO).await;
+    let callers = waiting(&world, 1, &[KIND], ms(100));
+    world.pass(ms(200)).await;
+    world.store.free_answers(Op::Ready);
+    let served = all(callers).await;
+    assert_eq!((served[0].at, served[0].count), (200, 1));
+    assert_eq!(world.scheduler.stats().released, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_a_call_is_the_answer_to_the_first_in_line_and_to_no_other() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let refused = || Error::Store {
+        store: "meddled",
+        transient: false,
+        source: "refused".into(),
+    };
+    world.store.fail_with(Op::Ready, 1, refused);
+    schedule(&world, Duration::ZERO).await;
+    let of = kinds(&[KIND]);
+    let wait = || claims.wait(&of, 1, LEASE, "a", secs(10));
+    let (first, second) = tokio::join!(wait(), wait());
+    assert!(!first.unwrap_err().is_transient());
+    assert_eq!((second.unwrap().len(), world.now()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
