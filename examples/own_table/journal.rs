@@ -35,19 +35,17 @@ type Place = (State, Kind, Timestamp, TaskId);
 pub(crate) struct Kept {
     pub(crate) row: Task,
     history: String,
-    sent: Option<String>,
 }
 
 impl Kept {
     pub(crate) fn new(row: Task, noted: Noted) -> Self {
-        let Noted { history, sent } = noted;
-        Self { row, history, sent }
+        let Noted { history } = noted;
+        Self { row, history }
     }
 
     pub(crate) fn noted(&self) -> Noted {
         Noted {
             history: self.history.clone(),
-            sent: self.sent.clone(),
         }
     }
 }

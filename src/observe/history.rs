@@ -74,26 +74,6 @@ impl Leg {
     }
 }
 
-/// A wake-up that was sent, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
-    /// The version of the row that it names.
-    pub(crate) version: u64,
-    pub(crate) at: Timestamp,
-    pub(crate) leg: Leg,
-}
-
-impl Sent {
-    /// What an entry says of it.
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
-        Some(Self {
-            version: entry.version,
-            at: entry.at,
-            leg: entry.wake.clone()?,
-        })
-    }
-}
-
 impl Noted {
     /// The entries of a history, the oldest first, and whether there were older ones. What cannot be read is left out.
     pub(crate) fn entries(&self) -> (Vec<Entry>, bool) {
@@ -101,16 +81,6 @@ impl Noted {
         // What comes before the first line break is none, or the rest of one that was cut off.
         let lines = self.history.split('\n').skip(1);
         (lines.filter_map(entry).collect(), is_cut)
-    }
-
-    /// The wake-up that was sent last.
-    pub(crate) fn sent(&self) -> Option<Sent> {
-        let mut parts = self.sent.as_ref()?.splitn(3, ' ');
-        Some(Sent {
-            version: parts.next()?.parse().ok()?,
-            at: Timestamp::from_millis(parts.next()?.parse().ok()?),
-            leg: Leg::read(parts.next()?)?,
-        })
     }
 }
 
@@ -161,7 +131,7 @@ mod tests {
         .text();
         assert!(!text.contains('\n'));
         let history = format!("\n2 1 1 1 {text}");
-        let noted = Noted { history, sent: None };
+        let noted = Noted { history };
         let (entries, is_cut) = noted.entries();
         assert!(!is_cut);
         let read = entries[0].reason.clone().unwrap();
@@ -181,16 +151,14 @@ mod tests {
             ("\u{fffd}\n\n\n \n", true),
         ] {
             let history = format!("{garbled}\n{good}");
-            let (entries, cut) = Noted { history, sent: None }.entries();
+            let (entries, cut) = Noted { history }.entries();
             assert_eq!((entries.len(), cut), (1, is_cut), "{garbled:?}");
             assert_eq!(entries[0].version, 7);
             let leg = entries[0].wake.clone().unwrap();
             assert_eq!((leg.level, leg.backend.as_str()), (Some(14), "rocketmq"));
         }
-        for garbled in ["", "1", "1 2", "1 2 3", "1 2 3 x redis", "x 2 3 - redis"] {
-            let sent = Some(garbled.to_owned());
-            let history = String::new();
-            assert_eq!(Noted { history, sent }.sent(), None, "{garbled:?}");
+        for garbled in ["", "3", "3 x redis", "x - redis", "3 -"] {
+            assert_eq!(Leg::read(garbled), None, "{garbled:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What has become of a task, and what comes next.
 
 use super::Scheduler;
-use crate::history::{Entry, Explanation, Sent, WakeUp};
+use crate::history::{Entry, Explanation, WakeUp};
 use crate::store::{Noted, Target};
-use crate::task::timestamp::duration;
-use crate::{Error, State, Task};
+use crate::task::timestamp::{duration, millis};
+use crate::{Error, State, Task, Timestamp};
 
 /// How often a task is read again that changes while it is read.
 const TRIES: usize = 3;
@@ -48,14 +48,7 @@ impl Scheduler {
         let now = kernel.time.ask(&*kernel.store).await?.now;
         let mut pauses = self.paused().await?.into_iter();
         let (history, is_cut) = noted.entries();
-        let by_event = history.last().and_then(Sent::of);
-        let sent = [noted.sent(), by_event].into_iter().flatten();
-        let mut current = sent.filter(|sent| (sent.version, State::Scheduled) == (task.version, task.state));
-        let wake = current.next().map(|sent| WakeUp {
-            since: sent.at,
-            arrives_at: sent.at.after(sent.leg.delay),
-            leg: sent.leg,
-        });
+        let wake = history.last().and_then(|last| self.wake_up(&task, last));
         // What another process has sent on a way that is none of this one's goes on by the ways of others.
         let mut backends = kernel.router.backends();
         let is_ours = wake
@@ -81,6 +74,26 @@ impl Scheduler {
         };
         explanation.words = explanation.in_words();
         Ok(Some(explanation))
+    }
+
+    /// The wake-up of a scheduled task: the one that its last entry tells of. Or, where only hops came after it, which need not
+    /// be noted, the one that this scheduler would have sent by then, if that is overdue when the row says.
+    fn wake_up(&self, task: &Task, last: &Entry) -> Option<WakeUp> {
+        let hops = task.version.checked_sub(last.version)?;
+        let noted = last.wake.clone().filter(|_| task.state == State::Scheduled)?;
+        if hops == 0 {
+            return Some(WakeUp::sent(noted, last.at));
+        }
+        let router = &self.kernel.router;
+        let remaining = |at: Timestamp| duration(task.due_at.millis_since(at));
+        let legs = router.legs(&task.kind, remaining(last.at));
+        let (before, rest) = legs.split_at_checked(usize::try_from(hops).ok()?)?;
+        let leg = rest.first()?;
+        let punctual = before.iter().fold(last.at, |at, leg| at.after(leg.delay));
+        let (look_in, _) = router.way(Some(&task.kind), remaining(punctual));
+        let since = task.wake_at?.shifted(-millis(look_in));
+        let is_so = router.way(Some(&task.kind), remaining(since)) == (look_in, Some(leg.clone()));
+        (is_so && legs.first() == Some(&noted) && since >= punctual).then(|| WakeUp::sent(leg.clone(), since))
     }
 
     /// A task and what was [noted](crate::SchedulerBuilder::history) of it until then, the oldest first; by key of the live

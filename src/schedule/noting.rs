@@ -11,7 +11,7 @@ use crate::{Kind, Task, Timestamp};
 pub(crate) struct Way {
     /// When it will be overdue.
     pub(crate) look_in: Duration,
-    /// How rows keep it; none where nothing is noted.
+    /// How histories tell of it; none where nothing is noted.
     pub(crate) sent: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Few calls for many callers.
+//! Batches concurrent calls.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const PLACES: usize = 10_000;
 /// How many bytes they have at the most; an item that is larger takes all of it.
 const BYTES: usize = 64 << 20;
 
-/// A caller with so many items shares its call with nobody: it would gain little, and take the others' places.
+/// A caller with so many items shares its call with no other: it would gain little, and take the others' places.
 pub(crate) const LARGE: usize = crate::defaults::BATCH / 2;
 
 /// Brings what concurrent callers ask for together in few calls.
@@ -161,7 +161,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Calls that wait until they are let go, and what each was asked for. Nobody's call is slow.
+    /// Calls that wait until they are let go, and what each was asked for. None counts as slow.
     struct Held {
         coalescer: Coalescer<usize, Vec<usize>>,
         asked: Arc<Mutex<Vec<Vec<usize>>>>,
@@ -225,11 +225,11 @@ mod tests {
             let coalescer = Arc::clone(&coalescer);
             callers.spawn(async move { coalescer.ask(vec![item; LARGE]).await });
         }
-        // Whoever can be here, is.
+        // As many are here as can be.
         tokio::time::sleep(SECOND).await;
         assert_eq!(coalescer.places.available_permits(), PLACES - most * LARGE);
         assert!(timeout(SECOND, coalescer.ask(vec![0; LARGE])).await.is_err());
-        // Who gave up has left nothing behind, and in the end everybody is answered.
+        // A caller that gave up has left nothing behind, and in the end all are answered.
         let letting_go = async {
             loop {
                 go.notify_one();
@@ -239,7 +239,7 @@ mod tests {
         let answers = tokio::select! {
             answers = callers.join_all() => answers,
             () = letting_go => unreachable!(),
-            () = tokio::time::sleep(10_000 * SECOND) => panic!("not everybody is answered"),
+            () = tokio::time::sleep(10_000 * SECOND) => panic!("not all are answered"),
         };
         let mut answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap()[0]).collect();
         answers.sort_unstable();

@@ -1,6 +1,6 @@
 //! Makes a store of a table: reads rows, decides in memory what becomes of them, and writes those that are as they were.
 //!
-//! No lock is held while it decides: a row that somebody else was quicker with is read again, and decided anew. One that
+//! No lock is held while it decides: a row that another process was quicker with is read again, and decided anew. One that
 //! another transaction keeps locked is asked for again by a caller's call, and left to the sweep by a worker's.
 
 mod batch;
@@ -42,7 +42,8 @@ pub struct Engine<T> {
     callers: Arc<Decider<T>>,
     /// What workers do, which may have connections of its own.
     workers: Arc<Decider<T>>,
-    merging: Arc<Merging>,
+    inserts: Arc<Merging<NewRow>>,
+    changes: Arc<Merging<Change>>,
 }
 
 impl<T: Table> Engine<T> {
@@ -50,10 +51,16 @@ impl<T: Table> Engine<T> {
     /// those of the table.
     pub fn new(table: T, clock: Clock, history: Duration) -> Self {
         let decider = Arc::new(Decider::new(table, clock, history));
+        Self::over(Arc::clone(&decider), decider)
+    }
+
+    fn over(callers: Arc<Decider<T>>, workers: Arc<Decider<T>>) -> Self {
+        let (name, calls) = (callers.table.name(), callers.table.calls());
         Self {
-            callers: Arc::clone(&decider),
-            workers: decider,
-            merging: Arc::default(),
+            inserts: Arc::new(Merging::new(name, calls, callers.clock.clone())),
+            changes: Arc::new(Merging::new(name, calls, callers.clock.clone())),
+            callers,
+            workers,
         }
     }
 
@@ -62,11 +69,7 @@ impl<T: Table> Engine<T> {
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn beside(callers: T, workers: T, clock: &Clock, history: Duration) -> Self {
         let decider = |table| Arc::new(Decider::new(table, clock.clone(), history));
-        Self {
-            callers: decider(callers),
-            workers: decider(workers),
-            merging: Arc::default(),
-        }
+        Self::over(decider(callers), decider(workers))
     }
 
     /// Ends calls that take so long.
@@ -81,7 +84,7 @@ impl<T: Table> Engine<T> {
         (self.callers, self.workers) = (Arc::clone(&decider), decider);
     }
 
-    /// The same rules over a transaction that somebody has opened in the table's database.
+    /// The same rules over a transaction that a service has opened in the table's database.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn join<O: Table>(&self, table: O) -> Joined<O> {
         Joined::new(Decider::new(
@@ -97,7 +100,8 @@ impl<T> Clone for Engine<T> {
         Self {
             callers: Arc::clone(&self.callers),
             workers: Arc::clone(&self.workers),
-            merging: Arc::clone(&self.merging),
+            inserts: Arc::clone(&self.inserts),
+            changes: Arc::clone(&self.changes),
         }
     }
 }
@@ -123,18 +127,11 @@ impl<T: Table + 'static> Store for Engine<T> {
     }
 
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error> {
-        match self.callers.table.calls() {
-            Some(_) => self.merging.insert(&self.callers, rows).await,
-            None => self.callers.within(self.callers.insert(rows)).await,
-        }
+        self.inserts.ask(&self.callers, rows).await
     }
 
     async fn change(&self, changes: Vec<Change>) -> Result<Stamped<Vec<Result<Answer, Error>>>, Error> {
-        let history = self.callers.history;
-        match self.callers.table.calls() {
-            Some(_) => self.merging.change(&self.callers, changes, history).await,
-            None => self.callers.within(self.callers.change(changes)).await,
-        }
+        self.changes.ask(&self.callers, changes).await
     }
 
     async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {

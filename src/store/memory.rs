@@ -9,13 +9,13 @@ use std::time::Duration;
 
 pub(super) use self::table::MemoryTable;
 use super::Engine;
-use super::forwarded::forward_to_engine;
+use super::delegated::{delegate_store, unchanged};
 use crate::clock::Clock;
 use crate::{Timestamp, defaults};
 
 /// Keeps rows in this process's memory: for tests and simulations, and for tasks that may end with the process.
 ///
-/// A clone is another handle of the same rows. No lock is held across an await, and a call that nobody else is quicker than
+/// A clone is another handle of the same rows. No lock is held across an await, and a call that no other is quicker than
 /// ends at once; so it comes out the same way every time under a simulated clock.
 ///
 /// ```
@@ -88,4 +88,4 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-forward_to_engine!(MemoryStore);
+delegate_store!(MemoryStore, engine, unchanged);

@@ -3,13 +3,14 @@
 //! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
 //! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
 
+mod claim;
 pub(crate) mod coalescer;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../../tests/support/database.rs"]
 mod database;
+mod delegated;
 mod engine;
 pub(crate) mod fnv;
-mod forwarded;
 mod limited;
 pub(crate) mod line;
 mod memory;
@@ -37,16 +38,17 @@ mod step;
 pub(crate) mod store_time;
 pub mod table;
 mod taking;
+mod transaction;
 mod transition;
 pub(crate) mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::claim::{Ahead, Claim, Guarded, Looked, Pending, Renewal, Sweep};
 pub use self::engine::Engine;
 pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
@@ -62,13 +64,13 @@ pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
+pub use self::transaction::Transaction;
 pub(crate) use self::transition::ended;
 use crate::backend::Wake;
 pub use crate::task::page::Page;
 pub use crate::task::target::{Action, Expect, Target};
-use crate::task::timestamp::millis;
 pub use crate::task::when::When;
-use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp, defaults};
+use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// Keeps the rows, and moves each from state to state, guarded by its version.
 ///
@@ -76,7 +78,7 @@ use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp,
 /// call returns. A store decides by its own clock, read in the statement itself. A batch may be split into several
 /// transactions between its rows, never within one row. The diagram of states is in `DESIGN.md`.
 ///
-/// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`] fails, with an error that is
+/// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, with an error that is
 /// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
 /// cannot be read, holds up no other: each row of a batch has an answer of its own.
 /// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. Who brings a database
@@ -100,8 +102,8 @@ pub trait Store: Debug + Send + Sync {
     /// A claim whose lease has ended is no claim: it is ended first, as by [`sweep`](Self::sweep), and so its row is
     /// scheduled. The same for [`change`](Self::change).
     ///
-    /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that a
-    /// stranger's transaction keeps locked gets an error that is transient, after a short wait.
+    /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that
+    /// another transaction keeps locked gets an error that is transient, after a short wait.
     ///
     /// A store in which a commit costs more than a row brings the calls of concurrent callers together, so that they share
     /// commits; who means a row that is locked holds up no other caller then. The same for [`change`](Self::change).
@@ -133,7 +135,7 @@ pub trait Store: Debug + Send + Sync {
     /// - Running: the lease has ended; the row is scheduled again, due as before, one stall more, and is looked at at
     ///   once. Unless its handler was said to have started ([`Renewal::started`]), its attempt is given back.
     /// - Scheduled and due: claimed as far as the claim has room for its kind; else waiting, and left as it is for
-    ///   whoever has room.
+    ///   a claimer that has room.
     /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
     ///   workers one at a time has it. Its version stays: the hop that follows adds to it.
     ///
@@ -148,7 +150,7 @@ pub trait Store: Debug + Send + Sync {
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error>;
 
     /// Moves the end of leases to `lease` from now, each if the row is still running and of that version, also where it
-    /// has ended and nobody has taken the row; and notes which handlers start. Says of each what came of it.
+    /// has ended and no other claim has the row; and notes which handlers start. Says of each what came of it.
     async fn renew(&self, claims: &[Renewal], lease: Duration) -> Result<Vec<Guarded>, Error>;
 
     /// The row of a target; by key its live row, else the newest, as in [`change`](Self::change).
@@ -191,50 +193,9 @@ pub trait Store: Debug + Send + Sync {
     /// Waits until another process has said that rows were scheduled which are due soon. Never ends where nobody
     /// says so.
     ///
-    /// What was said while nobody waited ends the next call at once; a call that is dropped loses nothing.
+    /// What was said while no call waited ends the next one at once; a call that is dropped loses nothing.
     async fn notified(&self) {
         std::future::pending().await
-    }
-}
-
-/// A transaction that a service has opened, joined by the store that keeps its rows there.
-///
-/// What is done through it happens when the service commits, and does not happen otherwise. Each SQL store makes one
-/// of a connection by its `join`; [`Scheduler`](crate::Scheduler) and [`Context`](crate::Context) take it.
-/// The contracts are those of the methods of the same names of [`Store`]. An error that is transient, such as a
-/// deadlock, means that the service has to roll back and may repeat its transaction.
-#[async_trait]
-pub trait Transaction: Send {
-    /// As [`Store::insert`].
-    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
-
-    /// As [`Store::change`]. Rows that are running are not locked by it.
-    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
-
-    /// As [`Store::find`].
-    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error>;
-
-    /// Ends a claim as done, with this noted of it, if the row is still running and of that version; says whether it was
-    /// so.
-    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error>;
-}
-
-#[async_trait]
-impl<T: Transaction + ?Sized> Transaction for &mut T {
-    async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        (**self).insert(rows).await
-    }
-
-    async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        (**self).change(changes).await
-    }
-
-    async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
-        (**self).find(target).await
-    }
-
-    async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
-        (**self).finish(id, version, note).await
     }
 }
 
@@ -318,114 +279,6 @@ pub enum Verb {
         /// When its wake-up will be overdue, from now.
         look_in: Duration,
     },
-}
-
-/// Who claims, for how long, and how many of which kinds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Written into `owner`; for people.
-    pub owner: Arc<str>,
-    /// `wake_at` of a claimed row is this long after now by the store's clock.
-    pub lease: Duration,
-    /// The kinds that the claimer handles, each with how many more of it the claimer can take.
-    pub room: BTreeMap<Kind, usize>,
-    /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
-    /// call have fewer in all. A store may count those that it left to somebody else, too.
-    pub bytes: usize,
-    /// Whether it is noted of rows that they are claimed, and that their lease has ended.
-    pub history: History,
-}
-
-/// What a sweep is to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sweep {
-    /// How many rows of each kind and state at the most.
-    pub limit: usize,
-    /// By how much `wake_at` of a row moves on that is not due.
-    pub retake: Duration,
-    /// Whether to look ahead as well, and how far.
-    pub ahead: Option<Ahead>,
-}
-
-/// How far to look ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// Up to which time from now.
-    pub within: Duration,
-    /// How many rows at the most.
-    pub limit: usize,
-}
-
-impl Ahead {
-    /// How long ago the first rows have become due. A row is overdue only when its backend has had its usual lateness;
-    /// one that another process scheduled for the time before would have to wait for the sweep after the next.
-    pub const SINCE: Duration = defaults::PRECISE_LATENESS;
-
-    /// The earliest due time of the rows.
-    pub(crate) fn from(now: Timestamp) -> Timestamp {
-        now.shifted(-millis(Self::SINCE))
-    }
-}
-
-/// A claim whose lease is to end later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewal {
-    /// Which row.
-    pub id: TaskId,
-    /// The version by which it was claimed.
-    pub version: u64,
-    /// Whether its handler has started, or is about to: from then on the claim is an attempt, also if its worker dies.
-    pub started: bool,
-}
-
-/// What came of a write that is guarded by the version of its row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guarded {
-    /// The row was as expected, and is written.
-    Done,
-    /// The row is in another state, of another version, or gone.
-    Lost,
-    /// Not known: another transaction has the row locked, or its server is out of reach. Nothing was written unless an
-    /// answer was lost; to be asked again.
-    Blocked,
-}
-
-/// What a look at rows found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
-    /// Claimed: state running, attempt + 1, not started, of the version by which the claim is now known.
-    pub claimed: Vec<Task>,
-    /// Valid but not due: a hop is to be recorded and sent.
-    pub early: Vec<Pending>,
-    /// Due and not claimed, for want of room or of a handler: how many of which kind.
-    pub waiting: BTreeMap<Kind, usize>,
-    /// Wake-ups that named a past version.
-    pub stale: usize,
-    /// Rows whose lease had ended.
-    pub expired: usize,
-    /// What comes next, for a sweep that was to look ahead: the earliest due first.
-    pub ahead: Vec<Pending>,
-}
-
-impl Looked {
-    /// Leaves out of the look ahead what was claimed right after it.
-    pub(crate) fn forget_claimed(&mut self) {
-        let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();
-        self.ahead.retain(|row| !claimed.contains(&row.wake.id));
-    }
-}
-
-/// A scheduled row that is not due yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
-    /// The row, at its version.
-    pub wake: Wake,
-    /// Its caller's own name for it, if any.
-    pub key: Option<Key>,
-    /// When it is due.
-    pub due_at: Timestamp,
-    /// When its caller wanted it to run: the due time before any retry or snooze.
-    pub planned_at: Timestamp,
 }
 
 /// The one answer of a call for one row.

@@ -26,7 +26,7 @@ use self::joined::Joined;
 use self::ranges::Known;
 use self::session::Own;
 use self::sql::Sql;
-use super::forwarded::forward_to_engine;
+use super::delegated::{delegate_store, unchanged};
 use super::sql::{Pools, SqlTable};
 use super::{Engine, Transaction};
 use crate::Error;
@@ -188,7 +188,7 @@ impl fmt::Debug for MySqlStore {
     }
 }
 
-forward_to_engine!(MySqlStore);
+delegate_store!(MySqlStore, engine, unchanged);
 
 #[cfg(test)]
 mod tests;

@@ -24,33 +24,23 @@ pub enum History {
 pub struct Note {
     /// What happened, for the row's history: without a line break.
     pub event: Option<String>,
-    /// How the wake-up goes on its way that follows from it, where no event says it.
-    pub sent: Option<String>,
 }
 
 impl Note {
-    /// What is kept of a transition where `history` keeps at least `from`.
+    /// What is kept of a transition where `history` keeps at least `from`, and of the wake-up that follows from it.
     pub(crate) fn kept<'l>(
         history: History,
         from: History,
-        sent: Option<String>,
+        wake: Option<String>,
         line: impl FnOnce() -> Line<'l>,
     ) -> Self {
-        if history == History::Off {
-            return Note::default();
-        }
-        let line = |sent: &Option<String>| {
-            let wake = sent.as_deref().map(Into::into);
+        let is_kept = history > History::Off && history >= from;
+        let line = || {
+            let wake = wake.map(Into::into);
             Line { wake, ..line() }.text()
         };
-        let event = (history >= from).then(|| line(&sent));
-        // An event says it itself: to say it twice would make each row longer.
-        let sent = sent.filter(|_| event.is_none());
-        Note { event, sent }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.event.is_none() && self.sent.is_none()
+        let event = is_kept.then(line);
+        Note { event }
     }
 }
 
@@ -61,9 +51,6 @@ pub struct Noted {
     /// each two: the version after it; when it was, in ms since 1970 (UTC); when the row was due before it (`-`: it was not
     /// there) and after it, in the same; and the event. Only the last [`LIMIT`](Self::LIMIT) characters or bytes.
     pub history: String,
-    /// Of the last transition that [sent](Note::sent) something: the version after it, when it was, and what it said, a blank
-    /// between each two. Nothing, if none did.
-    pub sent: Option<String>,
 }
 
 impl Noted {
@@ -75,12 +62,8 @@ impl Noted {
         if let Some(event) = &note.event {
             self.add_event(event, row, at, due_before);
         }
-        if let Some(sent) = &note.sent {
-            self.sent = Some(format!("{} {} {sent}", row.version, at.as_millis()));
-        }
     }
 
-    /// The same of a transition that sends nothing.
     pub(super) fn add_event(
         &mut self,
         event: &str,
@@ -102,19 +85,12 @@ impl Noted {
     pub fn append(&mut self, later: &Self) {
         self.history += &later.history;
         self.cut();
-        if later.sent.is_some() {
-            self.sent.clone_from(&later.sent);
-        }
     }
 
     fn cut(&mut self) {
         if let Some(over) = self.history.len().checked_sub(Self::LIMIT) {
             self.history.drain(..self.history.ceil_char_boundary(over));
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.history.is_empty() && self.sent.is_none()
     }
 }
 

@@ -25,7 +25,7 @@ pub use self::builder::PostgresBuilder;
 use self::connections::Database;
 use self::lane::{Joined, Own};
 use self::session::PgSession;
-use super::forwarded::forward_to_engine;
+use super::delegated::{delegate_store, unchanged};
 use super::sql::SqlTable;
 use super::{Engine, Transaction};
 use crate::Error;
@@ -153,7 +153,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-forward_to_engine!(PostgresStore);
+delegate_store!(PostgresStore, engine, unchanged);
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ pub use self::builder::RedisStoreBuilder;
 use self::database::Database;
 use self::table::RedisTable;
 use super::Engine;
-use super::forwarded::forward_to_engine;
+use super::delegated::{delegate_store, unchanged};
 use crate::Error;
 
 /// What keys begin with, unless told.
@@ -34,7 +34,7 @@ const PREFIX: &str = "delayline";
 /// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
 /// server's clock, read in the same call; in a Redis Cluster each row goes by the clock of the master that has
 /// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. It connects when it is
-/// first needed, so that a server that is down keeps nobody from starting.
+/// first needed, so that a server that is down keeps no process from starting.
 ///
 /// A service's own transaction cannot be joined here: a task is scheduled or not, whatever becomes of the service's rows.
 ///
@@ -69,7 +69,7 @@ const PREFIX: &str = "delayline";
 ///
 /// Rows are spread over *shards*: 1 on one server, 64 in a Cluster, unless [`shards`](RedisStoreBuilder::shards) says
 /// otherwise where the prefix is first used. Their number never changes. A shard is all on one master, and a Cluster grows
-/// by moving its own slots, and the shards with them, to further masters, while everybody works.
+/// by moving its own slots, and the shards with them, to further masters, while processes work.
 ///
 /// A prefix can go from one server to a Cluster, as it is, while no process uses it: stop them, have
 /// `redis-cli --cluster import` move the keys, and start them with the Cluster's URL. With one shard all rows are then on one
@@ -98,7 +98,7 @@ impl RedisStore {
     /// `redis+sentinel://…host[:port],…/master[/database]` for the master that sentinels name, or
     /// `redis+cluster://…host[:port],…` for a Cluster; each with `rediss` for TLS.
     ///
-    /// It does not connect before it is first needed, so that a server that is down keeps nobody from starting; ask for
+    /// It does not connect before it is first needed, so that a server that is down keeps no process from starting; ask for
     /// [`check`](Store::check) to know at once. The settings are the defaults of [`builder`](Self::builder).
     ///
     /// ```no_run
@@ -137,7 +137,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-forward_to_engine!(RedisStore);
+delegate_store!(RedisStore, engine, unchanged);
 
 #[cfg(test)]
 mod tests;

@@ -117,7 +117,7 @@ impl Rows {
     /// Notes what has been made of a row that was due then before.
     fn note(&mut self, id: TaskId, now: Timestamp, note: &Note, before: Option<Timestamp>) {
         if let Some(row) = self.rows.get(&id)
-            && !note.is_empty()
+            && note.event.is_some()
         {
             self.noted.entry(id).or_default().add(note, row, now, before);
         }
@@ -139,12 +139,12 @@ impl Rows {
 
     /// Adds to what was noted of a row.
     pub(super) fn add_noted(&mut self, id: TaskId, noted: &Noted) {
-        if !noted.is_empty() {
+        if !noted.history.is_empty() {
             self.noted.entry(id).or_default().append(noted);
         }
     }
 
-    /// Writes what somebody has made of a row, if it is as it was, and no second live one of its key; says whether it did.
+    /// Writes what has become of a row, if it is as it was, and no second live one of its key; says whether it did.
     pub(super) fn write(&mut self, write: &Write) -> bool {
         let new = &write.row;
         let Some(old) = self.get(new.id) else {

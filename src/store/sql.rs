@@ -5,7 +5,6 @@ mod batches;
 mod builder;
 mod clip;
 pub(super) mod codec;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
 mod errors;
 mod parts;
@@ -21,10 +20,13 @@ pub(super) use self::batches::{STATEMENT, batches};
 pub(super) use self::builder::{check_connections, check_name};
 #[cfg(feature = "mysql")]
 pub(super) use self::clip::clip;
+#[cfg(feature = "sqlite")]
+pub(super) use self::connections::Lent;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::connections::Pools;
 #[cfg(feature = "postgres")]
 pub(super) use self::connections::{Away, LIVES_FOR};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::connections::{Connections, Dial, Pools};
+pub(super) use self::connections::{Connections, Dial};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::errors::Limits;
 pub(super) use self::errors::RowError;

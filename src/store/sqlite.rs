@@ -19,10 +19,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
 pub use self::builder::SqliteBuilder;
-use self::connections::{BUSY_TIMEOUT, Connections, not_opened};
+use self::connections::{BUSY_TIMEOUT, Pool, Writing, not_opened, pool};
 use self::presence::Presence;
 use self::session::{Joined, Own};
-use super::forwarded::forward_to_engine;
+use super::delegated::{delegate_store, unchanged};
 use super::sql::SqlTable;
 use super::{Engine, Transaction};
 use crate::clock::Clock;
@@ -50,7 +50,7 @@ const ROWS_AHEAD: usize = 1_024;
 /// [`join`](Self::join) one late:
 ///
 /// - Nothing is scheduled, changed, claimed or ended meanwhile; the worker repeats its ends of claims. Tasks run late.
-/// - Leases are not renewed. Nobody else can take the claims either, as that is a write as well. A lease that has ended
+/// - Leases are not renewed. No other process can take the claims either, as that is a write as well. A lease that has ended
 ///   by then is lost if a sweep has the lock before the renewal: then the handler is stopped, and the task starts again.
 ///
 /// # What stands in the way
@@ -70,8 +70,8 @@ pub struct SqliteStore {
 }
 
 struct File {
-    writer: Arc<Connections>,
-    readers: Arc<Connections>,
+    writer: Pool,
+    readers: Pool,
     clock: Clock,
 }
 
@@ -120,8 +120,8 @@ impl SqliteStore {
         let create = writer.clone().create_if_missing(true);
         let presence = Arc::new(Presence::new(path));
         let file = File {
-            writer: Connections::new(writer, &presence, 1, clock.clone()),
-            readers: Connections::new(reader, &presence, READERS, clock.clone()),
+            writer: pool(writer, &presence, 1, &clock),
+            readers: pool(reader, &presence, READERS, &clock),
             clock: clock.clone(),
         };
         let prepared = file.in_time(file.prepare(create, &presence)).await;
@@ -171,14 +171,17 @@ impl File {
         done.unwrap_or_else(|| Err(sqlx::Error::Io(io::Error::other(Late(limit)))))
     }
 
+    /// A transaction that holds the lock for writing.
+    async fn write(&self) -> Result<Writing, sqlx::Error> {
+        connections::write(&self.writer, &self.clock).await
+    }
+
     async fn prepare(
         &self,
         create: SqliteConnectOptions,
         presence: &Arc<Presence>,
     ) -> Result<(), sqlx::Error> {
-        Connections::new(create, presence, 1, self.clock.clone())
-            .lend()
-            .await?;
+        pool(create, presence, 1, &self.clock).lend().await?;
         let mut lent = self.writer.lend().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *lent)
@@ -187,7 +190,7 @@ impl File {
             return Err(sqlx::Error::Configuration(NoLog(mode).into()));
         }
         lent.give_back();
-        let mut writing = self.writer.write().await?;
+        let mut writing = self.write().await?;
         let now = writing.now.as_millis();
         schema::migrate(&mut writing, now).await?;
         writing.commit().await
@@ -203,7 +206,7 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-forward_to_engine!(SqliteStore);
+delegate_store!(SqliteStore, engine, unchanged);
 
 #[cfg(test)]
 mod tests;

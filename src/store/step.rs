@@ -34,10 +34,7 @@ impl Step {
     }
 
     const fn of(id: TaskId, version: u64, event: Event) -> Self {
-        let note = Note {
-            event: None,
-            sent: None,
-        };
+        let note = Note { event: None };
         Self {
             id,
             version,
@@ -84,7 +81,7 @@ impl Event {
 pub enum Ending {
     /// Done; kept as long as the store keeps history.
     Done,
-    /// Dead; kept until somebody acts.
+    /// Dead; kept until it is redriven or dismissed.
     Dead {
         /// Why, for `last_error`.
         error: String,

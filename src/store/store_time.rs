@@ -52,7 +52,7 @@ struct Last {
 /// The smallest difference between two times.
 const TICK: Duration = Duration::from_millis(1);
 
-/// For how long an answer is believed where somebody's time is reckoned from it; of two clocks one may be faster.
+/// For how long an answer is believed where a caller's time is reckoned from it; of two clocks one may be faster.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
 /// By how much the store's clock and this process's may part between two answers before people are told.

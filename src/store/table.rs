@@ -46,7 +46,7 @@ pub trait Table: Send + Sync {
     ) -> Result<Stamped<Found>, Error>;
 
     /// The same of rows that are about to be changed, with all columns. A transaction of a service's own keeps others from them
-    /// until it ends, but for rows that nobody may change: running ones whose lease has not ended, and those that are over.
+    /// until it ends, but for rows that no caller may change: running ones whose lease has not ended, and those that are over.
     async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, Error> {
         self.read(ids, keys, Columns::All).await
     }
@@ -71,7 +71,7 @@ pub trait Table: Send + Sync {
 
     /// Writes rows as [`NewRow::row`] makes them at the table's time, each unless a row of its id, or a live one of its kind
     /// and key, is there or comes before it: that one is [`Outcome::Lost`]. Where one of a call is, so may others be that are
-    /// in nobody's way: a call of those alone writes them.
+    /// in no other's way: a call of those alone writes them.
     async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error>;
 
     /// Writes what has become of rows, each if it is as it was. No two are of one id.
@@ -81,10 +81,10 @@ pub trait Table: Send + Sync {
     async fn write(&self, rows: &[Write]) -> Result<Vec<Outcome>, Error>;
 
     /// Claims rows that are scheduled and due, as far as the claim has room for their kind and bytes; gives them, each as it
-    /// is then, with its payload. Those that somebody has locked it passes over.
+    /// is then, with its payload. Those that are locked it passes over.
     ///
-    /// What is due and cannot be read it [sets aside](Self::set_aside) for the time of the lease, so that it is in nobody's
-    /// way, and gives as well.
+    /// What is due and cannot be read it [sets aside](Self::set_aside) for the time of the lease, so that it is in no
+    /// other's way, and gives as well.
     ///
     /// A database that finds and writes in one statement does better than this, which reads, decides and writes; what comes of
     /// a row has to be the same.
@@ -297,7 +297,7 @@ impl Write {
 pub enum Outcome {
     /// It is written.
     Written,
-    /// It is not, since somebody else was quicker: it is of another version, gone, or there already.
+    /// It is not, since others were quicker: it is of another version, gone, or there already.
     Lost,
     /// It is not, since another transaction has it locked, or its id or key.
     Locked,

@@ -25,7 +25,6 @@ impl<'a> Taking<'a> {
             bytes: claim.bytes,
             note: Note {
                 event: claim.claimed(),
-                sent: None,
             },
         }
     }

@@ -19,8 +19,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// How many calls are in flight at the most, slow ones included.
 const CALLS_AT_MOST: usize = 16;
 
-/// Begins a call with all that waits, as far as it goes into one, whenever fewer than `calls` are in flight, until nobody
-/// can send more.
+/// Begins a call with all that waits, as far as it goes into one, whenever fewer than `calls` are in flight, until no
+/// more can be sent.
 ///
 /// `ended` is told of each call that has ended meanwhile; those still in flight are given back.
 pub(crate) async fn take_turns<T, F>(
@@ -78,7 +78,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// One item, whose bytes nobody counts.
+    /// One item, whose bytes do not count.
     pub(crate) const ONE: Self = Self { items: 1, bytes: 0 };
 }
 

@@ -19,7 +19,7 @@ pub struct Explanation {
     pub history: Vec<Entry>,
     /// Whether there were older entries, which were dropped as there were too many.
     pub is_cut: bool,
-    /// The wake-up that was sent last; none if the task is not scheduled, or if it was not noted which way that goes.
+    /// The wake-up that was sent last; none if the task is not scheduled, or if it is not known which way that goes.
     pub wake: Option<WakeUp>,
     /// The legs after it, or from now on where it is not known, if every one is punctual, the first thousand of them. None if
     /// no leg is to come, or if the wake-up is on a way that only other processes know.
@@ -39,4 +39,15 @@ pub struct WakeUp {
     pub since: Timestamp,
     /// When it arrives if it is punctual. It counts as missed at the task's [`wake_at`](Task::wake_at).
     pub arrives_at: Timestamp,
+}
+
+impl WakeUp {
+    pub(crate) fn sent(leg: Leg, since: Timestamp) -> Self {
+        let arrives_at = since.after(leg.delay);
+        Self {
+            leg,
+            since,
+            arrives_at,
+        }
+    }
 }

@@ -2,12 +2,12 @@
 
 use super::patience::Patience;
 use crate::store::Stamped;
-use crate::store::merging::{Answers, AnswersAtOnce, AtOnce};
+use crate::store::merging::{Answers, AnswersAtOnce, Ask, AtOnce};
 use crate::store::table::Outcome;
 use crate::{Error, Timestamp};
 
 /// What is known of one of a batch.
-pub(super) enum Place<A> {
+enum Place<A> {
     /// Nothing: it is to be decided, perhaps anew.
     Open,
     /// Another transaction keeps a row locked that it needs.
@@ -16,9 +16,9 @@ pub(super) enum Place<A> {
 }
 
 /// A batch, each of which has an answer of its own.
-pub(super) struct Batch<'c, Q, A> {
+pub(super) struct Batch<'c, Q: Ask> {
     pub(super) asked: Vec<Q>,
-    places: Vec<Place<A>>,
+    places: Vec<Place<Q::Answer>>,
     patience: Patience<'c>,
     /// Whether it waits for others; else it is read again once, and given back.
     waits: bool,
@@ -27,7 +27,7 @@ pub(super) struct Batch<'c, Q, A> {
     pub(super) may_have_written: bool,
 }
 
-impl<'c, Q, A> Batch<'c, Q, A> {
+impl<'c, Q: Ask> Batch<'c, Q> {
     pub(super) fn new(asked: Vec<Q>, patience: Patience<'c>, waits: bool) -> Self {
         Self {
             places: asked.iter().map(|_| Place::Open).collect(),
@@ -50,7 +50,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         (0..self.places.len()).filter(is_open).collect()
     }
 
-    pub(super) fn answer(&mut self, place: usize, answer: Result<A, Error>) {
+    pub(super) fn answer(&mut self, place: usize, answer: Result<Q::Answer, Error>) {
         self.places[place] = Place::Answered(answer);
     }
 
@@ -86,7 +86,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     }
 
     /// All answers: an error for what was not to be had.
-    pub(super) fn answered(self, store: &'static str) -> Answers<A> {
+    pub(super) fn answered(self, store: &'static str) -> Answers<Q::Answer> {
         let now = self.began.unwrap_or_default();
         let answer = |place| match place {
             Place::Answered(answer) => answer,
@@ -97,7 +97,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     }
 
     /// The same, but gives back what was not to be had at once.
-    pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q, A> {
+    pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q> {
         let now = self.began.unwrap_or_default();
         let answer = |(asked, place)| match place {
             Place::Answered(answer) => AtOnce::Answered(answer),

@@ -8,9 +8,8 @@ use super::batch::Batch;
 use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
 use crate::clock::Clock;
-use crate::store::merging::{Answers, AnswersAtOnce, Batched};
+use crate::store::merging::{Answers, AnswersAtOnce, Ask, Decide};
 use crate::store::table::Table;
-use crate::store::turns::CALLS;
 use crate::store::{Change, NewRow, Stamped, unanswered};
 use crate::{Answer, Error, Scheduled, defaults};
 
@@ -59,7 +58,7 @@ impl<T: Table> Decider<T> {
     }
 
     /// A batch of which each that is not answered is asked for again, for a while.
-    pub(super) fn batch<Q, A>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q, A> {
+    pub(super) fn batch<Q: Ask>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q> {
         Batch::new(asked, Patience::new(&self.clock, &self.queue), waits)
     }
 
@@ -77,38 +76,25 @@ impl<T: Table> Decider<T> {
 }
 
 #[async_trait]
-impl<T: Table + 'static> Batched for Decider<T> {
-    fn name(&self) -> &'static str {
-        self.table.name()
-    }
-
-    fn calls(&self) -> usize {
-        self.table.calls().unwrap_or(CALLS)
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    async fn insert_alone(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
+impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
+    async fn wait(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
         self.within(self.insert(rows)).await
     }
 
-    async fn change_alone(&self, changes: Vec<Change>, _: Duration) -> Result<Answers<Answer>, Error> {
-        self.within(self.change(changes)).await
-    }
-
-    async fn insert_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow>, Error> {
         let batch = self.batch(rows, false);
         let found = self.within(self.insert_batch(batch)).await?;
         Ok(found.answered_at_once())
     }
+}
 
-    async fn change_at_once(
-        &self,
-        changes: Vec<Change>,
-        _: Duration,
-    ) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+#[async_trait]
+impl<T: Table + 'static> Decide<Change> for Decider<T> {
+    async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
+        self.within(self.change(changes)).await
+    }
+
+    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change>, Error> {
         let batch = self.batch(changes, false);
         let found = self.within(self.change_batch(batch)).await?;
         Ok(found.answered_at_once())

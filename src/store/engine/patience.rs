@@ -1,4 +1,4 @@
-//! For how long rows are asked for again that somebody else was quicker with, or keeps locked.
+//! For how long rows are asked for again that others were quicker with, or keep locked.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Connections to one server.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlConnection, Row};
@@ -39,7 +41,7 @@ const CHECK: &str = "SELECT CONCAT_WS(', ',
 struct NotSet(String);
 
 /// Connections of one purpose.
-pub(super) type Pool = Connections<Place>;
+pub(super) type Pool = Arc<Connections<Place>>;
 
 /// So many connections at the most for callers, and as many for workers.
 pub(super) fn pools(options: &MySqlConnectOptions, count: usize) -> Pools<Place> {

@@ -11,17 +11,13 @@ use crate::store::sql::codec::{Hex, json};
 use crate::store::sql::{Cells, Driver, Value};
 
 /// The columns of texts, whether the server calls them so or bytes.
-const TEXTS: [&str; 7] = ["kind", "key", "owner", "last_error", "headers", "history", "sent"];
+const TEXTS: [&str; 6] = ["kind", "key", "owner", "last_error", "headers", "history"];
 
 #[async_trait]
 impl Driver for MySqlConnection {
     async fn fetch(&mut self, sql: SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error> {
         let rows = query(sql, values)?.fetch_all(self).await?;
         rows.iter().map(cells).collect()
-    }
-
-    fn is_taken(error: &sqlx::Error) -> bool {
-        super::errors::is_duplicate(error)
     }
 }
 

@@ -77,7 +77,7 @@ fn text(before: &str, sql: &Sql, rows: usize, mut values: impl Iterator<Item = S
     let rows: Vec<_> = (0..rows).map(|_| format!("({},0,1,0,0,0,0)", row())).collect();
     format!(
         "{before}INSERT INTO {} (id, kind, `key`, due_at, planned_at, wake_at, max_attempts, created_at, updated_at, \
-         headers, payload, history, sent, state, version, attempt, started, stalls, hop) VALUES {}",
+         headers, payload, history, state, version, attempt, started, stalls, hop) VALUES {}",
         sql.table,
         rows.join(",")
     )

@@ -172,7 +172,7 @@ statements! {
     by_keys_lean = by_keys!(columns!(lean "k.place - 1"));
 
     /// What is noted of the row of an id.
-    noted = "SELECT t.history, t.sent FROM delayline_tasks t FORCE INDEX (PRIMARY) WHERE t.id = ?";
+    noted = "SELECT t.history FROM delayline_tasks t FORCE INDEX (PRIMARY) WHERE t.id = ?";
 
     /// Scheduled rows of a kind that are due, the longest due first: due time, id, how long the payload is, and the time.
     due = concat!(

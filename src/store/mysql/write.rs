@@ -64,9 +64,6 @@ impl Set {
         if !noted.history.is_empty() {
             columns.push(("history", Value::Text(noted.history.clone())));
         }
-        if let Some(sent) = &noted.sent {
-            columns.push(("sent", Value::Text(sent.clone())));
-        }
         if write.refill {
             columns.push(("payload", Value::Bytes(row.payload.clone())));
             columns.push(("headers", Value::Text(headers(&row.headers)?)));
@@ -80,7 +77,7 @@ impl Set {
     }
 
     fn has_texts(&self) -> bool {
-        let texts = ["owner", "last_error", "history", "sent", "payload"];
+        let texts = ["owner", "last_error", "history", "payload"];
         self.columns.iter().any(|(column, _)| texts.contains(column))
     }
 }
@@ -188,11 +185,10 @@ pub(super) fn each(at_once: &str, table: &str, has_texts: bool) -> String {
         false => ("", ""),
         true => (
             ", owner LONGTEXT CHARACTER SET utf8mb4 PATH '$[14]', last_error LONGTEXT CHARACTER SET utf8mb4 PATH '$[15]',
-            history MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[16]', sent TEXT CHARACTER SET utf8mb4 PATH '$[17]',
-            payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[18]', headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[19]',
-            max_attempts INT UNSIGNED PATH '$[20]'",
+            history MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[16]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[17]',
+            headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[18]', max_attempts INT UNSIGNED PATH '$[19]'",
             ", t.owner = j.owner, t.last_error = j.last_error, t.history = RIGHT(CONCAT(t.history, j.history), 16384),
-            t.sent = COALESCE(j.sent, t.sent), t.payload = COALESCE(UNHEX(j.payload), t.payload),
+            t.payload = COALESCE(UNHEX(j.payload), t.payload),
             t.max_attempts = IF(j.headers IS NULL, t.max_attempts, j.max_attempts),
             t.headers = COALESCE(j.headers, t.headers)",
         ),

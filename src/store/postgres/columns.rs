@@ -46,7 +46,6 @@ pub(super) fn new_rows(
         Value::Texts(all_headers.collect::<Result<_, sqlx::Error>>()?),
         Value::Blobs(rows.iter().map(|row| Some(row.payload.clone())).collect()),
         texts(rows, |row| row.note.event.as_deref()),
-        texts(rows, |row| row.note.sent.as_deref()),
     ])
 }
 

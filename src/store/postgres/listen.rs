@@ -106,7 +106,7 @@ async fn listen(
     Ok(())
 }
 
-/// Ends the wait of everybody who waits, and the next one too: a worker that sweeps at this moment may have looked
+/// Ends the wait of every waiter, and the next one too: a worker that sweeps at this moment may have looked
 /// before the row was there.
 fn tell(heard: &Notify) {
     heard.notify_waiters();

@@ -92,16 +92,15 @@ statements! {
             SELECT g.*, CASE WHEN g.due_at IS NULL THEN ", after!("g.due_in"), " ELSE g.due_at END AS due,
                 ", after!("g.look_in"), " AS wake_at, clock.now
             FROM clock CROSS JOIN unnest($4::uuid[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-                $10::bigint[], $11::text[], $12::bytea[], $13::text[], $14::text[])
-                AS g (id, kind, key, due_in, due_at, look_in, max_attempts, headers, payload, note, sent)),
+                $10::bigint[], $11::text[], $12::bytea[], $13::text[])
+                AS g (id, kind, key, due_in, due_at, look_in, max_attempts, headers, payload, note)),
         added AS (
             INSERT INTO {tasks} (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, max_attempts,
-                hop, created_at, updated_at, headers, payload, started, stalls, history, sent)
+                hop, created_at, updated_at, headers, payload, started, stalls, history)
             SELECT g.id, g.kind, g.key, 0, 1, g.due, greatest(g.due, g.now), g.wake_at, 0, g.max_attempts, 0, g.now,
                 g.now, g.headers, g.payload, false, 0,
                 CASE WHEN g.note IS NULL THEN ''
-                    ELSE right(E'\\n1 ' || g.now || ' - ' || g.due || ' ' || g.note, 16384) END,
-                CASE WHEN g.sent IS NOT NULL THEN '1 ' || g.now || ' ' || g.sent END
+                    ELSE right(E'\\n1 ' || g.now || ' - ' || g.due || ' ' || g.note, 16384) END
             FROM given g
             ON CONFLICT DO NOTHING RETURNING id, due_at),
         counted AS MATERIALIZED (
@@ -181,7 +180,7 @@ statements! {
     );
 
     /// What is noted of the row of id `$1`.
-    noted = "SELECT t.history, t.sent FROM {tasks} t WHERE t.id = $1::uuid";
+    noted = "SELECT t.history FROM {tasks} t WHERE t.id = $1::uuid";
 
     /// The first `$3` kinds after `$2` of which there are rows in state `$1`.
     kinds = "WITH RECURSIVE kinds (kind) AS (

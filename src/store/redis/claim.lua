@@ -65,7 +65,7 @@ local function claim(ids, versions, index_kind)
       put(to.wake, id, wake)
       if event ~= '' then
         local line = '\n' .. text(version + 1) .. ' ' .. text(now) .. ' ' .. due_text .. ' ' .. due_text .. ' ' .. event
-        noted[#noted + 1] = { id, line, '' }
+        noted[#noted + 1] = { id, line }
       end
     end
   end

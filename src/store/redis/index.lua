@@ -52,17 +52,14 @@ local function keep_indexes()
   end
 end
 
--- Adds what was noted of rows to what they have, each `{ id, lines, sent }`: of the lines the last 16 KiB.
+-- Adds what was noted of rows to what they have, each `{ id, lines }`: of the lines the last 16 KiB.
 local function keep_notes(all)
   local ids, kept = {}, {}
   for at, note in ipairs(all) do
     ids[at] = note[1]
   end
   for at, old in ipairs(call_for('HMGET', notes, ids)) do
-    old = old or '\n'
-    local note, first = all[at], string.find(old, '\n', 1, true) or #old + 1
-    local sent = note[3] ~= '' and note[3] or sub(old, 1, first - 1)
-    put(kept, sent .. '\n' .. sub(sub(old, first + 1) .. note[2], -16384), note[1])
+    put(kept, sub((old or '') .. all[at][2], -16384), all[at][1])
   end
   call_for('HSET', notes, kept)
 end

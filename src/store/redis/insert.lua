@@ -3,11 +3,10 @@
 -- ARGV[1]… channel, shard and sender, and what wakes within how many ms is published
 -- ARGV[4]  the moment of the rows, or nothing: now
 -- ARGV[5]… of each row: id, kind, key or nothing; when it is due, in ms from then or `@` and when; when it wakes, in ms from
---          then; its head, whose times do not count but that which is given; payload and headers; what is noted of it, and of
---          its wake-up, or nothing
+--          then; its head, whose times do not count but that which is given; payload and headers; what is noted of it, or nothing
 -- Returns  the moment, and of each row a digit: 1 if it was written
 
-local STEP = 9
+local STEP = 8
 local at_now = tonumber(ARGV[4]) or now
 local moment = struct.pack('<i8', at_now)
 local ids, names = {}, {}
@@ -40,7 +39,7 @@ local first, done = math.huge, {}
 local heads, given, noted, owners = {}, {}, {}, {}
 local last_kind, scheduled
 for at = 5, #ARGV, STEP do
-  local id, kind, key, due, wakes_in, head, payload, event, sent = unpack(ARGV, at, at + STEP - 1)
+  local id, kind, key, due, wakes_in, head, payload, event = unpack(ARGV, at, at + STEP - 1)
   local name = key ~= '' and kind .. '\0' .. key
   if there[id] or (name and taken[name]) then
     done[#done + 1] = '0'
@@ -63,9 +62,8 @@ for at = 5, #ARGV, STEP do
     if payload ~= '' then
       put(given, payload, id)
     end
-    if event ~= '' or sent ~= '' then
-      local line = event == '' and '' or '\n1 ' .. text(at_now) .. ' - ' .. due_text .. ' ' .. event
-      put(noted, (sent == '' and '' or '1 ' .. text(at_now) .. ' ' .. sent) .. '\n' .. line, id)
+    if event ~= '' then
+      put(noted, '\n1 ' .. text(at_now) .. ' - ' .. due_text .. ' ' .. event, id)
     end
     if name then
       taken[name] = true

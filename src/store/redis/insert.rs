@@ -139,6 +139,5 @@ fn add(call: &mut Call, new: &NewRow) {
     call.arg(millis(new.look_in))
         .arg(codec::head(&row))
         .arg(codec::packed(&row.payload, &row.headers))
-        .arg(new.note.event.as_deref().unwrap_or_default())
-        .arg(new.note.sent.as_deref().unwrap_or_default());
+        .arg(new.note.event.as_deref().unwrap_or_default());
 }

@@ -6,8 +6,7 @@
 --
 --   TAG:rows                HASH of rows: id of 16 bytes, and the head of the row (`HEAD`)
 --   TAG:payloads            HASH of the same rows: what handlers are given, and headers; left out where there is nothing
---   TAG:notes               HASH of the same rows: the wake-up that was sent last, a line break, and lines of history, each
---                           after a line break; left out where there is nothing
+--   TAG:notes               HASH of the same rows: lines of history, each after a line break; left out where there is none
 --   TAG:due:STATE:KIND      ZSET of the ids of rows of that state and kind, by when they are due
 --   TAG:wake:STATE:KIND     ZSET of the same rows by `wake_at`, those left out that have none
 --   TAG:kinds:STATE         ZSET of the kinds that have rows in that state, all of score 0: in their order by bytes

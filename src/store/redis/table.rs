@@ -147,12 +147,8 @@ impl Table for RedisTable {
             return Ok(Noted::default());
         };
         // Of which anything may have become by other hands.
-        let text = String::from_utf8_lossy(&raw.rest);
-        let (sent, history) = text.split_once('\n').unwrap_or_default();
-        Ok(Noted {
-            history: history.to_owned(),
-            sent: (!sent.is_empty()).then(|| sent.to_owned()),
-        })
+        let history = String::from_utf8_lossy(&raw.rest).into_owned();
+        Ok(Noted { history })
     }
 
     async fn check(&self) -> Result<(), Error> {

@@ -1,9 +1,10 @@
-//! The table by its contract, and what goes beyond it: indexes, strangers, full servers, lost answers, and what it costs.
+//! The table by its contract, and what goes beyond it: indexes, corrupt rows, full servers, lost answers, and what it costs.
 
 mod answers;
 #[cfg(feature = "testing")]
 mod conformance;
 mod consistent;
+mod corrupt;
 mod costs;
 mod elsewhere;
 mod full;
@@ -11,7 +12,7 @@ mod growing;
 mod mending;
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
-mod strangers;
+mod servers;
 mod telling;
 mod walk;
 mod working;

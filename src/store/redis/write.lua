@@ -7,10 +7,10 @@
 -- ARGV[7]… of each row: id; what its head has to begin with; its head, or nothing to remove it; `=` and payload with headers, or
 --          nothing where these stay, and with them the limit of attempts; `STATE:KIND` before and after; when it is due, or
 --          nothing where that stays; its `wake_at`, or nothing; the name of its key and its entry in `named`, or nothing where
---          neither changes; what is noted of it, and of its wake-up
+--          neither changes; what is noted of it
 -- Returns  of each a digit: 1 if it was written
 
-local STEP = 12
+local STEP = 11
 -- A client of a Cluster sends a call again whose answer was lost.
 local call = ARGV[4] ~= '' and tag .. ':call:' .. ARGV[4]
 local said = call and redis.call('GET', call)
@@ -36,7 +36,7 @@ local done, heads, given, noted, gone, empty = {}, {}, {}, {}, {}, {}
 local owned, free, ended, again = {}, {}, {}, {}
 for place, old in ipairs(call_for('HMGET', rows, ids)) do
   local at = 7 + STEP * (place - 1)
-  local id, guard, head, payload, from, to, due, wake, name, entry, lines, sent = unpack(ARGV, at, at + STEP - 1)
+  local id, guard, head, payload, from, to, due, wake, name, entry, lines = unpack(ARGV, at, at + STEP - 1)
   local is_live = tonumber(sub(to, 1, 1)) == 0 or tonumber(sub(to, 1, 1)) == 1
   local owner = owners[name]
   local is_second = is_live and owner and owner ~= id and alive(owner)
@@ -57,8 +57,8 @@ for place, old in ipairs(call_for('HMGET', rows, ids)) do
         put(given, sub(payload, 2), id)
       end
       put(heads, head, id)
-      if lines ~= '' or sent ~= '' then
-        noted[#noted + 1] = { id, lines, sent }
+      if lines ~= '' then
+        noted[#noted + 1] = { id, lines }
       end
     end
     local left, entered = index_of(from), to ~= '' and index_of(to)

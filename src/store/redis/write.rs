@@ -139,8 +139,7 @@ fn add(call: &mut Call, write: &Write) {
         .arg(millis_of(has_moved.then_some(row.due_at)))
         .arg(millis_of(row.wake_at));
     add_key(call, changes_life.then_some(row));
-    call.arg(&noted.history)
-        .arg(noted.sent.as_deref().unwrap_or_default());
+    call.arg(&noted.history);
 }
 
 /// Adds the name of the key of a row, and the entry that the row has among those of its key.
@@ -193,7 +192,7 @@ pub(super) async fn remove(database: &Database, states: &[State], limit: usize) 
                 call.arg(id).arg(guard.unwrap_or_default());
                 call.arg(&["", ""]).arg(lane).arg(&["", "", ""]);
                 add_key(&mut call, row.as_ref());
-                call.arg(&["", ""]);
+                call.arg("");
             }
             let digits = database.write::<Vec<u8>>(shard, call).await?.found;
             Ok(digits.iter().filter(|&&digit| digit == b'1').count() as u64)

@@ -1,20 +1,19 @@
-//! A store's own connections to a server, lent to one caller each.
+//! A store's own connections, lent to one caller each.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Connection;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// For how long a server may take to be reached.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// For how long it may take to say that it is still there.
 const PING_WITHIN: Duration = Duration::from_secs(1);
 /// After which idleness a connection is tried before it is used: its server may have gone. One that has just been used
@@ -25,16 +24,31 @@ const IDLE_FOR: Duration = Duration::from_secs(10 * 60);
 pub(in crate::store) const LIVES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// How often something is begun anew that the server gave up in favour of another transaction.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 const TRIES: u64 = 10;
 /// For how many milliseconds to wait before, at the most, the first time; it doubles a few times.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 const PAUSE: u64 = 8;
 
 /// Opens a connection, and makes it one that a store can use.
 #[async_trait]
-pub(in crate::store) trait Dial: Send + Sync {
-    type Connection: Connection + Send;
+pub(in crate::store) trait Dial: Send + Sync + 'static {
+    type Connection: Connection + Send + 'static;
+
+    /// For how long the database may take to be reached.
+    const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+    /// Fails if connections no longer lead to what they were opened for.
+    fn check(&self) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
 
     async fn dial(&self) -> Result<Self::Connection, sqlx::Error>;
+
+    /// Ends a connection that is not given back. Until then its place is taken.
+    async fn close(connection: Self::Connection) {
+        drop(connection);
+    }
 
     /// Sends statements that end a transaction or begin one, of which no row is asked.
     async fn run(connection: &mut Self::Connection, sql: String) -> Result<(), sqlx::Error>;
@@ -46,14 +60,16 @@ pub(in crate::store) trait Dial: Send + Sync {
 }
 
 /// The connections to one server, by what they are for, so many at the most for each.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) struct Pools<D: Dial> {
     /// For verbs and what is read.
-    pub(in crate::store) callers: Connections<D>,
+    pub(in crate::store) callers: Arc<Connections<D>>,
     /// For what workers do, so that no caller keeps a claim from being kept or ended.
-    pub(in crate::store) workers: Connections<D>,
+    pub(in crate::store) workers: Arc<Connections<D>>,
     pub(in crate::store) clock: Clock,
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 impl<D: Dial> Pools<D> {
     pub(in crate::store) fn new(dial: [D; 2], count: usize, clock: Clock) -> Self {
         let [callers, workers] = dial.map(|dial| Connections::new(dial, count, clock.clone()));
@@ -64,7 +80,7 @@ impl<D: Dial> Pools<D> {
         }
     }
 
-    pub(in crate::store) fn of(&self, is_workers: bool) -> &Connections<D> {
+    pub(in crate::store) fn of(&self, is_workers: bool) -> &Arc<Connections<D>> {
         if is_workers { &self.workers } else { &self.callers }
     }
 
@@ -119,7 +135,7 @@ impl From<Away> for sqlx::Error {
 /// one that has fallen silent, or leads to a server that takes no writes any more, is not used again.
 pub(in crate::store) struct Connections<D: Dial> {
     dial: D,
-    permits: Semaphore,
+    places: Arc<Semaphore>,
     idle: Mutex<Vec<Idle<D::Connection>>>,
     /// How often all connections were given up.
     epoch: AtomicU64,
@@ -133,38 +149,46 @@ struct Idle<C> {
 }
 
 impl<D: Dial> Connections<D> {
-    pub(in crate::store) fn new(dial: D, count: usize, clock: Clock) -> Self {
-        Self {
+    pub(in crate::store) fn new(dial: D, count: usize, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
             dial,
-            permits: Semaphore::new(count.min(Semaphore::MAX_PERMITS)),
+            places: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
             idle: Mutex::default(),
             epoch: AtomicU64::new(0),
             clock,
-        }
-    }
-
-    /// Lends a connection, to a server that has just answered.
-    pub(in crate::store) async fn lend(&self) -> Result<Lent<'_, D>, sqlx::Error> {
-        let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
-        let (connection, opened) = match self.living().await {
-            Some(living) => living,
-            None => self.connect().await?,
-        };
-        Ok(Lent {
-            connection,
-            opened,
-            epoch: self.epoch.load(Ordering::Relaxed),
-            home: self,
-            _permit: permit,
         })
     }
 
+    /// Lends a connection, to a database that has just answered.
+    pub(in crate::store) async fn lend(self: &Arc<Self>) -> Result<Lent<D>, sqlx::Error> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| sqlx::Error::PoolClosed)?;
+        self.dial.check()?;
+        let home = Arc::clone(self);
+        if let Some((connection, opened)) = self.living().await {
+            return Ok(Lent::new(connection, opened, home, place));
+        }
+        // Goes on without its caller, as a thread that opens a file does: so it keeps its place.
+        let opening = tokio::spawn(async move {
+            let connection = home.connect().await?;
+            let opened = home.clock.instant();
+            Ok(Lent::new(connection, opened, home, place))
+        });
+        opening.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+    }
+
     /// The same, with a transaction begun, which is undone unless it is [committed](Lent::commit).
-    pub(in crate::store) async fn begin(&self) -> Result<Lent<'_, D>, sqlx::Error> {
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(in crate::store) async fn begin(self: &Arc<Self>) -> Result<Lent<D>, sqlx::Error> {
         let mut lent = self.lend().await?;
         D::run(&mut lent, self.dial.begin()).await?;
         Ok(lent)
+    }
+
+    /// How many connections may be lent now, and a way to wait for those that are being closed.
+    #[cfg(all(test, feature = "sqlite"))]
+    pub(in crate::store) fn places(&self) -> &Semaphore {
+        &self.places
     }
 
     /// Closes all connections, those that are lent when they come back.
@@ -199,10 +223,9 @@ impl<D: Dial> Connections<D> {
         Some((connection, opened))
     }
 
-    async fn connect(&self) -> Result<(D::Connection, Instant), sqlx::Error> {
-        let connection = self.clock.timeout(CONNECT_WITHIN, self.dial.dial()).await;
-        let connection = connection.unwrap_or_else(|| Err(Away(CONNECT_WITHIN).into()))?;
-        Ok((connection, self.clock.instant()))
+    async fn connect(&self) -> Result<D::Connection, sqlx::Error> {
+        let connection = self.clock.timeout(D::CONNECT_WITHIN, self.dial.dial()).await;
+        connection.unwrap_or_else(|| Err(Away(D::CONNECT_WITHIN).into()))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle<D::Connection>>> {
@@ -212,16 +235,36 @@ impl<D: Dial> Connections<D> {
 }
 
 /// A connection that is lent; it is closed unless it is given back.
-pub(in crate::store) struct Lent<'a, D: Dial> {
-    // Closed before the permit is free, as the fields are dropped in this order.
-    connection: D::Connection,
+pub(in crate::store) struct Lent<D: Dial> {
+    connection: Option<D::Connection>,
     opened: Instant,
     epoch: u64,
-    home: &'a Connections<D>,
-    _permit: SemaphorePermit<'a>,
+    home: Arc<Connections<D>>,
+    place: Option<OwnedSemaphorePermit>,
 }
 
-impl<D: Dial> Lent<'_, D> {
+impl<D: Dial> Lent<D> {
+    fn new(
+        connection: D::Connection,
+        opened: Instant,
+        home: Arc<Connections<D>>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            connection: Some(connection),
+            opened,
+            epoch: home.epoch.load(Ordering::Relaxed),
+            home,
+            place: Some(place),
+        }
+    }
+
+    /// Fails if it no longer leads to what it was opened for.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::store) fn check(&self) -> Result<(), sqlx::Error> {
+        self.home.dial.check()
+    }
+
     /// Makes durable what its transaction has written, and gives it back.
     pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
         D::run(&mut self, "COMMIT".to_owned()).await?;
@@ -230,17 +273,13 @@ impl<D: Dial> Lent<'_, D> {
     }
 
     /// Gives the connection back as it was.
-    pub(in crate::store) fn give_back(self) {
-        let Self {
-            connection,
-            opened,
-            epoch,
-            home,
-            ..
-        } = self;
-        if epoch == home.epoch.load(Ordering::Relaxed) {
-            let since = home.clock.instant();
-            home.idle().push(Idle {
+    pub(in crate::store) fn give_back(mut self) {
+        let opened = self.opened;
+        if self.epoch == self.home.epoch.load(Ordering::Relaxed)
+            && let Some(connection) = self.connection.take()
+        {
+            let since = self.home.clock.instant();
+            self.home.idle().push(Idle {
                 connection,
                 opened,
                 since,
@@ -249,16 +288,29 @@ impl<D: Dial> Lent<'_, D> {
     }
 }
 
-impl<D: Dial> Deref for Lent<'_, D> {
-    type Target = D::Connection;
-
-    fn deref(&self) -> &D::Connection {
-        &self.connection
+impl<D: Dial> Drop for Lent<D> {
+    fn drop(&mut self) {
+        // Without a runtime no task is left that could wait for its place.
+        if let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
+            let place = self.place.take();
+            runtime.spawn(async move {
+                D::close(connection).await;
+                drop(place);
+            });
+        }
     }
 }
 
-impl<D: Dial> DerefMut for Lent<'_, D> {
+impl<D: Dial> Deref for Lent<D> {
+    type Target = D::Connection;
+
+    fn deref(&self) -> &D::Connection {
+        self.connection.as_ref().expect("only the end of a loan takes it")
+    }
+}
+
+impl<D: Dial> DerefMut for Lent<D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
-        &mut self.connection
+        self.connection.as_mut().expect("only the end of a loan takes it")
     }
 }

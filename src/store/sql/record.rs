@@ -32,8 +32,8 @@ pub(in crate::store) const COLUMNS: [&str; 18] = [
 ];
 
 /// How many values a new row has, and how many what becomes of one.
-pub(in crate::store) const NEW: usize = 13;
-pub(in crate::store) const BECOMES: usize = 18;
+pub(in crate::store) const NEW: usize = 12;
+pub(in crate::store) const BECOMES: usize = 17;
 /// How many of the latter are its id and numbers; texts are behind them.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) const NUMBERS: usize = 14;
@@ -282,7 +282,6 @@ fn values_of(new: &NewRow, now: Timestamp) -> Result<[Value; NEW], sqlx::Error> 
         Value::Text(codec::headers(&row.headers)?),
         Value::Bytes(row.payload),
         Value::Text(noted.history),
-        Value::of_text(noted.sent),
     ])
 }
 
@@ -307,6 +306,5 @@ pub(in crate::store) fn written_values(write: &Write) -> [Value; BECOMES] {
         Value::of_text(row.owner.as_deref()),
         Value::of_text(row.last_error.as_deref().map(clip)),
         Value::Text(write.noted.history.clone()),
-        Value::of_text(write.noted.sent.as_deref()),
     ]
 }

@@ -301,11 +301,9 @@ async fn history<S: Session>(session: &S, id: TaskId) -> Result<Noted, sqlx::Err
     let rows = session
         .fetch(session.statement(Asked::History), vec![Value::Id(id)])
         .await?;
-    let mut texts = rows.into_iter().next().unwrap_or_default().into_iter().map(text);
-    Ok(Noted {
-        history: texts.next().flatten().unwrap_or_default(),
-        sent: texts.next().flatten(),
-    })
+    let history = rows.into_iter().flatten().next().and_then(text);
+    let history = history.unwrap_or_default();
+    Ok(Noted { history })
 }
 
 /// Makes a table of what sessions do, whose errors are the store's.

@@ -73,8 +73,4 @@ pub(in crate::store) type Cells = Vec<Value>;
 pub(in crate::store) trait Driver: Send {
     /// Sends a statement with its values in their order; gives its rows.
     async fn fetch(&mut self, sql: SqlStr, values: &[Value]) -> Result<Vec<Cells>, sqlx::Error>;
-
-    /// Whether a statement failed since a row that it was to write would be a second one of its id, or a second live one of
-    /// its key.
-    fn is_taken(error: &sqlx::Error) -> bool;
 }

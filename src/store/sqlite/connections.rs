@@ -1,18 +1,17 @@
-//! Connections to one file, lent to one caller each.
+//! Connections to one file.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 use tokio::time::Instant;
 
 use super::presence::Presence;
 use crate::clock::Clock;
-use crate::store::sql::{Driver, RowError};
+use crate::store::sql::{Connections, Dial, Lent, RowError};
 use crate::{Error, Timestamp};
 
 /// For how long SQLite itself waits for another connection's lock where it reads, which hardly ever happens.
@@ -24,156 +23,90 @@ const LOCK_DEADLINE: Duration = Duration::from_secs(9);
 /// For how many milliseconds to wait before asking again, at the most.
 const PAUSE: u64 = 10;
 
-/// Up to so many connections to one file, opened as they are needed; callers wait for one in the order they come.
-///
-/// A connection comes back only when its caller says that it is as it was. A caller that fails, or whose future is
-/// dropped half-way, closes it, and its transaction with it: so what a connection was left in is never a question. Its
-/// place is taken until its thread has let go of the file: a disk that hangs must not gather threads that wait for it.
-#[derive(Debug)]
-pub(super) struct Connections {
+/// Connections of one purpose.
+pub(super) type Pool = Arc<Connections<Place>>;
+
+/// Where connections lead: to the file that was opened first.
+pub(super) struct Place {
     options: SqliteConnectOptions,
     presence: Arc<Presence>,
-    places: Arc<Semaphore>,
-    idle: Mutex<Vec<SqliteConnection>>,
     clock: Clock,
 }
 
-impl Connections {
-    pub(super) fn new(
-        options: SqliteConnectOptions,
-        presence: &Arc<Presence>,
-        count: usize,
-        clock: Clock,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            options,
-            presence: Arc::clone(presence),
-            places: Arc::new(Semaphore::new(count)),
-            idle: Mutex::default(),
-            clock,
-        })
+/// So many connections at the most.
+pub(super) fn pool(
+    options: SqliteConnectOptions,
+    presence: &Arc<Presence>,
+    count: usize,
+    clock: &Clock,
+) -> Pool {
+    let place = Place {
+        options,
+        presence: Arc::clone(presence),
+        clock: clock.clone(),
+    };
+    Connections::new(place, count, clock.clone())
+}
+
+#[async_trait]
+impl Dial for Place {
+    type Connection = SqliteConnection;
+
+    /// A disk that hangs must not gather threads that wait for it: so the place is taken until the thread is back.
+    const CONNECT_WITHIN: Duration = Duration::MAX;
+
+    /// Another file must not be opened either: what is in the log beside it is not its own.
+    fn check(&self) -> Result<(), sqlx::Error> {
+        self.presence.check()
     }
 
-    /// Lends a connection, to the file that was opened first.
-    pub(super) async fn lend(self: &Arc<Self>) -> Result<Lent, sqlx::Error> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(|_| sqlx::Error::PoolClosed)?;
-        // Another file must not be opened either: what is in the log beside it is not its own.
-        self.presence.check()?;
-        let home = Arc::clone(self);
-        if let Some(connection) = self.idle().pop() {
-            return Ok(Lent::new(connection, home, place));
-        }
-        // Goes on without its caller, as the thread that opens the file does.
-        let opening = tokio::spawn(async move {
-            let connection = home.connect().await?;
-            Ok(Lent::new(connection, home, place))
-        });
-        opening.await.map_err(|_| sqlx::Error::WorkerCrashed)?
-    }
-
-    /// Lends a connection that has begun a transaction and holds the lock for writing.
-    pub(super) async fn write(self: &Arc<Self>) -> Result<Writing, sqlx::Error> {
-        let mut lent = self.lend().await?;
-        let begun = self.clock.instant();
-        while let Err(error) = sqlx::query("BEGIN IMMEDIATE").execute(&mut *lent).await {
-            self.pause_after(error, begun).await?;
-        }
-        let now = self.clock.now();
-        Ok(Writing { lent, now })
-    }
-
-    /// How many connections may be lent now, and a way to wait for those that are being closed.
-    #[cfg(test)]
-    pub(super) fn places(&self) -> &Semaphore {
-        &self.places
-    }
-
-    async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
+    async fn dial(&self) -> Result<SqliteConnection, sqlx::Error> {
         let begun = self.clock.instant();
         loop {
             match self.options.connect().await {
                 Ok(connection) => return Ok(connection),
-                Err(error) => self.pause_after(error, begun).await?,
+                Err(error) => pause_after(error, begun, &self.clock).await?,
             }
         }
     }
 
-    /// After another connection's lock was in the way: waits a random while, so that two that want it do not ask in step.
-    /// Passes on any other error, and this one when the caller has waited long enough.
-    async fn pause_after(&self, error: sqlx::Error, begun: Instant) -> Result<(), sqlx::Error> {
-        if !is_lock(&error) || begun.elapsed() >= LOCK_DEADLINE {
-            return Err(error);
-        }
-        let millis = 1 + self.clock.random_below(PAUSE);
-        self.clock.sleep(Duration::from_millis(millis)).await;
-        Ok(())
+    /// As soon as its thread has let go of the file.
+    async fn close(connection: SqliteConnection) {
+        // Whatever it says, it is closed.
+        let _ = connection.close().await;
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
-        // A push or a pop leaves nothing half done.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn run(connection: &mut SqliteConnection, sql: String) -> Result<(), sqlx::Error> {
+        let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await;
+        done.map(drop)
     }
 }
 
-/// A connection that is lent; it is closed unless it is given back.
-pub(super) struct Lent {
-    connection: Option<SqliteConnection>,
-    home: Arc<Connections>,
-    place: Option<OwnedSemaphorePermit>,
+/// Lends a connection that has begun a transaction and holds the lock for writing.
+pub(super) async fn write(pool: &Pool, clock: &Clock) -> Result<Writing, sqlx::Error> {
+    let mut lent = pool.lend().await?;
+    let begun = clock.instant();
+    while let Err(error) = sqlx::query("BEGIN IMMEDIATE").execute(&mut *lent).await {
+        pause_after(error, begun, clock).await?;
+    }
+    let now = clock.now();
+    Ok(Writing { lent, now })
 }
 
-impl Lent {
-    fn new(connection: SqliteConnection, home: Arc<Connections>, place: OwnedSemaphorePermit) -> Self {
-        Self {
-            connection: Some(connection),
-            home,
-            place: Some(place),
-        }
+/// After another connection's lock was in the way: waits a random while, so that two that want it do not ask in step.
+/// Passes on any other error, and this one when the caller has waited long enough.
+async fn pause_after(error: sqlx::Error, begun: Instant, clock: &Clock) -> Result<(), sqlx::Error> {
+    if !is_lock(&error) || begun.elapsed() >= LOCK_DEADLINE {
+        return Err(error);
     }
-
-    /// Gives the connection back as it was.
-    pub(super) fn give_back(mut self) {
-        let connection = self.connection.take();
-        self.home.idle().extend(connection);
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // Without a runtime no task is left that could wait.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        let Some(connection) = self.connection.take() else {
-            return;
-        };
-        let place = self.place.take();
-        runtime.spawn(async move {
-            // Whatever it says, it is closed.
-            let _ = connection.close().await;
-            drop(place);
-        });
-    }
-}
-
-impl Deref for Lent {
-    type Target = SqliteConnection;
-
-    fn deref(&self) -> &SqliteConnection {
-        self.connection.as_ref().expect("only the end of a loan takes it")
-    }
-}
-
-impl DerefMut for Lent {
-    fn deref_mut(&mut self) -> &mut SqliteConnection {
-        self.connection.as_mut().expect("only the end of a loan takes it")
-    }
+    let millis = 1 + clock.random_below(PAUSE);
+    clock.sleep(Duration::from_millis(millis)).await;
+    Ok(())
 }
 
 /// A transaction that holds the lock for writing; it is undone unless it is committed.
 pub(super) struct Writing {
-    lent: Lent,
+    lent: Lent<Place>,
     /// The time when it had the lock: what others have committed is not later.
     pub(super) now: Timestamp,
 }
@@ -188,7 +121,7 @@ impl Writing {
     /// Ends it where a statement has made it durable.
     pub(super) fn end(self) -> Result<(), sqlx::Error> {
         // In a file that is still there?
-        self.lent.home.presence.check()?;
+        self.lent.check()?;
         self.lent.give_back();
         Ok(())
     }
@@ -237,11 +170,19 @@ fn is_lock(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::BUSY | code::LOCKED | code::PROTOCOL))
 }
 
+/// Whether a statement failed since a row that it was to write would be a second one of its id, or a second live one of its
+/// key.
+pub(super) fn is_taken(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .is_some_and(|error| error.is_unique_violation())
+}
+
 /// What a call failed of, if that was a row.
 pub(super) fn classify(error: &sqlx::Error) -> Option<RowError> {
     let refused = [code::TOO_BIG, code::CONSTRAINT, code::MISMATCH];
     let is_refused = code_of(error).is_some_and(|code| refused.contains(&code));
-    is_refused.then(|| match SqliteConnection::is_taken(error) {
+    is_refused.then(|| match is_taken(error) {
         true => RowError::Taken,
         false => RowError::Refused(error.to_string()),
     })

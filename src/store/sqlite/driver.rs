@@ -26,12 +26,6 @@ impl Driver for SqliteConnection {
         let rows = query.fetch_all(self).await?;
         rows.iter().map(cells).collect()
     }
-
-    fn is_taken(error: &sqlx::Error) -> bool {
-        error
-            .as_database_error()
-            .is_some_and(|error| error.is_unique_violation())
-    }
 }
 
 fn cells(row: &SqliteRow) -> Result<Cells, sqlx::Error> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 
+use super::connections::is_taken;
 use super::statements::{self, MOST, REFILL, SET_ASIDE};
 use crate::store::sql::{Answer, Cells, Driver, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
@@ -101,7 +102,7 @@ impl<'c> Keep<'c> {
             let all = statements::insert(part.len()) + end;
             match self.fetch(all, new_values(part, self.now)?).await {
                 Ok(_) => came.extend(part.iter().map(|_| Outcome::Written)),
-                Err(error) if SqliteConnection::is_taken(&error) => {
+                Err(error) if is_taken(&error) => {
                     let absent = statements::insert_absent(part.len()) + end;
                     let values = new_values(part, self.now)?;
                     let mut written = ids(self.fetch(absent, values).await?);

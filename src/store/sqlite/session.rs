@@ -92,7 +92,7 @@ impl Session for Own {
     }
 
     async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
-        let mut writing = self.0.writer.write().await?;
+        let mut writing = self.0.write().await?;
         let now = writing.now;
         let found = Keep::new(&mut writing, now).ending(COMMIT).insert(&rows).await?;
         writing.end()?;
@@ -100,7 +100,7 @@ impl Session for Own {
     }
 
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
-        let mut writing = self.0.writer.write().await?;
+        let mut writing = self.0.write().await?;
         let now = writing.now;
         let came = Keep::new(&mut writing, now).ending(COMMIT).write(&writes).await?;
         writing.end()?;
@@ -114,7 +114,7 @@ impl Session for Own {
             let found = Found::default();
             return Ok(Stamped { now, found });
         }
-        let mut writing = self.0.writer.write().await?;
+        let mut writing = self.0.write().await?;
         let now = writing.now;
         let found = Keep::new(&mut writing, now)
             .ending(COMMIT)
@@ -128,7 +128,7 @@ impl Session for Own {
     }
 
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
-        let mut writing = self.0.writer.write().await?;
+        let mut writing = self.0.write().await?;
         let now = writing.now;
         Keep::new(&mut writing, now)
             .set_aside(rows, now.after(pause))
@@ -137,7 +137,7 @@ impl Session for Own {
     }
 
     async fn remove_past(&self, states: &[State], ids: Vec<String>) -> Result<u64, sqlx::Error> {
-        let mut writing = self.0.writer.write().await?;
+        let mut writing = self.0.write().await?;
         let values = [Value::Text(codec::json(&ids)?), time(writing.now)];
         let remove = AssertSqlSafe(statements::remove(states)).into_sql_str();
         let removed = writing.fetch(remove, &values).await?.len() as u64;

@@ -56,7 +56,7 @@ pub(super) fn asked(asked: Asked) -> String {
             format!("{kinds} SELECT kinds.kind FROM kinds WHERE kinds.kind IS NOT NULL LIMIT ?3")
         }
         // As the bytes that it is.
-        Asked::History => "SELECT CAST(t.history AS BLOB), CAST(t.sent AS BLOB)
+        Asked::History => "SELECT CAST(t.history AS BLOB)
             FROM delayline_tasks t INDEXED BY delayline_tasks_id WHERE t.id = ?"
             .to_owned(),
     }
@@ -164,7 +164,7 @@ pub(super) fn count(state: State) -> String {
 pub(super) fn insert(rows: usize) -> String {
     format!(
         "INSERT INTO delayline_tasks (id, kind, key, due_at, planned_at, wake_at, max_attempts, created_at, updated_at,
-            headers, payload, history, sent, state, version, attempt, started, stalls, hop)
+            headers, payload, history, state, version, attempt, started, stalls, hop)
         SELECT *, 0, 1, 0, 0, 0, 0 FROM (VALUES {}) WHERE column1 IS NOT NULL",
         places(NEW, rows)
     )
@@ -180,18 +180,18 @@ pub(super) fn insert_absent(rows: usize) -> String {
 pub(super) fn write(rows: usize) -> String {
     format!(
         "WITH given (id, was, woke, state, version, due_at, planned_at, wake_at, attempt, started, stalls, hop,
-            updated_at, finished_at, owner, last_error, history, sent) AS (VALUES {})
+            updated_at, finished_at, owner, last_error, history) AS (VALUES {})
         INSERT INTO delayline_tasks (id, kind, headers, payload, created_at, state, version, due_at, planned_at, wake_at,
-            attempt, started, stalls, hop, updated_at, finished_at, owner, last_error, history, sent)
+            attempt, started, stalls, hop, updated_at, finished_at, owner, last_error, history)
         SELECT t.id, '', '', x'', 0, g.state, g.version, g.due_at, g.planned_at, g.wake_at, g.attempt, g.started,
-            g.stalls, g.hop, g.updated_at, g.finished_at, g.owner, g.last_error, g.history, g.sent
+            g.stalls, g.hop, g.updated_at, g.finished_at, g.owner, g.last_error, g.history
         FROM given g CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id
         WHERE t.id = g.id AND t.version = g.was AND (g.woke IS NULL OR t.wake_at = g.woke)
         ON CONFLICT (id) DO UPDATE SET state = excluded.state, version = excluded.version, due_at = excluded.due_at,
             planned_at = excluded.planned_at, wake_at = excluded.wake_at, attempt = excluded.attempt,
             started = excluded.started, stalls = excluded.stalls, hop = excluded.hop,
             updated_at = excluded.updated_at, finished_at = excluded.finished_at, owner = excluded.owner,
-            last_error = excluded.last_error, sent = coalesce(excluded.sent, sent),
+            last_error = excluded.last_error,
             history = CASE excluded.history WHEN '' THEN history ELSE substr(history || excluded.history, -{}) END
         RETURNING id",
         places(BECOMES, rows),

@@ -13,7 +13,6 @@ const ODD: &str = r#"{"event":"it's \\ \"ü\" 😀 %s"}"#;
 fn note(event: &str) -> Note {
     Note {
         event: Some(event.to_owned()),
-        sent: Some(format!("way of {event}")),
     }
 }
 
@@ -130,16 +129,6 @@ pub(super) async fn every_transition_is_noted_in_its_order(fixture: &dyn StoreFi
     );
     expected.push(told(7, again.due_at, again.due_at, "done"));
     assert_eq!(trial.told(id(1), start).await, expected);
-    let noted = trial.noted(id(1)).await;
-    let at = noted
-        .history
-        .rsplit('\n')
-        .next()
-        .expect("a line has five parts")
-        .split(' ')
-        .nth(1)
-        .expect("a line has five parts");
-    assert_eq!(noted.sent, Some(format!("7 {at} way of done")));
 }
 
 pub(super) async fn nothing_is_noted_that_is_not_asked_for(fixture: &dyn StoreFixture) {
@@ -194,7 +183,6 @@ pub(super) async fn the_end_of_a_lease_is_noted_by_whoever_finds_it(fixture: &dy
         let rest: Vec<_> = told[1..].iter().map(|told| told.event.as_str()).collect();
         assert_eq!(rest, then.into_iter().collect::<Vec<_>>());
     }
-    assert_eq!(trial.noted(id(3)).await.sent, None);
 }
 
 pub(super) async fn what_did_not_happen_is_not_noted(fixture: &dyn StoreFixture) {
@@ -250,11 +238,6 @@ pub(super) async fn many_rows_are_each_noted_for_themselves(fixture: &dyn StoreF
         let told = trial.told(id(n), start).await;
         let events: Vec<_> = told.into_iter().map(|told| told.event).collect();
         assert_eq!(events, [format!("new {n}"), format!("hop {n}")]);
-        let sent = trial.noted(id(n)).await.sent.expect("a wake-up was sent");
-        assert!(
-            sent.starts_with("2 ") && sent.ends_with(&format!("way of hop {n}")),
-            "{sent}"
-        );
     }
 }
 

@@ -118,7 +118,6 @@ pub(super) async fn what_is_noted_is_added_to_what_was(fixture: &dyn TableFixtur
     let table = fixture.table().await;
     let note = Note {
         event: Some("scheduled".to_owned()),
-        sent: Some("by levels".to_owned()),
     };
     let new = NewRow { note, ..row(1, 5) };
     let now = add(&*table, std::slice::from_ref(&new)).await;
@@ -128,7 +127,6 @@ pub(super) async fn what_is_noted_is_added_to_what_was(fixture: &dyn TableFixtur
     moved.noted.add(
         &Note {
             event: Some("moved".to_owned()),
-            sent: None,
         },
         &moved.row,
         now,

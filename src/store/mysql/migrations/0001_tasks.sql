@@ -22,7 +22,6 @@ CREATE TABLE IF NOT EXISTS delayline_tasks (
     headers      LONGTEXT         NOT NULL, -- a JSON object
     payload      LONGBLOB         NOT NULL,
     history      MEDIUMTEXT       NOT NULL DEFAULT (''), -- what was noted of transitions, a line each
-    sent         TEXT             NULL, -- the wake-up that was sent last
     -- The key while the task is live, so that at most one live row has it.
     live_key     VARBINARY(255) AS (CASE WHEN state IN (0, 1) THEN `key` END) STORED,
     -- How long the payload is, without reading it.

@@ -21,8 +21,7 @@ CREATE TABLE {tasks} (
     last_error   text     COLLATE "C",
     headers      text     COLLATE "C" NOT NULL, -- a JSON object
     payload      bytea    NOT NULL,
-    history      text     COLLATE "C" NOT NULL DEFAULT '', -- what was noted of transitions, a line each
-    sent         text     COLLATE "C" -- the wake-up that was sent last
+    history      text     COLLATE "C" NOT NULL DEFAULT '' -- what was noted of transitions, a line each
 ) WITH (
     -- Every row is written at least three times, soon after one another. With room on its page the next version goes
     -- there too, so that a transition makes one page dirty and not two.

@@ -159,17 +159,16 @@ macro_rules! hold {
 }
 
 /// Writes what has become of rows, each if it is as it was and can be locked. Gives the ids of those, in any order; and tells
-/// channel `$22` of them, unless that is NULL.
+/// channel `$21` of them, unless that is NULL.
 macro_rules! write {
     ($skip:literal) => {
         concat!(
             "WITH w AS MATERIALIZED (
                 SELECT a.* FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::bigint[],
                     $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
-                    $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::text[],
-                    $21::bytea[])
+                    $14::bigint[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::text[], $20::bytea[])
                     AS a (id, was, woke, state, version, due_at, planned_at, wake_at, attempt, started, stalls, hop,
-                        updated_at, finished_at, owner, last_error, history, sent, max_attempts, headers, payload)
+                        updated_at, finished_at, owner, last_error, history, max_attempts, headers, payload)
                 CROSS JOIN LATERAL (
                     SELECT FROM {tasks} t WHERE t.id = a.id AND t.version = a.was
                         AND (a.woke IS NULL OR t.wake_at + 0 = a.woke)
@@ -180,13 +179,12 @@ macro_rules! write {
                     updated_at = w.updated_at, finished_at = w.finished_at, owner = w.owner, last_error = w.last_error,
                     history = CASE WHEN w.history = '' THEN t.history
                         ELSE right(t.history || w.history, 16384) END,
-                    sent = coalesce(w.sent, t.sent),
                     max_attempts = CASE WHEN w.headers IS NULL THEN t.max_attempts ELSE w.max_attempts END,
                     headers = coalesce(w.headers, t.headers), payload = coalesce(w.payload, t.payload)
                 FROM w WHERE t.id = w.id RETURNING t.id),
             told AS MATERIALIZED (
-                SELECT CASE WHEN $22::text IS NOT NULL AND EXISTS (SELECT FROM written)
-                    THEN pg_notify($22::text, '')::text END)
+                SELECT CASE WHEN $21::text IS NOT NULL AND EXISTS (SELECT FROM written)
+                    THEN pg_notify($21::text, '')::text END)
             SELECT w.id, told.* FROM written w CROSS JOIN told"
         )
     };

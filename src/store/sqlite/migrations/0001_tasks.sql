@@ -21,8 +21,7 @@ CREATE TABLE delayline_tasks (
     last_error   TEXT,
     headers      TEXT    NOT NULL, -- a JSON object
     payload      BLOB    NOT NULL,
-    history      TEXT    NOT NULL DEFAULT '', -- what was noted of transitions, a line each
-    sent         TEXT -- the wake-up that was sent last
+    history      TEXT    NOT NULL DEFAULT '' -- what was noted of transitions, a line each
 );
 
 CREATE UNIQUE INDEX delayline_tasks_id ON delayline_tasks (id);

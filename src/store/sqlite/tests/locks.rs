@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use super::{Fixture, LEASE, claim, due_rows, each, id, in_time, new_row, run, wakes};
 use crate::clock::Clock;
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::connections::{Connections, failed};
+use crate::store::sqlite::connections::{failed, pool, write};
 use crate::store::sqlite::presence::Presence;
 use crate::store::{Ahead, NewRow, Store, Sweep};
 use crate::{Error, Kind, Scheduled, State};
@@ -186,13 +186,13 @@ async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
     let options = SqliteConnectOptions::new().filename(fixture.path());
     let options = options.busy_timeout(Duration::ZERO);
     let presence = Arc::new(Presence::new(&fixture.path()));
-    let hasty = Connections::new(options, &presence, 1, Clock::system());
+    let (hasty, clock) = (pool(options, &presence, 1, &Clock::system()), Clock::system());
     // Long after the first refusal; a second one usually comes as well.
     let release = async {
         tokio::time::sleep(Duration::from_millis(30)).await;
         run(&mut other, "COMMIT").await;
     };
-    let (writing, ()) = in_time(async { tokio::join!(hasty.write(), release) }).await;
+    let (writing, ()) = in_time(async { tokio::join!(write(&hasty, &clock), release) }).await;
     writing.unwrap().commit().await.unwrap();
 }
 

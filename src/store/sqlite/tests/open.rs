@@ -139,7 +139,7 @@ async fn a_file_that_was_deleted_or_replaced_is_written_to_no_more() {
 #[tokio::test]
 async fn what_was_committed_to_a_file_that_went_meanwhile_is_not_acknowledged() {
     let fixture = Fixture::new().await;
-    let writing = fixture.store.file.writer.write().await.unwrap();
+    let writing = fixture.store.file.write().await.unwrap();
     std::fs::remove_file(fixture.path()).unwrap();
     let error = writing.commit().await.unwrap_err();
     assert!(error.to_string().contains("would be lost"), "{error}");

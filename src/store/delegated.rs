@@ -1,9 +1,9 @@
-//! Stores that are an engine over a table of theirs.
+//! Stores that pass calls on to another.
 
-/// Makes a type with a field `engine` a store.
-macro_rules! forward_to_engine {
-    ($store:ty) => {
-        $crate::store::forwarded::forward_to_engine! { $store:
+/// Makes a type a store: each call goes to that in a field, and `through` is given the type and the call.
+macro_rules! delegate_store {
+    ($store:ty, $field:ident, $through:path) => {
+        $crate::store::delegated::delegate_store! { $store, $field, $through:
             async fn now(&self) -> Timestamp;
             async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
             async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
@@ -21,7 +21,10 @@ macro_rules! forward_to_engine {
             async fn check(&self) -> ();
         }
     };
-    ($store:ty: $(async fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
+    (
+        $store:ty, $field:ident, $through:path:
+        $(async fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*
+    ) => {
         const _: () = {
             use std::time::Duration;
 
@@ -32,19 +35,24 @@ macro_rules! forward_to_engine {
             #[async_trait::async_trait]
             impl Store for $store {
                 fn name(&self) -> &'static str {
-                    self.engine.name()
+                    self.$field.name()
                 }
 
                 $(async fn $name(&self $(, $argument: $type)*) -> Result<$answer, Error> {
-                    self.engine.$name($($argument),*).await
+                    $through(self, self.$field.$name($($argument),*)).await
                 })*
 
                 async fn notified(&self) {
-                    self.engine.notified().await;
+                    self.$field.notified().await;
                 }
             }
         };
     };
 }
 
-pub(super) use forward_to_engine;
+pub(super) use delegate_store;
+
+/// The call as it is.
+pub(super) fn unchanged<S, F>(_: &S, call: F) -> F {
+    call
+}
