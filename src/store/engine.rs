@@ -42,8 +42,8 @@ pub struct Engine<T> {
     callers: Arc<Decider<T>>,
     /// What workers do, which may have connections of its own.
     workers: Arc<Decider<T>>,
-    inserts: Arc<Merging<NewRow>>,
-    changes: Arc<Merging<Change>>,
+    inserts: Arc<Merging<NewRow, Scheduled>>,
+    changes: Arc<Merging<Change, Answer>>,
 }
 
 impl<T: Table> Engine<T> {

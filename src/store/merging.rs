@@ -1,59 +1,43 @@
 //! What many callers ask for, in few calls.
 
-use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 
-use super::{Change, NewRow, Stamped};
+use super::Stamped;
+use crate::Error;
 use crate::clock::Clock;
 use crate::store::coalescer::{Coalescer, LARGE, Request, call_by_halves};
-use crate::{Answer, Error, Scheduled};
 
 /// What came of each of a batch.
 pub(super) type Answers<A> = Stamped<Vec<Result<A, Error>>>;
 
 /// What came of each of a batch that waits for no other transaction.
-pub(super) type AnswersAtOnce<Q> = Stamped<Vec<AtOnce<Q>>>;
+pub(super) type AnswersAtOnce<Q, A> = Stamped<Vec<AtOnce<Q, A>>>;
 
 /// What was answered at once for something that a caller wants.
 #[derive(Debug)]
-pub(super) enum AtOnce<Q: Ask> {
-    Answered(Result<Q::Answer, Error>),
+pub(super) enum AtOnce<Q, A> {
+    Answered(Result<A, Error>),
     /// Not yet: others keep a row locked that it needs, or write it all the time. Nothing of it is done.
     Locked(Q),
 }
 
-/// What callers ask a store for.
-pub(super) trait Ask: Clone + Debug + Send + Sync + 'static {
-    type Answer: Debug + Send + 'static;
-
-    /// How many bytes it adds to a call.
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-impl Ask for NewRow {
-    type Answer = Scheduled;
-
-    fn bytes(&self) -> usize {
-        NewRow::bytes(self)
-    }
-}
-
-impl Ask for Change {
-    type Answer = Answer;
-}
-
 /// Answers a batch in a call of its own.
 #[async_trait]
-pub(super) trait Decide<Q: Ask>: Send + Sync + 'static {
+pub(super) trait Decide<Q>: Send + Sync + 'static {
+    type Answer: Send + 'static;
+
+    /// How many bytes of one that is asked for add to a call.
+    fn bytes_of(_: &Q) -> usize {
+        0
+    }
+
     /// Waits a while for rows that others have locked.
-    async fn wait(&self, asked: Vec<Q>) -> Result<Answers<Q::Answer>, Error>;
+    async fn wait(&self, asked: Vec<Q>) -> Result<Answers<Self::Answer>, Error>;
 
     /// Waits for no other transaction.
-    async fn attempt(&self, asked: Vec<Q>) -> Result<AnswersAtOnce<Q>, Error>;
+    async fn attempt(&self, asked: Vec<Q>) -> Result<AnswersAtOnce<Q, Self::Answer>, Error>;
 }
 
 /// Serves concurrent callers together, and gives each caller its own answers.
@@ -61,20 +45,20 @@ pub(super) trait Decide<Q: Ask>: Send + Sync + 'static {
 /// What callers want goes into one call with what others want where that is of use, and alone otherwise, or where another
 /// transaction has a row locked: so of callers who share a call only those wait who have to.
 #[derive(Debug)]
-pub(super) struct Merging<Q: Ask> {
+pub(super) struct Merging<Q, A> {
     /// Whose errors they are.
     store: &'static str,
     /// How many calls are in flight while more callers wait; none where each has a call of its own.
     calls: Option<usize>,
     clock: Clock,
     /// Begins with the first call, which is made within a runtime.
-    together: OnceLock<Coalescer<Q, Shared<Q>>>,
+    together: OnceLock<Coalescer<Q, Shared<Q, A>>>,
 }
 
 /// What one caller of a shared call is answered.
-type Shared<Q> = Result<AnswersAtOnce<Q>, Error>;
+type Shared<Q, A> = Result<AnswersAtOnce<Q, A>, Error>;
 
-impl<Q: Ask> Merging<Q> {
+impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Merging<Q, A> {
     pub(super) fn new(store: &'static str, calls: Option<usize>, clock: Clock) -> Self {
         Self {
             store,
@@ -85,18 +69,17 @@ impl<Q: Ask> Merging<Q> {
     }
 
     /// Has `decider` answer a caller.
-    pub(super) async fn ask(
-        &self,
-        decider: &Arc<impl Decide<Q>>,
-        asked: Vec<Q>,
-    ) -> Result<Answers<Q::Answer>, Error> {
+    pub(super) async fn ask<D>(&self, decider: &Arc<D>, asked: Vec<Q>) -> Result<Answers<A>, Error>
+    where
+        D: Decide<Q, Answer = A>,
+    {
         let calls = self.calls.filter(|_| (1..LARGE).contains(&asked.len()));
         let Some(calls) = calls else {
             return decider.wait(asked).await;
         };
         let start = || {
             let decider = Arc::clone(decider);
-            Coalescer::start(&self.clock, calls, Q::bytes, move |requests| {
+            Coalescer::start(&self.clock, calls, D::bytes_of, move |requests| {
                 share(Arc::clone(&decider), requests)
             })
         };
@@ -108,7 +91,7 @@ impl<Q: Ask> Merging<Q> {
 }
 
 /// All answers, in order, those of what is locked when it is not any more.
-async fn all<Q: Ask>(decider: &impl Decide<Q>, found: Vec<AtOnce<Q>>) -> Vec<Result<Q::Answer, Error>> {
+async fn all<Q, A>(decider: &impl Decide<Q, Answer = A>, found: Vec<AtOnce<Q, A>>) -> Vec<Result<A, Error>> {
     let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
     for answer in found {
         match answer {
@@ -135,7 +118,10 @@ async fn all<Q: Ask>(decider: &impl Decide<Q>, found: Vec<AtOnce<Q>>) -> Vec<Res
 }
 
 /// Makes one call for several callers, and answers each.
-async fn share<Q: Ask>(decider: Arc<impl Decide<Q>>, requests: Vec<Request<Q, Shared<Q>>>) {
+async fn share<Q: Clone, A>(
+    decider: Arc<impl Decide<Q, Answer = A>>,
+    requests: Vec<Request<Q, Shared<Q, A>>>,
+) {
     let call = |items| async {
         let Stamped { now, found } = decider.attempt(items).await?;
         Ok((now, found))

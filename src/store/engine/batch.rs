@@ -2,7 +2,7 @@
 
 use super::patience::Patience;
 use crate::store::Stamped;
-use crate::store::merging::{Answers, AnswersAtOnce, Ask, AtOnce};
+use crate::store::merging::{Answers, AnswersAtOnce, AtOnce};
 use crate::store::table::Outcome;
 use crate::{Error, Timestamp};
 
@@ -16,9 +16,9 @@ enum Place<A> {
 }
 
 /// A batch, each of which has an answer of its own.
-pub(super) struct Batch<'c, Q: Ask> {
+pub(super) struct Batch<'c, Q, A> {
     pub(super) asked: Vec<Q>,
-    places: Vec<Place<Q::Answer>>,
+    places: Vec<Place<A>>,
     patience: Patience<'c>,
     /// Whether it waits for others; else it is read again once, and given back.
     waits: bool,
@@ -27,7 +27,7 @@ pub(super) struct Batch<'c, Q: Ask> {
     pub(super) may_have_written: bool,
 }
 
-impl<'c, Q: Ask> Batch<'c, Q> {
+impl<'c, Q, A> Batch<'c, Q, A> {
     pub(super) fn new(asked: Vec<Q>, patience: Patience<'c>, waits: bool) -> Self {
         Self {
             places: asked.iter().map(|_| Place::Open).collect(),
@@ -50,7 +50,7 @@ impl<'c, Q: Ask> Batch<'c, Q> {
         (0..self.places.len()).filter(is_open).collect()
     }
 
-    pub(super) fn answer(&mut self, place: usize, answer: Result<Q::Answer, Error>) {
+    pub(super) fn answer(&mut self, place: usize, answer: Result<A, Error>) {
         self.places[place] = Place::Answered(answer);
     }
 
@@ -86,7 +86,7 @@ impl<'c, Q: Ask> Batch<'c, Q> {
     }
 
     /// All answers: an error for what was not to be had.
-    pub(super) fn answered(self, store: &'static str) -> Answers<Q::Answer> {
+    pub(super) fn answered(self, store: &'static str) -> Answers<A> {
         let now = self.began.unwrap_or_default();
         let answer = |place| match place {
             Place::Answered(answer) => answer,
@@ -97,7 +97,7 @@ impl<'c, Q: Ask> Batch<'c, Q> {
     }
 
     /// The same, but gives back what was not to be had at once.
-    pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q> {
+    pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q, A> {
         let now = self.began.unwrap_or_default();
         let answer = |(asked, place)| match place {
             Place::Answered(answer) => AtOnce::Answered(answer),

@@ -7,14 +7,14 @@ use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
 use crate::store::table::{Table, Unreadable};
 use crate::store::{Change, Stamped, Target, Verb};
-use crate::{Error, TaskId, Timestamp};
+use crate::{Answer, Error, TaskId, Timestamp};
 
 impl<T: Table> Decider<T> {
     /// Changes rows as [`Store::change`](crate::store::Store::change) says.
     pub(super) async fn change_batch<'c>(
         &self,
-        mut batch: Batch<'c, Change>,
-    ) -> Result<Batch<'c, Change>, Error> {
+        mut batch: Batch<'c, Change, Answer>,
+    ) -> Result<Batch<'c, Change, Answer>, Error> {
         if batch.asked.is_empty() {
             batch.looked(self.table.now().await?);
             return Ok(batch);
@@ -35,7 +35,7 @@ impl<T: Table> Decider<T> {
         }
     }
 
-    async fn change_open(&self, batch: &mut Batch<'_, Change>) -> Result<(), Error> {
+    async fn change_open(&self, batch: &mut Batch<'_, Change, Answer>) -> Result<(), Error> {
         let open = batch.open();
         let changes = open.iter().map(|&place| &batch.asked[place]);
         let (mut loaded, now) = self.load(changes).await?;

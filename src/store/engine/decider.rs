@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
 use crate::clock::Clock;
-use crate::store::merging::{Answers, AnswersAtOnce, Ask, Decide};
+use crate::store::merging::{Answers, AnswersAtOnce, Decide};
 use crate::store::table::Table;
 use crate::store::{Change, NewRow, Stamped, unanswered};
 use crate::{Answer, Error, Scheduled, defaults};
@@ -58,7 +58,7 @@ impl<T: Table> Decider<T> {
     }
 
     /// A batch of which each that is not answered is asked for again, for a while.
-    pub(super) fn batch<Q: Ask>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q> {
+    pub(super) fn batch<Q, A>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q, A> {
         Batch::new(asked, Patience::new(&self.clock, &self.queue), waits)
     }
 
@@ -77,11 +77,17 @@ impl<T: Table> Decider<T> {
 
 #[async_trait]
 impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
+    type Answer = Scheduled;
+
+    fn bytes_of(row: &NewRow) -> usize {
+        row.bytes()
+    }
+
     async fn wait(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
         self.within(self.insert(rows)).await
     }
 
-    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow>, Error> {
+    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
         let batch = self.batch(rows, false);
         let found = self.within(self.insert_batch(batch)).await?;
         Ok(found.answered_at_once())
@@ -90,11 +96,13 @@ impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
 
 #[async_trait]
 impl<T: Table + 'static> Decide<Change> for Decider<T> {
+    type Answer = Answer;
+
     async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.within(self.change(changes)).await
     }
 
-    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change>, Error> {
+    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         let batch = self.batch(changes, false);
         let found = self.within(self.change_batch(batch)).await?;
         Ok(found.answered_at_once())

@@ -13,8 +13,8 @@ impl<T: Table> Decider<T> {
     /// Writes rows as [`Store::insert`](crate::store::Store::insert) says: nearly always all are new, and none need be read.
     pub(super) async fn insert_batch<'c>(
         &self,
-        mut batch: Batch<'c, NewRow>,
-    ) -> Result<Batch<'c, NewRow>, Error> {
+        mut batch: Batch<'c, NewRow, Scheduled>,
+    ) -> Result<Batch<'c, NewRow, Scheduled>, Error> {
         let all = batch.open();
         self.add(&mut batch, all).await?;
         while batch.goes_on().await {
@@ -24,7 +24,7 @@ impl<T: Table> Decider<T> {
     }
 
     /// Writes those that are not there yet.
-    async fn add(&self, batch: &mut Batch<'_, NewRow>, places: Vec<usize>) -> Result<(), Error> {
+    async fn add(&self, batch: &mut Batch<'_, NewRow, Scheduled>, places: Vec<usize>) -> Result<(), Error> {
         let rows: Vec<_> = places.iter().map(|&place| batch.asked[place].clone()).collect();
         let Stamped { now, found } = self.table.insert(&rows).await?;
         if found.len() != rows.len() {
@@ -41,7 +41,7 @@ impl<T: Table> Decider<T> {
     }
 
     /// Answers for rows of which some are there.
-    async fn insert_among(&self, batch: &mut Batch<'_, NewRow>) -> Result<(), Error> {
+    async fn insert_among(&self, batch: &mut Batch<'_, NewRow, Scheduled>) -> Result<(), Error> {
         let open = batch.open();
         let (mut loaded, now) = self
             .load_new(open.iter().map(|&place| &batch.asked[place]))

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::store::{MemoryStore, Note, Store, Target, When};
-use crate::{Kind, TaskId};
+use crate::store::{Change, MemoryStore, NewRow, Note, Store, Target, When};
+use crate::{Answer, Kind, Scheduled, TaskId};
 
 type Caller = JoinHandle<Result<Answers<Scheduled>, Error>>;
 
@@ -56,12 +56,18 @@ impl<const CALLS: usize> Held<CALLS> {
 
 #[async_trait]
 impl<const CALLS: usize> Decide<NewRow> for Held<CALLS> {
+    type Answer = Scheduled;
+
+    fn bytes_of(row: &NewRow) -> usize {
+        row.bytes()
+    }
+
     async fn wait(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
         self.waits.lock().unwrap().push(rows.len());
         self.write(rows).await
     }
 
-    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow>, Error> {
+    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
         let is_locked = |row: &NewRow| Some(row.id) == self.locked;
         let free = rows.iter().filter(|row| !is_locked(row)).cloned().collect();
         let Stamped { now, found } = self.write(free).await?;
@@ -77,11 +83,13 @@ impl<const CALLS: usize> Decide<NewRow> for Held<CALLS> {
 
 #[async_trait]
 impl<const CALLS: usize> Decide<Change> for Held<CALLS> {
+    type Answer = Answer;
+
     async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.rows.change(changes).await
     }
 
-    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change>, Error> {
+    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         self.calls.lock().unwrap().push(changes.len());
         let Stamped { now, found } = self.rows.change(changes).await?;
         let found = found.into_iter().map(AtOnce::Answered).collect();
@@ -91,7 +99,7 @@ impl<const CALLS: usize> Decide<Change> for Held<CALLS> {
 
 struct World<const CALLS: usize> {
     store: Arc<Held<CALLS>>,
-    inserts: Arc<Merging<NewRow>>,
+    inserts: Arc<Merging<NewRow, Scheduled>>,
 }
 
 impl<const CALLS: usize> World<CALLS> {
