@@ -54,6 +54,7 @@ pub(in crate::store) trait Dial: Send + Sync + 'static {
     async fn run(connection: &mut Self::Connection, sql: String) -> Result<(), sqlx::Error>;
 
     /// What begins a transaction.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     fn begin(&self) -> String {
         "START TRANSACTION".to_owned()
     }
@@ -260,7 +261,6 @@ impl<D: Dial> Lent<D> {
     }
 
     /// Fails if it no longer leads to what it was opened for.
-    #[cfg(feature = "sqlite")]
     pub(in crate::store) fn check(&self) -> Result<(), sqlx::Error> {
         self.home.dial.check()
     }
@@ -268,6 +268,7 @@ impl<D: Dial> Lent<D> {
     /// Makes durable what its transaction has written, and gives it back.
     pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
         D::run(&mut self, "COMMIT".to_owned()).await?;
+        self.check()?;
         self.give_back();
         Ok(())
     }

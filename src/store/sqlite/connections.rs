@@ -113,9 +113,8 @@ pub(super) struct Writing {
 
 impl Writing {
     /// Makes it durable.
-    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        sqlx::query("COMMIT").execute(&mut *self.lent).await?;
-        self.end()
+    pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
+        self.lent.commit().await
     }
 
     /// Ends it where a statement has made it durable.
