@@ -28,6 +28,7 @@ pub(crate) use self::jobs::{Job, JobView, Jobs};
 pub(crate) use self::kinds::{KindView, PausedView};
 pub(crate) use self::matching::{Answers, Changed, HELD, Match, state_for};
 pub(crate) use self::refusal::Refusal;
+pub(crate) use self::rerun::{UNDO, undo_until};
 pub(crate) use self::task_view::{StateName, TaskView};
 pub(crate) use self::work::{Follower, Work};
 use crate::reason::Reason;

@@ -12,6 +12,7 @@ mod http;
 mod log;
 mod metrics;
 mod open;
+mod process_name;
 mod recent;
 mod test_clock;
 mod text;
@@ -125,6 +126,8 @@ impl Serve {
         let topics = Arc::new(Topics::default());
         let (mut worker, claims) =
             delivering(&config, &scheduler, &traces, &topics, test_clock.as_ref()).await?;
+        let name = process_name::process_name(address);
+        worker = worker.name(&name);
         let unscheduled = Unscheduled::default();
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
@@ -156,6 +159,7 @@ impl Serve {
             stopping: stopping.clone(),
             health: Health::new(Arc::clone(&parts.store), parts.backends()),
             store: parts.store,
+            name,
             started_at: crate::time::now(),
             pages: Pages::new(&access)
                 .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,

@@ -54,7 +54,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    fn count(&mut self, answer: &Answer) {
+    pub(crate) fn count(&mut self, answer: &Answer) {
         *match answer {
             Answer::Done(_) => &mut self.done,
             Answer::TooLate(_) => &mut self.too_late,

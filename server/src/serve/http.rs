@@ -79,6 +79,8 @@ pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) access: Access,
     pub(crate) pages: Pages,
+    /// As which it holds tasks.
+    pub(crate) name: String,
     pub(crate) started_at: Timestamp,
     pub(crate) body_limit: usize,
     /// For requests about a task, and those that bring little.

@@ -1,5 +1,7 @@
 //! Keeps the figures of the last hour, for the pages.
 
+mod instrument;
+mod minutes;
 mod spread;
 mod window;
 
@@ -8,11 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use delayline::Timestamp;
-use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
-};
+use metrics::Key;
 
+use self::minutes::Minutes;
+pub(crate) use self::minutes::{MINUTES, Minute};
 pub(crate) use self::spread::Spread;
 use self::window::Window;
 
@@ -61,13 +62,19 @@ impl Recent {
         self.0.figures().late(self.0.now())
     }
 
+    /// Returns how tasks of all kinds were started, minute by minute.
+    pub(crate) fn course(&self) -> [Minute; MINUTES] {
+        let figures = self.0.figures();
+        Minutes::course(figures.minutes.values(), self.0.now())
+    }
+
     /// Returns how many tasks of all kinds were started by what, in the words of the figures.
     pub(crate) fn woken(&self) -> BTreeMap<String, u64> {
         self.0.figures().woken(self.0.now())
     }
 
     /// Returns the outcomes of a kind; none, if it has no figures of its own.
-    pub(crate) fn of_kind(&self, kind: &str) -> Option<Tally> {
+    pub(crate) fn of_kind(&self, kind: &str) -> Option<OfKind> {
         self.0.figures().of_kind(kind, self.0.now())
     }
 
@@ -99,6 +106,13 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
+/// The outcomes of the tasks of a kind, and when they were started.
+#[derive(Debug)]
+pub(crate) struct OfKind {
+    pub(crate) tally: Tally,
+    pub(crate) course: [Minute; MINUTES],
+}
+
 /// The figures of a delay level of a master.
 #[derive(Debug)]
 pub(crate) struct LevelFigures {
@@ -114,6 +128,7 @@ pub(crate) struct LevelFigures {
 #[derive(Debug, Default)]
 struct Figures {
     kinds: BTreeMap<String, Window<Tally>>,
+    minutes: BTreeMap<String, Minutes>,
     /// How many tasks were started by what.
     woken: Window<BTreeMap<String, u64>>,
     levels: BTreeMap<(String, String), Level>,
@@ -169,6 +184,7 @@ impl Figures {
         match about {
             About::Late { kind, woken_by } => {
                 self.kind(kind, now).late.add(took());
+                self.minutes.entry(kind.clone()).or_default().started(took(), now);
                 *self.woken.at(now).entry(woken_by.clone()).or_default() += 1;
             }
             About::Took { kind } => self.kind(kind, now).took.add(took()),
@@ -199,17 +215,20 @@ impl Figures {
         woken
     }
 
-    fn of_kind(&self, kind: &str, now: Duration) -> Option<Tally> {
+    fn of_kind(&self, kind: &str, now: Duration) -> Option<OfKind> {
         let window = match self.kinds.get(kind) {
             // A kind with figures of its own is recorded before its tasks have an outcome.
             None if self.kinds.contains_key(OTHER) => return None,
             window => window,
         };
         let tallies = || window.into_iter().flat_map(|window| window.within(now));
-        Some(Tally {
-            late: Spread::sum(tallies().map(|tally| &tally.late)),
-            took: Spread::sum(tallies().map(|tally| &tally.took)),
-            failed: tallies().map(|tally| tally.failed).sum(),
+        Some(OfKind {
+            tally: Tally {
+                late: Spread::sum(tallies().map(|tally| &tally.late)),
+                took: Spread::sum(tallies().map(|tally| &tally.took)),
+                failed: tallies().map(|tally| tally.failed).sum(),
+            },
+            course: Minutes::course(self.minutes.get(kind).into_iter(), now),
         })
     }
 
@@ -225,74 +244,6 @@ impl Figures {
         levels
             .filter(|level| level.is_stuck || level.late.count() > 0)
             .collect()
-    }
-}
-
-/// Records the figures of one subject.
-#[derive(Debug)]
-struct Instrument {
-    kept: Arc<Kept>,
-    about: About,
-}
-
-impl Instrument {
-    fn hear(&self, value: f64) {
-        let now = self.kept.now();
-        self.kept.figures().hear(&self.about, value, now);
-    }
-}
-
-impl HistogramFn for Instrument {
-    fn record(&self, value: f64) {
-        self.hear(value);
-    }
-}
-
-impl CounterFn for Instrument {
-    fn increment(&self, value: u64) {
-        self.hear(value as f64);
-    }
-
-    // None of these counters is set, and none of the gauges goes up or down by steps.
-    fn absolute(&self, _: u64) {}
-}
-
-impl GaugeFn for Instrument {
-    fn increment(&self, _: f64) {}
-
-    fn decrement(&self, _: f64) {}
-
-    fn set(&self, value: f64) {
-        self.hear(value);
-    }
-}
-
-impl Recent {
-    fn instrument(&self, key: &Key) -> Option<Arc<Instrument>> {
-        let about = About::of(key)?;
-        let kept = Arc::clone(&self.0);
-        Some(Arc::new(Instrument { kept, about }))
-    }
-}
-
-impl Recorder for Recent {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        self.instrument(key).map_or_else(Counter::noop, Counter::from_arc)
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        self.instrument(key).map_or_else(Gauge::noop, Gauge::from_arc)
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        self.instrument(key)
-            .map_or_else(Histogram::noop, Histogram::from_arc)
     }
 }
 
@@ -334,13 +285,16 @@ mod tests {
         let woken = [("claim".to_owned(), 2), ("sweep".to_owned(), 1)];
         assert_eq!(figures.woken(now), woken.into());
         assert_eq!(figures.woken(now + HOUR), [].into());
-        let a = figures.of_kind("a", now).unwrap();
+        let of_kind = |kind, now| figures.of_kind(kind, now).unwrap();
+        let OfKind { tally: a, course } = of_kind("a", now);
         assert_eq!((a.late.count(), a.took.count(), a.failed), (2, 1, 3));
         assert_eq!((a.late.within(1.0), a.took.within(1.0)), (ms(20), ms(5)));
-        assert_eq!(figures.of_kind("b", now).unwrap().failed, 0);
-        assert_eq!(figures.of_kind("c", now).unwrap().late.count(), 0);
-        let a = figures.of_kind("a", now + HOUR).unwrap();
+        assert_eq!((course[MINUTES - 1].started, course[MINUTES - 1].latest), (2, 20));
+        assert_eq!(of_kind("b", now).tally.failed, 0);
+        assert_eq!(of_kind("c", now).tally.late.count(), 0);
+        let OfKind { tally: a, course } = of_kind("a", now + HOUR);
         assert_eq!((a.late.count(), a.took.count(), a.failed), (0, 0, 0));
+        assert_eq!(course, [Minute::default(); MINUTES]);
         assert_eq!(figures.late(now + HOUR).count(), 0);
     }
 

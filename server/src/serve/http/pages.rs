@@ -6,8 +6,10 @@ mod bulk;
 mod dead;
 mod entrance;
 mod fields;
+mod find;
 mod form;
 mod frame;
+mod jobs;
 mod kinds;
 mod late;
 mod levels;
@@ -15,12 +17,18 @@ mod overview;
 mod payload;
 mod seal;
 mod sign_in;
+mod signs;
+mod spark;
 mod task;
 mod tasks;
 mod timeline;
 mod to;
+mod undo;
 mod visitor;
+mod wanted;
 mod words;
+mod workers;
+mod wrong;
 
 use std::sync::Arc;
 
@@ -78,16 +86,21 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         .route("/kinds", may(read, get(kinds::show)))
         .route("/kinds/pause", may(change, post(kinds::pause)))
         .route("/kinds/resume", may(change, post(kinds::resume)))
+        .route("/workers", may(read, holds(workers::held, get(workers::show))))
         .route("/brokers", may(read, get(brokers::show)))
         .route("/dead", may(read, holds(dead::held, get(dead::show))))
         .route(
             "/bulk",
-            may(read, get(bulk::list)).merge(may(change, holds(bulk::held, post(bulk::change)))),
+            may(read, get(jobs::list)).merge(may(change, holds(bulk::held, post(bulk::change)))),
         )
         .route("/bulk/check", may(change, holds(bulk::held, get(bulk::check))))
+        .route(
+            "/bulk/undo",
+            may(change, holds(task::held, post(undo::undo_many))),
+        )
         .route("/bulk/done", may(read, get(bulk::done)))
-        .route("/bulk/{id}", may(read, get(bulk::show)))
-        .route("/bulk/{id}/stop", may(change, post(bulk::stop)))
+        .route("/bulk/{id}", may(read, get(jobs::show)))
+        .route("/bulk/{id}/stop", may(change, post(jobs::stop)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", may(read, post(sign_in::leave)))
         .layer(TimeoutLayer::with_status_code(
@@ -100,6 +113,7 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         .route("/live", may(read, wait(get(events::listen))))
         .route("/assets/page.css", get(assets::style))
         .route("/assets/live.js", get(assets::script))
+        .route("/assets/icon.svg", get(assets::icon))
         .layer(from_fn_with_state(Arc::clone(app), frame::answer))
         .layer(from_fn(frame::guard))
 }

@@ -105,6 +105,10 @@ impl Problem {
         self.0.status
     }
 
+    pub(super) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// The request cannot be used; nothing was done.
     pub(super) fn invalid(field: &str, value: impl ToString, allowed: impl Into<String>) -> Self {
         let (value, allowed) = (shortened(value.to_string()), allowed.into());

@@ -65,7 +65,7 @@ async fn those_that_are_chosen_are_changed_as_they_were_seen() {
     moved.is(200, "done");
     let told = confirm(&browser, &checked).await;
     told.says(r#"<dt class="count">1</dt><dd>cancelled"#);
-    told.says(r#"<dt class="count">1</dt><dd>were changed by somebody else"#);
+    told.says(r#"<dt class="count">1</dt><dd>were changed by another caller"#);
     for (key, is) in [
         ("key-0", "cancelled"),
         ("key-1", "scheduled"),
@@ -82,7 +82,7 @@ async fn all_that_match_are_counted_and_then_changed() {
     scheduled(&server, 20).await;
     let before = server.get("/v1/tasks/k/key-1").await.body["due_at"].clone();
     let chosen = [("which", "all"), ("verb", "move"), ("to", "+1d")];
-    let checked = check(&browser, "/tasks?kind=k&q=key-1", &chosen).await;
+    let checked = check(&browser, "/tasks?kind=k&q=key-1&state=scheduled", &chosen).await;
     checked.says("<h1>Move 11 tasks, each by +1d?</h1>");
     checked.says("<dt>Key begins with</dt><dd>key-1</dd>");
     confirm(&browser, &checked)

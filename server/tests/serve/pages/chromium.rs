@@ -46,6 +46,7 @@ impl Chromium {
         let mut wanted = DesiredCapabilities::chrome();
         for argument in [
             "--headless=new",
+            "--window-size=1280,900",
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
@@ -100,6 +101,11 @@ impl Chromium {
         text.as_str().unwrap().to_owned()
     }
 
+    /// What a person sees, as a PNG.
+    pub(super) async fn picture(&self) -> Vec<u8> {
+        self.page().screenshot_as_png().await.unwrap()
+    }
+
     /// Waits until a person reads this.
     pub(super) async fn says(&self, said: &str) {
         let mut text = String::new();
@@ -151,10 +157,16 @@ impl Chromium {
         self.tell("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// As somebody has it who wants it dark, or light.
+    /// As a person has it who wants it dark, or light.
     pub(super) async fn prefer(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.tell("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// As in a time zone.
+    pub(super) async fn be_at(&self, zone: &str) {
+        self.tell("Emulation.setTimezoneOverride", json!({"timezoneId": zone}))
+            .await;
     }
 
     async fn tell(&self, what: &str, how: Value) {

@@ -31,7 +31,7 @@ async fn the_dead_of_one_error_are_redriven_or_dismissed_and_no_others() {
     dead(&server, "mail", "no such address", 1).await;
     dead(&server, "other", "502 from <mail>", 2).await;
     let page = browser.get("/dead").await;
-    let rows: Vec<_> = page.text.split("<tr>").skip(2).collect();
+    let rows: Vec<_> = page.text.split("<tr data-key=").skip(1).collect();
     assert_eq!(rows.len(), 3, "{rows:?}");
     assert!(rows[0].contains("502 from &#60;mail&#62;"), "most come first");
     assert!(rows[0].contains(r#"class="number">3</td>"#));
@@ -42,20 +42,19 @@ async fn the_dead_of_one_error_are_redriven_or_dismissed_and_no_others() {
         .await
         .does_not_say("no such address");
 
-    let check = async |verb: &str| {
-        let page = browser.get("/dead").await;
-        page.says(&format!(r#"<button name="verb" value="{verb}""#));
-        let mut fields = page.form("/bulk/check");
-        fields.push(("verb".to_owned(), verb.to_owned()));
-        browser.get(&format!("/bulk/check?{}", search(&fields))).await
-    };
-    let checked = check("redrive").await;
-    checked.says("<h1>Redrive 3 tasks?</h1>");
-    checked.says("502 from &#60;mail&#62;");
-    let still = server.get("/v1/tasks?kind=mail&state=dead").await.body;
-    assert_eq!(still["tasks"].as_array().unwrap().len(), 4, "nothing was changed");
-    let told = confirm(&browser, &checked).await;
-    told.says(r#"<dt class="count">3</dt><dd>redriven"#);
+    // These are all with that error, so they are redriven at once: their number is on the button.
+    page.says("Redrive 3</button>");
+    let fields = page.form("/bulk");
+    let mut fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    fields.push(("verb", "redrive"));
+    let done = browser.post("/bulk", &fields).await;
+    browser
+        .get(done.location())
+        .await
+        .says(r#"<dt class="count">3</dt><dd>redriven"#);
     for (search, count) in [
         ("kind=mail&state=dead", 1),
         ("kind=mail", 3),
@@ -65,14 +64,45 @@ async fn the_dead_of_one_error_are_redriven_or_dismissed_and_no_others() {
         assert_eq!(found["tasks"].as_array().unwrap().len(), count, "{search}");
     }
 
-    let checked = check("dismiss").await;
+    let page = browser.get("/dead").await;
+    page.says(r#"<button name="verb" value="dismiss""#);
+    let mut fields = page.form("/bulk/check");
+    fields.push(("verb".to_owned(), "dismiss".to_owned()));
+    let checked = browser.get(&format!("/bulk/check?{}", search(&fields))).await;
     checked.says("<h1>Dismiss 2 tasks?</h1>");
     let told = confirm(&browser, &checked).await;
     told.says(r#"<dt class="count">2</dt><dd>dismissed"#);
     let ended = server.get("/v1/tasks?kind=other&state=cancelled").await.body;
     assert_eq!(ended["tasks"].as_array().unwrap().len(), 2);
     let list = browser.get("/tasks?kind=mail&state=dead").await;
-    list.says(r#"<button name="verb" value="dismiss">"#);
+    list.says(r#"<button name="verb" value="dismiss""#);
     let list = browser.get("/tasks?kind=mail").await;
     list.does_not_say(r#"value="dismiss""#);
+}
+
+#[tokio::test]
+async fn an_error_that_is_within_another_one_is_counted_before_it_is_redriven() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    dead(&server, "mail", "502", 1).await;
+    dead(&server, "mail", "502 from mail", 2).await;
+    let page = browser.get("/dead").await;
+    page.says("Redrive 2</button>");
+    page.does_not_say("Redrive 1</button>");
+    page.says("Redrive…</button>");
+}
+
+#[tokio::test]
+async fn the_menu_of_every_page_tells_how_many_are_dead() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    browser.get("/kinds").await.does_not_say("class=\"sign");
+    dead(&server, "mail", "502", 2).await;
+    dead(&server, "other", "502", 1).await;
+    for path in ["/", "/tasks", "/brokers"] {
+        browser
+            .get(path)
+            .await
+            .says("<b class=\"sign bad\">3<span class=\"unseen\"> dead tasks</span></b>");
+    }
 }

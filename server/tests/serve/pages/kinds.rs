@@ -28,9 +28,18 @@ async fn a_kind_is_paused_with_a_reason_and_resumed() {
     let resumed = browser.post("/kinds/resume", &[("kind", "a/b")]).await;
     browser.get(resumed.location()).await.says("It was not paused.");
     let wrong = browser
-        .post("/kinds/pause", &[("kind", "a/b"), ("until", "soon")])
+        .post(
+            "/kinds/pause",
+            &[("kind", "a/b"), ("until", "soon"), ("reason", "a <b>disk</b>")],
+        )
         .await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    // In the form, as it was filled in, and beside the field.
+    wrong.says("<details open>");
+    wrong.says("value=\"soon\"");
+    wrong.says("value=\"a &#60;b&#62;disk&#60;/b&#62;\"");
+    wrong.says("<p class=\"wrong\" id=\"until-wrong\">");
+    assert_eq!(server.get("/v1/kinds").await.body["kinds"][0].get("paused"), None);
 }
 
 #[tokio::test]
@@ -61,11 +70,26 @@ async fn what_this_server_did_with_the_tasks_of_each_kind_is_told() {
         cell.split_once("</td>").unwrap().0.to_owned()
     };
     for (label, works, idle) in [
-        ("Started a minute", " class=\"number\">3.0", " class=\"number\">0"),
-        ("Failed", " class=\"number bad\">1", " class=\"number\">0"),
+        ("Started a minute", "<span>3.0</span>", "<span>0</span>"),
+        ("Failed", " class=\"number bad\">1", " class=\"number zero\">0"),
     ] {
-        assert_eq!((&*cell("works", label), &*cell("idle", label)), (works, idle));
+        let (of_works, of_idle) = (cell("works", label), cell("idle", label));
+        assert!(
+            of_works.ends_with(works) && of_idle.ends_with(idle),
+            "{of_works} {of_idle}"
+        );
     }
+    // All of it was within this minute, or the one before.
+    assert!(cell("works", "Started a minute").contains("3 started within the last hour"));
+    let path = |kind: &str| {
+        cell(kind, "Started a minute")
+            .split_once(" d=\"")
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    assert!(path("works").contains("V0.0h"), "{}", path("works"));
+    assert!(path("idle").starts_with("M0 20h60\""), "{}", path("idle"));
     for label in ["Late, p50 / p99", "Took, p50 / p99"] {
         assert!(cell("works", label).contains("s / "), "{}", row("works"));
         assert!(cell("idle", label).ends_with(">"), "{}", row("idle"));

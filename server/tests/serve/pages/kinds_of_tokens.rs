@@ -13,7 +13,15 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
     let came = browser.post("/sign-in", &[("token", "orders")]).await;
     assert_eq!(came.status, StatusCode::SEE_OTHER);
     let id = |at: usize| tasks[at]["id"].as_str().unwrap();
-    for path in ["/", "/tasks", "/kinds", "/dead", "/bulk", "/tasks?q=1"] {
+    for path in [
+        "/",
+        "/tasks",
+        "/kinds",
+        "/dead",
+        "/workers",
+        "/bulk",
+        "/tasks?q=1",
+    ] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}");
         page.does_not_say("mail");

@@ -12,45 +12,119 @@ use super::sign_in::tokens;
 use crate::server::{Answer, Server};
 
 #[tokio::test]
-async fn what_happens_is_shown_without_loading_the_page_again_unless_somebody_types() {
+async fn rows_change_in_place_and_what_is_typed_chosen_focused_and_scrolled_to_stays() {
     let server = Server::configured(&tokens(&[("operator", "\"read\", \"change\", \"schedule\"")]));
-    let schedule = async |key: &str| {
+    let schedule = async |key: &str, after: &str| {
         let request = server.request(Method::PUT, &format!("/v1/tasks/k/{key}"));
-        let request = request.bearer_auth("operator").json(&json!({"after": "1h"}));
+        let request = request.bearer_auth("operator").json(&json!({"after": after}));
         Answer::of(request).await.is(201, "new");
     };
-    schedule("the-first").await;
+    for at in 0..40 {
+        schedule(&format!("key-{at:02}"), &format!("{}m", 60 + at)).await;
+    }
     let browser = Chromium::new(&server).await;
     browser.go("/tasks?kind=k").await;
     browser.says("Token").await;
     browser.type_keys("operator" + Key::Enter).await;
-    browser.says("the-first").await;
-    browser.says("This page is live.").await;
-    browser.run("window.loaded = 1").await;
-    schedule("the-second").await;
-    browser.says("the-second").await;
-    assert_eq!(
-        browser.run("return window.loaded").await,
-        1,
-        "it was not loaded again"
-    );
-
+    browser.says("key-00").await;
+    browser.says("Live").await;
+    browser.click("tbody tr:nth-child(30) input").await;
+    browser.says("1 chosen").await;
     browser.click("#to").await;
     browser.type_keys("+1").await;
-    // The page hears what this hears, and has had its time to show it.
+    browser
+        .run("window.loaded = 1; window.row = document.querySelector('tbody tr:nth-child(30)')")
+        .await;
+    let before = browser
+        .run("return [scrollY > 0, row.getBoundingClientRect().top]")
+        .await;
+    assert_eq!(before[0], true);
+    // It comes after what is seen, so that nothing has to give way.
+    schedule("the-new-one", "1d").await;
+    browser.says("the-new-one").await;
+    let after = "return [window.loaded, row.isConnected && row.querySelector('input').checked, \
+                 document.getElementById('to').value, document.activeElement.id, row.getBoundingClientRect().top]";
+    let after = browser.run(after).await;
+    assert_eq!(after, json!([1, true, "+1", "to", before[1]]));
+    // What goes takes nothing else with it.
+    let request = server.request(Method::POST, "/v1/tasks/k/key-05/cancel");
+    let cancelled = Answer::of(request.bearer_auth("operator").json(&json!({}))).await;
+    cancelled.is(200, "done");
+    while browser.text().await.contains("key-05") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let still = "return [row.isConnected && row.querySelector('input').checked, document.activeElement.id]";
+    assert_eq!(browser.run(still).await, json!([true, "to"]));
+    browser.end_well().await;
+}
+
+#[tokio::test]
+async fn a_page_that_is_paused_stays_as_it_is_until_it_goes_on() {
+    let server = Server::start();
+    let schedule = async |key: &str| {
+        let path = format!("/v1/tasks/k/{key}");
+        server.put(&path, json!({"after": "1h"})).await.is(201, "new");
+    };
+    schedule("the-first").await;
+    let browser = Chromium::new(&server).await;
+    browser.go("/tasks?kind=k").await;
+    browser.says("Live").await;
+    browser.click("#live").await;
+    browser.says("Paused").await;
+    // The page would have heard what this hears, and have had its time to show it.
     let heard = "const told = arguments[0]; const events = new EventSource('/live'); \
                  events.onopen = () => { window.hears = new Promise((heard) => \
                  events.addEventListener('scheduled', () => setTimeout(heard, 2500))); told(true); };";
     assert_eq!(browser.run_async(heard).await, true);
-    schedule("the-third").await;
+    schedule("the-second").await;
     browser.run_async("window.hears.then(arguments[0])").await;
-    assert!(!browser.text().await.contains("the-third"));
-    let typed = browser.run("return document.getElementById('to').value").await;
-    assert_eq!(typed, "+1");
-    browser.type_keys(Key::Backspace + Key::Backspace).await;
-    browser.run("document.activeElement.blur()").await;
-    browser.says("the-third").await;
-    assert_eq!(browser.run("return window.loaded").await, 1);
+    assert!(!browser.text().await.contains("the-second"));
+    browser.click("#live").await;
+    browser.says("the-second").await;
+    browser.end_well().await;
+}
+
+#[tokio::test]
+async fn times_are_local_and_in_utc_when_they_are_pointed_at() {
+    let server = Server::start();
+    let new = json!({"at": "2099-01-01T12:30:00Z"});
+    server.put("/v1/tasks/k/1", new).await.is(201, "new");
+    let browser = Chromium::new(&server).await;
+    browser.be_at("Asia/Kolkata").await;
+    browser.go("/tasks").await;
+    browser.says("2099-01-01 18:00:00").await;
+    let told = browser
+        .run("return document.querySelector('td time').title")
+        .await;
+    assert_eq!(told, "2099-01-01 12:30:00 UTC");
+    let distance = browser
+        .run("return document.querySelector('td .ago').innerText")
+        .await;
+    assert!(distance.as_str().unwrap().starts_with("in 26,"), "{distance}");
+    browser.end_well().await;
+}
+
+#[tokio::test]
+async fn a_cancel_is_undone_while_its_seconds_are_counted_and_not_after_them() {
+    let server = Server::start();
+    server
+        .put("/v1/tasks/k/1", json!({"after": "1h"}))
+        .await
+        .is(201, "new");
+    let id = server.get("/v1/tasks/k/1").await.body["id"].clone();
+    let browser = Chromium::new(&server).await;
+    browser.go(&format!("/tasks/{}", id.as_str().unwrap())).await;
+    browser.click("button.danger").await;
+    browser.says("Cancelled: it will not run.").await;
+    browser.says("for ").await;
+    browser.click("form[data-until] button").await;
+    browser.says("Undone: this is the task that stands for it").await;
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "scheduled");
+    browser.click("button.danger").await;
+    browser.says("Cancelled: it will not run.").await;
+    browser.says("It cannot be undone any more").await;
+    let button = "return document.querySelector('form[data-until]')";
+    assert_eq!(browser.run(button).await, json!(null));
     browser.end_well().await;
 }
 

@@ -12,7 +12,6 @@ use crate::server::Server;
 const FAULTS: &str = "
     const done = arguments[0];
     axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => done(violations
-        .filter(({ impact }) => ['serious', 'critical'].includes(impact))
         .map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ html }) => html).join(' ')}`)), done);";
 
 /// How people see pages.

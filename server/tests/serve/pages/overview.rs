@@ -13,7 +13,7 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
     let browser = Browser::new(&server);
     let none = browser.get("/").await;
     none.says("Nothing is late.");
-    none.says("There are no tasks yet.");
+    none.says("There are no tasks yet");
     none.says("This server has started none since");
     for key in ["1", "2", "3"] {
         let path = format!("/v1/tasks/slow.kind/{key}");
@@ -32,15 +32,15 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     late.says("3 tasks are late, the oldest by 1 s: <a href=\"/tasks?kind=slow.kind\">slow.kind</a></h1>");
-    late.says(r#"<th scope="row">5 minutes</th><td class="number">3</td>"#);
-    late.says(r#"<th scope="row">1 hour</th><td class="number">4</td>"#);
+    late.says(r#"<th scope="row"><a href="/tasks?due=5m">5 minutes</a></th><td class="number">3</td>"#);
+    late.says(r#"<th scope="row"><a href="/tasks?due=1h">1 hour</a></th><td class="number">4</td>"#);
     let paused = server
         .post("/v1/kinds/slow.kind/pause", json!({"reason": "no disk"}))
         .await;
     assert_eq!(paused.status, 200);
     let page = browser.get("/").await;
     page.says("Nothing is late.");
-    page.says("slow.kind is paused: no disk. 3 tasks are due and waiting.");
+    page.says(">slow.kind</a> is paused: no disk. 3 tasks are due and waiting.");
 }
 
 #[tokio::test]

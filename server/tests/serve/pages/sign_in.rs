@@ -26,7 +26,7 @@ fn usual() -> String {
     ])
 }
 
-async fn signed_in(server: &Server, token: &str) -> Browser {
+pub(super) async fn signed_in(server: &Server, token: &str) -> Browser {
     let browser = Browser::new(server);
     let came = browser.post("/sign-in", &[("token", token)]).await;
     assert_eq!(came.status, StatusCode::SEE_OTHER, "{came:?}");
@@ -34,8 +34,12 @@ async fn signed_in(server: &Server, token: &str) -> Browser {
 }
 
 async fn scheduled(server: &Server) -> String {
+    scheduled_by(server, "operator").await
+}
+
+pub(super) async fn scheduled_by(server: &Server, token: &str) -> String {
     let request = server.request(Method::PUT, "/v1/tasks/k/1");
-    let request = request.bearer_auth("operator").json(&json!({"after": "1h"}));
+    let request = request.bearer_auth(token).json(&json!({"after": "1h"}));
     let answer = Answer::of(request).await;
     answer.is(201, "new")["id"].as_str().unwrap().to_owned()
 }
@@ -114,8 +118,17 @@ async fn each_action_takes_its_right() {
     let reader = signed_in(&server, "reader").await;
     let page = reader.get(&task).await;
     page.does_not_say("Cancel the task");
+    for path in super::PAGES.into_iter().chain([&*task, "/tasks?kind=k"]) {
+        let page = reader.get(path).await;
+        let forms: Vec<_> = page.text.split("method=\"post\" action=\"").skip(1).collect();
+        assert_eq!(forms.len(), 1, "{path}: what may not be done is not offered");
+        assert!(forms[0].starts_with("/sign-out"), "{path}");
+        page.does_not_say("/bulk/check");
+    }
     for (path, fields) in [
         (format!("{task}/cancel"), &[][..]),
+        (format!("{task}/undo"), &[]),
+        ("/bulk/undo".to_owned(), &[("task", id.as_str())]),
         ("/kinds/pause".to_owned(), &[("kind", "k")]),
         ("/kinds/resume".to_owned(), &[("kind", "k")]),
     ] {

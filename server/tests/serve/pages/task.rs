@@ -37,6 +37,8 @@ async fn verbs_are_answered_in_words() {
         .await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     refused.says("such as 15m");
+    refused.says("<p class=\"wrong\" id=\"to-wrong\">");
+    refused.says("name=\"to\" value=\"tomorrow\"");
     done(&browser, &id, "run", &[]).await.says("It is due now");
 
     let claims = server.post("/v1/claims", json!({"kinds": ["k"]})).await.body;
@@ -120,15 +122,15 @@ async fn what_has_happened_is_told_with_who_and_why() {
     page.says("Scheduled, due at ");
     page.does_not_say("<b>called");
     let page = page.text;
-    let (latest, first) = page.split_once(">scheduled</th>").unwrap();
+    let (latest, first) = page.split_once("<strong>scheduled</strong>").unwrap();
     for told in [
-        ">moved</th>",
-        ">page:anybody</td>",
+        "<strong>moved</strong>",
+        ">page:anybody</span>",
         "the customer &#60;b&#62;called",
     ] {
         assert!(latest.contains(told), "{told}: {page}");
     }
-    assert!(first.contains(">api:anybody</td>"), "{page}");
+    assert!(first.contains(">api:anybody</span>"), "{page}");
     let too_long = "x".repeat(501);
     let path = format!("/tasks/{id}/cancel");
     let refused = browser.post(&path, &[("reason", &too_long)]).await;

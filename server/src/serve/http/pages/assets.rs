@@ -13,6 +13,11 @@ pub(super) async fn script() -> impl IntoResponse {
     of_type("text/javascript; charset=utf-8", include_str!("live.js"))
 }
 
+/// `GET /assets/icon.svg`
+pub(super) async fn icon() -> impl IntoResponse {
+    of_type("image/svg+xml", include_str!("icon.svg"))
+}
+
 fn of_type(name: &'static str, text: &'static str) -> impl IntoResponse {
     // They are of the same release as the page that asks for them.
     ([(CONTENT_TYPE, name), (CACHE_CONTROL, "no-cache")], text)

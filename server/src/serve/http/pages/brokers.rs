@@ -55,8 +55,14 @@ struct PartRow {
 struct Count {
     what: &'static str,
     count: String,
-    /// Whether somebody should look why.
+    /// Whether an operator should look why.
     is_bad: bool,
+}
+
+impl Count {
+    fn is_zero(&self) -> bool {
+        self.count == "0"
+    }
 }
 
 /// `GET /brokers`

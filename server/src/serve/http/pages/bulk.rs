@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::store::Action;
 use delayline::{Kind, Timestamp};
@@ -15,19 +16,23 @@ use super::super::bulk;
 use super::super::problem::Problem;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
-use super::tasks::{Wanted, name};
+use super::tasks;
 use super::to::action;
 use super::visitor::Visitor;
+use super::wanted::{Wanted, name};
 use super::words::{COUNTED, Count, Moment};
+use super::wrong::Wrong;
 use crate::digits::grouped;
-use crate::operations::{Answers, Bounds, Changed, HELD, JobView, Match, Operations, state_for};
-use crate::time::{Time, now};
+use crate::operations::{Answers, Bounds, Changed, HELD, Match, Operations, UNDO, state_for};
+use crate::serve::config::Right;
+use crate::time::now;
 
 /// How many tasks are looked at to count those that match, where no index does.
 const LOOKS: usize = 2_000;
 
-pub(super) fn held(_: &Request) -> usize {
-    HELD
+/// What is changed at once, or the list that was wrongly filled in.
+pub(super) fn held(request: &Request) -> usize {
+    HELD.max(tasks::held(request))
 }
 
 /// What is to be done with many tasks.
@@ -82,11 +87,7 @@ impl Which {
             let chosen = fields.all("task").map(str::parse);
             let chosen: Vec<Match> = chosen.collect::<Result<_, _>>()?;
             return match chosen.is_empty() {
-                true => Err(Problem::invalid(
-                    "which",
-                    "chosen",
-                    "no task is chosen: go back, and choose some, or all that match",
-                )),
+                true => Err(nothing_chosen()),
                 false => Ok(Self::Chosen(chosen)),
             };
         }
@@ -111,6 +112,8 @@ struct CheckPage {
     frame: Frame,
     /// What is to be done, with how many.
     title: String,
+    /// What cannot be taken back of it.
+    warning: Option<&'static str>,
     /// Which they are.
     of: Vec<(&'static str, String)>,
     note: Option<&'static str>,
@@ -118,6 +121,8 @@ struct CheckPage {
     button: String,
     fields: Vec<(String, String)>,
     back: String,
+    wrong: Wrong,
+    reason: String,
 }
 
 /// `GET /bulk/check`
@@ -126,12 +131,28 @@ pub(super) async fn check(
     Extension(visitor): Extension<Visitor>,
     fields: Fields,
 ) -> Result<Response, Problem> {
-    let verb = Verb::of(&fields)?;
-    let operations = visitor.caller.operations(&app);
+    let wrong = match Verb::of(&fields) {
+        Err(problem) if fields.one("verb") == Some("move") => Wrong::at("to", &problem),
+        Ok(_) if fields.one("which") != Some("all") && fields.one("task").is_none() => {
+            Wrong::at("which", &nothing_chosen())
+        }
+        _ => return checked(&app, visitor, &fields, Wrong::default()).await,
+    };
+    tasks::again(&app, visitor, &fields, wrong).await
+}
+
+fn nothing_chosen() -> Problem {
+    let detail = "no task is chosen: choose some, or all that match; nothing was done";
+    Problem::new(StatusCode::BAD_REQUEST, detail)
+}
+
+async fn checked(app: &Shared, visitor: Visitor, fields: &Fields, wrong: Wrong) -> Result<Response, Problem> {
+    let verb = Verb::of(fields)?;
+    let operations = visitor.caller.operations(app);
     let mut kept = vec![("verb".to_owned(), verb.field.clone())];
     kept.extend(verb.to.clone().map(|to| ("to".to_owned(), to)));
     let (before, after) = verb.words();
-    let (count, at_least, of, back) = match Which::of(&operations, &fields, &verb)? {
+    let (count, at_least, of, back) = match Which::of(&operations, fields, &verb)? {
         Which::Chosen(chosen) => {
             let tasks = fields.all("task");
             kept.extend(tasks.map(|task| ("task".to_owned(), task.to_owned())));
@@ -142,7 +163,7 @@ pub(super) async fn check(
             (count, false, Vec::new(), String::new())
         }
         Which::All(wanted, asked) => {
-            let (count, at_least) = matching(&app, &operations, &wanted, asked).await?;
+            let (count, at_least) = matching(app, &operations, &wanted, asked).await?;
             let search = wanted.search().finish();
             kept.push(("which".to_owned(), "all".to_owned()));
             kept.push(("asked".to_owned(), asked.as_millis().to_string()));
@@ -154,9 +175,21 @@ pub(super) async fn check(
         (1, false) => "1 task".to_owned(),
         _ => format!("{count} tasks"),
     };
+    let may_undo = visitor.caller.may(Right::Schedule);
+    let warning = match verb.action {
+        Action::Cancel if may_undo && fields.one("which") != Some("all") => {
+            Some("Cancelled, they do not run. It can be undone for ten seconds.")
+        }
+        Action::Cancel => {
+            Some("Cancelled, they do not run. It cannot be undone, but each can be run again as a new task.")
+        }
+        Action::Dismiss => Some("Dismissed, they have ended for good."),
+        _ => None,
+    };
     page(&CheckPage {
-        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
+        frame: Frame::new(app, Tab::Tasks, Some(visitor)),
         title: format!("{before} {tasks}{after}?"),
+        warning,
         of,
         note: at_least.then_some(
             "Only the first 2,000 were looked at, and there are more: all that match will be changed.",
@@ -165,6 +198,8 @@ pub(super) async fn check(
         button: format!("{before} {tasks}"),
         fields: kept,
         back,
+        wrong,
+        reason: fields.one("reason").unwrap_or_default().to_owned(),
     })
 }
 
@@ -218,9 +253,20 @@ pub(super) async fn change(
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
     let verb = Verb::of(&fields)?;
+    if let Err(problem) = fields.reason() {
+        let mut response = checked(&app, visitor, &fields, Wrong::at("reason", &problem)).await?;
+        *response.status_mut() = problem.status();
+        return Ok(response);
+    }
     let operations = visitor.operations(&app, &fields)?;
     let answers = match Which::of(&operations, &fields, &verb)? {
-        Which::Chosen(chosen) => operations.change_chosen(&chosen, verb.action).await?,
+        Which::Chosen(chosen) => {
+            let answers = operations.change_chosen(&chosen, verb.action).await?;
+            // Else it is not known which of them were cancelled by this.
+            let is_of_all = verb.action == Action::Cancel && answers.done == chosen.len();
+            let cancelled = if is_of_all { &chosen[..] } else { &[] };
+            return Ok(to_done(&app, &verb.field, &answers, cancelled));
+        }
         Which::All(wanted, asked) => {
             let kind = Kind::from(wanted.kind.as_deref().unwrap_or_default());
             let filter = wanted.filter(vec![kind], asked);
@@ -230,34 +276,46 @@ pub(super) async fn change(
             }
         }
     };
-    let search = form_urlencoded::Serializer::new(String::new())
-        .append_pair("verb", &verb.field)
-        .extend_pairs(answers.named().map(|(name, count)| (name, count.to_string())))
-        .finish();
-    Ok(go_to(&format!("{}/bulk/done?{search}", app.base_path)))
+    Ok(to_done(&app, &verb.field, &answers, &[]))
 }
 
-fn to_job(app: &Shared, id: &str) -> Response {
+/// To what came of it; of those that were cancelled, which they are, so that this can be undone.
+pub(super) fn to_done(app: &Shared, verb: &str, answers: &Answers, cancelled: &[Match]) -> Response {
+    let mut search = form_urlencoded::Serializer::new(String::new());
+    search
+        .append_pair("verb", verb)
+        .extend_pairs(answers.named().map(|(name, count)| (name, count.to_string())));
+    if !cancelled.is_empty() {
+        search
+            .append_pair("until", &now().after(UNDO).as_millis().to_string())
+            .extend_pairs(cancelled.iter().map(|task| ("task", task.id.to_string())));
+    }
+    go_to(&format!("{}/bulk/done?{}", app.base_path, search.finish()))
+}
+
+pub(super) fn to_job(app: &Shared, id: &str) -> Response {
     go_to(&format!("{}/bulk/{id}", app.base_path))
 }
 
 /// How many were answered how, in words; only what there is of.
-fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
+pub(super) fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
     let done = match verb {
         "cancel" => "cancelled: they will not run",
         "run" => "are due now",
         "redrive" => "redriven: they have another life, and are due now",
         "dismiss" => "dismissed: they have ended for good",
+        "undo" => "put back: others stand for them, due when they were",
         _ => "moved",
+    };
+    let conflict = match verb {
+        "undo" => "not put back: ten seconds were over, or another live task has their key",
+        _ => "were changed by another caller meanwhile, or another live task has their key",
     };
     let all = [
         (done, answers.done),
         ("too late: they were running", answers.too_late),
         ("had ended already", answers.finished),
-        (
-            "were changed by somebody else meanwhile, or another live task has their key",
-            answers.conflict,
-        ),
+        (conflict, answers.conflict),
         ("were not there any more", answers.not_found),
     ];
     let told = all
@@ -270,6 +328,9 @@ fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
 #[template(path = "bulk_done.html")]
 struct DonePage {
     frame: Frame,
+    /// What can be undone, and until when.
+    cancelled: Vec<String>,
+    undo_until: Option<Moment>,
     told: Vec<(&'static str, String)>,
 }
 
@@ -287,97 +348,13 @@ pub(super) async fn done(
         conflict: count("conflict"),
         not_found: count("not_found"),
     };
+    let until = fields.one("until").and_then(|until| until.parse().ok());
+    let until = until.map(Timestamp::from_millis).filter(|until| *until > now());
+    let until = until.filter(|_| visitor.caller.may(Right::Schedule) && visitor.may_change());
     page(&DonePage {
+        cancelled: fields.all("task").map(str::to_owned).collect(),
+        undo_until: until.map(|until| Moment::of(until, now())),
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
         told: told(fields.one("verb").unwrap_or_default(), &answers),
-    })
-}
-
-/// A change in bulk that goes on, or has ended.
-#[derive(Debug)]
-struct JobRow {
-    id: String,
-    verb: &'static str,
-    kind: String,
-    state: String,
-    goes_on: bool,
-    seen: String,
-    told: Vec<(&'static str, String)>,
-    error: Option<String>,
-    /// Who has begun it, and who has stopped it.
-    actor: String,
-    stopped_by: Option<String>,
-    begun: Moment,
-    ended: Option<Moment>,
-}
-
-impl From<JobView> for JobRow {
-    fn from(job: JobView) -> Self {
-        let now = now();
-        let state = format!("{:?}", job.state).to_lowercase();
-        Self {
-            goes_on: job.ended_at.is_none(),
-            state,
-            seen: grouped(job.seen),
-            told: told(job.verb, &job.answers),
-            id: job.id,
-            verb: job.verb,
-            kind: job.kind,
-            error: job.error,
-            actor: job.actor,
-            stopped_by: job.stopped_by,
-            begun: Moment::of(job.begun_at.0, now),
-            ended: job.ended_at.map(|Time(ended)| Moment::of(ended, now)),
-        }
-    }
-}
-
-#[derive(Debug, Template)]
-#[template(path = "bulk.html")]
-struct JobPage {
-    frame: Frame,
-    job: JobRow,
-}
-
-/// `GET /bulk/{id}`
-pub(super) async fn show(
-    State(app): State<Shared>,
-    Extension(visitor): Extension<Visitor>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let job = app.jobs.find(&id, &visitor.caller.operations(&app))?;
-    page(&JobPage {
-        frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
-        job: job.view().into(),
-    })
-}
-
-/// `POST /bulk/{id}/stop`
-pub(super) async fn stop(
-    State(app): State<Shared>,
-    Extension(visitor): Extension<Visitor>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let operations = visitor.caller.operations(&app);
-    app.jobs.find(&id, &operations)?.stop(operations.actor()).await;
-    Ok(to_job(&app, &id))
-}
-
-#[derive(Debug, Template)]
-#[template(path = "bulk_list.html")]
-struct ListPage {
-    frame: Frame,
-    jobs: Vec<JobRow>,
-}
-
-/// `GET /bulk`
-pub(super) async fn list(
-    State(app): State<Shared>,
-    Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Problem> {
-    let jobs = app.jobs.list(&visitor.caller.operations(&app));
-    page(&ListPage {
-        frame: Frame::new(&app, Tab::Bulk, Some(visitor)),
-        jobs: jobs.into_iter().map(JobRow::from).collect(),
     })
 }

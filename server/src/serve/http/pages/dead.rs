@@ -12,8 +12,8 @@ use super::super::Shared;
 use super::super::problem::Problem;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, page};
-use super::tasks::{Choice, KINDS, Wanted, choices, cursor, kinds};
 use super::visitor::Visitor;
+use super::wanted::{Choice, KINDS, Wanted, choices, cursor, kinds};
 use crate::digits::grouped;
 use crate::operations::Bounds;
 use crate::time::now;
@@ -53,11 +53,22 @@ struct Group {
     label: String,
     /// Those that it stands for, as a search.
     search: String,
+    /// Whether a change is of these alone, so that it need not be counted first.
+    is_exact: bool,
 }
 
 impl Group {
     fn count(&self) -> String {
         grouped(self.tasks)
+    }
+
+    /// Whether no other error of the kind may have this one in it, so that a change by this text is of these alone.
+    fn stands_alone(&self, groups: &[Self]) -> bool {
+        let mut others = groups
+            .iter()
+            .filter(|other| other.kind == self.kind && other.error != self.error);
+        // Of a long one not all is known.
+        !others.any(|other| other.error.contains(&self.error) || other.error.len() + 4 > SHOWN)
     }
 }
 
@@ -84,7 +95,7 @@ impl From<Task> for Seen {
     }
 }
 
-fn groups(seen: Vec<Seen>) -> Vec<Group> {
+fn groups(seen: Vec<Seen>, are_all: bool) -> Vec<Group> {
     let mut groups: BTreeMap<(Kind, String), Group> = BTreeMap::new();
     for Seen {
         kind,
@@ -108,10 +119,14 @@ fn groups(seen: Vec<Seen>) -> Vec<Group> {
                 id,
                 label,
                 search: wanted.search().finish(),
+                is_exact: false,
             });
         group.tasks += 1;
     }
     let mut groups: Vec<_> = groups.into_values().collect();
+    for at in 0..groups.len() {
+        groups[at].is_exact = are_all && groups[at].stands_alone(&groups);
+    }
     groups.sort_by_key(|group| std::cmp::Reverse(group.tasks));
     groups
 }
@@ -153,7 +168,7 @@ pub(super) async fn show(
         frame: Frame::new(&app, Tab::Dead, Some(visitor)),
         kinds: choices(&all, wanted.kind.as_deref()),
         looked: grouped(seen.len()),
-        groups: groups(seen),
+        groups: groups(seen, next.is_none() && after.is_none() && all.len() <= KINDS),
         next: next.map(|next| first().append_pair("cursor", &next.to_string()).finish()),
         is_first: after.is_none(),
         first: first().finish(),

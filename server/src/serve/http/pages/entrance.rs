@@ -11,6 +11,7 @@ use super::super::problem::Problem;
 use super::form::posted;
 use super::frame::{Frame, Tab, go_to, page};
 use super::sign_in;
+use super::signs::Signs;
 use super::visitor::{Visitor, session};
 use crate::serve::config::Right;
 
@@ -20,13 +21,16 @@ pub(super) async fn enter(
     request: Request,
     next: Next,
 ) -> Response {
-    let visitor = match Visitor::of(&app, request.headers()) {
+    let mut visitor = match Visitor::of(&app, request.headers()) {
         Ok(Some(visitor)) => visitor,
         Ok(None) => return unknown(&app, &request),
         Err(problem) => return problem.into_response(),
     };
     if let Err(problem) = visitor.caller.need(right) {
         return with(problem.into_response(), visitor);
+    }
+    if request.method() == Method::GET && !wants_events(&request) {
+        visitor.signs = Signs::of(&app, &visitor.caller).await;
     }
     let session = session(request.headers()).filter(|_| !app.access.is_open());
     let session = session.unwrap_or_default().to_owned();
@@ -45,11 +49,14 @@ fn with(mut response: Response, visitor: Visitor) -> Response {
     response
 }
 
+fn wants_events(request: &Request) -> bool {
+    let accepts = request.headers().get("accept").map(|accept| accept.as_bytes());
+    accepts.is_some_and(|accept| accept.starts_with(b"text/event-stream"))
+}
+
 /// Sends a visitor that has to sign in to do so, if a page was asked for.
 fn unknown(app: &Shared, request: &Request) -> Response {
-    let accepts = request.headers().get("accept").map(|accept| accept.as_bytes());
-    let is_events = accepts.is_some_and(|accept| accept.starts_with(b"text/event-stream"));
-    if request.method() != Method::GET || is_events {
+    if request.method() != Method::GET || wants_events(request) {
         let detail = "the session has ended: sign in again";
         return Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
     }

@@ -10,7 +10,10 @@ use axum::response::{Html, IntoResponse as _, Response};
 
 use super::super::Shared;
 use super::super::problem::Problem;
+use super::signs::Signs;
 use super::visitor::Visitor;
+use crate::serve::config::Right;
+use crate::time::now;
 
 /// Nothing but what this server has, and no script or style within a page, so that a text of a task can be neither.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -21,12 +24,42 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) enum Tab {
     Overview,
     Tasks,
-    Kinds,
     Dead,
+    Kinds,
+    Workers,
     Bulk,
     Brokers,
     /// None that is in the menu.
     Other,
+}
+
+/// The pages in the menu: their names, paths and icons.
+const MENU: [(Tab, &str, &str); 7] = [
+    (Tab::Overview, "Overview", ""),
+    (Tab::Tasks, "Tasks", "/tasks"),
+    (Tab::Dead, "Dead", "/dead"),
+    (Tab::Kinds, "Kinds", "/kinds"),
+    (Tab::Workers, "Workers", "/workers"),
+    (Tab::Bulk, "Bulk", "/bulk"),
+    (Tab::Brokers, "Brokers", "/brokers"),
+];
+
+/// A page in the menu.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) path: String,
+    pub(super) is_shown: bool,
+    pub(super) sign: Option<Sign>,
+}
+
+/// What stands beside the name of a page.
+#[derive(Debug)]
+pub(super) struct Sign {
+    pub(super) count: String,
+    /// What it counts.
+    pub(super) of: &'static str,
+    pub(super) is_bad: bool,
 }
 
 /// What is around a page: where it is, and who looks at it.
@@ -37,6 +70,10 @@ pub(super) struct Frame {
     pub(super) tab: Tab,
     /// None before somebody has signed in.
     pub(super) visitor: Option<Visitor>,
+    /// What is searched for.
+    pub(super) q: String,
+    /// The time of this server, in ms.
+    pub(super) now: i64,
 }
 
 impl Frame {
@@ -45,6 +82,8 @@ impl Frame {
             base: app.base_path.clone(),
             tab,
             visitor,
+            q: String::new(),
+            now: now().as_millis(),
         }
     }
 
@@ -56,12 +95,46 @@ impl Frame {
         }
     }
 
-    pub(super) fn is(&self, tab: &str) -> bool {
-        format!("{:?}", self.tab) == tab
+    /// None before a sign-in.
+    pub(super) fn menu(&self) -> Vec<Entry> {
+        let Some(visitor) = &self.visitor else {
+            return Vec::new();
+        };
+        let entry = |(tab, name, path): (Tab, &'static str, &str)| Entry {
+            name,
+            path: match path {
+                "" => self.home().to_owned(),
+                path => format!("{}{path}", self.base),
+            },
+            is_shown: self.tab == tab,
+            sign: Sign::of(tab, &visitor.signs),
+        };
+        MENU.map(entry).into()
+    }
+
+    /// A command that schedules a task, to begin with.
+    pub(super) fn first_command(&self) -> String {
+        let Some(visitor) = &self.visitor else {
+            return String::new();
+        };
+        let token = match visitor.name {
+            Some(_) => " -H \"authorization: Bearer $TOKEN\"",
+            None => "",
+        };
+        format!(
+            "curl -X PUT {}{}/v1/tasks/order.cancel/order-42{token} \\\n  -H 'content-type: application/json' -d \
+             '{{\"after\": \"15m\"}}'",
+            visitor.origin, self.base
+        )
     }
 
     pub(super) fn may_change(&self) -> bool {
         self.visitor.as_ref().is_some_and(Visitor::may_change)
+    }
+
+    pub(super) fn may_schedule(&self) -> bool {
+        let visitor = self.visitor.as_ref();
+        visitor.is_some_and(|visitor| visitor.caller.may(Right::Schedule))
     }
 
     /// What each form sends back.
@@ -72,6 +145,18 @@ impl Frame {
     /// Who has signed in.
     pub(super) fn name(&self) -> Option<&str> {
         self.visitor.as_ref()?.name.as_deref()
+    }
+}
+
+impl Sign {
+    fn of(tab: Tab, signs: &Signs) -> Option<Self> {
+        let (count, of, is_bad) = match tab {
+            Tab::Dead if !signs.dead.is_zero() => (signs.dead.to_string(), "dead tasks", true),
+            Tab::Bulk if signs.jobs > 0 => (signs.jobs.to_string(), "that go on", false),
+            Tab::Brokers if signs.silent > 0 => (signs.silent.to_string(), "that do not answer", true),
+            _ => return None,
+        };
+        Some(Self { count, of, is_bad })
     }
 }
 

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::Kind;
 use delayline::store::When;
@@ -12,12 +13,14 @@ use super::super::Shared;
 use super::super::problem::Problem;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
-use super::tasks::name;
+use super::spark::Sparks;
 use super::visitor::Visitor;
+use super::wanted::name;
 use super::words::{Moment, Said, lasted, said};
+use super::wrong::Wrong;
 use crate::digits::grouped;
 use crate::operations::{KindView, PausedView};
-use crate::serve::recent::{Recent, Spread, Tally};
+use crate::serve::recent::{OfKind, Recent, Spread, Tally};
 use crate::time::{Time, now};
 
 /// How many kinds a page has.
@@ -35,6 +38,17 @@ struct KindsPage {
     since: Moment,
     next: Option<String>,
     is_first: bool,
+    /// What was filled in for a pause, if something was wrong with it.
+    wrong: Wrong,
+    filled: Filled,
+}
+
+/// What a form of a pause was filled in with.
+#[derive(Debug, Default)]
+struct Filled {
+    kind: String,
+    reason: String,
+    until: String,
 }
 
 #[derive(Debug)]
@@ -46,12 +60,15 @@ struct KindRow {
     /// Where its tasks go, if the configuration says so.
     delivered: Option<String>,
     paused: Option<Paused>,
+    /// Whether something was wrong with its pause.
+    is_wrong: bool,
 }
 
 /// What this server did with the tasks of a kind.
 #[derive(Debug)]
 struct Recently {
     started_a_minute: String,
+    sparks: Sparks,
     failed: u64,
     /// How late they were started, and how long each took, if there were any.
     late: Option<Shares>,
@@ -67,8 +84,10 @@ struct Shares {
 
 impl Recently {
     fn of(recent: &Recent, kind: &str) -> Option<Self> {
-        let Tally { late, took, failed } = recent.of_kind(kind)?;
+        let OfKind { tally, course } = recent.of_kind(kind)?;
+        let Tally { late, took, failed } = tally;
         Some(Self {
+            sparks: Sparks::of(&course),
             started_a_minute: rate(recent.a_minute(late.count())),
             failed,
             late: Shares::of(&late),
@@ -115,8 +134,18 @@ pub(super) async fn show(
     Extension(visitor): Extension<Visitor>,
     fields: Fields,
 ) -> Result<Response, Problem> {
+    shown(&app, visitor, &fields, Wrong::default(), Filled::default()).await
+}
+
+async fn shown(
+    app: &Shared,
+    visitor: Visitor,
+    fields: &Fields,
+    wrong: Wrong,
+    filled: Filled,
+) -> Result<Response, Problem> {
     let after = fields.one("after").map(Kind::from);
-    let operations = visitor.caller.operations(&app);
+    let operations = visitor.caller.operations(app);
     let mut found = operations.kinds(after.as_ref(), KINDS + 1).await?;
     let is_last = found.len() <= KINDS;
     found.truncate(KINDS);
@@ -124,6 +153,7 @@ pub(super) async fn show(
     let row = |KindView { kind, states, paused }| KindRow {
         states: states.into_iter().map(name).collect(),
         recent: Recently::of(&app.recent, &kind),
+        is_wrong: wrong.is_some() && kind == filled.kind,
         delivered: app.delivered.get(&Kind::from(kind.as_str())).cloned(),
         kind,
         paused: paused.map(|paused: PausedView| Paused {
@@ -134,15 +164,22 @@ pub(super) async fn show(
         }),
     };
     let kinds: Vec<_> = found.into_iter().map(row).collect();
+    if let Some(wrong) = wrong.of("until")
+        && kinds.iter().all(|kind| !kind.is_wrong)
+    {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, wrong));
+    }
     let last = kinds.last().filter(|_| !is_last);
     page(&KindsPage {
-        frame: Frame::new(&app, Tab::Kinds, Some(visitor)),
+        frame: Frame::new(app, Tab::Kinds, Some(visitor)),
         said: fields.one("said").and_then(said),
         of: fields.one("of").unwrap_or_default().to_owned(),
         next: last.map(|last| search(&[("after", &last.kind)])),
         is_first: after.is_none(),
         since: Moment::of(app.recent.since(now), now),
         kinds,
+        wrong,
+        filled,
     })
 }
 
@@ -163,7 +200,21 @@ pub(super) async fn pause(
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
     let kind = Kind::from(fields.one("kind").unwrap_or_default());
-    let until = fields.one("until").map(super::to::time).transpose()?;
+    let until = match fields.one("until").map(super::to::time).transpose() {
+        Ok(until) => until,
+        Err(problem) => {
+            let filled = |name| fields.one(name).unwrap_or_default().to_owned();
+            let filled = Filled {
+                kind: kind.to_string(),
+                reason: filled("reason"),
+                until: filled("until"),
+            };
+            let wrong = Wrong::at("until", &problem);
+            let mut response = shown(&app, visitor, &fields, wrong, filled).await?;
+            *response.status_mut() = problem.status();
+            return Ok(response);
+        }
+    };
     let until = until.map(|until| match until {
         When::At(time) => time,
         When::After(delay) => now().after(delay),

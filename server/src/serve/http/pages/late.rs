@@ -5,7 +5,7 @@ use delayline::{Kind, State, Task, Timestamp};
 
 use super::super::Shared;
 use super::super::problem::Problem;
-use super::tasks::Wanted;
+use super::wanted::Wanted;
 use super::words::{Count, span};
 
 /// A task that is late by no more than this, in ms, is about to start, or to be tried again.

@@ -16,6 +16,7 @@ use super::super::problem::Problem;
 use super::frame::{Frame, Tab, page};
 use super::late::{Failing, Lateness};
 use super::levels::Levels;
+use super::spark::Sparks;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted, span};
 use crate::operations::KindView;
@@ -37,7 +38,13 @@ const SPANS: [Duration; 6] = [
     Duration::from_secs(86_400),
     Duration::MAX,
 ];
-const FORECAST: [&str; 4] = ["1 minute", "5 minutes", "1 hour", "1 day"];
+/// The spans of the forecast, and as what the list of tasks has each.
+const FORECAST: [(&str, &str); 4] = [
+    ("1 minute", "1m"),
+    ("5 minutes", "5m"),
+    ("1 hour", "1h"),
+    ("1 day", "24h"),
+];
 
 /// The tasks that are looked at of each kind that is asked for.
 pub(super) fn held(_: &Request) -> usize {
@@ -53,8 +60,10 @@ struct OverviewPage {
     levels: Levels,
     kinds: Vec<KindRow>,
     are_more_kinds: bool,
-    /// Whether its visitor may know of all kinds.
-    is_of_all: bool,
+    /// Of all kinds together, if its visitor may know of all.
+    sparks: Option<Sparks>,
+    running: Count,
+    dead: Count,
     started: Vec<Started>,
     since: Moment,
     woken: String,
@@ -87,6 +96,7 @@ fn woken(counts: &BTreeMap<String, u64>) -> String {
 #[derive(Debug)]
 struct Bar {
     within: &'static str,
+    due: &'static str,
     count: Count,
     percent: usize,
 }
@@ -107,6 +117,8 @@ struct KindRow {
     /// Due by now, and not started.
     pub(super) due: Count,
     pub(super) lateness: Lateness,
+    /// How it went within the last hour, if that is told apart.
+    sparks: Option<Sparks>,
     forecast: [Count; FORECAST.len()],
     scheduled: Count,
     running: Count,
@@ -119,7 +131,9 @@ impl KindRow {
     /// Tasks are counted up to `most`.
     async fn of(app: &Shared, found: KindView, most: usize) -> Result<Self, Problem> {
         let kind = Kind::from(found.kind.as_str());
+        let recent = app.recent.of_kind(&found.kind);
         let mut row = Self {
+            sparks: recent.map(|recent| Sparks::of(&recent.course)),
             kind: found.kind,
             paused: found.paused.map(|paused| paused.reason),
             due: Count::default(),
@@ -216,12 +230,21 @@ fn forecast(kinds: &[KindRow]) -> Vec<Bar> {
         }
     }
     let most = counts.iter().map(|count| count.tasks).max().unwrap_or(0).max(1);
-    let bar = |(within, count): (_, Count)| Bar {
+    let bar = |((within, due), count): (_, Count)| Bar {
         within,
+        due,
         count,
         percent: (count.tasks * 100).div_ceil(most),
     };
     FORECAST.into_iter().zip(counts).map(bar).collect()
+}
+
+fn sum(kinds: &[KindRow], count: impl Fn(&KindRow) -> Count) -> Count {
+    let mut sum = Count::default();
+    for kind in kinds {
+        sum.add(count(kind));
+    }
+    sum
 }
 
 /// `GET /`
@@ -259,7 +282,9 @@ pub(super) async fn show(
         forecast: forecast(&kinds),
         levels: Levels::of(app.recent.levels()),
         are_more_kinds,
-        is_of_all: of_all.is_some(),
+        sparks: of_all.map(|recent| Sparks::of(&recent.course())),
+        running: sum(&kinds, |kind| kind.running),
+        dead: sum(&kinds, |kind| kind.dead),
         started: started.collect(),
         since: Moment::of(app.recent.since(now), now),
         woken: woken(&of_all.map(Recent::woken).unwrap_or_default()),

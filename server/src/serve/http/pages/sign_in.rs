@@ -15,7 +15,7 @@ use super::super::problem::Problem;
 use super::fields::Fields;
 use super::form::posted;
 use super::frame::{Frame, Tab, go_to, page};
-use super::visitor::{SESSION, Visitor};
+use super::visitor::{SESSION, Visitor, is_by_tls};
 use crate::time::now;
 
 /// For how long somebody is signed in.
@@ -127,11 +127,7 @@ fn cookie(app: &Shared, headers: &HeaderMap, session: &str, lasts: Duration) -> 
         "" => "/",
         base => base,
     };
-    let forwarded = headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
-    let secure = match forwarded {
-        Some(b"https") => "; Secure",
-        _ => "",
-    };
+    let secure = if is_by_tls(headers) { "; Secure" } else { "" };
     let age = lasts.as_secs();
     format!("{SESSION}={session}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")
 }

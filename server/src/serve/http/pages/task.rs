@@ -15,12 +15,14 @@ use super::super::problem::Problem;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
-use super::tasks::name;
 use super::timeline::{Happened, timeline};
 use super::to::action;
+use super::undo::undo;
 use super::visitor::Visitor;
-use super::words::{Moment, Said, code, said};
-use crate::operations::Refusal;
+use super::wanted::name;
+use super::words::{Moment, Piece, Said, code, pieces, said};
+use super::wrong::Wrong;
+use crate::operations::{Refusal, undo_until};
 use crate::reserved;
 use crate::serve::config::{Right, TraceUrl};
 use crate::serve::traces::Place;
@@ -42,7 +44,7 @@ struct TaskPage {
     facts: Vec<Fact>,
     headers: Vec<(String, String)>,
     error: Option<String>,
-    words: Vec<String>,
+    words: Vec<Vec<Piece>>,
     history: Vec<Happened>,
     is_cut: bool,
     bytes: usize,
@@ -52,6 +54,14 @@ struct TaskPage {
     /// Whether it has ended, and its visitor may schedule it once more.
     may_rerun: bool,
     due_at: String,
+    /// When it is due, if it waits.
+    due: Moment,
+    /// Until when its cancel can be undone, right after it.
+    undo_until: Option<Moment>,
+    /// What was filled in, if something was wrong with it.
+    wrong: Wrong,
+    to: String,
+    reason: String,
 }
 
 /// Something that is known of a task.
@@ -135,8 +145,17 @@ pub(super) async fn show(
     Path(id): Path<String>,
     fields: Fields,
 ) -> Result<Response, Problem> {
-    let id: TaskId = id.parse()?;
-    let operations = visitor.caller.operations(&app);
+    shown(&app, visitor, id.parse()?, &fields, Wrong::default()).await
+}
+
+async fn shown(
+    app: &Shared,
+    visitor: Visitor,
+    id: TaskId,
+    fields: &Fields,
+    wrong: Wrong,
+) -> Result<Response, Problem> {
+    let operations = visitor.caller.operations(app);
     let explained = operations.explain(Target::Id(id)).await.map_err(or_gone);
     let Explanation {
         task,
@@ -148,9 +167,12 @@ pub(super) async fn show(
     } = explained?;
     let wants_payload = fields.one("payload").is_some();
     let may_rerun = !task.state.is_live() && visitor.caller.may(Right::Schedule);
+    let is_just_cancelled = may_rerun && fields.one("said") == Some("cancel.done");
+    let undo_until = undo_until(&task).filter(|until| is_just_cancelled && *until > now);
+    let filled = |name| fields.one(name).unwrap_or_default().to_owned();
     page(&TaskPage {
         may_rerun,
-        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
+        frame: Frame::new(app, Tab::Tasks, Some(visitor)),
         said: fields.one("said").and_then(said),
         title: task
             .key
@@ -160,7 +182,7 @@ pub(super) async fn show(
         kind: task.kind.to_string(),
         state: name(task.state),
         facts: facts(&task, now, app.trace_url.as_ref()),
-        words,
+        words: words.iter().map(|words| pieces(words, now)).collect(),
         history: timeline(history, now),
         is_cut,
         bytes: task.payload.len(),
@@ -168,8 +190,13 @@ pub(super) async fn show(
         may_move: task.state == TaskState::Scheduled,
         is_dead: task.state == TaskState::Dead,
         due_at: task.due_at.to_string(),
+        due: Moment::of(task.due_at, now),
+        undo_until: undo_until.map(|until| Moment::of(until, now)),
         headers: reserved::shown(task.headers).into_iter().collect(),
         error: task.last_error,
+        wrong,
+        to: filled("to"),
+        reason: filled("reason"),
     })
 }
 
@@ -181,20 +208,36 @@ pub(super) async fn act(
     Path((id, verb)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let operations = visitor.operations(&app, &fields)?;
-    if verb == "rerun" {
-        return rerun(&app, &visitor, &fields, id).await;
+    let asked = action(&verb, &fields);
+    let wrong = match (&asked, fields.reason()) {
+        (Err(problem), _) => Wrong::at("to", problem),
+        (_, Err(problem)) => Wrong::at("reason", &problem),
+        _ => Wrong::default(),
+    };
+    if wrong.is_some() {
+        let mut response = shown(&app, visitor, id, &fields, wrong).await?;
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    match verb.as_str() {
+        "rerun" => return rerun(&app, &visitor, &fields, id).await,
+        "undo" => return put_back(&app, &visitor, id).await,
+        _ => {}
     }
     let nothing = || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path");
-    let action = action(&verb, &fields)?.ok_or_else(nothing)?;
+    let action = asked?.ok_or_else(nothing)?;
+    let operations = visitor.operations(&app, &fields)?;
     let answer = operations
         .change(Target::Id(id), Expect::Anything, action)
         .await?;
     if answer == Answer::NotFound {
         return Err(not_found());
     }
-    let said = code(&verb, &answer);
-    Ok(go_to(&format!("{}/tasks/{id}?said={said}", app.base_path)))
+    Ok(to_task(&app, id, &code(&verb, &answer)))
+}
+
+fn to_task(app: &Shared, id: TaskId, said: &str) -> Response {
+    go_to(&format!("{}/tasks/{id}?said={said}", app.base_path))
 }
 
 /// Runs a task once more, and shows the new one.
@@ -203,6 +246,12 @@ async fn rerun(app: &Shared, visitor: &Visitor, fields: &Fields, id: TaskId) -> 
     let operations = visitor.caller.operations(app);
     let answer = operations.rerun(Target::Id(id), fields.reason()?).await?;
     let task = answer.task().ok_or_else(not_found)?;
-    let said = code("rerun", &answer);
-    Ok(go_to(&format!("{}/tasks/{}?said={said}", app.base_path, task.id)))
+    Ok(to_task(app, task.id, &code("rerun", &answer)))
+}
+
+/// Puts a task back that was cancelled a moment ago, and shows the one that stands for it.
+async fn put_back(app: &Shared, visitor: &Visitor, id: TaskId) -> Result<Response, Problem> {
+    let answer = undo(app, visitor, id).await?;
+    let task = answer.task().ok_or_else(not_found)?;
+    Ok(to_task(app, task.id, &code("undo", &answer)))
 }

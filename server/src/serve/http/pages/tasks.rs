@@ -1,32 +1,32 @@
 //! Finding tasks.
 
-use std::time::Duration;
-
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::store::Target;
-use delayline::{Key, Kind, State as TaskState, Task, TaskId, Timestamp};
+use delayline::{Kind, State as TaskState, Task, Timestamp};
 use url::form_urlencoded;
 
 use super::super::Shared;
 use super::super::problem::Problem;
 use super::fields::Fields;
+use super::find::{elsewhere, exact};
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::Visitor;
+use super::wanted::{Choice, DUE, KINDS, Wanted, choices, cursor, kinds, name};
 use super::words::Moment;
-use crate::operations::{Bounds, Filter, Operations, Position, Refusal};
+use super::wrong::Wrong;
+use crate::operations::{Bounds, Operations, Position};
 use crate::time::now;
 
-/// How many tasks a page has.
+/// How many tasks a page has, and of each state where a page is of all.
 const TASKS: usize = 50;
+const OF_EACH: usize = 20;
 /// How many tasks are looked at for a page: so few that it comes at once.
 const LOOKS: usize = 2_000;
 /// How many tasks are read at once.
 const PIECE: usize = 16;
-/// Of how many kinds a list may be that names none.
-pub(super) const KINDS: usize = 100;
 /// After so many bytes of payloads a page ends.
 const FULL: usize = 4 << 20;
 
@@ -40,25 +40,13 @@ pub(super) fn held(request: &Request) -> usize {
     FULL + ((PIECE + kinds) << 20)
 }
 
-pub(super) fn name(state: TaskState) -> String {
-    format!("{state:?}").to_lowercase()
-}
-
-/// Within which time tasks are due.
-const DUE: [(&str, &str, u64); 4] = [
-    ("now", "now", 0),
-    ("5m", "within 5 minutes", 300),
-    ("1h", "within 1 hour", 3_600),
-    ("24h", "within 1 day", 86_400),
-];
-
 #[derive(Debug, Template)]
 #[template(path = "tasks.html")]
 struct TasksPage {
     frame: Frame,
-    q: String,
+    /// A list for each state, and one of all where a key is searched for.
+    lists: Vec<List>,
     kinds: Vec<Choice>,
-    states: Vec<Choice>,
     due: Vec<Choice>,
     /// Those with the very key that was searched for, of any state.
     exact: Vec<TaskRow>,
@@ -66,27 +54,29 @@ struct TasksPage {
     /// What the list is of.
     heading: String,
     /// Why the list may be short.
-    note: Option<&'static str>,
+    note: Option<String>,
     next: Option<String>,
     is_first: bool,
     first: String,
-    /// As which the filter is sent along with a change.
+    /// As which the filter is sent along with a change, and the place to come back to if something is wrong.
     filter: Vec<(String, String)>,
     /// Whether these can be changed: those that wait, and those that are dead.
     may_change: bool,
     is_dead: bool,
-    /// What is looked for in the last error.
-    error: Option<String>,
-    /// The kind that is listed; none if it is all.
-    kind: Option<String>,
+    wanted: Wanted,
+    state: Option<String>,
+    /// What was filled in, if something was wrong with it.
+    wrong: Wrong,
+    to: String,
+    which: String,
 }
 
-/// What can be chosen.
+/// A list that this one may be changed for.
 #[derive(Debug)]
-pub(super) struct Choice {
-    pub(super) value: String,
-    pub(super) text: String,
-    pub(super) is_chosen: bool,
+struct List {
+    text: String,
+    search: String,
+    is_shown: bool,
 }
 
 /// A task in a list.
@@ -99,8 +89,9 @@ pub(super) struct TaskRow {
     pub(super) due: Moment,
     pub(super) attempt: u32,
     pub(super) error: Option<String>,
-    /// As which it is chosen: as it is in the list, so that it is left alone if somebody moves it meanwhile.
+    /// As which it is chosen: as it is in the list, so that it is left alone if another caller moves it meanwhile.
     pub(super) position: String,
+    pub(super) is_chosen: bool,
 }
 
 impl TaskRow {
@@ -114,6 +105,7 @@ impl TaskRow {
             due: Moment::of(task.due_at, now),
             attempt: task.attempt,
             error: task.last_error,
+            is_chosen: false,
         }
     }
 
@@ -121,89 +113,6 @@ impl TaskRow {
     fn label(&self) -> &str {
         self.key.as_deref().unwrap_or(&self.id)
     }
-}
-
-/// Which tasks are wanted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    /// A key or how it begins.
-    pub(super) q: Option<String>,
-    pub(super) kind: Option<String>,
-    pub(super) state: Option<TaskState>,
-    pub(super) due: Option<String>,
-    pub(super) error: Option<String>,
-}
-
-impl Wanted {
-    pub(super) fn of(fields: &Fields) -> Result<Self, Problem> {
-        let text = |name| fields.one(name).map(str::to_owned);
-        let state = |wanted: &str| {
-            let state = TaskState::ALL.into_iter().find(|state| name(*state) == wanted);
-            let allowed = "allowed are scheduled, running, done, dead and cancelled";
-            state.ok_or_else(|| Problem::invalid("state", wanted, allowed))
-        };
-        let due = |due: &str| match DUE.iter().any(|(value, ..)| *value == due) {
-            true => Ok(due.to_owned()),
-            false => Err(Problem::invalid("due", due, "allowed are now, 5m, 1h and 24h")),
-        };
-        Ok(Self {
-            q: text("q"),
-            kind: text("kind"),
-            state: fields.one("state").map(state).transpose()?,
-            due: fields.one("due").map(due).transpose()?,
-            error: text("error"),
-        })
-    }
-
-    pub(super) fn state(&self) -> TaskState {
-        self.state.unwrap_or(TaskState::Scheduled)
-    }
-
-    /// Within how many seconds they are due, if that is wanted.
-    pub(super) fn due_within(&self) -> Option<u64> {
-        let due = DUE.iter().find(|(value, ..)| Some(*value) == self.due.as_deref());
-        due.map(|(_, _, seconds)| *seconds)
-    }
-
-    pub(super) fn filter(&self, kinds: Vec<Kind>, now: Timestamp) -> Filter {
-        let due = self.due_within();
-        Filter {
-            kinds,
-            state: self.state(),
-            due_after: None,
-            due_before: due.map(|seconds| now.after(Duration::from_secs(seconds))),
-            key_prefix: self.q.clone(),
-            error: self.error.clone(),
-        }
-    }
-
-    /// The same as a search.
-    pub(super) fn search(&self) -> form_urlencoded::Serializer<'static, String> {
-        let mut search = form_urlencoded::Serializer::new(String::new());
-        let state = self.state.map(name);
-        for (name, value) in [
-            ("q", &self.q),
-            ("kind", &self.kind),
-            ("state", &state),
-            ("due", &self.due),
-            ("error", &self.error),
-        ] {
-            if let Some(value) = value {
-                search.append_pair(name, value);
-            }
-        }
-        search
-    }
-}
-
-/// The kinds that a list may be of that names none, and one more if there are more.
-pub(super) async fn kinds(operations: &Operations, state: TaskState) -> Result<Vec<Kind>, Problem> {
-    Ok(operations.kinds_in(state, None, KINDS + 1).await?)
-}
-
-/// The place after which a page begins.
-pub(super) fn cursor(fields: &Fields) -> Result<Option<Position>, Problem> {
-    Ok(fields.one("cursor").map(str::parse).transpose()?)
 }
 
 /// `GET /tasks`
@@ -214,58 +123,62 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let wanted = Wanted::of(&fields)?;
     let operations = visitor.caller.operations(&app);
-    let after = cursor(&fields)?;
-    let now = now();
-    let all = kinds(&operations, wanted.state()).await?;
-    if let Some(place) = elsewhere(&operations, &wanted, &all).await? {
+    if let Some(place) = elsewhere(&operations, &wanted).await? {
         return Ok(go_to(&format!("{}{place}", app.base_path)));
     }
-    let listed = match &wanted.kind {
-        Some(kind) => vec![Kind::from(kind.as_str())],
-        None => all.iter().take(KINDS).cloned().collect(),
-    };
+    listed(&app, visitor, &fields, Wrong::default()).await
+}
+
+/// The list again, with what was chosen and filled in, and what was wrong with it.
+pub(super) async fn again(
+    app: &Shared,
+    visitor: Visitor,
+    fields: &Fields,
+    wrong: Wrong,
+) -> Result<Response, Problem> {
+    let mut response = listed(app, visitor, fields, wrong).await?;
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    Ok(response)
+}
+
+async fn listed(app: &Shared, visitor: Visitor, fields: &Fields, wrong: Wrong) -> Result<Response, Problem> {
+    let wanted = Wanted::of(fields)?;
+    let operations = visitor.caller.operations(app);
+    let (after, now) = (cursor(fields)?, now());
+    let all = kinds(&operations, wanted.state()).await?;
     let exact = match (&wanted.q, after) {
         (Some(key), None) => exact(&operations, &wanted, key).await?,
         _ => Vec::new(),
     };
-    let bounds = Bounds {
-        tasks: TASKS,
-        looks: LOOKS,
-        bytes: FULL,
-        read: if wanted.q.is_some() || wanted.error.is_some() {
-            200
-        } else {
-            PIECE
-        },
+    let mut found = match wanted.is_of_all_states() {
+        true => Found::of_all_states(&operations, &wanted, now).await?,
+        false => Found::of_one_state(&operations, &wanted, &all, after, now).await?,
     };
-    let filter = wanted.filter(listed, now);
-    let (tasks, next): (Vec<Task>, _) = operations.list(&filter, after, bounds).await?;
-    let note = if wanted.kind.is_none() && all.len() > KINDS {
-        Some("There are tasks of more than 100 kinds, and these are of the first 100 by name: choose a kind.")
-    } else if next.is_some() && tasks.len() < TASKS {
-        Some("Many tasks have to be looked at for this: go on to the next page.")
-    } else {
-        None
-    };
+    if wanted.is_of_all_states() {
+        found
+            .tasks
+            .retain(|task| exact.iter().all(|exact| exact.id != task.id));
+    }
     let rows = |tasks: Vec<Task>| tasks.into_iter().map(|task| TaskRow::of(task, now)).collect();
-    let state = name(wanted.state());
-    let next = next.map(|next| wanted.search().append_pair("cursor", &next.to_string()).finish());
+    let mut tasks: Vec<TaskRow> = rows(found.tasks);
+    for row in &mut tasks {
+        row.is_chosen = fields.all("task").any(|task| task == row.position);
+    }
+    let state = wanted.state.map(name);
+    let next = found.next;
+    let can_be_changed = matches!(wanted.state(), TaskState::Scheduled | TaskState::Dead);
+    let mut frame = Frame::new(app, Tab::Tasks, Some(visitor));
+    frame.q = wanted.q.clone().unwrap_or_default();
     page(&TasksPage {
-        heading: heading(&wanted, &state),
+        heading: heading(&wanted),
         exact: rows(exact),
-        tasks: rows(tasks),
-        note,
-        next,
+        tasks,
+        note: found.note,
+        next: next.map(|next| wanted.search().append_pair("cursor", &next.to_string()).finish()),
         is_first: after.is_none(),
         first: wanted.search().finish(),
         kinds: choices(&all, wanted.kind.as_deref()),
-        states: TaskState::ALL
-            .map(|state| Choice {
-                value: name(state),
-                text: name(state),
-                is_chosen: state == wanted.state(),
-            })
-            .into(),
+        lists: lists(&wanted),
         due: DUE
             .map(|(value, text, _)| Choice {
                 value: value.to_owned(),
@@ -275,72 +188,117 @@ pub(super) async fn show(
             .into(),
         filter: form_urlencoded::parse(wanted.search().finish().as_bytes())
             .into_owned()
+            .chain(
+                fields
+                    .one("cursor")
+                    .map(|cursor| ("cursor".to_owned(), cursor.to_owned())),
+            )
             .collect(),
-        may_change: visitor.may_change() && matches!(wanted.state(), TaskState::Scheduled | TaskState::Dead),
+        may_change: frame.may_change() && !wanted.is_of_all_states() && can_be_changed,
         is_dead: wanted.state() == TaskState::Dead,
-        frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
-        error: wanted.error,
-        kind: wanted.kind,
-        q: wanted.q.unwrap_or_default(),
+        frame,
+        state,
+        wanted,
+        wrong,
+        to: fields.one("to").unwrap_or_default().to_owned(),
+        which: fields.one("which").unwrap_or("chosen").to_owned(),
     })
 }
 
-/// What else was meant by what was searched for: an id, or a kind.
-async fn elsewhere(
-    operations: &Operations,
-    wanted: &Wanted,
-    kinds: &[Kind],
-) -> Result<Option<String>, Problem> {
-    let Some(q) = &wanted.q else {
-        return Ok(None);
-    };
-    if let Ok(id) = q.parse::<TaskId>()
-        && found(operations, Target::Id(id)).await?.is_some()
-    {
-        return Ok(Some(format!("/tasks/{id}")));
-    }
-    if wanted.kind.is_none() && kinds.iter().any(|kind| kind.as_str() == q) {
-        let of_kind = Wanted {
-            q: None,
-            kind: Some(q.clone()),
-            ..wanted.clone()
+/// What was found for a page.
+struct Found {
+    tasks: Vec<Task>,
+    next: Option<Position>,
+    note: Option<String>,
+}
+
+impl Found {
+    async fn of_one_state(
+        operations: &Operations,
+        wanted: &Wanted,
+        all: &[Kind],
+        after: Option<Position>,
+        now: Timestamp,
+    ) -> Result<Self, Problem> {
+        let bounds = bounds(wanted, TASKS, 1);
+        let filter = wanted.filter(wanted.kinds_among(all), now);
+        let (tasks, next): (Vec<Task>, _) = operations.list(&filter, after, bounds).await?;
+        let note = if wanted.kind.is_none() && all.len() > KINDS {
+            Some(
+                "There are tasks of more than 100 kinds, and these are of the first 100 by name: choose a kind.",
+            )
+        } else if next.is_some() && tasks.len() < TASKS {
+            Some("Many tasks have to be looked at for this: go on to the next page.")
+        } else {
+            None
         };
-        return Ok(Some(format!("/tasks?{}", of_kind.search().finish())));
+        let note = note.map(str::to_owned);
+        Ok(Self { tasks, next, note })
     }
-    Ok(None)
-}
 
-async fn found(operations: &Operations, target: Target) -> Result<Option<Task>, Problem> {
-    match operations.find(target).await {
-        Ok(task) => Ok(Some(task)),
-        Err(Refusal::NoTask) => Ok(None),
-        Err(refusal) => Err(refusal.into()),
-    }
-}
-
-/// Those of whatever state that have a key: of the kind that was chosen, or of all.
-async fn exact(operations: &Operations, wanted: &Wanted, key: &str) -> Result<Vec<Task>, Problem> {
-    // What is too long to be a key may still begin no key.
-    if Key::from(key).check().is_err() {
-        return Ok(Vec::new());
-    }
-    let kinds = match &wanted.kind {
-        Some(kind) => vec![kind.clone()],
-        None => {
-            let kinds = operations.kinds(None, KINDS).await?;
-            kinds.into_iter().map(|kind| kind.kind).collect()
+    /// The first of each state. Those that follow are on the list of the state.
+    async fn of_all_states(
+        operations: &Operations,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<Self, Problem> {
+        let (mut found, mut more) = (Vec::new(), Vec::new());
+        for state in TaskState::ALL {
+            let of_state = wanted.of_state(Some(state));
+            let all = kinds(operations, state).await?;
+            let filter = of_state.filter(of_state.kinds_among(&all), now);
+            let bounds = bounds(&of_state, OF_EACH, TaskState::ALL.len());
+            let (tasks, next): (Vec<Task>, _) = operations.list(&filter, None, bounds).await?;
+            found.extend(tasks);
+            more.extend(next.map(|_| name(state)));
         }
-    };
-    let mut tasks = Vec::new();
-    for kind in kinds {
-        let target = Target::Key(kind.into(), key.into());
-        tasks.extend(found(operations, target).await?);
+        let note = (!more.is_empty()).then(|| {
+            let states = more.join(", ");
+            format!("There may be more that are {states}: choose the state to see all of it.")
+        });
+        Ok(Self {
+            tasks: found,
+            next: None,
+            note,
+        })
     }
-    Ok(tasks)
 }
 
-fn heading(wanted: &Wanted, state: &str) -> String {
-    let mut text = format!("{state} tasks");
+/// Of a page, or of one of several parts of it.
+fn bounds(wanted: &Wanted, tasks: usize, parts: usize) -> Bounds {
+    Bounds {
+        tasks,
+        looks: LOOKS / parts,
+        bytes: FULL / parts,
+        read: if wanted.q.is_some() || wanted.error.is_some() {
+            200
+        } else {
+            PIECE
+        },
+    }
+}
+
+fn lists(wanted: &Wanted) -> Vec<List> {
+    let is_of_all = wanted.is_of_all_states();
+    let list = |state: Option<TaskState>| List {
+        text: state.map_or_else(|| "all".to_owned(), name),
+        search: wanted.of_state(state).search().finish(),
+        is_shown: match state {
+            None => is_of_all,
+            Some(state) => !is_of_all && state == wanted.state(),
+        },
+    };
+    let all = wanted.q.is_some().then(|| list(None));
+    all.into_iter()
+        .chain(TaskState::ALL.map(|state| list(Some(state))))
+        .collect()
+}
+
+fn heading(wanted: &Wanted) -> String {
+    let mut text = match wanted.is_of_all_states() {
+        true => "tasks of all states".to_owned(),
+        false => format!("{} tasks", name(wanted.state())),
+    };
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
     }
@@ -351,16 +309,4 @@ fn heading(wanted: &Wanted, state: &str) -> String {
         text += &format!(" whose last error has “{error}” in it");
     }
     text
-}
-
-/// The kinds to choose from, the chosen one among them.
-pub(super) fn choices(kinds: &[Kind], chosen: Option<&str>) -> Vec<Choice> {
-    let mut names: Vec<&str> = kinds.iter().map(Kind::as_str).collect();
-    names.extend(chosen.filter(|chosen| !names.contains(chosen)).as_slice());
-    let choice = |name: &str| Choice {
-        value: name.to_owned(),
-        text: name.to_owned(),
-        is_chosen: chosen == Some(name),
-    };
-    names.into_iter().map(choice).collect()
 }

@@ -1,11 +1,12 @@
 //! The visitor of a page.
 
-use axum::http::header::{COOKIE, HeaderMap};
+use axum::http::header::{COOKIE, HOST, HeaderMap};
 
 use super::super::access::{Caller, local};
 use super::super::problem::Problem;
 use super::super::{App, Shared};
 use super::fields::Fields;
+use super::signs::Signs;
 use crate::operations::Operations;
 use crate::serve::config::Right;
 use crate::time::now;
@@ -22,18 +23,25 @@ pub(super) struct Visitor {
     pub(super) name: Option<String>,
     /// What its forms have in them.
     pub(super) csrf: String,
+    /// What it may know that is wrong.
+    pub(super) signs: Signs,
+    /// The scheme and the host by which its browser knows this server.
+    pub(super) origin: String,
 }
 
 impl Visitor {
-    /// None if he has to sign in first.
+    /// None before a sign-in.
     pub(super) fn of(app: &Shared, headers: &HeaderMap) -> Result<Option<Self>, Problem> {
         let session = session(headers).unwrap_or_default();
+        let origin = origin(headers);
         if app.access.is_open() {
             local(headers)?;
             return Ok(Some(Self {
                 caller: Caller::of("page", None),
                 name: None,
                 csrf: app.pages.seal.form(""),
+                signs: Signs::default(),
+                origin,
             }));
         }
         let token = app.pages.seal.open(session, now());
@@ -42,6 +50,8 @@ impl Visitor {
             caller: Caller::of("page", Some(holder)),
             name: Some(holder.name.clone()),
             csrf: app.pages.seal.form(session),
+            signs: Signs::default(),
+            origin,
         }))
     }
 
@@ -53,6 +63,19 @@ impl Visitor {
     pub(super) fn may_change(&self) -> bool {
         self.caller.may(Right::Change)
     }
+}
+
+fn origin(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let scheme = if is_by_tls(headers) { "https" } else { "http" };
+    format!("{scheme}://{}", host.unwrap_or_default())
+}
+
+/// Whether a proxy that ends TLS has passed the request on.
+pub(super) fn is_by_tls(headers: &HeaderMap) -> bool {
+    headers
+        .get("x-forwarded-proto")
+        .is_some_and(|proto| proto == "https")
 }
 
 /// The session that a browser has sent; of several cookies of its name the first one.

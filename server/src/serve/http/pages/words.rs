@@ -35,6 +35,34 @@ impl Moment {
     }
 }
 
+/// A part of a sentence.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Text(String),
+    Time(Moment),
+}
+
+/// A sentence, with the times in it apart.
+pub(super) fn pieces(words: &str, now: Timestamp) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut text = String::new();
+    for word in words.split_inclusive(' ') {
+        let bare = word.trim_end_matches([' ', '.', ',', ';', ':', ')']);
+        // A text of a task is left as it is, also if it is a year.
+        let time = Some(bare).filter(|bare| bare.len() >= 20 && bare.ends_with('Z'));
+        match time.and_then(|time| time.parse().ok()) {
+            Some(time) => {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+                pieces.push(Piece::Time(Moment::of(time, now)));
+                text.push_str(&word[bare.len()..]);
+            }
+            None => text.push_str(word),
+        }
+    }
+    pieces.push(Piece::Text(text));
+    pieces
+}
+
 const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
 
 /// How long something is, by its two largest units: `4 m 10 s`.
@@ -111,6 +139,8 @@ pub(super) fn code(verb: &str, answer: &Answer) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) is_done: bool,
+    /// Whether it is of a cancel, which can be undone for a moment.
+    pub(super) is_cancelled: bool,
     pub(super) text: &'static str,
 }
 
@@ -127,6 +157,14 @@ pub(super) fn said(code: &str) -> Option<Said> {
         ("rerun", "conflict") => (
             false,
             "Nothing was done: it has not ended, so it still comes by itself.",
+        ),
+        ("undo", "done") => (
+            true,
+            "Undone: this is the task that stands for it, due when it was.",
+        ),
+        ("undo", "conflict") => (
+            false,
+            "Not undone: a cancel can be undone for ten seconds, and if no other live task has its key by then.",
         ),
         ("pause", "done") => (true, "Paused: within a second no worker starts a task of it."),
         ("resume", "done") => (true, "Resumed: what is due starts now."),
@@ -145,7 +183,11 @@ pub(super) fn said(code: &str) -> Option<Said> {
         (_, "not_found") => (false, "Nothing was changed: there is no such task any more."),
         _ => return None,
     };
-    Some(Said { is_done, text })
+    Some(Said {
+        is_done,
+        is_cancelled: code == "cancel.done",
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -167,6 +209,18 @@ mod tests {
         ] {
             assert_eq!(span(millis), text, "{millis}");
         }
+    }
+
+    #[test]
+    fn times_in_a_sentence_are_told_apart() {
+        let now: Timestamp = "2026-12-24T18:00:00Z".parse().unwrap();
+        let pieces = pieces("Done at 2026-12-24T17:59:00.5Z, as Z said.", now);
+        let told = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.as_str(),
+            Piece::Time(moment) => moment.short.as_str(),
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told, ["Done at ", "2026-12-24 17:59:00", ", as Z said."]);
     }
 
     #[test]

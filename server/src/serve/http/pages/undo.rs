@@ -1,0 +1,36 @@
+//! Undoing a cancel, for a moment.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use delayline::{Answer, TaskId};
+
+use super::super::Shared;
+use super::super::problem::Problem;
+use super::bulk::to_done;
+use super::fields::Fields;
+use super::visitor::Visitor;
+use crate::operations::Answers;
+use crate::serve::config::Right;
+use crate::serve::derived_id::derived_id;
+
+/// Puts a task back that was cancelled a moment ago.
+pub(super) async fn undo(app: &Shared, visitor: &Visitor, id: TaskId) -> Result<Answer, Problem> {
+    visitor.caller.need(Right::Schedule)?;
+    // So a form that is sent twice makes one task.
+    let new_id = derived_id([b"undo", id.to_string().as_bytes()], &[]);
+    Ok(visitor.caller.operations(app).undo(id, new_id).await?)
+}
+
+/// `POST /bulk/undo`
+pub(super) async fn undo_many(
+    State(app): State<Shared>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(fields): Extension<Fields>,
+) -> Result<Response, Problem> {
+    let mut answers = Answers::default();
+    for id in fields.all("task") {
+        answers.count(&undo(&app, &visitor, id.parse()?).await?);
+    }
+    Ok(to_done(&app, "undo", &answers, &[]))
+}
