@@ -34,7 +34,7 @@ impl Minutes {
         self.0.at(now).add(1, late);
     }
 
-    /// All of them together, the oldest minute first.
+    /// Adds them up, the oldest minute first.
     pub(super) fn course<'a>(of: impl Iterator<Item = &'a Self>, now: Duration) -> [Minute; MINUTES] {
         let mut course = [Minute::default(); MINUTES];
         for (at, minute) in of.flat_map(|minutes| minutes.0.placed(now)) {

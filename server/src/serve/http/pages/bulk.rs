@@ -279,7 +279,7 @@ pub(super) async fn change(
     Ok(to_done(&app, &verb.field, &answers, &[]))
 }
 
-/// To what came of it; of those that were cancelled, which they are, so that this can be undone.
+/// Leads to what came of it; of those that were cancelled it says which they are, so that this can be undone.
 pub(super) fn to_done(app: &Shared, verb: &str, answers: &Answers, cancelled: &[Match]) -> Response {
     let mut search = form_urlencoded::Serializer::new(String::new());
     search

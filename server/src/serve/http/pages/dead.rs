@@ -62,7 +62,7 @@ impl Group {
         grouped(self.tasks)
     }
 
-    /// Whether no other error of the kind may have this one in it, so that a change by this text is of these alone.
+    /// Tells whether no other error of the kind may have this one in it, so that a change by this text is of these alone.
     fn stands_alone(&self, groups: &[Self]) -> bool {
         let mut others = groups
             .iter()

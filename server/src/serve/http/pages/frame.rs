@@ -112,7 +112,7 @@ impl Frame {
         MENU.map(entry).into()
     }
 
-    /// A command that schedules a task, to begin with.
+    /// Writes a command that schedules a task, to begin with.
     pub(super) fn first_command(&self) -> String {
         let Some(visitor) = &self.visitor else {
             return String::new();

@@ -28,7 +28,7 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// Those that a visitor may know of.
+    /// Counts those that a visitor may know of.
     pub(super) async fn of(app: &Shared, caller: &Caller) -> Self {
         let dead = timeout(PATIENCE, dead(app, caller));
         let (dead, parts) = tokio::join!(dead, timeout(PATIENCE, app.parts()));
@@ -44,7 +44,7 @@ impl Signs {
     }
 }
 
-/// By the index of kinds and states: one look for the kinds, and one for each that has dead tasks.
+/// Counts dead tasks by the index of kinds and states: one look for the kinds, and one for each that has some.
 async fn dead(app: &Shared, caller: &Caller) -> Result<Count, Problem> {
     let operations = caller.operations(app);
     let kinds = operations.kinds_in(State::Dead, None, KINDS + 1).await?;

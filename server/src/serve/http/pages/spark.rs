@@ -63,7 +63,7 @@ fn most(values: &[u32; MINUTES]) -> u32 {
     values.iter().copied().max().unwrap_or_default()
 }
 
-/// Steps, one a minute, up to the top for the highest.
+/// Draws steps, one a minute, up to the top for the highest.
 fn outline(values: &[u32; MINUTES]) -> String {
     let top = f64::from(most(values));
     if top == 0.0 {

@@ -129,7 +129,7 @@ pub(super) async fn show(
     listed(&app, visitor, &fields, Wrong::default()).await
 }
 
-/// The list again, with what was chosen and filled in, and what was wrong with it.
+/// Shows the list again, with what was chosen and filled in, and what was wrong with it.
 pub(super) async fn again(
     app: &Shared,
     visitor: Visitor,
@@ -236,7 +236,7 @@ impl Found {
         Ok(Self { tasks, next, note })
     }
 
-    /// The first of each state. Those that follow are on the list of the state.
+    /// Finds the first of each state. Those that follow are on the list of the state.
     async fn of_all_states(
         operations: &Operations,
         wanted: &Wanted,
@@ -264,7 +264,7 @@ impl Found {
     }
 }
 
-/// Of a page, or of one of several parts of it.
+/// Bounds a page, or one of several parts of it.
 fn bounds(wanted: &Wanted, tasks: usize, parts: usize) -> Bounds {
     Bounds {
         tasks,

@@ -73,12 +73,12 @@ impl Wanted {
         self.state.unwrap_or(TaskState::Scheduled)
     }
 
-    /// Whether tasks of any state are wanted: a search for a key, unless it names one.
+    /// Tells whether tasks of any state are wanted: a search for a key, unless it names one.
     pub(super) fn is_of_all_states(&self) -> bool {
         self.q.is_some() && self.state.is_none()
     }
 
-    /// The same of another state.
+    /// Wants the same of another state.
     pub(super) fn of_state(&self, state: Option<TaskState>) -> Self {
         Self {
             state,
@@ -86,7 +86,7 @@ impl Wanted {
         }
     }
 
-    /// The kinds that are listed, of those that there are.
+    /// Picks the kinds that are listed, of those that there are.
     pub(super) fn kinds_among(&self, all: &[Kind]) -> Vec<Kind> {
         match &self.kind {
             Some(kind) => vec![Kind::from(kind.as_str())],
@@ -94,7 +94,7 @@ impl Wanted {
         }
     }
 
-    /// Whether some are left out of those of the state.
+    /// Tells whether some are left out of those of the state.
     pub(super) fn is_filtered(&self) -> bool {
         [&self.q, &self.kind, &self.due, &self.error]
             .into_iter()

@@ -42,7 +42,7 @@ pub(super) enum Piece {
     Time(Moment),
 }
 
-/// A sentence, with the times in it apart.
+/// Takes the times in a sentence apart.
 pub(super) fn pieces(words: &str, now: Timestamp) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut text = String::new();

@@ -15,7 +15,7 @@ impl Wrong {
         self.0.is_some()
     }
 
-    /// What is wrong in a field.
+    /// Returns what is wrong in a field.
     pub(super) fn of(&self, field: &str) -> Option<&str> {
         let (at, text) = self.0.as_ref()?;
         (*at == field).then_some(text)
