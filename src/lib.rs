@@ -65,6 +65,7 @@ pub use self::route::delay;
 pub use self::schedule::{Scheduler, SchedulerBuilder};
 pub use self::task::answer::{Answer, Scheduled};
 pub use self::task::defaults;
+pub use self::task::edit::Edit;
 pub use self::task::error::Error;
 pub use self::task::new_task::NewTask;
 pub use self::task::shift::Shift;

@@ -6,6 +6,7 @@ mod builder;
 mod changing;
 mod closing;
 pub(crate) mod due_signals;
+mod editing;
 mod explain;
 pub(crate) mod follow;
 mod forecast;
@@ -13,15 +14,16 @@ pub(crate) mod kernel;
 pub(crate) mod noting;
 pub(crate) mod pauses;
 mod pausing;
+mod revising;
 mod sampling;
 mod scheduling;
 mod transaction;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
+use self::revising::Revision;
 use crate::claims::Claims;
 use crate::observe::metrics;
 use crate::schedule::actor::Actor;
@@ -32,7 +34,7 @@ use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
 use crate::work::claims::shared::Shared;
-use crate::{Answer, Error, Events, Kind, Shift, State, Task, TaskId, Timestamp};
+use crate::{Answer, Error, Events, Kind, Shift, Task, TaskId};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
 ///
@@ -170,70 +172,9 @@ impl Scheduler {
     ) -> Result<Answer, Error> {
         let target = target.into();
         target.check()?;
-        let answer = self.shift_found(&target, expect, by).await;
+        let answer = self.revise(&target, expect, Revision::Shift(by)).await;
         metrics::verb(Action::Shift(by).verb(), told(&answer), 1);
         answer
-    }
-
-    async fn shift_found(&self, target: &Target, expect: Expect, by: Shift) -> Result<Answer, Error> {
-        loop {
-            let found = self.kernel.store.find(target).await?;
-            let change = match self.shifted(found, expect, by).await? {
-                Ok(change) => change,
-                Err(answer) => return Ok(answer),
-            };
-            match only(self.change_batch(vec![change]).await?)?? {
-                // It was moved in between: look again, by the caller's own expectation.
-                Answer::Conflict(_) => {}
-                answer => return Ok(answer),
-            }
-        }
-    }
-
-    /// The change that shifts a task as it was found; or the answer, if there is nothing to shift.
-    async fn shifted(
-        &self,
-        found: Option<Task>,
-        expect: Expect,
-        by: Shift,
-    ) -> Result<Result<Change, Answer>, Error> {
-        let Some(task) = found else {
-            return Ok(Err(Answer::NotFound));
-        };
-        match task.state {
-            State::Scheduled => {}
-            State::Running => return Ok(Err(Answer::TooLate(task))),
-            State::Done | State::Dead | State::Cancelled => return Ok(Err(Answer::Finished(task))),
-        }
-        if !expect.holds(&task) {
-            return Ok(Err(Answer::Conflict(task)));
-        }
-        let due = self.due_after(by, task.due_at).await?;
-        let read = match expect {
-            Expect::Version(_) => expect,
-            // The due time, not the version: a hop on the way is no conflict.
-            Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
-        };
-        let (verb, note) = self.reschedule_verb(Some(&task.kind), due).await?;
-        Ok(Ok(Change {
-            target: Target::Id(task.id),
-            verb,
-            expect: read,
-            note,
-        }))
-    }
-
-    /// When a task is due that is moved by a time span.
-    async fn due_after(&self, by: Shift, due_at: Timestamp) -> Result<When, Error> {
-        let moved = by.from(due_at);
-        When::At(moved).check()?;
-        Ok(
-            match self.kernel.time.has_passed(moved, &*self.kernel.store).await? {
-                // Deadlines and lateness count from the due time: one in the past would use them up.
-                true => When::After(Duration::ZERO),
-                false => When::At(moved),
-            },
-        )
     }
 
     /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.

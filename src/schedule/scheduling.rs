@@ -99,6 +99,27 @@ impl Scheduler {
         Ok(rows)
     }
 
+    /// A payload that can be encoded, and is no longer than allowed.
+    pub(super) fn checked_payload(
+        &self,
+        kind: &str,
+        payload: Result<Vec<u8>, serde_json::Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let payload = payload.map_err(|source| Error::Encode {
+            kind: kind.to_owned(),
+            source,
+        })?;
+        let limit = self.payload_limit;
+        match payload.len() > limit {
+            true => Err(Error::invalid(
+                "payload",
+                format_args!("{} bytes", payload.len()),
+                format!("allowed are up to {limit} bytes (SchedulerBuilder::payload_limit)"),
+            )),
+            false => Ok(payload),
+        }
+    }
+
     async fn row(&self, task: NewTask) -> Result<NewRow, Error> {
         let NewTask {
             id,
@@ -127,18 +148,7 @@ impl Scheduler {
         if max_attempts == Some(0) {
             return Err(Error::invalid("max_attempts", 0, "allowed is 1 or more"));
         }
-        let payload = payload.map_err(|source| Error::Encode {
-            kind: kind.to_string(),
-            source,
-        })?;
-        let limit = self.payload_limit;
-        if payload.len() > limit {
-            return Err(Error::invalid(
-                "payload",
-                format_args!("{} bytes", payload.len()),
-                format!("allowed are up to {limit} bytes (SchedulerBuilder::payload_limit)"),
-            ));
-        }
+        let payload = self.checked_payload(kind.as_str(), payload)?;
         let in_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if in_headers > HEADERS_LIMIT {
             return Err(Error::invalid(

@@ -1,5 +1,6 @@
 //! The verbs within a transaction of the service's own.
 
+use super::revising::Revision;
 use super::scheduling::VERB;
 use crate::observe::metrics;
 use crate::store::Receipt;
@@ -7,10 +8,6 @@ use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, Target, Transaction, When};
 use crate::{Answer, Error, NewTask, Scheduled, Scheduler, Shift};
-
-/// How often a shift looks again at a task that others move at the same time. The service's transaction holds locks
-/// meanwhile, so not for ever.
-const SHIFT_TRIES: usize = 5;
 
 /// Verbs within a transaction that the service has opened: what they do happens when it commits, or not at all.
 ///
@@ -63,30 +60,9 @@ impl Scheduler {
     ) -> Result<Receipt<Answer>, Error> {
         let target = target.into();
         target.check()?;
-        let receipt = self.shift_found_in(transaction, &target, by).await?;
+        let receipt = self.revise_in(transaction, &target, Revision::Shift(by)).await?;
         metrics::verb(Action::Shift(by).verb(), receipt.answer().word(), 1);
         Ok(receipt)
-    }
-
-    async fn shift_found_in(
-        &self,
-        mut transaction: impl Transaction,
-        target: &Target,
-        by: Shift,
-    ) -> Result<Receipt<Answer>, Error> {
-        let mut tries = 1;
-        loop {
-            let found = transaction.find(target).await?;
-            let change = match self.shifted(found, Expect::Anything, by).await? {
-                Ok(change) => change,
-                Err(answer) => return Ok(Receipt::new(answer, Follow::default())),
-            };
-            let receipt = self.change_in(&mut transaction, change).await?;
-            if tries == SHIFT_TRIES || !matches!(receipt.answer(), Answer::Conflict(_)) {
-                return Ok(receipt);
-            }
-            tries += 1;
-        }
     }
 
     /// [`cancel`](Self::cancel) within a transaction.
@@ -126,7 +102,7 @@ impl Scheduler {
         Ok(receipt)
     }
 
-    async fn change_in(
+    pub(super) async fn change_in(
         &self,
         mut transaction: impl Transaction,
         change: Change,

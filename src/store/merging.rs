@@ -28,10 +28,8 @@ pub(super) enum AtOnce<Q, A> {
 pub(super) trait Decide<Q>: Send + Sync + 'static {
     type Answer: Send + 'static;
 
-    /// How many bytes of one that is asked for add to a call.
-    fn bytes_of(_: &Q) -> usize {
-        0
-    }
+    /// How many bytes one of these adds to a call.
+    fn bytes_of(asked: &Q) -> usize;
 
     /// Waits a while for rows that others have locked.
     async fn wait(&self, asked: Vec<Q>) -> Result<Answers<Self::Answer>, Error>;

@@ -279,6 +279,26 @@ pub enum Verb {
         /// When its wake-up will be overdue, from now.
         look_in: Duration,
     },
+    /// Another payload; headers and limit of attempts stay. With a time it is moved as well, as by [`Verb::Reschedule`];
+    /// else due time, attempts, hops, stalls and error stay, too.
+    Edit {
+        /// The new payload.
+        payload: Vec<u8>,
+        /// The new time, if there is one.
+        due: Option<When>,
+        /// When its wake-up will be overdue, from now.
+        look_in: Duration,
+    },
+}
+
+impl Verb {
+    /// How many bytes it adds to a call.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Edit { payload, .. } => payload.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// The one answer of a call for one row.

@@ -275,7 +275,13 @@ impl Rows {
             return Answer::Conflict(other.clone());
         }
         let transition = Transition::by(&change.verb, history);
-        self.enter(id, now, &change.note, |row| transition.apply(row, now))
+        let make = |row: &mut Task| {
+            if let Verb::Edit { payload, .. } = &change.verb {
+                row.payload.clone_from(payload);
+            }
+            transition.apply(row, now);
+        };
+        self.enter(id, now, &change.note, make)
             .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
     }
 

@@ -94,6 +94,12 @@ impl<'e> Transition<'e> {
             Verb::RunNow { look_in } | Verb::Redrive { look_in } => {
                 Self::anew(When::After(Duration::ZERO), look_in)
             }
+            Verb::Edit {
+                due: Some(due),
+                look_in,
+                ..
+            } => Self::anew(due, look_in),
+            Verb::Edit { look_in, .. } => Self::to(State::Scheduled, look_in),
             Verb::Cancel | Verb::Dismiss => Self::to(State::Cancelled, history),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod claim_id;
 pub mod defaults;
+pub(crate) mod edit;
 pub(crate) mod error;
 pub(crate) mod new_task;
 pub(crate) mod page;

@@ -11,6 +11,7 @@
 mod arrive;
 mod change;
 mod due_within;
+mod edit;
 mod history;
 mod hop;
 mod insert;
@@ -139,6 +140,13 @@ macro_rules! store_cases {
                 changes_of_one_row_apply_in_the_order_given
                 a_wake_of_what_was_changed_is_stale
                 what_was_cancelled_or_moved_away_is_claimed_by_nobody
+            }
+            edit {
+                an_edit_changes_the_payload_and_nothing_else
+                an_edit_with_a_time_moves_the_row_as_well
+                an_edited_row_is_claimed_with_its_new_payload
+                a_move_after_an_edit_keeps_its_payload
+                an_edit_that_expects_another_time_leaves_the_row
             }
             arrive {
                 a_due_row_is_claimed
@@ -272,6 +280,8 @@ macro_rules! store_cases {
                 an_id_that_is_inserted_everywhere_is_one_row
                 a_key_that_is_inserted_everywhere_is_one_row
                 a_row_is_cancelled_or_claimed_and_never_both
+                a_row_is_edited_or_claimed_and_never_both
+                an_edit_and_a_move_at_once_both_hold
                 a_claim_settles_or_loses_its_lease_and_never_both
                 of_two_dead_rows_of_a_key_one_is_redriven
             }

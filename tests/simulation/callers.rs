@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::backend::{Backend, Departure, Wake};
 use delayline::expected::Expected;
 use delayline::store::{Expect, Page, Receipt, Store, Target, When};
-use delayline::{Answer, Error, Key, NewTask, Scheduled, Scheduler, Shift, State, Task, TaskId};
+use delayline::{Answer, Edit, Error, Key, NewTask, Scheduled, Scheduler, Shift, State, Task, TaskId};
 use tokio::task::JoinSet;
 
 use crate::gate::{GatedTransaction, Hearer};
@@ -210,10 +210,11 @@ impl Caller {
         let scheduler = &self.scheduler;
         let by = self.delay();
         let state = row.as_ref().map(|row| row.state);
-        let asked = match self.below(6) {
+        let asked = match self.below(7) {
             0 => Asked::Cancel(target),
             1 => Asked::RunNow(target),
             2 => Asked::Reschedule(target, self.due()),
+            6 => self.any_edit(target),
             3 => Asked::Shift(target, Shift::Later(by)),
             4 => Asked::Shift(target, Shift::Earlier(by)),
             _ if self.below(4) == 0 => Asked::Dismiss(target),
@@ -237,6 +238,7 @@ impl Caller {
                 }
                 _ => scheduler.shift(target, by).await,
             },
+            Asked::Edit(target, number, due) => scheduler.edit(target, edit(number, due)).await,
             Asked::Dismiss(target) => scheduler.dismiss(target).await,
             Asked::Redrive(target) => scheduler.redrive(target).await,
             Asked::Schedule { .. } => return,
@@ -247,11 +249,18 @@ impl Caller {
         }
     }
 
+    fn any_edit(&self, target: Target) -> Asked {
+        let number = self.process.world.ledger.number();
+        let due = (self.below(3) == 0).then(|| self.due());
+        Asked::Edit(target, number, due)
+    }
+
     /// Who moves a task that follows the table writes it there, too; mostly.
     fn tell_table_of(&self, asked: &Asked) {
         let world = &self.process.world;
         let (target, due) = match asked {
             Asked::Reschedule(target, due) => (target, *due),
+            Asked::Edit(target, _, Some(due)) => (target, *due),
             Asked::RunNow(target) | Asked::Redrive(target) => (target, When::After(Duration::ZERO)),
             _ => return,
         };
@@ -394,10 +403,11 @@ impl Caller {
         let Some((target, _)) = self.target() else {
             return Ok(None);
         };
-        let asked = match self.below(4) {
+        let asked = match self.below(5) {
             0 => Asked::Cancel(target),
             1 => Asked::RunNow(target),
             2 => Asked::Shift(target, Shift::Later(self.delay())),
+            4 => self.any_edit(target),
             _ => Asked::Reschedule(target, self.due()),
         };
         self.tell_table_of(&asked);
@@ -406,6 +416,9 @@ impl Caller {
             Asked::Cancel(target) => scheduler.cancel_in(transaction, target).await?,
             Asked::RunNow(target) => scheduler.run_now_in(transaction, target).await?,
             Asked::Shift(target, by) => scheduler.shift_in(transaction, target, by).await?,
+            Asked::Edit(target, number, due) => {
+                scheduler.edit_in(transaction, target, edit(number, due)).await?
+            }
             Asked::Reschedule(target, due) => scheduler.reschedule_in(transaction, target, due).await?,
             _ => return Ok(None),
         };
@@ -444,6 +457,14 @@ impl Caller {
         if let Err(error) = self.scheduler.list(&page).await {
             self.failed("list", &error);
         }
+    }
+}
+
+fn edit(number: u64, due: Option<When>) -> Edit {
+    match due {
+        None => Edit::payload(&number),
+        Some(When::After(delay)) => Edit::payload(&number).after(delay),
+        Some(When::At(time)) => Edit::payload(&number).at(time),
     }
 }
 

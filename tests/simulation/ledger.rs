@@ -410,7 +410,8 @@ impl Ledger {
 fn is_anew(cause: &Cause) -> bool {
     match cause {
         Cause::Inserted | Cause::Replaced => true,
-        Cause::Changed(verb) => !matches!(verb, Verb::Cancel | Verb::Dismiss),
+        Cause::Changed(Verb::Cancel | Verb::Dismiss | Verb::Edit { due: None, .. }) => false,
+        Cause::Changed(_) => true,
         Cause::Settled(ending) => matches!(ending, Ending::Again { .. } | Ending::Moved { .. }),
         Cause::Hopped | Cause::Claimed | Cause::Expired | Cause::Touched | Cause::Purged => false,
     }

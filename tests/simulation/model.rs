@@ -190,6 +190,17 @@ impl Model {
         let cause = Cause::Changed(change.verb.clone());
         Answer::Done(self.enter(id, cause, now, |row| match change.verb {
             Verb::Reschedule { due: when, look_in } => anew(row, due(when, now), look_in, now),
+            Verb::Edit {
+                ref payload,
+                due: to,
+                look_in,
+            } => {
+                row.payload.clone_from(payload);
+                match to {
+                    Some(when) => anew(row, due(when, now), look_in, now),
+                    None => row.wake_at = Some(now.after(look_in)),
+                }
+            }
             Verb::RunNow { look_in } | Verb::Redrive { look_in } => anew(row, now, look_in, now),
             Verb::Cancel | Verb::Dismiss => {
                 finish(row, State::Cancelled, Some(now.after(history)), now);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use delayline::store::Page;
-use delayline::{Answer, Error, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker};
+use delayline::{Answer, Edit, Error, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker};
 use tokio::sync::mpsc;
 
 use crate::service::Service;
@@ -126,6 +126,16 @@ async fn every_verb<S: Service>(service: &S, scheduler: &Scheduler, tx: &mut S::
         scheduler.shift_in(service.join(tx), (KIND, "shifted"), by).await,
         scheduler.cancel_in(service.join(tx), (KIND, "cancelled")).await,
         scheduler.run_now_in(service.join(tx), (KIND, "run")).await,
+        scheduler
+            .edit_in(service.join(tx), (KIND, "edited"), Edit::payload("new"))
+            .await,
+        scheduler
+            .edit_in(
+                service.join(tx),
+                (KIND, "edited later"),
+                Edit::payload("new").after(3 * HOUR),
+            )
+            .await,
         scheduler.cancel_in(service.join(tx), (KIND, "missing")).await,
     ];
     let answers = receipts
@@ -135,7 +145,7 @@ async fn every_verb<S: Service>(service: &S, scheduler: &Scheduler, tx: &mut S::
 }
 
 async fn scheduled(scheduler: &Scheduler) -> Vec<Task> {
-    let keys = ["moved", "shifted", "cancelled", "run"];
+    let keys = ["moved", "shifted", "cancelled", "run", "edited", "edited later"];
     let tasks = keys.map(|key| task(key).after(HOUR));
     let answers = scheduler.schedule_all(tasks).await.unwrap();
     answers.iter().map(|answer| answer.task().clone()).collect()
@@ -146,12 +156,12 @@ pub(crate) async fn a_verb_of_a_transaction_that_is_rolled_back_changes_nothing<
     let before = scheduled(&scheduler).await;
     let mut tx = service.begin().await.unwrap();
     let answers = every_verb(&service, &scheduler, &mut tx).await;
-    assert!(answers[..4].iter().all(Answer::is_done), "{answers:?}");
+    assert!(answers[..6].iter().all(Answer::is_done), "{answers:?}");
     drop(tx);
     for task in before {
         assert_eq!(scheduler.find(task.id).await.unwrap(), Some(task));
     }
-    assert_eq!(every(&scheduler, State::Scheduled).await.len(), 4);
+    assert_eq!(every(&scheduler, State::Scheduled).await.len(), 6);
 }
 
 pub(crate) async fn a_verb_of_a_transaction_that_commits_is_done<S: Service>(service: S) {
@@ -178,7 +188,12 @@ pub(crate) async fn a_verb_of_a_transaction_that_commits_is_done<S: Service>(ser
     assert_eq!(due_in(1), 3_600_000);
     assert_eq!(answers[2].task().unwrap().state, State::Cancelled);
     assert!((-3_600_000..-3_500_000).contains(&due_in(3)), "{answers:?}");
-    assert_eq!(answers[4], Answer::NotFound);
+    assert_eq!(due_in(4), 0);
+    assert!(due_in(5) >= 2 * 3_600_000, "{answers:?}");
+    for answer in &answers[4..6] {
+        assert_eq!(answer.task().unwrap().payload, br#""new""#);
+    }
+    assert_eq!(answers[6], Answer::NotFound);
 }
 
 pub(crate) async fn a_running_task_is_too_late_and_its_worker_keeps_it<S: Service>(service: S) {

@@ -40,7 +40,7 @@ impl<T: Table> Decider<T> {
         let changes = open.iter().map(|&place| &batch.asked[place]);
         let (mut loaded, now) = self.load(changes).await?;
         batch.looked(now);
-        let mut decided = Vec::with_capacity(open.len());
+        let (mut decided, mut refilled) = (Vec::with_capacity(open.len()), BTreeSet::new());
         for place in open {
             let change = &batch.asked[place];
             if let Some(obstacle) = obstacle(&loaded, change) {
@@ -49,10 +49,14 @@ impl<T: Table> Decider<T> {
                 continue;
             }
             let meant = loaded.rows.find(&change.target).map(|row| row.id);
-            decided.push((place, meant, loaded.rows.answer(change, now, self.history)));
+            let answer = loaded.rows.answer(change, now, self.history);
+            if matches!(change.verb, Verb::Edit { .. }) && answer.is_done() {
+                refilled.extend(meant);
+            }
+            decided.push((place, meant, answer));
         }
         batch.may_have_written = true;
-        let missed = loaded.write(&self.table, &BTreeSet::new()).await?;
+        let missed = loaded.write(&self.table, &refilled).await?;
         for (place, meant, answer) in decided {
             // Also where the answer tells of another row, which is not as it says.
             let told = answer.task().map(|row| row.id);

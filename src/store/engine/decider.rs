@@ -98,6 +98,10 @@ impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
 impl<T: Table + 'static> Decide<Change> for Decider<T> {
     type Answer = Answer;
 
+    fn bytes_of(change: &Change) -> usize {
+        change.verb.bytes()
+    }
+
     async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.within(self.change(changes)).await
     }

@@ -85,6 +85,10 @@ impl<const CALLS: usize> Decide<NewRow> for Held<CALLS> {
 impl<const CALLS: usize> Decide<Change> for Held<CALLS> {
     type Answer = Answer;
 
+    fn bytes_of(change: &Change) -> usize {
+        change.verb.bytes()
+    }
+
     async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.rows.change(changes).await
     }

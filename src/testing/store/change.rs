@@ -13,7 +13,7 @@ const RUN_NOW: Verb = Verb::RunNow { look_in: LONG };
 
 /// Asserts what each verb answers for a row in a state, by its id and by its key, and that a row which was not
 /// changed is as it was.
-async fn assert_answers(fixture: &dyn StoreFixture, state: State, expected: [fn(Task) -> Answer; 5]) {
+async fn assert_answers(fixture: &dyn StoreFixture, state: State, expected: [fn(Task) -> Answer; 6]) {
     let trial = Trial::new(fixture).await;
     let mut n = 0;
     for (verb, expected) in verbs().into_iter().zip(expected) {
@@ -45,6 +45,7 @@ pub(super) async fn a_scheduled_row_takes_every_verb_for_live_rows(fixture: &dyn
         Answer::Done,
         Answer::Conflict,
         Answer::Conflict,
+        Answer::Done,
     ];
     assert_answers(fixture, State::Scheduled, expected).await;
 }
@@ -56,16 +57,17 @@ pub(super) async fn a_running_row_is_too_late(fixture: &dyn StoreFixture) {
         Answer::TooLate,
         Answer::Conflict,
         Answer::Conflict,
+        Answer::TooLate,
     ];
     assert_answers(fixture, State::Running, expected).await;
 }
 
 pub(super) async fn a_done_row_is_finished(fixture: &dyn StoreFixture) {
-    assert_answers(fixture, State::Done, [Answer::Finished; 5]).await;
+    assert_answers(fixture, State::Done, [Answer::Finished; 6]).await;
 }
 
 pub(super) async fn a_cancelled_row_is_finished(fixture: &dyn StoreFixture) {
-    assert_answers(fixture, State::Cancelled, [Answer::Finished; 5]).await;
+    assert_answers(fixture, State::Cancelled, [Answer::Finished; 6]).await;
 }
 
 pub(super) async fn a_dead_row_takes_redrive_and_dismiss_only(fixture: &dyn StoreFixture) {
@@ -75,6 +77,7 @@ pub(super) async fn a_dead_row_takes_redrive_and_dismiss_only(fixture: &dyn Stor
         Answer::Finished,
         Answer::Done,
         Answer::Done,
+        Answer::Finished,
     ];
     assert_answers(fixture, State::Dead, expected).await;
 }
@@ -220,6 +223,7 @@ pub(super) async fn a_claim_whose_lease_has_ended_is_none(fixture: &dyn StoreFix
         Answer::Done,
         Answer::Conflict,
         Answer::Conflict,
+        Answer::Done,
     ];
     for ((n, verb), expected) in (1..).zip(verbs()).zip(expected) {
         let key = n.to_string();

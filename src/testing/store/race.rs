@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Change, Ending, Expect, Guarded, Step, Store, Verb};
-use crate::{Scheduled, State, Task, TaskId};
+use crate::store::{Change, Ending, Expect, Guarded, Step, Store, Verb, When};
+use crate::{Scheduled, State, Task, TaskId, Timestamp};
 
 /// How many callers there are.
 const CALLERS: usize = 8;
@@ -237,10 +237,77 @@ pub(super) async fn a_row_is_cancelled_or_claimed_and_never_both(fixture: &dyn S
     }
 }
 
+pub(super) async fn a_row_is_edited_or_claimed_and_never_both(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    trial.insert((1..=ROWS).map(due).collect()).await;
+    let rows = trial.list(KIND, State::Scheduled, MANY).await;
+    let won = together(&trial, 2, |store, caller| {
+        let rows = rows.clone();
+        async move {
+            let mut won = Vec::new();
+            for task in rows {
+                won.push(match caller {
+                    0 => ok(store.arrive(&[wake(&task)], &any()).await).found.claimed.len() == 1,
+                    _ => change(&*store, task.id, edit()).await,
+                });
+            }
+            (caller, won)
+        }
+    });
+    let mut won = won.await;
+    won.sort();
+    let [(_, claimed), (_, edited)] = &won[..] else {
+        panic!("there were two callers: {won:?}");
+    };
+    for (at, task) in rows.iter().enumerate() {
+        assert_ne!(claimed[at], edited[at]);
+        let now = trial.get(task.id).await;
+        assert_eq!((now.version, now.payload == EDITED), (2, edited[at]));
+    }
+}
+
+pub(super) async fn an_edit_and_a_move_at_once_both_hold(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    trial.insert((1..=ROWS).map(later).collect()).await;
+    let due_at = Timestamp::from_millis(4_000_000_000_123);
+    let due = When::At(due_at);
+    let verbs = [edit(), Verb::Reschedule { due, look_in: LONG }];
+    let done = together(&trial, 2, |store, caller| {
+        let verb = verbs[caller].clone();
+        async move {
+            let mut done = 0;
+            for n in 1..=ROWS {
+                done += u64::from(change(&*store, id(n), verb.clone()).await);
+            }
+            done
+        }
+    });
+    assert_eq!(done.await, [ROWS; 2]);
+    for n in 1..=ROWS {
+        let row = trial.get(id(n)).await;
+        assert_eq!((row.version, &*row.payload, row.due_at), (3, EDITED, due_at));
+    }
+}
+
+/// What rows have that were edited.
+const EDITED: &[u8] = b"edited";
+
+fn edit() -> Verb {
+    Verb::Edit {
+        payload: EDITED.to_vec(),
+        due: None,
+        look_in: LONG,
+    }
+}
+
 async fn cancel(store: &dyn Store, id: TaskId) -> bool {
+    change(store, id, Verb::Cancel).await
+}
+
+async fn change(store: &dyn Store, id: TaskId, verb: Verb) -> bool {
     let change = Change {
         target: id.into(),
-        verb: Verb::Cancel,
+        verb,
         expect: Expect::Anything,
         note: Default::default(),
     };

@@ -149,7 +149,7 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
 }
 
 /// Every verb, with a wake-up that is overdue at once.
-pub(super) fn verbs() -> [Verb; 5] {
+pub(super) fn verbs() -> [Verb; 6] {
     let look_in = LONG;
     let due = When::After(LONG);
     [
@@ -158,6 +158,11 @@ pub(super) fn verbs() -> [Verb; 5] {
         Verb::Cancel,
         Verb::Dismiss,
         Verb::Redrive { look_in },
+        Verb::Edit {
+            payload: b"another".to_vec(),
+            due: None,
+            look_in,
+        },
     ]
 }
 

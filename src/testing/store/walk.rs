@@ -197,8 +197,13 @@ impl Walk<'_> {
     async fn change(&mut self, id: TaskId, version: u64) {
         let due_now = self.rng.bool();
         let due = When::After(if due_now { NONE } else { LONG });
-        let verb = match self.rng.u8(..5) {
+        let verb = match self.rng.u8(..6) {
             0 => Verb::Reschedule { due, look_in: LONG },
+            5 => Verb::Edit {
+                payload: version.to_string().into_bytes(),
+                due: None,
+                look_in: LONG,
+            },
             1 => Verb::RunNow { look_in: NONE },
             2 => Verb::Redrive { look_in: NONE },
             3 => Verb::Dismiss,
@@ -226,6 +231,10 @@ impl Walk<'_> {
                     Verb::Reschedule { .. } => row.schedule_anew(due_now, false),
                     Verb::RunNow { .. } | Verb::Redrive { .. } => row.schedule_anew(true, true),
                     Verb::Cancel | Verb::Dismiss => row.enter(State::Cancelled),
+                    Verb::Edit { .. } => {
+                        row.enter(State::Scheduled);
+                        row.overdue = false;
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What callers ask for, and what is answered.
 
 use delayline::store::{Action, Expect, When};
-use delayline::{NewTask, Shift};
+use delayline::{Edit, NewTask, Shift};
 
 use crate::metrics::recorder::{Recorder, of};
 use crate::support::{KIND, Op, World, secs};
@@ -41,6 +41,8 @@ async fn each_verb_is_counted_by_its_answer() {
     ];
     let changes = changes.map(|(target, expect, action)| (target.into(), expect, action));
     scheduler.change_each(changes).await;
+    let _ = scheduler.edit(key("1"), Edit::payload(&2)).await.unwrap();
+    let _ = scheduler.edit(key("4"), Edit::payload(&2).after(secs(1))).await.unwrap();
     let _ = scheduler.redrive(key("1")).await.unwrap();
     let _ = scheduler.dismiss(key("1")).await.unwrap();
     assert_eq!(
@@ -54,6 +56,8 @@ async fn each_verb_is_counted_by_its_answer() {
             ("done reschedule", 2),
             ("done shift", 2),
             ("not_found shift", 1),
+            ("done edit", 1),
+            ("not_found edit", 1),
             ("done run_now", 1),
             ("too_late cancel", 1),
             ("conflict cancel", 1),

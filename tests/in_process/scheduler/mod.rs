@@ -3,6 +3,7 @@
 //! On virtual time, over a store in memory: every moment is asserted to the millisecond.
 
 mod answers;
+mod editing;
 mod explain;
 mod forecast;
 mod inputs;

@@ -22,6 +22,8 @@ pub(crate) enum Asked {
     },
     Reschedule(Target, When),
     Shift(Target, Shift),
+    /// To another payload, and perhaps another time.
+    Edit(Target, u64, Option<When>),
     RunNow(Target),
     Cancel(Target),
     Dismiss(Target),
@@ -34,6 +36,7 @@ impl Asked {
             Self::Schedule { .. } => None,
             Self::Reschedule(target, _)
             | Self::Shift(target, _)
+            | Self::Edit(target, ..)
             | Self::RunNow(target)
             | Self::Cancel(target)
             | Self::Dismiss(target)
@@ -181,6 +184,15 @@ impl Ledger {
                 Asked::Cancel(_) => task.state == State::Cancelled && *cause == Cause::Changed(Verb::Cancel),
                 Asked::Dismiss(_) => {
                     task.state == State::Cancelled && *cause == Cause::Changed(Verb::Dismiss)
+                }
+                Asked::Edit(_, number, due) => {
+                    let is_as_before = |due_at| {
+                        let mut before = story.versions.range(..task.version);
+                        before.any(|(_, seen)| seen.task.due_at == due_at)
+                    };
+                    task.payload == number.to_string().as_bytes()
+                        && due.map_or_else(|| is_as_before(task.due_at), |due| is_due(task, due))
+                        && matches!(cause, Cause::Changed(Verb::Edit { .. }))
                 }
                 Asked::Shift(_, by) => is_shifted(story, task, *by, self.plan.steps > 0),
             },

@@ -14,7 +14,12 @@ use crate::store::{Ahead, Renewal, Target};
 
 fn verb(rng: &mut Rng) -> Verb {
     let look_in = time(rng);
-    match rng.u8(..5) {
+    match rng.u8(..6) {
+        5 => Verb::Edit {
+            payload: vec![8; rng.usize(..9)],
+            due: rng.bool().then(|| When::After(time(rng))),
+            look_in,
+        },
         0 => Verb::Reschedule {
             due: When::After(time(rng)),
             look_in,
