@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use delayline::store::Page;
-use delayline::{Answer, Edit, Error, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker};
+use delayline::{
+    Answer, Edit, Error, NewTask, Outcome, Scheduled, Scheduler, Shift, State, Task, TaskId, Worker,
+};
 use tokio::sync::mpsc;
 
 use crate::service::Service;

@@ -42,7 +42,10 @@ async fn each_verb_is_counted_by_its_answer() {
     let changes = changes.map(|(target, expect, action)| (target.into(), expect, action));
     scheduler.change_each(changes).await;
     let _ = scheduler.edit(key("1"), Edit::payload(&2)).await.unwrap();
-    let _ = scheduler.edit(key("4"), Edit::payload(&2).after(secs(1))).await.unwrap();
+    let _ = scheduler
+        .edit(key("4"), Edit::payload(&2).after(secs(1)))
+        .await
+        .unwrap();
     let _ = scheduler.redrive(key("1")).await.unwrap();
     let _ = scheduler.dismiss(key("1")).await.unwrap();
     assert_eq!(

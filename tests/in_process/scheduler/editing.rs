@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use delayline::store::{Expect, History};
 use delayline::{Answer, Edit, Error, NewTask, Scheduler, Shift, Task};
 
-use crate::support::{KIND, Op, Setup, World, at, secs};
+use crate::support::{KIND, Op, Setup, World, at, ms, secs};
 
 async fn scheduled(world: &World) -> Task {
     let task = NewTask::new(KIND, &1)
@@ -28,9 +28,23 @@ async fn it_runs_once_at_its_time_with_the_new_payload() {
     let _worker = world.work();
     let before = scheduled(&world).await;
     world.pass(secs(3)).await;
-    let edited = done(world.scheduler.edit((KIND, "k"), Edit::payload(&2)).await.unwrap());
+    let edited = done(
+        world
+            .scheduler
+            .edit((KIND, "k"), Edit::payload(&2))
+            .await
+            .unwrap(),
+    );
     assert_eq!(edited.payload, b"2");
-    let kept = |task: &Task| (task.id, task.due_at, task.planned_at, task.headers.clone(), task.attempt);
+    let kept = |task: &Task| {
+        (
+            task.id,
+            task.due_at,
+            task.planned_at,
+            task.headers.clone(),
+            task.attempt,
+        )
+    };
     assert_eq!(kept(&edited), kept(&before));
     world.pass(secs(60)).await;
     let [run] = &world.runs.all()[..] else {
@@ -66,7 +80,7 @@ async fn a_move_between_its_look_and_its_write_stands() {
         let scheduler = world.scheduler.clone();
         async move { scheduler.edit(row.id, Edit::payload(&2)).await }
     });
-    world.settle().await;
+    world.pass(ms(1)).await;
     let elsewhere = Scheduler::builder(std::sync::Arc::new(world.rows.clone()))
         .clock(world.clock.clone())
         .build()
@@ -84,9 +98,15 @@ async fn what_cannot_be_edited_is_told_and_left() {
     let world = World::new();
     let edit = || Edit::payload(&2);
     let scheduler = &world.scheduler;
-    assert_eq!(scheduler.edit((KIND, "k"), edit()).await.unwrap(), Answer::NotFound);
+    assert_eq!(
+        scheduler.edit((KIND, "k"), edit()).await.unwrap(),
+        Answer::NotFound
+    );
     let row = scheduled(&world).await;
-    let past = scheduler.edit_if(row.id, Expect::Version(7), edit()).await.unwrap();
+    let past = scheduler
+        .edit_if(row.id, Expect::Version(7), edit())
+        .await
+        .unwrap();
     assert_eq!(past, Answer::Conflict(row.clone()));
     let moved = Expect::Due(row.due_at.shifted(1));
     let answer = scheduler.edit_if(row.id, moved, edit()).await.unwrap();
@@ -94,10 +114,18 @@ async fn what_cannot_be_edited_is_told_and_left() {
     done(scheduler.run_now(row.id).await.unwrap());
     world.claim_elsewhere("other").await;
     let running = world.row(row.id).await;
-    assert_eq!(scheduler.edit(row.id, edit()).await.unwrap(), Answer::TooLate(running));
+    assert_eq!(
+        scheduler.edit(row.id, edit()).await.unwrap(),
+        Answer::TooLate(running)
+    );
     let timed = scheduler.edit(row.id, edit().after(secs(1))).await.unwrap();
     assert!(matches!(timed, Answer::TooLate(_)), "{timed:?}");
-    let other = scheduler.schedule(NewTask::new(KIND, &1)).await.unwrap().task().id;
+    let other = scheduler
+        .schedule(NewTask::new(KIND, &1))
+        .await
+        .unwrap()
+        .task()
+        .id;
     done(scheduler.cancel(other).await.unwrap());
     let ended = scheduler.edit(other, edit()).await.unwrap();
     assert!(matches!(ended, Answer::Finished(_)), "{ended:?}");
