@@ -4,6 +4,20 @@
 /// around a payload counts as well.
 pub(crate) const DEEPEST: usize = 120;
 
+/// Refuses JSON that is deeper.
+pub(crate) fn check(json: &str) -> Result<(), delayline::Error> {
+    match depth(json.as_bytes()) {
+        ..=DEEPEST => Ok(()),
+        deep => Err(delayline::Error::Invalid {
+            field: "payload",
+            value: format!("{deep} levels of arrays and objects"),
+            allowed: format!(
+                "allowed are up to {DEEPEST} levels, as workers in other languages read no more"
+            ),
+        }),
+    }
+}
+
 /// How many arrays and objects are in each other, of JSON that is well-formed.
 pub(crate) fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);

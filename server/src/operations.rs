@@ -1,6 +1,7 @@
 //! What is done with the tasks of a store. The terminal, the HTTP interface and the pages have the same operations, each with
 //! a face of its own.
 
+mod edit;
 mod explained_view;
 mod filter;
 mod forecast;
@@ -20,16 +21,17 @@ use delayline::history::Explanation;
 use delayline::store::{Action, Expect, Store, Target};
 use delayline::{Answer, Kind, Scheduler, Task};
 
-pub(crate) use self::explained_view::ExplainedView;
+pub(crate) use self::edit::Edit;
+pub(crate) use self::explained_view::{EntryView, ExplainedView, Standing};
 pub(crate) use self::filter::{Bounds, Filter, Position};
 pub(crate) use self::forecast::{Forecast, ForecastSpan, SPANS};
 pub(crate) use self::health::{Health, Part};
-pub(crate) use self::jobs::{Job, JobView, Jobs};
+pub(crate) use self::jobs::{Job, JobState, JobView, Jobs};
 pub(crate) use self::kinds::{KindView, PausedView};
 pub(crate) use self::matching::{Answers, Changed, HELD, Match, state_for};
 pub(crate) use self::refusal::Refusal;
 pub(crate) use self::rerun::{UNDO, undo_until};
-pub(crate) use self::task_view::{StateName, TaskView};
+pub(crate) use self::task_view::{StateName, TaskView, given};
 pub(crate) use self::work::{Follower, Work};
 use crate::reason::Reason;
 use crate::reserved;

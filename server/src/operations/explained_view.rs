@@ -1,7 +1,9 @@
 //! What has become of a task, and what comes next, as JSON.
 
 use delayline::history::{Entry, Explanation, Leg, WakeUp};
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::TaskView;
@@ -12,13 +14,31 @@ use crate::time::Time;
 #[schema(as = Explained)]
 pub(crate) struct ExplainedView {
     #[serde(flatten)]
-    task: TaskView,
+    pub(crate) task: TaskView,
+    #[serde(flatten)]
+    pub(crate) standing: Standing,
+}
+
+impl<'de> Deserialize<'de> for ExplainedView {
+    /// Reads it twice, as a payload that is kept byte for byte cannot be told from what is beside it by serde itself.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self {
+            task: serde_json::from_str(text.get()).map_err(D::Error::custom)?,
+            standing: serde_json::from_str(text.get()).map_err(D::Error::custom)?,
+        })
+    }
+}
+
+/// Where a task stands.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+pub(crate) struct Standing {
     /// In a few sentences.
     #[schema(required = false)]
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// What has happened to it, the oldest first, as far as it was noted.
     #[schema(required = false)]
-    history: Vec<EntryView>,
+    pub(crate) history: Vec<EntryView>,
     /// Whether there were older entries, which were dropped.
     #[schema(required = false)]
     history_cut: bool,
@@ -34,43 +54,43 @@ pub(crate) struct ExplainedView {
 }
 
 /// One thing that has happened to a task.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = HistoryEntry)]
-struct EntryView {
+pub(crate) struct EntryView {
     /// Of the task after it.
     version: u64,
-    at: Time,
+    pub(crate) at: Time,
     /// What it was, in a word.
-    event: String,
+    pub(crate) event: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
+    pub(crate) actor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
-    attempt: Option<u32>,
+    pub(crate) attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     due_before: Option<Time>,
-    due_at: Time,
+    pub(crate) due_at: Time,
     /// How its wake-up went on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    wake: Option<LegView>,
+    pub(crate) wake: Option<LegView>,
 }
 
 /// A way that a wake-up takes to the next look at its task.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Leg)]
-struct LegView {
-    backend: String,
+pub(crate) struct LegView {
+    pub(crate) backend: String,
     /// The broker's number of the level that holds it, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<usize>,
+    pub(crate) level: Option<usize>,
     /// For how long it is held.
-    delay_ms: u64,
+    pub(crate) delay_ms: u64,
 }
 
 /// A wake-up, and which way it was sent.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = WakeUp)]
 struct WakeView {
     #[serde(flatten)]
@@ -99,14 +119,16 @@ impl From<Explanation> for ExplainedView {
         };
         Self {
             task: explained.task.into(),
-            words: explained.words,
-            history: explained.history.into_iter().map(EntryView::from).collect(),
-            history_cut: explained.is_cut,
-            paused: explained.paused.is_some(),
-            wake: explained.wake.map(wake),
-            plan: explained
-                .plan
-                .map(|legs| legs.into_iter().map(LegView::from).collect()),
+            standing: Standing {
+                words: explained.words,
+                history: explained.history.into_iter().map(EntryView::from).collect(),
+                history_cut: explained.is_cut,
+                paused: explained.paused.is_some(),
+                wake: explained.wake.map(wake),
+                plan: explained
+                    .plan
+                    .map(|legs| legs.into_iter().map(LegView::from).collect()),
+            },
         }
     }
 }

@@ -103,6 +103,28 @@ impl Bounds {
     }
 }
 
+impl fmt::Display for Filter {
+    /// In words, as `kind order.cancel, scheduled, due before …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.kinds.iter().map(Kind::as_str).collect();
+        write!(f, "kind {}, ", kinds.join(", "))?;
+        write!(f, "{}", format!("{:?}", self.state).to_lowercase())?;
+        if let Some(time) = self.due_after {
+            write!(f, ", due at {time} or later")?;
+        }
+        if let Some(time) = self.due_before {
+            write!(f, ", due before {time}")?;
+        }
+        if let Some(prefix) = &self.key_prefix {
+            write!(f, ", with a key that begins with {prefix:?}")?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, ", with {error:?} in the last error")?;
+        }
+        Ok(())
+    }
+}
+
 impl Filter {
     /// The tasks that match, by due time and id, after a position and within bounds; and the position after which it goes on,
     /// if there may be more. By the index of kinds, states and due times; all else is compared row by row.

@@ -1,9 +1,10 @@
 //! How many tasks are due soon.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use delayline::{Kind, defaults};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Operations, Refusal};
@@ -21,7 +22,7 @@ pub(crate) const SPANS: [(&str, u64); 8] = [
 ];
 
 /// What is coming of a kind.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 pub(crate) struct Forecast {
     pub(crate) kind: String,
     /// From the shortest span on, each within the next.
@@ -31,10 +32,10 @@ pub(crate) struct Forecast {
 }
 
 /// How many tasks are due within a span from now, what is overdue included.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 pub(crate) struct ForecastSpan {
     /// `5s`, `1m`, `5m`, `15m`, `1h`, `4h`, `8h` or `24h`.
-    within: &'static str,
+    within: Cow<'static, str>,
     pub(crate) tasks: usize,
 }
 
@@ -46,7 +47,10 @@ impl Operations {
         for kind in kinds {
             self.reach(&kind)?;
             let counts = self.scheduler.forecast(kind.clone(), &spans).await?;
-            let due = |((within, _), tasks)| ForecastSpan { within, tasks };
+            let due = |((within, _), tasks): ((&'static str, _), _)| ForecastSpan {
+                within: within.into(),
+                tasks,
+            };
             forecasts.push(Forecast {
                 kind: kind.to_string(),
                 more: counts.contains(&defaults::FORECAST_LIMIT),

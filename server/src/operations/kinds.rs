@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use delayline::store::Paused;
 use delayline::{Error, Kind, State, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Operations, Refusal, StateName};
@@ -12,7 +12,7 @@ use crate::reserved;
 use crate::time::Time;
 
 /// What there is of a kind.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 pub(crate) struct KindView {
     pub(crate) kind: String,
     /// In which there are tasks of it.
@@ -24,7 +24,7 @@ pub(crate) struct KindView {
 }
 
 /// Since when its tasks wait, until when, and why.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Paused)]
 pub(crate) struct PausedView {
     pub(crate) since: Time,

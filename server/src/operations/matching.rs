@@ -38,7 +38,9 @@ impl From<Task> for Match {
 }
 
 /// How many were answered how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, utoipa::ToSchema,
+)]
 #[schema(as = BulkAnswers)]
 pub(crate) struct Answers {
     /// Changed.

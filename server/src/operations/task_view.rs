@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::Task;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -15,20 +15,20 @@ use crate::schemas;
 use crate::time::Time;
 
 /// A task as others see it: times in RFC 3339, UTC.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Task)]
 pub(crate) struct TaskView {
     #[schema(value_type = schemas::TaskId)]
-    id: String,
-    kind: String,
+    pub(crate) id: String,
+    pub(crate) kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    pub(crate) key: Option<String>,
     #[schema(value_type = StateName)]
-    state: delayline::State,
-    due_at: Time,
+    pub(crate) state: delayline::State,
+    pub(crate) due_at: Time,
     planned_at: Time,
     version: u64,
-    attempt: u32,
+    pub(crate) attempt: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     max_attempts: Option<u32>,
@@ -37,13 +37,13 @@ pub(crate) struct TaskView {
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
     /// Not for callers without the right to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = BTreeMap<String, String>)]
     headers: Option<BTreeMap<String, String>>,
     /// As it is, if it is JSON of up to 120 levels.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// In Base64, if it is not.
@@ -68,6 +68,11 @@ pub(crate) enum StateName {
     Cancelled,
 }
 
+/// Takes a payload that is there, be it `null`, as one that is given.
+pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
+}
+
 /// A payload that is JSON, or its bytes in Base64; also of JSON that is so deep that a reader could not read the answer.
 fn shown(payload: Vec<u8>) -> (Option<Box<RawValue>>, Option<String>) {
     match serde_json::from_slice(&payload) {
@@ -79,6 +84,15 @@ fn shown(payload: Vec<u8>) -> (Option<Box<RawValue>>, Option<String>) {
 impl TaskView {
     pub(crate) fn without_payload(task: Task) -> Self {
         Self::with(task, |_| (None, None))
+    }
+
+    /// The same without its payload.
+    pub(crate) fn lean(self) -> Self {
+        Self {
+            payload: None,
+            payload_base64: None,
+            ..self
+        }
     }
 
     /// What a caller sees of a task that it may not read: neither its payload nor its headers.

@@ -14,6 +14,7 @@ mod connections;
 #[path = "../../../tests/support/database.rs"]
 mod database;
 mod described;
+mod editing;
 mod events;
 mod explain;
 mod forecast;

@@ -105,6 +105,8 @@ pub(super) struct Listed {
     /// With a key that begins so. Up to 10,000 tasks are looked at for it, so that a page may have few of them or none and
     /// still a cursor to go on from.
     key_prefix: Option<String>,
+    /// Whose last error has this in it; looked for as a `key_prefix` is.
+    error: Option<String>,
     /// 50 unless it is said.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -167,7 +169,7 @@ pub(super) async fn list(
         due_after: listed.due_after.map(|Time(time)| time),
         due_before: listed.due_before.map(|Time(time)| time),
         key_prefix: listed.key_prefix,
-        error: None,
+        error: listed.error,
     };
     let bounds = Bounds {
         tasks: limit,

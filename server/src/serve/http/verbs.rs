@@ -7,6 +7,7 @@ use axum::response::Response;
 use delayline::store::{Action, Expect, Target};
 use delayline::{Answer, Scheduled, Shift, TaskId};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Shared;
@@ -16,6 +17,7 @@ use super::body::Body;
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
 use super::schedule::when;
+use crate::operations::{Edit, given};
 use crate::reason::Reason;
 use crate::schemas;
 use crate::span::Span;
@@ -53,6 +55,21 @@ pub(super) struct By {
     by: String,
 }
 
+/// What is changed of a task: a payload, a time, or both.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edited {
+    reason: Option<Reason>,
+    /// Any JSON of up to 120 levels of arrays and objects, `null` as well.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// From now. Not beside `at`.
+    after: Option<Span>,
+    /// Not beside `after`.
+    at: Option<Time>,
+}
+
 /// What `If-Match` says.
 fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
     let Some(given) = headers.get(IF_MATCH) else {
@@ -71,13 +88,37 @@ fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
     }
 }
 
-/// A verb on the task of a path, with a body of its own, which says what is done.
+/// What a verb does with a task.
+enum Deed {
+    Act(Action),
+    Edit(Edit),
+}
+
+async fn done(
+    app: &Shared,
+    caller: &Caller,
+    target: Target,
+    headers: &HeaderMap,
+    reason: Option<Reason>,
+    deed: Deed,
+) -> Result<Response, Problem> {
+    let expect = expected(headers)?;
+    not_named(headers)?;
+    let operations = caller.operations(app).because(reason);
+    let answer = match deed {
+        Deed::Act(action) => operations.change(target, expect, action).await?,
+        Deed::Edit(edit) => operations.edit(target, expect, edit).await?,
+    };
+    Ok(changed(caller, answer, expect != Expect::Anything))
+}
+
+/// A verb on the task of a kind and key, and the same on the task of an id, with a body which says what is done.
 macro_rules! verb {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ident, |$given:ident| $action:expr) => {
+    ($(#[$doc:meta])* $name:ident, $by_id:ident, $verb:literal, $body:ident, |$given:ident| $deed:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post,
-            path = $path,
+            path = concat!("/v1/tasks/{kind}/{key}/", $verb),
             tag = "tasks",
             params(
                 ("kind" = schemas::Kind, Path, description = "The kind of the task"),
@@ -98,49 +139,85 @@ macro_rules! verb {
             Extension(caller): Extension<Caller>,
             Path((kind, key)): Path<(String, String)>,
             headers: HeaderMap,
-            Body(given): Body<$body>,
+            Body($given): Body<$body>,
         ) -> Result<Response, Problem> {
-            let expect = expected(&headers)?;
-            not_named(&headers)?;
-            let $given = given;
-            let action = $action;
-            let operations = caller.operations(&app).because($given.reason);
+            let deed = $deed;
             let target = Target::Key(kind.into(), key.into());
-            let answer = operations.change(target, expect, action).await?;
-            Ok(changed(&caller, answer, expect != Expect::Anything))
+            done(&app, &caller, target, &headers, $given.reason, deed).await
+        }
+
+        $(#[$doc])*
+        #[utoipa::path(
+            post,
+            path = concat!("/v1/tasks/id/{id}/", $verb),
+            tag = "tasks",
+            params(
+                ("id" = schemas::TaskId, Path, description = "The id of the task"),
+                ("If-Match" = inline(Option<schemas::Version>), Header, description = "Of which version it must be")
+            ),
+            request_body = $body,
+            responses(
+                (status = 200, description = "`done`: the task is changed", body = Answered, headers(("ETag" = String))),
+                (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+                (status = 409, description = "`too_late`, `finished` or `conflict`: nothing was changed", body = Problem, content_type = "application/problem+json"),
+                (status = 412, description = "`conflict`: the task is not of the version that If-Match names", body = Problem, content_type = "application/problem+json"),
+                Refusals
+            )
+        )]
+        pub(super) async fn $by_id(
+            State(app): State<Shared>,
+            Extension(caller): Extension<Caller>,
+            Path(id): Path<String>,
+            headers: HeaderMap,
+            Body($given): Body<$body>,
+        ) -> Result<Response, Problem> {
+            let deed = $deed;
+            let id: TaskId = id.parse()?;
+            done(&app, &caller, Target::Id(id), &headers, $given.reason, deed).await
         }
     };
 }
 
 verb!(
     /// Cancels a task: after `done` it never runs.
-    cancel, "/v1/tasks/{kind}/{key}/cancel", Plain,
-    |given| Action::Cancel
+    cancel, cancel_by_id, "cancel", Plain,
+    |given| Deed::Act(Action::Cancel)
 );
 verb!(
     /// Makes a task due now.
-    run, "/v1/tasks/{kind}/{key}/run", Plain,
-    |given| Action::RunNow
+    run, run_by_id, "run", Plain,
+    |given| Deed::Act(Action::RunNow)
 );
 verb!(
     /// Gives a dead task another life, due now.
-    redrive, "/v1/tasks/{kind}/{key}/redrive", Plain,
-    |given| Action::Redrive
+    redrive, redrive_by_id, "redrive", Plain,
+    |given| Deed::Act(Action::Redrive)
 );
 verb!(
     /// Gives a dead task up for good: it is cancelled, and removed when its history is over.
-    dismiss, "/v1/tasks/{kind}/{key}/dismiss", Plain,
-    |given| Action::Dismiss
+    dismiss, dismiss_by_id, "dismiss", Plain,
+    |given| Deed::Act(Action::Dismiss)
 );
 verb!(
-    /// Moves a task to another time.
-    reschedule, "/v1/tasks/{kind}/{key}/reschedule", Move,
-    |given| Action::Reschedule(when(given.after, given.at)?)
+    /// Moves a task to another time; its payload stays.
+    reschedule, reschedule_by_id, "reschedule", Move,
+    |given| Deed::Act(Action::Reschedule(when(given.after, given.at)?))
 );
 verb!(
-    /// Moves a task by a time span.
-    shift, "/v1/tasks/{kind}/{key}/shift", By,
-    |given| Action::Shift(signed(&given.by)?)
+    /// Moves a task by a time span; its payload stays.
+    shift, shift_by_id, "shift", By,
+    |given| Deed::Act(Action::Shift(signed(&given.by)?))
+);
+verb!(
+    /// Gives a task that waits another payload, another time, or both; what is not said stays as it is.
+    edit, edit_by_id, "edit", Edited,
+    |given| Deed::Edit(Edit {
+        payload: given.payload,
+        due: match (given.after, given.at) {
+            (None, None) => None,
+            (after, at) => Some(when(after, at)?),
+        },
+    })
 );
 
 /// A time span with its sign.

@@ -83,7 +83,7 @@ def before_call(context, case, kwargs):
         if isinstance(case.body, dict) and "key" in path:
             case.body.update({field: path[field] for field in FEW if field in case.body})
         case.path_parameters = path
-    if case.method == "PUT" or case.path.endswith(("/tasks", "reschedule")):
+    if case.method == "PUT" or case.path.endswith(("/tasks", "reschedule", "edit")):
         for task in case.body if isinstance(case.body, list) else [case.body]:
             if isinstance(task, dict):
                 once_due(task)

@@ -20,7 +20,7 @@ use super::super::Shared;
 use super::super::access::Caller;
 use super::super::idempotency::Fingerprint;
 use super::super::problem::Problem;
-use crate::depth::{DEEPEST, depth};
+use crate::depth;
 use crate::reserved;
 use crate::schemas;
 use crate::serve::config::Right;
@@ -153,18 +153,8 @@ impl TaskBody {
                 "allowed is the kind of the task, such as \"order.cancel\"",
             )
         })?;
-        let payload = self.payload.map_or_else(
-            || b"null".to_vec(),
-            |payload| String::from(Box::<str>::from(payload)).into_bytes(),
-        );
-        let deep = depth(&payload);
-        if deep > DEEPEST {
-            return Err(Problem::invalid(
-                "payload",
-                format!("{deep} levels of arrays and objects"),
-                format!("allowed are up to {DEEPEST} levels, as workers in other languages read no more"),
-            ));
-        }
+        let payload = self.payload.map_or_else(|| "null".to_owned(), text);
+        depth::check(&payload)?;
         let mut task = NewTask::from_bytes(Kind::from(kind), payload);
         task = match due {
             When::After(delay) => task.after(delay),
@@ -184,6 +174,10 @@ impl TaskBody {
         }
         Ok(task)
     }
+}
+
+fn text(json: Box<RawValue>) -> String {
+    Box::<str>::from(json).into()
 }
 
 /// One task, or many.
